@@ -1,0 +1,53 @@
+# Every target makes what it needs. `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+PYTHONPATH :=
+export PYTHONPATH
+
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-8s %s\n", $$1, $$2}'
+
+demo: run-venv ## a real Kafka, a real hang: found, named and resolved (ARGS=--keep leaves it running)
+	@$(BIN)/txnwatch demo $(ARGS)
+
+test: dev-venv ## every test a contributor needs, one summary
+	@$(BIN)/python -m pytest $(ARGS)
+
+unit: dev-venv ## unit and property tests: no JVM, no network, seconds
+	@$(BIN)/python -m pytest tests/unit tests/property $(ARGS)
+
+it: dev-venv ## integration tests: a real Kafka and a real Redis
+	@$(BIN)/python -m pytest tests/integration tests/contract $(ARGS)
+
+e2e: dev-venv ## end-to-end tests: the whole job
+	@$(BIN)/python -m pytest tests/e2e $(ARGS)
+
+lint: dev-venv ## formatting and lint rules
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+
+types: dev-venv ## types and the import contract, checked on what the wheel ships
+	@rm -rf build
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target build/pkg .
+	@MYPYPATH=build/pkg $(BIN)/mypy -p txnwatch
+	@PYTHONPATH=build/pkg $(BIN)/lint-imports
+
+bench: dev-venv ## ratios against what a user would use instead
+	@PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
+
+docs: dev-venv ## the pages that are generated from code
+	@$(BIN)/python scripts/generate_docs.py
+
+ci: lint types test ## all that CI runs
+
+clean: ## removes what the other targets made, but not the download cache
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+run-venv:
+	@scripts/venv.sh run
+
+dev-venv:
+	@scripts/venv.sh dev
+
+.PHONY: help demo test unit it e2e lint types bench docs ci clean run-venv dev-venv

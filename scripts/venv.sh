@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Makes .venv with txnwatch installed editable, once: scripts/venv.sh run | dev
+# Quiet, with a sign of life; the whole of pip's output is in .venv/install-*.log.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+kind=$1
+stamp=.venv/.installed-$kind
+if [ -e "$stamp" ] && [ "$stamp" -nt pyproject.toml ]; then exit 0; fi
+if [ "$kind" = run ] && [ -e .venv/.installed-dev ] && [ .venv/.installed-dev -nt pyproject.toml ]; then exit 0; fi
+
+python=${PYTHON:-python3}
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+  found=$("$python" --version 2>&1 || true)
+  echo "txnwatch needs Python 3.11 or later, found: ${found:-none}. Set PYTHON=/path/to/python3.11" >&2
+  exit 1
+fi
+extra=demo
+[ "$kind" = dev ] && extra=dev
+printf 'setting up .venv with %s, once (PySpark is 400 MB: a minute or two) ' "$("$python" --version)" >&2
+[ -x .venv/bin/python ] || "$python" -m venv .venv
+log=.venv/install-$kind.log
+.venv/bin/python -m pip install --disable-pip-version-check --no-input --editable ".[$extra]" >"$log" 2>&1 &
+pip=$!
+while kill -0 "$pip" 2>/dev/null; do printf '.' >&2; sleep 3; done
+if ! wait "$pip"; then
+  printf '\n' >&2
+  tail -n 20 "$log" >&2
+  echo "installing failed; the whole output is in $log" >&2
+  exit 1
+fi
+printf ' done\n' >&2
+touch "$stamp"

@@ -1,0 +1,1 @@
+"""The outbound edge: what was judged, told to people and programs."""

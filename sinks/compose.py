@@ -1,0 +1,227 @@
+"""Confirmed candidates into events: every field filled from evidence, nothing decided, nothing asked."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+from txnwatch.state.confirmation import SpanConfirmation, TransactionConfirmation
+from txnwatch.state.emitted import SpanCandidate, SpanEnd, SpanEnded, TransactionCandidate, TransactionMoved
+from txnwatch.state.incident import OPENED, IncidentEvent, span_incident_id, transaction_incident_id
+from txnwatch.state.outcome import UNKNOWN, expected_outcome
+from txnwatch.state.transaction import Marker, TransactionState
+from txnwatch.state.verdict import RULE_OF, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What every event of one run shares."""
+
+    cluster_id: str
+    bootstrap_servers: str
+
+
+def hanging_event(
+    origin: Origin, candidate: SpanCandidate, found: SpanConfirmation, cleanup_policy: str | None, now_ms: int
+) -> IncidentEvent:
+    """The event that opens an incident about a confirmed hanging span."""
+    reading, producer = found.reading, found.producer
+    assert reading is not None
+    assert producer is not None
+    view, description, span = candidate.view, found.description, candidate.span
+    completed_ms = view.record_timestamp_ms if view is not None and not view.is_live else 0
+    since_ms = max(span.first_seen_ms, completed_ms)
+    stable = reading.last_stable_offset if reading.last_stable_offset >= 0 else None
+    return IncidentEvent(
+        incident_id=span_incident_id(
+            origin.cluster_id,
+            reading.topic_id,
+            candidate.partition.partition,
+            candidate.producer_id,
+            producer.txn_start_offset,
+        ),
+        sequence=1,
+        status=OPENED,
+        verdict=Verdict.HANGING,
+        reason=found.reason,
+        severity=RULE_OF[Verdict.HANGING].severity,
+        cluster_id=origin.cluster_id,
+        topic=candidate.partition.topic,
+        partition=candidate.partition.partition,
+        topic_id=reading.topic_id,
+        producer_id=candidate.producer_id,
+        producer_epoch=producer.producer_epoch,
+        transactional_id=(
+            description.transactional_id
+            if description is not None
+            else (view.transactional_id if view is not None else None)
+        ),
+        coordinator_id=description.coordinator if description is not None else None,
+        coordinator_epoch=producer.coordinator_epoch,
+        transaction_state=_state(description.state if description is not None else None),
+        txn_start_offset=producer.txn_start_offset,
+        open_since_ms=span.first_seen_ms,
+        open_since_clock="observed",
+        last_write_ms=producer.last_timestamp_ms,
+        transaction_timeout_ms=description.timeout_ms if description is not None else None,
+        age_ms=max(0, now_ms - span.first_seen_ms),
+        overdue_ms=None,
+        last_stable_offset=stable,
+        high_watermark=reading.high_watermark,
+        hidden_records=reading.high_watermark - stable if stable is not None else None,
+        is_lso_blocker=(
+            producer.txn_start_offset <= max(stable, reading.log_start_offset) if stable is not None else None
+        ),
+        cleanup_policy=cleanup_policy,
+        pending_partitions=(),
+        evidence=_span_evidence(candidate, found, now_ms),
+        expected_outcome=expected_outcome(
+            candidate.partition, span, view, candidate.last_marker, producer.coordinator_epoch
+        ),
+        suggested_command=_tool(
+            origin,
+            *("abort", "--topic", candidate.partition.topic, "--partition", str(candidate.partition.partition)),
+            *("--start-offset", str(producer.txn_start_offset)),
+        ),
+        detected_at_ms=now_ms,
+        detection_latency_ms=max(0, now_ms - since_ms),
+        time_ms=now_ms,
+    )
+
+
+def transaction_event(
+    origin: Origin, candidate: TransactionCandidate, found: TransactionConfirmation, now_ms: int
+) -> IncidentEvent:
+    """The event that opens an incident about a transaction the coordinator still has."""
+    view, description = candidate.view, found.description
+    assert description is not None
+    stuck = candidate.verdict is Verdict.STUCK_PREPARE
+    since_ms = view.record_timestamp_ms if stuck else view.start_ms
+    return IncidentEvent(
+        incident_id=transaction_incident_id(
+            origin.cluster_id, view.transactional_id, candidate.producer_id, view.start_ms, candidate.verdict
+        ),
+        sequence=1,
+        status=OPENED,
+        verdict=candidate.verdict,
+        reason=None,
+        severity=RULE_OF[candidate.verdict].severity,
+        cluster_id=origin.cluster_id,
+        topic=None,
+        partition=None,
+        topic_id=None,
+        producer_id=candidate.producer_id,
+        producer_epoch=description.producer_epoch,
+        transactional_id=view.transactional_id,
+        coordinator_id=description.coordinator,
+        coordinator_epoch=None,
+        transaction_state=_state(description.state),
+        txn_start_offset=None,
+        open_since_ms=since_ms,
+        open_since_clock="coordinator",
+        last_write_ms=None,
+        transaction_timeout_ms=description.timeout_ms,
+        age_ms=max(0, candidate.broker_now_ms - since_ms),
+        overdue_ms=candidate.overdue_ms,
+        last_stable_offset=None,
+        high_watermark=None,
+        hidden_records=None,
+        is_lso_blocker=None,
+        cleanup_policy=None,
+        pending_partitions=tuple(sorted(str(partition) for partition in description.partitions)) if stuck else (),
+        evidence={
+            "complete": True,
+            "coordinator_listed_ms": candidate.coordinator_listed_ms,
+            "confirmed_ms": now_ms,
+            "coordinator_producer_id": description.producer_id,
+            "coordinator_producer_epoch": description.producer_epoch,
+            "coordinator_partitions": sorted(str(partition) for partition in description.partitions),
+            "coordinator_log": f"{view.log_partition}@{view.log_offset}",
+        },
+        expected_outcome=(description.state.outcome if description.state is not None else None) or UNKNOWN,
+        suggested_command=_tool(origin, "describe", "--transactional-id", view.transactional_id),
+        detected_at_ms=now_ms,
+        detection_latency_ms=max(0, candidate.overdue_ms + now_ms - candidate.coordinator_listed_ms),
+        time_ms=now_ms,
+    )
+
+
+def span_resolution(ended: SpanEnded, now_ms: int) -> dict[str, Any]:
+    """How an incident about a span ended, by the marker or notice that ended it."""
+    marker = ended.marker
+    match ended.how:
+        case SpanEnd.MARKER if marker is not None:
+            return _resolution(_outcome(marker), "administrator", now_ms, marker)
+        case SpanEnd.ABSORBED if marker is not None:
+            detail = f"{_outcome(marker)} together with a later transaction of the same producer"
+            return _resolution("absorbed", "next_transaction", now_ms, marker, detail)
+        case SpanEnd.PARTITION_GONE:
+            return _resolution("partition_gone", "administrator", now_ms, None, "the topic was deleted or re-created")
+        case SpanEnd.TRUNCATED:
+            return _resolution("truncated", "unknown", now_ms, None, "the log was truncated below the open data")
+        case _:
+            return no_longer_open(now_ms, "its leader has nothing open there any more")
+
+
+def no_longer_open(now_ms: int, detail: str) -> dict[str, Any]:
+    """The resolution of an incident whose end was not seen, only that it is over."""
+    return _resolution("no_longer_open", "unknown", now_ms, None, detail)
+
+
+def transaction_resolution(moved: TransactionMoved, now_ms: int) -> dict[str, Any]:
+    """How an incident about a transaction ended: by what the coordinator did next."""
+    view = moved.view
+    how = {"commit": "committed", "abort": "aborted"}.get(view.state.outcome or "", "moved_on")
+    if view.state is TransactionState.DEAD:
+        return _resolution("no_longer_open", "unknown", now_ms, None, "the coordinator no longer has the id")
+    return _resolution(how, "coordinator", now_ms, None, f"the coordinator moved on to {view.state}")
+
+
+def _resolution(
+    how: str, by: str, now_ms: int, marker: Marker | None = None, detail: str | None = None
+) -> dict[str, Any]:
+    return {
+        "how": how,
+        "by": by,
+        "marker_offset": marker.offset if marker is not None else None,
+        "detail": detail,
+        "at_ms": now_ms,
+    }
+
+
+def _outcome(marker: Marker) -> str:
+    return "committed" if marker.commit else "aborted"
+
+
+def _span_evidence(candidate: SpanCandidate, found: SpanConfirmation, now_ms: int) -> dict[str, Any]:
+    reading, producer, description, view = found.reading, found.producer, found.description, candidate.view
+    assert reading is not None
+    assert producer is not None
+    return {
+        "complete": True,
+        "first_barrier": candidate.first_barrier,
+        "second_barrier": candidate.second_barrier,
+        "data_listed_ms": candidate.data_listed_ms,
+        "coordinator_listed_ms": candidate.coordinator_listed_ms,
+        "confirmed_ms": now_ms,
+        "leader": reading.leader,
+        "leader_epoch": reading.leader_epoch,
+        "end_before": reading.end_before,
+        "end_after": reading.end_after,
+        "last_sequence": producer.last_sequence,
+        "coordinator_producer_id": description.producer_id if description is not None else None,
+        "coordinator_producer_epoch": description.producer_epoch if description is not None else None,
+        "coordinator_partitions": (
+            sorted(str(partition) for partition in description.partitions) if description is not None else []
+        ),
+        "coordinator_log": f"{view.log_partition}@{view.log_offset}" if view is not None else None,
+    }
+
+
+def _state(state: TransactionState | None) -> str | None:
+    return str(state) if state is not None else None
+
+
+def _tool(origin: Origin, *arguments: str) -> str:
+    return shlex.join(["kafka-transactions.sh", "--bootstrap-server", origin.bootstrap_servers, *arguments])

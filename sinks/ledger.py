@@ -1,0 +1,229 @@
+"""The ledger: which incidents are open, and what is told about them.
+
+Law: nothing is said that a fresh read does not confirm; an `opened` is followed by exactly one `resolved`; nothing
+is resolved without evidence; an incident is never opened twice. Its memory is the compacted events topic, so a
+restart, a replayed micro-batch or a lost Redis changes nothing: what was published is known, what was not is said
+again by the state, and an end that was missed is found by looking again at what is open.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from txnwatch.sinks import compose
+from txnwatch.sinks.compose import Origin
+from txnwatch.sinks.confirm import confirm_spans, confirm_transactions
+from txnwatch.sinks.outbox import Outbox
+from txnwatch.state.confirmation import Answer
+from txnwatch.state.emitted import (
+    Emitted,
+    SpanCandidate,
+    SpanEnded,
+    TransactionCandidate,
+    TransactionMoved,
+)
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.incident import IncidentEvent, resolved, transaction_incident_id, updated
+from txnwatch.state.ports import PartitionReading, TransactionAdmin
+from txnwatch.state.verdict import RULE_OF, Verdict
+
+CONFIRM_BUDGET_MS = 2_000
+CANDIDATES_AT_A_TIME = 200
+LOOK_AGAIN_MS = 60_000
+
+SpanKey = tuple[str, TopicPartition, int]
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Turns what the state says into events, once each.
+
+    Attributes:
+        counts: confirmations by answer, for the metrics.
+        on_event: told of every event, after it was handed to the outboxes.
+        report: told, once, why a candidate could be neither confirmed nor refuted.
+    """
+
+    origin: Origin
+    admin: TransactionAdmin
+    outboxes: Sequence[Outbox]
+    now_ms: Callable[[], int]
+    on_event: Callable[[IncidentEvent], None] = lambda _: None
+    report: Callable[[str], None] = lambda _: None
+    counts: Counter[str] = field(default_factory=Counter)
+    _known: dict[str, IncidentEvent] = field(default_factory=dict)
+    _spans: dict[SpanKey, str] = field(default_factory=dict)
+    _look_again_ms: int = 0
+    _unknown: dict[str, str] = field(default_factory=dict)
+
+    def remember(self, events: Iterable[IncidentEvent]) -> None:
+        """Takes in what was published before: the highest sequence of each incident counts."""
+        for event in events:
+            known = self._known.get(event.incident_id)
+            if event.cluster_id == self.origin.cluster_id and (known is None or event.sequence > known.sequence):
+                self._enter(event)
+        self._look_again_ms = 0
+
+    @property
+    def open_incidents(self) -> list[IncidentEvent]:
+        """The latest event of every open incident, oldest first."""
+        return sorted((event for event in self._known.values() if event.is_open), key=lambda event: event.open_since_ms)
+
+    def on_batch(self, emitted: Sequence[Emitted]) -> None:
+        """One micro-batch: ends first, then what is new, then a look again at what has been open for a while."""
+        now_ms = self.now_ms()
+        events = [
+            *self._ended_spans(emitted, now_ms),
+            *self._moved_transactions(emitted, now_ms),
+        ]
+        with self.admin.within(CONFIRM_BUDGET_MS):
+            events.extend(self._new_spans(emitted))
+            events.extend(self._new_transactions(emitted))
+            events.extend(self._look_again(now_ms))
+        for outbox in self.outboxes:
+            outbox.put(events)
+            outbox.deliver(now_ms)
+        for event in events:
+            self.on_event(event)
+
+    def resend_to(self, outboxes: Iterable[Outbox]) -> None:
+        """Queues the latest event of every known incident again, for sinks that may have missed some."""
+        for outbox in outboxes:
+            outbox.put(list(self._known.values()))
+
+    def _enter(self, event: IncidentEvent) -> IncidentEvent:
+        self._known[event.incident_id] = event
+        if event.topic is not None and event.partition is not None and event.topic_id is not None:
+            key = (event.topic_id, TopicPartition(event.topic, event.partition), event.producer_id)
+            if event.is_open:
+                self._spans[key] = event.incident_id
+            elif self._spans.get(key) == event.incident_id:
+                del self._spans[key]
+        return event
+
+    def _open_span(self, topic_id: str, partition: TopicPartition, producer_id: int) -> IncidentEvent | None:
+        incident_id = self._spans.get((topic_id, partition, producer_id))
+        return self._known[incident_id] if incident_id is not None else None
+
+    def _ended_spans(self, emitted: Sequence[Emitted], now_ms: int) -> Iterable[IncidentEvent]:
+        for ended in emitted:
+            if isinstance(ended, SpanEnded):
+                incident = self._open_span(ended.span.topic_id, ended.partition, ended.producer_id)
+                if incident is not None:
+                    yield self._enter(resolved(incident, now_ms, compose.span_resolution(ended, now_ms)))
+
+    def _moved_transactions(self, emitted: Sequence[Emitted], now_ms: int) -> Iterable[IncidentEvent]:
+        for moved in emitted:
+            if isinstance(moved, TransactionMoved):
+                incident = self._known.get(self._transaction_id(moved.producer_id, moved))
+                if incident is not None and incident.is_open:
+                    yield self._enter(resolved(incident, now_ms, compose.transaction_resolution(moved, now_ms)))
+
+    def _transaction_id(self, producer_id: int, said: TransactionMoved | TransactionCandidate) -> str:
+        view = said.said_view if isinstance(said, TransactionMoved) else said.view
+        return transaction_incident_id(
+            self.origin.cluster_id, view.transactional_id, producer_id, view.start_ms, said.verdict
+        )
+
+    def _new_spans(self, emitted: Sequence[Emitted]) -> Iterable[IncidentEvent]:
+        new = [
+            candidate
+            for candidate in emitted
+            if isinstance(candidate, SpanCandidate)
+            and self._open_span(candidate.span.topic_id, candidate.partition, candidate.producer_id) is None
+        ][:CANDIDATES_AT_A_TIME]
+        confirmations = confirm_spans(self.admin, new)
+        confirmed = [pair for pair in confirmations if pair[1].answer is Answer.CONFIRMED]
+        topics = {candidate.partition.topic for candidate, _ in confirmed}
+        policies = self.admin.cleanup_policies(topics) if topics else {}
+        for candidate, found in confirmations:
+            what = f"{candidate.partition}@{candidate.span.start_offset} of producer id {candidate.producer_id}"
+            if not self._is_confirmed(Verdict.HANGING, what, found.answer, found.why):
+                continue
+            policy = policies.get(candidate.partition.topic)
+            event = compose.hanging_event(self.origin, candidate, found, policy, self.now_ms())
+            if event.incident_id not in self._known:
+                yield self._enter(event)
+
+    def _is_confirmed(self, verdict: Verdict, what: str, answer: Answer, why: str) -> bool:
+        """Counts an answer; an unknown one is said once, because evidence that is missing must be visible."""
+        self.counts[f"{verdict}:{answer}"] += 1
+        key = f"{verdict} {what}"
+        if answer is not Answer.UNKNOWN:
+            self._unknown.pop(key, None)
+        elif self._unknown.get(key) != why:
+            self._unknown[key] = why
+            self.report(f"{key} can be neither confirmed nor refuted now: {why}")
+        return answer is Answer.CONFIRMED
+
+    def _new_transactions(self, emitted: Sequence[Emitted]) -> Iterable[IncidentEvent]:
+        new = [
+            candidate
+            for candidate in emitted
+            if isinstance(candidate, TransactionCandidate) and self._is_news(candidate)
+        ][:CANDIDATES_AT_A_TIME]
+        for candidate, found in confirm_transactions(self.admin, new):
+            if not self._is_confirmed(candidate.verdict, candidate.view.transactional_id, found.answer, found.why):
+                continue
+            event = compose.transaction_event(self.origin, candidate, found, self.now_ms())
+            known = self._known.get(event.incident_id)
+            if known is None:
+                yield self._enter(event)
+            elif known.is_open:
+                changes = {"verdict": event.verdict, "severity": event.severity, "overdue_ms": event.overdue_ms}
+                yield self._enter(updated(known, event.time_ms, **changes))
+
+    def _is_news(self, candidate: TransactionCandidate) -> bool:
+        """Unknown yet, or worse than what was said: long_running that has become late."""
+        known = self._known.get(self._transaction_id(candidate.producer_id, candidate))
+        if known is None:
+            return True
+        return known.is_open and _rank(candidate.verdict) < _rank(Verdict(known.verdict))
+
+    def _look_again(self, now_ms: int) -> Iterable[IncidentEvent]:
+        """Open incidents whose end may have been missed (before a restart, in a gap) are read afresh now and then."""
+        if now_ms < self._look_again_ms:
+            return
+        self._look_again_ms = now_ms + LOOK_AGAIN_MS
+        yield from self._spans_that_are_over(now_ms)
+        yield from self._transactions_that_are_over(now_ms)
+
+    def _spans_that_are_over(self, now_ms: int) -> Iterable[IncidentEvent]:
+        keys = list(self._spans)
+        readings = self.admin.read_partitions({partition for _, partition, _ in keys}) if keys else {}
+        for topic_id, partition, producer_id in keys:
+            incident = self._open_span(topic_id, partition, producer_id)
+            why = _is_over(readings[partition], incident) if incident is not None else None
+            if incident is not None and why is not None:
+                yield self._enter(resolved(incident, now_ms, compose.no_longer_open(now_ms, why)))
+
+    def _transactions_that_are_over(self, now_ms: int) -> Iterable[IncidentEvent]:
+        incidents = [
+            event for event in self.open_incidents if event.topic is None and event.transactional_id is not None
+        ]
+        names = [event.transactional_id for event in incidents if event.transactional_id is not None]
+        described = self.admin.describe_transactions(names) if names else {}
+        for incident in incidents:
+            now = described[incident.transactional_id or ""]
+            if now.problem is None and (
+                str(now.state) != incident.transaction_state or now.producer_id != incident.producer_id
+            ):
+                detail = f"the coordinator has it in {now.state}" if now.state is not None else "the id is gone"
+                yield self._enter(resolved(incident, now_ms, compose.no_longer_open(now_ms, detail)))
+
+
+def _is_over(reading: PartitionReading, incident: IncidentEvent) -> str | None:
+    if reading.problem is not None:
+        return None
+    if reading.topic_id != incident.topic_id:
+        return "the topic was re-created"
+    row = reading.open_transaction(incident.producer_id)
+    if row is None:
+        return "its leader has nothing open there any more"
+    return None if row.txn_start_offset == incident.txn_start_offset else "another transaction is open there now"
+
+
+def _rank(verdict: Verdict) -> int:
+    return list(RULE_OF).index(verdict)

@@ -1,0 +1,64 @@
+"""What one sink still has to get: in order, kept while the sink is away, tried again with growing pauses."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from txnwatch.state.errors import SinkError
+from txnwatch.state.incident import IncidentEvent
+from txnwatch.state.ports import EventSink
+
+_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 30_000
+_AT_A_TIME = 500
+
+
+class Outbox:
+    """Delivers to one sink; never raises. A sink that is away costs a batch one try, and then only now and then."""
+
+    def __init__(self, sink: EventSink, report: Callable[[str], None]) -> None:
+        self._sink = sink
+        self._report = report
+        self._waiting: deque[IncidentEvent] = deque()
+        self._pause_ms = 0
+        self._due_ms = 0
+
+    @property
+    def name(self) -> str:
+        """The sink's name."""
+        return self._sink.name
+
+    @property
+    def waiting(self) -> int:
+        """Events that were not delivered yet."""
+        return len(self._waiting)
+
+    def put(self, events: Sequence[IncidentEvent]) -> None:
+        """Queues events behind those that wait."""
+        self._waiting.extend(events)
+
+    def deliver(self, now_ms: int) -> None:
+        """Delivers what waits, as far as the sink takes it."""
+        if not self._waiting or now_ms < self._due_ms:
+            return
+        try:
+            while self._waiting:
+                part = [self._waiting[position] for position in range(min(_AT_A_TIME, len(self._waiting)))]
+                self._sink.deliver(part)
+                for _ in part:
+                    self._waiting.popleft()
+        except SinkError as exc:
+            if not self._pause_ms:
+                self._report(f"{exc}; {self.waiting} events are kept and delivered later")
+            self._pause_ms = min(max(2 * self._pause_ms, _FIRST_PAUSE_MS), _LONGEST_PAUSE_MS)
+            self._due_ms = now_ms + self._pause_ms
+        else:
+            if self._pause_ms:
+                self._report(f"{self.name} is back and has every event")
+            self._pause_ms = 0
+
+    def close(self, now_ms: int) -> None:
+        """A last try, then lets go."""
+        self._due_ms = 0
+        self.deliver(now_ms)
+        self._sink.close()

@@ -1,0 +1,107 @@
+"""Redis: what is wrong right now, for programs that ask and people that look.
+
+Keys, under `txnwatch:<cluster id>:`
+  incidents         sorted set of open incidents' ids by open_since_ms
+  incident:<id>     hash of one incident's latest event, the event's field names; kept a week after it is resolved
+  events            stream of every event, capped
+One script changes all three, and only if the event's sequence is newer than what the hash holds: events may be
+delivered twice, late, or by two writers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Final
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from txnwatch.state.errors import SinkError
+from txnwatch.state.incident import IncidentEvent
+
+_STREAM_LENGTH: Final = 100_000
+_KEEP_RESOLVED_S: Final = 7 * 24 * 3600
+_TIMEOUT_S: Final = 2.0
+
+# KEYS: incidents, incident hash, events stream. ARGV: id, sequence, is open, open_since_ms, stream length,
+# seconds to keep, event as JSON, then field, value, ... of the hash.
+_APPLY: Final = """
+local held = redis.call('HGET', KEYS[2], 'sequence')
+if held and tonumber(held) >= tonumber(ARGV[2]) then return 0 end
+redis.call('DEL', KEYS[2])
+redis.call('HSET', KEYS[2], unpack(ARGV, 8))
+if ARGV[3] == '1' then
+  redis.call('ZADD', KEYS[1], ARGV[4], ARGV[1])
+else
+  redis.call('ZREM', KEYS[1], ARGV[1])
+  redis.call('EXPIRE', KEYS[2], ARGV[6])
+end
+redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[5], '*', 'id', ARGV[1] .. '-' .. ARGV[2], 'event', ARGV[7])
+return 1
+"""
+
+
+class RedisEventSink:
+    """An EventSink over redis-py."""
+
+    def __init__(self, url: str, cluster_id: str) -> None:
+        self._url = url
+        self._prefix = f"txnwatch:{cluster_id}:"
+        # No retries and short timeouts: the outbox keeps what could not be delivered, and the batch must go on.
+        self._client = redis.Redis.from_url(
+            url,
+            socket_timeout=_TIMEOUT_S,
+            socket_connect_timeout=_TIMEOUT_S,
+            retry=Retry(NoBackoff(), 0),
+        )
+        self._apply = self._client.register_script(_APPLY)
+
+    @property
+    def name(self) -> str:
+        """For messages and metrics; without the password a URL may hold."""
+        return f"Redis {self._url.rpartition('@')[2].removeprefix('redis://')}"
+
+    def deliver(self, events: Sequence[IncidentEvent]) -> None:
+        """See EventSink.
+
+        Raises:
+            SinkError: Redis is away, or refuses.
+        """
+        try:
+            for event in events:
+                self._deliver_one(event)
+        except redis.RedisError as exc:
+            raise SinkError(f"{self.name}: {exc}") from exc
+
+    def _deliver_one(self, event: IncidentEvent) -> None:
+        values = {name: _text(value) for name, value in asdict(event).items() if value is not None}
+        self._apply(
+            keys=[
+                f"{self._prefix}incidents",
+                f"{self._prefix}incident:{event.incident_id}",
+                f"{self._prefix}events",
+            ],
+            args=[
+                event.incident_id,
+                event.sequence,
+                int(event.is_open),
+                event.open_since_ms,
+                _STREAM_LENGTH,
+                _KEEP_RESOLVED_S,
+                json.dumps(asdict(event), separators=(",", ":")),
+                *(part for pair in values.items() for part in pair),
+            ],
+        )
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._client.close()
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, separators=(",", ":"))

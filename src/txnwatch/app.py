@@ -1,0 +1,217 @@
+"""Composition: the only place that constructs adapters and hands them to the streaming job and the sinks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from txnwatch.config import RunSettings, client_properties
+from txnwatch.sinks.compose import Origin
+from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic, read_events
+from txnwatch.sinks.ledger import Ledger
+from txnwatch.sinks.outbox import Outbox
+from txnwatch.sinks.redis import RedisEventSink
+from txnwatch.state.emitted import Emitted, OutstandingGap, PartitionAlarm
+from txnwatch.state.errors import SinkError
+from txnwatch.state.incident import IncidentEvent
+from txnwatch.state.ports import EventSink
+from txnwatch.streaming.admin import ClusterAdmin
+from txnwatch.streaming.checkpoint import local_directory
+from txnwatch.streaming.cluster import Cluster, TopicInfo
+from txnwatch.streaming.control_file import write_wishes
+from txnwatch.streaming.lister import wall_clock_ms
+from txnwatch.streaming.options import SourceOptions, parse_options
+from txnwatch.streaming.preflight import check_cluster
+from txnwatch.streaming.security import Security
+
+if TYPE_CHECKING:  # a second of imports that only `run` needs
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+Report = Callable[[str], None]
+_ADMIN_TIMEOUT_S = 2.0
+_WISHES_FILE = "txnwatch-wishes.json"
+_SPARK_LOG = "spark.log"
+
+
+@dataclass
+class Watch:
+    """One running txnwatch: what `txnwatch run` starts, watches and stops.
+
+    Attributes:
+        cluster_id, topics: known after `check`.
+        report: gets one line for everything an operator should know that is no event.
+        on_event: gets every event.
+    """
+
+    settings: RunSettings
+    report: Report
+    on_event: Callable[[IncidentEvent], None]
+    cluster_id: str = ""
+    topics: Sequence[TopicInfo] = ()
+    batches: int = 0
+    _ledger: Ledger | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        directory = local_directory(self.settings.checkpoint)
+        self.checkpoint = str(directory.absolute()) if directory is not None else self.settings.checkpoint
+        self._scratch = Path(self.checkpoint) if directory is not None else Path(tempfile.mkdtemp(prefix="txnwatch-"))
+        self._properties = client_properties(self.settings.command_config)
+        self.options = parse_options(self._source_options())
+
+    @property
+    def spark_log(self) -> Path:
+        """Where everything that Spark prints goes."""
+        return self._scratch / _SPARK_LOG
+
+    def _source_options(self) -> dict[str, str]:
+        return {
+            **{f"kafka.{name}": value for name, value in self._properties.items()},
+            "kafka.bootstrap.servers": self.settings.bootstrap_server,
+            "subscribePattern": self.settings.topics,
+            "startingOffsets": self.settings.starting_offsets,
+            "maxOffsetsPerTrigger": str(self.settings.max_offsets_per_trigger),
+            "controlFile": str(self._scratch / _WISHES_FILE),
+        }
+
+    def check(self) -> None:
+        """Reaches the cluster and checks rights and checkpoint, before anything slow starts.
+
+        Raises:
+            TxnwatchError: something is in the way; the message says what.
+        """
+        cluster = Cluster(self.options.bootstrap, self.options.security)
+        with contextlib.closing(cluster):
+            self.cluster_id, self.topics = check_cluster(cluster, self.options, self.checkpoint)
+
+    def open_ledger(self) -> Ledger:
+        """The ledger with its sinks, knowing what was published before.
+
+        Raises:
+            BrokerError: the events topic can be neither created nor read.
+        """
+        config = librdkafka_config(self.options)
+        warning = ensure_topic(config, self.settings.events_topic)
+        if warning is not None:
+            self.report(f"warning: {warning}")
+        sinks: list[EventSink] = [KafkaEventSink(config, self.settings.events_topic, self.settings.events_format)]
+        if self.settings.redis_url is not None:
+            sinks.append(RedisEventSink(self.settings.redis_url, self.cluster_id))
+        ledger = Ledger(
+            origin=Origin(self.cluster_id, self.settings.bootstrap_server),
+            admin=ClusterAdmin(Cluster(self.options.bootstrap, self.options.security, timeout_s=_ADMIN_TIMEOUT_S)),
+            outboxes=[Outbox(sink, lambda text: self.report(f"warning: {text}")) for sink in sinks],
+            now_ms=wall_clock_ms,
+            on_event=self.on_event,
+            report=lambda text: self.report(f"warning: {text}"),
+        )
+        ledger.remember(self._published(config))
+        ledger.resend_to(ledger.outboxes[1:])
+        self._ledger = ledger
+        return ledger
+
+    def _published(self, config: dict[str, str]) -> Iterator[IncidentEvent]:
+        for found in read_events(config, self.settings.events_topic):
+            if isinstance(found, SinkError):
+                self.report(f"warning: passing over a record of the events topic: {found}")
+            else:
+                yield found
+
+    def start_spark(self) -> SparkSession:
+        """The Spark session; what the JVM and its workers print goes to the log file."""
+        from txnwatch.streaming.job import spark_session  # noqa: PLC0415
+
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        with output_to(self.spark_log):
+            return spark_session(
+                self.checkpoint,
+                master=self.settings.master or None,
+                state_partitions=self.settings.state_partitions,
+            )
+
+    def start_query(self, session: SparkSession) -> StreamingQuery:
+        """Starts the query; every micro-batch goes to `on_batch`."""
+        from txnwatch.streaming.job import JobSettings, start  # noqa: PLC0415
+
+        return start(
+            session,
+            JobSettings(
+                source_options=self._source_options(),
+                checkpoint=self.checkpoint,
+                trigger_ms=self.settings.trigger_ms,
+                policy=self.settings.policy,
+            ),
+            self.on_batch,
+        )
+
+    def on_batch(self, _: int, emitted: list[Emitted]) -> None:
+        """One micro-batch in the driver."""
+        assert self._ledger is not None
+        write_wishes(
+            self._scratch / _WISHES_FILE,
+            {gap.partition: gap.from_offset for gap in emitted if isinstance(gap, OutstandingGap)},
+        )
+        for alarm in emitted:
+            if isinstance(alarm, PartitionAlarm):
+                notice = alarm.notice
+                where = f"{notice.partition} [{notice.from_offset}, {notice.to_offset})"
+                self.report(f"warning: {notice.kind} {where}: {notice.detail}")
+        self._ledger.on_batch(emitted)
+        self.batches += 1
+
+    def close(self) -> None:
+        """A last try to deliver what waits."""
+        if self._ledger is not None:
+            for outbox in self._ledger.outboxes:
+                outbox.close(wall_clock_ms())
+
+
+def librdkafka_config(options: SourceOptions) -> dict[str, str]:
+    """The same connection for confluent-kafka."""
+    security: Security = options.security
+    config = {
+        "bootstrap.servers": ",".join(str(endpoint) for endpoint in options.bootstrap),
+        "security.protocol": security.protocol.lower(),
+        "ssl.endpoint.identification.algorithm": "https" if security.verify_host else "none",
+    }
+    optional = {
+        "ssl.ca.location": security.ca_file,
+        "ssl.ca.pem": security.ca_text,
+        "ssl.certificate.location": security.certificate_file,
+        "ssl.key.location": security.certificate_file,
+        "ssl.key.password": security.key_password,
+        "sasl.mechanism": security.mechanism,
+        "sasl.username": security.username,
+        "sasl.password": security.password,
+    }
+    return {**config, **{name: value for name, value in optional.items() if value is not None}}
+
+
+def options_of(bootstrap_server: str, command_config: Path | None) -> SourceOptions:
+    """Where and how to connect, for commands that only ask."""
+    properties = {f"kafka.{name}": value for name, value in client_properties(command_config).items()}
+    return parse_options({**properties, "kafka.bootstrap.servers": bootstrap_server, "subscribePattern": ".*"})
+
+
+@contextlib.contextmanager
+def output_to(log: Path) -> Iterator[None]:
+    """Sends what this process and those it starts print to a file; the JVM keeps it for life."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [(descriptor, os.dup(descriptor)) for descriptor in (1, 2)]
+    with log.open("ab") as file:
+        for descriptor, _ in kept:
+            os.dup2(file.fileno(), descriptor)
+    try:
+        yield
+    finally:
+        for descriptor, saved in kept:
+            os.dup2(saved, descriptor)
+            os.close(saved)

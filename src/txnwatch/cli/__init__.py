@@ -1,0 +1,1 @@
+"""The command line: one verb per file, one boundary for errors."""

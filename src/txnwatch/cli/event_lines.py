@@ -1,0 +1,59 @@
+"""An event as one line for a person."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from txnwatch.state.incident import IncidentEvent
+
+
+def event_line(event: IncidentEvent) -> str:
+    """When, what, where, whose, and what it does to others."""
+    return "  ".join(part for part in (utc(event.time_ms), _headline(event), where(event), *_details(event)) if part)
+
+
+def utc(time_ms: int) -> str:
+    """A time as people read it in logs."""
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03d}Z"
+
+
+def duration(milliseconds: int) -> str:
+    """A duration in the two largest units that matter."""
+    seconds, millis = divmod(max(0, milliseconds), 1000)
+    if seconds < 60:
+        return f"{seconds}.{millis // 100}s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes}m{seconds:02d}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m" if hours < 48 else f"{hours // 24}d{hours % 24}h"
+
+
+def where(event: IncidentEvent) -> str:
+    """The partition and offset, or the transaction as a whole."""
+    if event.topic is None:
+        return str(event.transaction_state)
+    return f"{event.topic}-{event.partition}@{event.txn_start_offset}"
+
+
+def owner(event: IncidentEvent) -> str:
+    """Who it belongs to."""
+    name = event.transactional_id if event.transactional_id is not None else "(no transactional id)"
+    return f"{name} (producer id {event.producer_id}, epoch {event.producer_epoch})"
+
+
+def _headline(event: IncidentEvent) -> str:
+    reason = f"/{event.reason}" if event.reason is not None else ""
+    return f"{event.status.upper():8}  {event.verdict}{reason}"
+
+
+def _details(event: IncidentEvent) -> tuple[str, ...]:
+    if event.resolution is not None:
+        marker = event.resolution["marker_offset"]
+        at = f" by the marker at {marker}" if marker is not None else ""
+        return (owner(event), f"{event.resolution['how']}{at}, open for {duration(event.age_ms)}")
+    if event.topic is None:
+        pending = f"markers outstanding: {', '.join(event.pending_partitions)}" if event.pending_partitions else ""
+        return (owner(event), f"open for {duration(event.age_ms)}", pending)
+    hidden = f"{event.hidden_records} records hidden" if event.hidden_records is not None else ""
+    return (owner(event), hidden, f"detected in {duration(event.detection_latency_ms)}")

@@ -1,0 +1,41 @@
+"""`txnwatch events`: the events topic, read back for people and pipes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from txnwatch.app import librdkafka_config, options_of
+from txnwatch.cli.event_lines import event_line
+from txnwatch.config import EVENTS_TOPIC
+from txnwatch.sinks.encoding import to_json
+from txnwatch.sinks.kafka import read_events
+from txnwatch.state.errors import SinkError
+
+
+def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
+    """Adds the verb."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "events",
+        help="show the incident events of a cluster",
+        description="Prints the events that the topic holds, oldest first.",
+    )
+    parser.add_argument("--bootstrap-server", required=True, help="host:port of some brokers, comma-separated")
+    parser.add_argument("--command-config", type=Path, metavar="FILE", help="Java client properties file")
+    parser.add_argument("--events-topic", default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)")
+    parser.add_argument("--follow", action="store_true", help="go on with new events until interrupted")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="json: one event a line")
+    parser.set_defaults(run=run)
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Prints events; 0 at the end of the topic."""
+    config = librdkafka_config(options_of(parsed.bootstrap_server, parsed.command_config))
+    for event in read_events(config, parsed.events_topic, follow=parsed.follow):
+        if isinstance(event, SinkError):
+            print(f"txnwatch: passing over a record: {event}", file=sys.stderr)
+        else:
+            print(to_json(event).decode() if parsed.format == "json" else event_line(event), flush=True)
+    return 0

@@ -1,0 +1,161 @@
+"""`txnwatch run`: the continuous detector.
+
+Stops between micro-batches on SIGTERM and Ctrl-C, so that the next start goes on exactly there. A query that ends
+by itself is started again, with growing pauses, unless what ended it will not pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from txnwatch.app import Watch
+from txnwatch.cli.event_lines import event_line, utc
+from txnwatch.cli.settings_flags import add_flags, flag_values
+from txnwatch.config import RunSettings, load_settings
+from txnwatch.state.errors import BrokerError, CheckpointError
+from txnwatch.streaming.checkpoint import locked
+from txnwatch.streaming.lister import wall_clock_ms
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_POLL_S = 0.1
+_SILENCE_S = 15.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+_STOP_PATIENCE_S = 30.0
+_INSISTING_S = 1.0  # a signal that comes to a process and to its group is one wish, not two
+
+
+def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
+    """Adds the verb."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "run", help="watch a cluster continuously", description="Watches a cluster until it is stopped."
+    )
+    add_flags(parser, RunSettings)
+    parser.set_defaults(run=run)
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Runs until it is told to stop; 0 after a clean stop."""
+    settings = load_settings(flag_values(parsed, RunSettings), parsed.config)
+    watch = Watch(settings, report=_report, on_event=lambda event: _print(event_line(event)))
+    stop = threading.Event()
+    with _signals(stop):
+        watch.check()
+        with locked(watch.checkpoint):
+            partitions = sum(len(topic.partitions) for topic in watch.topics)
+            _report(f"watching cluster {watch.cluster_id}: {len(watch.topics)} topics, {partitions} partitions")
+            _report(f"checkpoint {watch.checkpoint}, Spark's own output in {watch.spark_log}")
+            session = watch.start_spark()
+            with _signals(stop):  # Spark has put its own handler for Ctrl-C in place
+                try:
+                    _supervise(watch, session, stop)
+                finally:
+                    watch.close()
+                    _quietly(session.stop)
+    _report("stopped")
+    return 0
+
+
+def _supervise(watch: Watch, session: SparkSession, stop: threading.Event) -> None:
+    pause = _FIRST_PAUSE_S
+    while not stop.is_set():
+        try:
+            ledger = watch.open_ledger()
+        except BrokerError as exc:
+            _report(f"warning: {exc}; trying again in {pause:.0f} s")
+            stop.wait(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            continue
+        if ledger.open_incidents:
+            _report(f"{len(ledger.open_incidents)} incidents are open from before")
+        query = watch.start_query(session)
+        before = watch.batches
+        _watch_query(watch, query, stop)
+        if stop.is_set():
+            _stop_between_batches(query)
+            return
+        _report(f"warning: the query ended: {_why(query)}; starting it again in {pause:.0f} s")
+        stop.wait(pause)
+        pause = _FIRST_PAUSE_S if watch.batches > before else min(2 * pause, _LONGEST_PAUSE_S)
+
+
+def _watch_query(watch: Watch, query: StreamingQuery, stop: threading.Event) -> None:
+    """Waits for the query's end or the wish to stop; says when it is ready, and when it falls silent."""
+    seen, since, is_silent = watch.batches, time.monotonic(), False
+    first = watch.batches
+    while not stop.wait(_POLL_S) and query.isActive:
+        if watch.batches != seen:
+            if seen == first:
+                _report("ready: every transaction is being watched")
+            elif is_silent:
+                _report("the brokers answer again")
+            seen, since, is_silent = watch.batches, time.monotonic(), False
+        elif not is_silent and seen != first and time.monotonic() - since > _SILENCE_S:
+            _report(f"warning: no broker of {watch.settings.bootstrap_server} has answered for {_SILENCE_S:.0f} s")
+            is_silent = True
+
+
+def _stop_between_batches(query: StreamingQuery) -> None:
+    """Stopping inside a batch is safe but noisy, and would make the next start do it again."""
+    deadline = time.monotonic() + _STOP_PATIENCE_S
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    _quietly(query.stop)
+
+
+def _why(query: StreamingQuery) -> str:
+    """What ended the query.
+
+    Raises:
+        CheckpointError: something that will not pass.
+    """
+    error = query.exception()
+    text = str(error) if error is not None else "no reason given"
+    marker = f"{CheckpointError.__name__}: "
+    if marker in text:
+        raise CheckpointError(text.partition(marker)[2].splitlines()[0])
+    return text.strip().splitlines()[0]
+
+
+@contextlib.contextmanager
+def _signals(stop: threading.Event) -> Iterator[None]:
+    asked_at = 0.0
+
+    def on_signal(number: int, _: FrameType | None) -> None:
+        nonlocal asked_at
+        if stop.is_set() and time.monotonic() - asked_at > _INSISTING_S:
+            raise KeyboardInterrupt
+        if not stop.is_set():
+            _report(f"{signal.Signals(number).name}: stopping after the current micro-batch")
+            asked_at = time.monotonic()
+            stop.set()
+
+    former = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def _quietly(action: Any) -> None:  # noqa: ANN401 - a callable of py4j
+    """Spark's own errors while it stops are of no use to anybody."""
+    with contextlib.suppress(Exception):
+        action()
+
+
+def _report(line: str) -> None:
+    _print(f"{utc(wall_clock_ms())}  {line}")
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)

@@ -1,0 +1,27 @@
+"""Flags derived from a settings model, so that a setting is written down once."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+
+def add_flags(parser: argparse.ArgumentParser, model: type[BaseModel]) -> None:
+    """One flag for every field; values stay text, the model validates them with their source."""
+    for name, spec in model.model_fields.items():
+        default = "" if spec.is_required() or spec.default is None else f" (default: {spec.default})"
+        metavar = "REGEX" if name == "topics" else name.rpartition("_")[2].upper()
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            metavar=metavar,
+            help=f"{spec.description}{default}".replace("%", "%%"),
+        )
+    parser.add_argument("--config", metavar="FILE", type=Path, help="TOML file with the same keys, _ for -")
+
+
+def flag_values(parsed: argparse.Namespace, model: type[BaseModel]) -> dict[str, Any]:
+    """The flags that were given."""
+    return {name: getattr(parsed, name) for name in model.model_fields}

@@ -1,0 +1,176 @@
+"""Settings: flag > environment > file > default, typed, and every error names key, value, source and expectation.
+
+One model is the list of all settings: the command line's flags, the keys of `txnwatch.toml`, the TXNWATCH_*
+variables and deploy/reference-config.toml are derived from it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import javaproperties
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from txnwatch.state.errors import ConfigError
+from txnwatch.state.policy import DetectionPolicy
+from txnwatch.streaming.options import parse_bootstrap
+
+ENVIRONMENT_PREFIX = "TXNWATCH_"
+# Read elsewhere, before settings are: where downloads are cached and from where, which servers the tests use.
+RESERVED_ENVIRONMENT = {"TXNWATCH_CACHE", "TXNWATCH_MAVEN_REPOSITORY", "TXNWATCH_TEST_SERVERS", "TXNWATCH_CONFIG"}
+EVENTS_TOPIC = "txnwatch.events"
+
+
+def _bootstrap(value: str) -> str:
+    try:
+        parse_bootstrap(value, "bootstrap_server")
+    except ConfigError as exc:
+        raise ValueError("expected host:port, several of them comma-separated") from exc
+    return value
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("expected a number")  # noqa: TRY004 - pydantic wants a ValueError
+    return value
+
+
+def _regex(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as exc:
+        raise ValueError(f"expected a regular expression ({exc})") from exc
+    return value
+
+
+_DEFAULTS = DetectionPolicy()
+Positive = Annotated[int, BeforeValidator(_number), Field(gt=0)]
+NotNegative = Annotated[int, BeforeValidator(_number), Field(ge=0)]
+
+
+class RunSettings(BaseModel):
+    """Settings of `txnwatch run`; descriptions are the help texts."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bootstrap_server: Annotated[str, AfterValidator(_bootstrap)] = Field(
+        description="host:port of some brokers, comma-separated"
+    )
+    command_config: Path | None = Field(None, description="Java client properties file with security settings")
+    topics: Annotated[str, AfterValidator(_regex)] = Field(
+        ".*", description="regular expression; topics whose whole name matches are scanned"
+    )
+    checkpoint: str = Field("txnwatch-checkpoint", description="directory (or URI) that keeps offsets and state")
+    events_topic: str = Field(EVENTS_TOPIC, description="topic for incident events; created compacted if absent")
+    events_format: Literal["json", "avro"] = Field("json", description="encoding of events: json or avro")
+    redis_url: str | None = Field(None, description="redis://host:port/db for current incidents")
+    trigger_ms: Positive = Field(500, description="pause between the starts of two micro-batches")
+    starting_offsets: Literal["latest", "earliest"] = Field(
+        "latest", description="latest (where the oldest open transaction begins) or earliest; first start only"
+    )
+    max_offsets_per_trigger: Positive = Field(
+        20_000_000, description="offsets of all data partitions together read in one micro-batch"
+    )
+    master: str = Field("local[2,4]", description="Spark master; empty leaves it to spark-submit")
+    state_partitions: Positive = Field(1, description="Spark partitions of the state; fixed by the checkpoint")
+    late_buffer_ms: NotNegative = Field(
+        _DEFAULTS.late_buffer_ms, description="added to a timeout and the scan interval before a transaction is late"
+    )
+    coordinator_scan_interval_ms: NotNegative = Field(
+        _DEFAULTS.coordinator_scan_interval_ms,
+        description="the brokers' transaction.abort.timed.out.transaction.cleanup.interval.ms",
+    )
+    stuck_prepare_ms: NotNegative = Field(_DEFAULTS.stuck_prepare_ms, description="Prepare* for longer is stuck")
+    long_running_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
+        _DEFAULTS.long_running_fraction, description="fraction of its own timeout at which to warn early"
+    )
+    long_running_min_ms: NotNegative = Field(
+        _DEFAULTS.long_running_min_ms, description="but no early warning before this age"
+    )
+
+    @property
+    def policy(self) -> DetectionPolicy:
+        """The thresholds among the settings."""
+        return DetectionPolicy(
+            late_buffer_ms=self.late_buffer_ms,
+            coordinator_scan_interval_ms=self.coordinator_scan_interval_ms,
+            stuck_prepare_ms=self.stuck_prepare_ms,
+            long_running_fraction=self.long_running_fraction,
+            long_running_min_ms=self.long_running_min_ms,
+        )
+
+
+def load_settings(
+    flags: Mapping[str, Any], config_file: Path | None, environ: Mapping[str, str] = os.environ
+) -> RunSettings:
+    """The settings of one run.
+
+    Raises:
+        ConfigError: an unknown key, a bad value or a missing one; the message has key, value, source and expectation.
+    """
+    layers = [
+        (f"file {config_file}", _from_file(config_file)),
+        ("environment", _from_environment(environ)),
+        ("flag", {key: value for key, value in flags.items() if value is not None}),
+    ]
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for source, layer in layers:
+        values.update(layer)
+        sources.update(dict.fromkeys(layer, source))
+    try:
+        return RunSettings(**values)
+    except ValidationError as exc:
+        raise ConfigError("; ".join(_problem(error, sources) for error in exc.errors())) from exc
+
+
+def _from_file(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as exc:
+        raise ConfigError(f"--config {path}: {exc.strerror}") from exc
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"--config {path}: expected TOML, {exc}") from exc
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name.removeprefix(ENVIRONMENT_PREFIX).lower(): value
+        for name, value in environ.items()
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in RESERVED_ENVIRONMENT
+    }
+
+
+def _problem(error: Any, sources: Mapping[str, str]) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
+    key = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "missing":
+        variable = ENVIRONMENT_PREFIX + key.upper()
+        return f"{key}: expected a value, found none: give --{key.replace('_', '-')}, {variable} or a line in the file"
+    source = sources.get(key.partition(".")[0], "default")
+    if error["type"] == "extra_forbidden":
+        return f"{key}: unknown key, from {source}; known keys: {', '.join(sorted(RunSettings.model_fields))}"
+    expected = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    expected = expected if expected.startswith("expected") else f"expected {expected}"
+    return f"{key}: {expected}, found {error['input']!r} from {source}"
+
+
+def client_properties(path: Path | None) -> dict[str, str]:
+    """The Java client properties of `--command-config`, empty without one.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    if path is None:
+        return {}
+    try:
+        with path.open("rb") as file:
+            return dict(javaproperties.load(file))
+    except (OSError, ValueError) as exc:
+        raise ConfigError(f"--command-config {path}: expected a Java properties file, found: {exc}") from exc

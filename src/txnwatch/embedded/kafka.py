@@ -1,0 +1,220 @@
+"""A real Kafka from its jars: KRaft, one broker that is its own controller, and more brokers where asked for."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import subprocess
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from txnwatch.embedded.jars import KAFKA_VERSION, Progress, java, kafka_jars
+from txnwatch.embedded.ports import free_ports
+from txnwatch.embedded.process import ServerProcess
+from txnwatch.state.errors import TxnwatchError
+
+READY_LINE = "Kafka Server started"
+_SINGLE_BROKER_TOPICS = {
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+_QUICK = {
+    "group.initial.rebalance.delay.ms": "0",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": "3000",
+    "log.retention.check.interval.ms": "300000",
+}
+_LOG4J2 = """\
+Configuration:
+  Properties: {Property: {name: pattern, value: "[%d] %p %m (%c)%n"}}
+  Appenders: {Console: {name: STDOUT, PatternLayout: {pattern: "${pattern}"}}}
+  Loggers: {Root: {level: INFO, AppenderRef: {ref: STDOUT}}}
+"""
+_LOG4J1 = """\
+log4j.rootLogger=INFO, stdout
+log4j.appender.stdout=org.apache.log4j.ConsoleAppender
+log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
+log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+
+
+class EmbeddedKafka:
+    """A cluster on the loopback interface; node 1 is also the controller. A context manager.
+
+    Raises (from `start`):
+        TxnwatchError: no Java, no download, or a broker that does not come up.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        brokers: int = 1,
+        version: str = KAFKA_VERSION,
+        properties: Mapping[str, str] | None = None,
+        features: Mapping[str, int] | None = None,
+        listeners: Mapping[str, str] | None = None,
+        heap: str = "384m",
+    ) -> None:
+        """Prepares a cluster.
+
+        Args:
+            directory: where everything is kept.
+            brokers: how many.
+            version: Kafka's.
+            properties: the brokers' own settings; they win.
+            features: levels to format with.
+            listeners: listeners beside the plain one, name to security protocol; keys and users are properties.
+            heap: each broker's.
+        """
+        self.directory = directory
+        self.version = version
+        self._properties = dict(properties or {})
+        self._features = dict(features or {})
+        self._heap = heap
+        self._jars: Path | None = None
+        self._protocols = dict(listeners or {})
+        nodes = range(1, brokers + 1)
+        self._controller_port, *ports = free_ports(1 + brokers * (1 + len(self._protocols)))
+        self._ports = {node: ports.pop() for node in nodes}
+        self._other_ports = {(name, node): ports.pop() for name in self._protocols for node in nodes}
+        self._servers: dict[int, ServerProcess] = {}
+        # Kafka refuses ids that begin with a dash.
+        self._cluster_id = "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of every broker."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
+
+    def listener(self, name: str, node: int = 1) -> str:
+        """host:port of a further listener of one broker."""
+        return f"127.0.0.1:{self._other_ports[name, node]}"
+
+    def start(self, progress: Progress = lambda _: None) -> EmbeddedKafka:
+        """Formats and starts every broker."""
+        self._jars = kafka_jars(self.version, progress)
+        progress(
+            f"starting Kafka {self.version}" + (f" with {len(self._ports)} brokers" if len(self._ports) > 1 else "")
+        )
+        for node in self._ports:
+            self._format(node)
+        for node in self._ports:
+            self.start_broker(node)
+        return self
+
+    def stop(self) -> None:
+        """Ends every broker, the controller last."""
+        for node in sorted(self._servers, reverse=True):
+            if node == 1 and len(self._servers) > 1:
+                self._servers[node].kill()
+            else:
+                self._servers[node].stop()
+
+    def start_broker(self, node: int) -> None:
+        """Starts one broker, also again after it was stopped or killed."""
+        home = self._home(node)
+        log = home / "server.log"
+        begin = log.stat().st_size if log.exists() else 0
+        server = ServerProcess(f"Kafka broker {node}", self._command("kafka.Kafka", home / "server.properties"), log)
+        self._servers[node] = server
+        server.start(lambda: READY_LINE in _text_from(log, begin))
+
+    def broker(self, node: int) -> ServerProcess:
+        """One broker's process, to stop, kill or pause."""
+        return self._servers[node]
+
+    def log_directory(self, node: int) -> Path:
+        """Where one broker keeps its partitions' logs."""
+        return self._home(node) / "data"
+
+    def tool(self, main: str, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+        """Runs one of Kafka's own command line tools, by its class."""
+        return subprocess.run(  # noqa: S603 - our own arguments
+            [java(), "-cp", self._classpath(), *_quiet(self.directory), main, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout_s,
+        )
+
+    def _home(self, node: int) -> Path:
+        home = self.directory / f"broker-{node}"
+        home.mkdir(parents=True, exist_ok=True)
+        return home
+
+    def _classpath(self) -> str:
+        if self._jars is None:
+            self._jars = kafka_jars(self.version)
+        return f"{self._jars}/*"
+
+    def _command(self, main: str, *arguments: Path | str) -> list[str]:
+        config = self.directory / ("log4j.properties" if self.version.startswith("3.") else "log4j2.yaml")
+        config.write_text(_LOG4J1 if self.version.startswith("3.") else _LOG4J2)
+        logging = (
+            f"-Dlog4j.configuration=file:{config}"
+            if self.version.startswith("3.")
+            else (f"-Dlog4j2.configurationFile={config}")
+        )
+        heap = [f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=4"]
+        return [java(), *heap, logging, "-cp", self._classpath(), main, *(str(argument) for argument in arguments)]
+
+    def _format(self, node: int) -> None:
+        home = self._home(node)
+        (home / "server.properties").write_text(
+            "".join(f"{key}={value}\n" for key, value in self._server_properties(node).items())
+        )
+        features = [part for name, level in self._features.items() for part in ("--feature", f"{name}={level}")]
+        command = self._command(
+            "kafka.tools.StorageTool",
+            *("format", "-t", self._cluster_id, "-c", str(home / "server.properties"), "--ignore-formatted"),
+            *features,
+        )
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
+        if done.returncode != 0:
+            raise TxnwatchError(f"could not format broker {node}: {(done.stdout + done.stderr).strip()[-500:]}")
+
+    def _server_properties(self, node: int) -> dict[str, str]:
+        others = [f"{name}://{self.listener(name, node)}" for name in self._protocols]
+        listeners = ",".join([f"PLAINTEXT://127.0.0.1:{self._ports[node]}", *others])
+        controller = f"CONTROLLER://127.0.0.1:{self._controller_port}"
+        protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **self._protocols}
+        return {
+            "process.roles": "broker,controller" if node == 1 else "broker",
+            "node.id": str(node),
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            "listeners": f"{listeners},{controller}" if node == 1 else listeners,
+            "advertised.listeners": listeners,
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
+            "log.dirs": str(self.log_directory(node)),
+            **_SINGLE_BROKER_TOPICS,
+            **_QUICK,
+            **self._properties,
+        }
+
+
+def _quiet(directory: Path) -> list[str]:
+    config = directory / "quiet-log4j2.yaml"
+    config.write_text(_LOG4J2.replace("INFO", "ERROR"))
+    return [f"-Dlog4j2.configurationFile={config}"]
+
+
+def _text_from(log: Path, begin: int) -> str:
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        file.seek(begin)
+        return file.read().decode(errors="replace")
+    return ""

@@ -1,0 +1,98 @@
+"""A server process of ours: its own process group, its output in a file, gone when we are."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from txnwatch.state.errors import TxnwatchError
+
+
+class ServerProcess:
+    """One server; `start` waits until it is ready."""
+
+    def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
+        self.name = name
+        self.log = log
+        self._command = list(command)
+        self._env = dict(env) if env is not None else None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, is_ready: Callable[[], bool], timeout_s: float = 60.0) -> None:
+        """Starts the server and waits for it.
+
+        Raises:
+            TxnwatchError: it ended, or was not ready in time; the message has the end of its log.
+        """
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(  # noqa: S603 - our own arguments
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=self._env,
+                start_new_session=True,
+            )
+        atexit.register(self.kill)
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if not self.is_running:
+                raise TxnwatchError(f"{self.name} ended at once: {self._last_lines()}")
+            if is_ready():
+                return
+            time.sleep(0.05)
+        self.kill()
+        raise TxnwatchError(f"{self.name} was not ready within {timeout_s:.0f} s: {self._last_lines()}")
+
+    def stop(self, timeout_s: float = 20.0) -> None:
+        """Asks the server to end, and makes it."""
+        if self._process is None:
+            return
+        self._signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout_s)
+        self.kill()
+
+    def kill(self) -> None:
+        """Ends the server without asking, as a power cut would."""
+        atexit.unregister(self.kill)
+        if self._process is None:
+            return
+        self._signal(signal.SIGCONT)
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def pause(self) -> None:
+        """Stops the process where it stands; connections stay open and nothing answers."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Lets a paused process go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    def _last_lines(self) -> str:
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        return " | ".join(lines[-5:]) or f"nothing in {self.log}"

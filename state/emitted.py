@@ -1,0 +1,109 @@
+"""The output alphabet: what the state says. The ledger decides what of it is told to anybody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from txnwatch.state.facts import PartitionNotice
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.transaction import CoordinatorView, Marker, Span
+from txnwatch.state.verdict import Reason, Verdict
+
+
+class SpanEnd(StrEnum):
+    """How a span that was said came to its end."""
+
+    MARKER = "marker"
+    ABSORBED = "absorbed"  # by the marker of a later transaction of the same producer
+    TRUNCATED = "truncated"
+    BELOW_LAST_STABLE = "below_last_stable_offset"  # a healing read: the leader has nothing open that far back
+    PARTITION_GONE = "partition_gone"
+
+
+@dataclass(frozen=True, slots=True)
+class SpanCandidate:
+    """A span proven to be hanging by two barriers; it is confirmed by a fresh read before anyone hears of it.
+
+    `first_barrier` is the look that found it uncovered, `second_barrier` the one that found it still so.
+    """
+
+    verdict: Verdict
+    reason: Reason
+    producer_id: int
+    partition: TopicPartition
+    span: Span
+    view: CoordinatorView | None
+    last_marker: Marker | None
+    first_barrier: int
+    second_barrier: int
+    data_listed_ms: int
+    coordinator_listed_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCandidate:
+    """A live transaction that a rule resting on time found worth telling."""
+
+    verdict: Verdict
+    producer_id: int
+    view: CoordinatorView
+    spans: tuple[tuple[TopicPartition, int], ...]
+    overdue_ms: int
+    barrier: int
+    coordinator_listed_ms: int
+    broker_now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpanEnded:
+    """A span that was said is no longer a candidate."""
+
+    producer_id: int
+    partition: TopicPartition
+    span: Span
+    how: SpanEnd
+    marker: Marker | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionMoved:
+    """A transaction that was said has left the state it was said in; `view` is where it is now."""
+
+    producer_id: int
+    verdict: Verdict
+    said_view: CoordinatorView
+    view: CoordinatorView
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionAlarm:
+    """A notice about a partition, once per notice and not once per bucket."""
+
+    notice: PartitionNotice
+
+
+@dataclass(frozen=True, slots=True)
+class OutstandingGap:
+    """A range that is still unread; repeated at every barrier until a re-read closes it."""
+
+    partition: TopicPartition
+    from_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class BucketCount:
+    """What one bucket holds at a barrier.
+
+    `awaited` counts producer ids with something open or live; `waiting` looks that proved nothing, by why.
+    """
+
+    barrier: int
+    awaited: int
+    waiting: tuple[tuple[str, int], ...]
+    clock_offset_ms: int
+
+
+Emitted = (
+    SpanCandidate | TransactionCandidate | SpanEnded | TransactionMoved | PartitionAlarm | OutstandingGap | BucketCount
+)

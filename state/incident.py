@@ -1,0 +1,118 @@
+"""An incident's life: opened once, updated when something worth telling changed, resolved once.
+
+Ids and sequences are deterministic, so that a replayed micro-batch says the same again and a consumer that keeps
+`ce_id` sees each event once. For a span the id hashes cluster, topic id, partition, producer id and the start
+offset as DescribeProducers confirmed it, without the epoch, which may change inside one span; for a transaction
+the cluster, transactional id, producer id, start time and family. Fixed when opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from txnwatch.state.verdict import RULE_OF, Verdict
+
+OPENED, UPDATED, RESOLVED = "opened", "updated", "resolved"
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentEvent:
+    """One event of the public contract; `sinks/incident_event.avsc` documents every field."""
+
+    incident_id: str
+    sequence: int
+    status: str
+    verdict: str
+    reason: str | None
+    severity: str
+    cluster_id: str
+    topic: str | None
+    partition: int | None
+    topic_id: str | None
+    producer_id: int
+    producer_epoch: int
+    transactional_id: str | None
+    coordinator_id: int | None
+    coordinator_epoch: int | None
+    transaction_state: str | None
+    txn_start_offset: int | None
+    open_since_ms: int
+    open_since_clock: str
+    last_write_ms: int | None
+    transaction_timeout_ms: int | None
+    age_ms: int
+    overdue_ms: int | None
+    last_stable_offset: int | None
+    high_watermark: int | None
+    hidden_records: int | None
+    is_lso_blocker: bool | None
+    cleanup_policy: str | None
+    pending_partitions: tuple[str, ...]
+    evidence: dict[str, Any]
+    expected_outcome: str
+    suggested_command: str | None
+    detected_at_ms: int
+    detection_latency_ms: int
+    time_ms: int
+    resolution: dict[str, Any] | None = field(default=None)
+
+    @property
+    def event_id(self) -> str:
+        """The CloudEvents id: the same for the same event, however often it is published."""
+        return f"{self.incident_id}-{self.sequence}"
+
+    @property
+    def event_type(self) -> str:
+        """The CloudEvents type."""
+        return f"io.txnwatch.{self.verdict}.{self.status}.v1"
+
+    @property
+    def subject(self) -> str:
+        """The CloudEvents subject: what it is about."""
+        if self.topic is not None:
+            return f"{self.topic}/{self.partition}/{self.txn_start_offset}"
+        return f"{self.transactional_id}/{self.producer_id}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the incident goes on after this event."""
+        return self.status != RESOLVED
+
+
+def span_incident_id(cluster_id: str, topic_id: str, partition: int, producer_id: int, start_offset: int) -> str:
+    """The id of an incident about a span."""
+    return _hash("span", cluster_id, topic_id, partition, producer_id, start_offset)
+
+
+def transaction_incident_id(
+    cluster_id: str, transactional_id: str, producer_id: int, start_ms: int, verdict: Verdict
+) -> str:
+    """The id of an incident about a transaction: long_running and late are one family and so one incident."""
+    return _hash(RULE_OF[verdict].family, cluster_id, transactional_id, producer_id, start_ms)
+
+
+def _hash(*parts: object) -> str:
+    return hashlib.sha256("\x1f".join(str(part) for part in parts).encode()).hexdigest()[:32]
+
+
+def resolved(event: IncidentEvent, now_ms: int, resolution: dict[str, Any]) -> IncidentEvent:
+    """The event that ends an incident."""
+    return _next(event, RESOLVED, now_ms, resolution=resolution, suggested_command=None)
+
+
+def updated(event: IncidentEvent, now_ms: int, **changes: Any) -> IncidentEvent:  # noqa: ANN401 - fields of the event
+    """The event that tells a change."""
+    return _next(event, UPDATED, now_ms, **changes)
+
+
+def _next(event: IncidentEvent, status: str, now_ms: int, **changes: Any) -> IncidentEvent:  # noqa: ANN401
+    return replace(
+        event,
+        status=status,
+        sequence=event.sequence + 1,
+        time_ms=now_ms,
+        age_ms=max(0, now_ms - event.open_since_ms),
+        **changes,
+    )

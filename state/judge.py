@@ -1,0 +1,170 @@
+"""What a barrier makes of one producer: looks at its open spans, and the rules that rest on time.
+
+Level-triggered: a candidate is said again, after one second and then with doubling pauses, until its span closes
+or is covered. A confirmation that could not run is so tried again, and a refuted one needs no way back to here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container
+from dataclasses import dataclass, field, replace
+
+from txnwatch.state.emitted import Emitted, SpanCandidate, TransactionCandidate
+from txnwatch.state.facts import Barrier
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.machine import Step
+from txnwatch.state.policy import DetectionPolicy
+from txnwatch.state.transaction import ProducerState, Said, Span
+from txnwatch.state.verdict import (
+    Look,
+    Verdict,
+    look_at,
+    overdue,
+    reason_of,
+    thresholds,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What every producer of a bucket is judged by at one barrier.
+
+    Attributes:
+        gaps, coordinator_gaps: partitions with a range that was listed and could not be read.
+        clock_offset_ms: the broker's clock minus ours, the latest estimate.
+        waiting: counts, filled while judging, of looks that proved nothing.
+    """
+
+    barrier: Barrier
+    policy: DetectionPolicy
+    gaps: Container[TopicPartition] = ()
+    coordinator_gaps: Container[int] = ()
+    clock_offset_ms: int = 0
+    waiting: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def now_ms(self) -> int:
+        """Our clock at this barrier."""
+        return self.barrier.coordinator_listed_ms
+
+    @property
+    def broker_now_ms(self) -> int:
+        """The broker's clock at this barrier, as far as it is known."""
+        return self.now_ms + self.clock_offset_ms
+
+
+def judge(producer: ProducerState, bench: Bench) -> Step:
+    """The producer after one barrier, and the candidates that are due."""
+    spans: dict[TopicPartition, Span] = {}
+    emitted: list[Emitted] = []
+    for partition, span in producer.spans.items():
+        judged, said = _judge_span(producer, partition, span, bench)
+        emitted.extend(said)
+        if judged is not span:
+            spans[partition] = judged
+    if spans:
+        producer = replace(producer, spans={**producer.spans, **spans})
+    step = _judge_time(producer, bench)
+    return Step(step.producer, (*emitted, *step.emitted))
+
+
+def _judge_span(
+    producer: ProducerState, partition: TopicPartition, span: Span, bench: Bench
+) -> tuple[Span, tuple[Emitted, ...]]:
+    look = look_at(producer, partition, span, bench.barrier, bench.coordinator_gaps)
+    if look is Look.COVERED:
+        is_news = span.uncovered_at is not None or span.absorbed != span.stray
+        return (replace(span, uncovered_at=None, absorbed=span.stray) if is_news else span), ()
+    if look is Look.UNCOVERED:
+        if span.uncovered_at is None:
+            return replace(span, uncovered_at=bench.barrier.number), ()
+        if not _data_unproven(partition, bench):
+            return _proven(producer, partition, span, bench, span.uncovered_at)
+        look = Look.DATA_UNPROVEN
+    bench.waiting[look] += 1
+    return span, ()
+
+
+def _proven(
+    producer: ProducerState, partition: TopicPartition, span: Span, bench: Bench, first_barrier: int
+) -> tuple[Span, tuple[Emitted, ...]]:
+    if span.said is not None and bench.now_ms < span.said.next_ms:
+        return span, ()
+    candidate = _candidate(producer, partition, span, bench, first_barrier)
+    return replace(span, said=_again(span.said, bench), stray=True, absorbed=False), (candidate,)
+
+
+def _data_unproven(partition: TopicPartition, bench: Bench) -> bool:
+    barrier = bench.barrier
+    return partition in barrier.stale_data or partition in barrier.limited_data or partition in bench.gaps
+
+
+def _candidate(
+    producer: ProducerState, partition: TopicPartition, span: Span, bench: Bench, first_barrier: int
+) -> SpanCandidate:
+    return SpanCandidate(
+        verdict=Verdict.HANGING,
+        reason=reason_of(producer.view, partition),
+        producer_id=producer.producer_id,
+        partition=partition,
+        span=span,
+        view=producer.view,
+        last_marker=producer.markers.get(partition),
+        first_barrier=first_barrier,
+        second_barrier=bench.barrier.number,
+        data_listed_ms=bench.barrier.data_listed_ms,
+        coordinator_listed_ms=bench.barrier.coordinator_listed_ms,
+    )
+
+
+def _judge_time(producer: ProducerState, bench: Bench) -> Step:
+    view = producer.view
+    if view is None or not view.is_live:
+        return Step(producer)
+    if view.log_partition in bench.barrier.stale_coordinator or view.log_partition in bench.coordinator_gaps:
+        return Step(producer)  # hours of backlog after a restart must not raise a storm
+    passed = overdue(thresholds(view, bench.policy, bench.clock_offset_ms), bench.broker_now_ms)
+    if passed is None:
+        return Step(producer)
+    said = producer.said.get(passed.verdict)
+    if said is not None and bench.now_ms < said.next_ms:
+        return Step(producer)
+    candidate = TransactionCandidate(
+        verdict=passed.verdict,
+        producer_id=producer.producer_id,
+        view=view,
+        spans=tuple((partition, span.start_offset) for partition, span in sorted(producer.spans.items())),
+        overdue_ms=bench.broker_now_ms - passed.at_ms,
+        barrier=bench.barrier.number,
+        coordinator_listed_ms=bench.barrier.coordinator_listed_ms,
+        broker_now_ms=bench.broker_now_ms,
+    )
+    return Step(replace(producer, said={**producer.said, passed.verdict: _again(said, bench)}), (candidate,))
+
+
+def _again(said: Said | None, bench: Bench) -> Said:
+    times = said.times if said is not None else 0
+    pause = min(bench.policy.repeat_first_ms * 2**times, bench.policy.repeat_max_ms)
+    return Said(times + 1, bench.now_ms + pause)
+
+
+def due_ms(producer: ProducerState, bench: Bench) -> int:
+    """When, on our clock, the producer must be looked at next if no fact touches it before; 0 is at every barrier."""
+    view = producer.view
+    dues: list[int] = [
+        0 if span.said is None else span.said.next_ms
+        for partition, span in producer.spans.items()
+        if view is None or not view.holds(partition)
+    ]
+    if view is not None and view.is_live:
+        found = thresholds(view, bench.policy, bench.clock_offset_ms)
+        passed = overdue(found, bench.broker_now_ms)
+        if passed is not None:
+            said = producer.said.get(passed.verdict)
+            dues.append(0 if said is None else said.next_ms)
+        dues.extend(ahead.at_ms - bench.clock_offset_ms for ahead in found if ahead.at_ms >= bench.broker_now_ms)
+    return min(dues, default=NEVER_MS)
+
+
+NEVER_MS = 2**63 - 1

@@ -1,0 +1,146 @@
+"""What the core asks of the outside, as protocols and plain answers; each has one fake and one contract suite.
+
+An answer is never shorter than the question: what could not be learned is there, with the problem in it. A short
+list would look like an idle producer, and so like a hang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.incident import IncidentEvent
+from txnwatch.state.transaction import TransactionState
+
+
+class ActiveProducer(NamedTuple):
+    """One row of DescribeProducers; `txn_start_offset` and `coordinator_epoch` are -1 for none."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    txn_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReading:
+    """A leader's producers, enclosed by two listings under one leader epoch.
+
+    Attributes:
+        problem: why the reading is worth nothing, None if it is whole.
+        end_before, end_after: ends listed before and after the producers were described.
+        last_stable_offset, high_watermark, log_start_offset: -1 where the leader did not say.
+    """
+
+    partition: TopicPartition
+    problem: str | None = None
+    topic_id: str = ""
+    leader: int = -1
+    leader_epoch: int = -1
+    end_before: int = -1
+    end_after: int = -1
+    last_stable_offset: int = -1
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    producers: tuple[ActiveProducer, ...] = ()
+
+    def open_transaction(self, producer_id: int) -> ActiveProducer | None:
+        """The producer's open transaction on the partition, None if it has none."""
+        return next(
+            (row for row in self.producers if row.producer_id == producer_id and row.txn_start_offset >= 0), None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """DescribeTransactions of one id. `state` None means the coordinator does not know the id.
+
+    `partitions` are those that still lack their marker, once the state is Prepare*.
+    """
+
+    transactional_id: str
+    problem: str | None = None
+    state: TransactionState | None = None
+    producer_id: int = -1
+    producer_epoch: int = -1
+    timeout_ms: int = -1
+    start_ms: int = -1
+    partitions: frozenset[TopicPartition] = frozenset()
+    coordinator: int = -1
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the coordinator still owes markers."""
+        return self.state is not None and self.state.is_live
+
+
+class ListedTransaction(NamedTuple):
+    """One row of ListTransactions."""
+
+    transactional_id: str
+    producer_id: int
+    state: TransactionState
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """ListTransactions over the whole cluster. It proves absence only if `problems` is empty."""
+
+    transactions: tuple[ListedTransaction, ...]
+    problems: tuple[str, ...] = ()
+
+
+class MarkerSpec(NamedTuple):
+    """One marker an administrator writes to one partition."""
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    commit: bool = False
+
+
+class TransactionAdmin(Protocol):
+    """Fresh reads of both views, and the one write an administrator can make."""
+
+    def within(self, budget_ms: int) -> AbstractContextManager[None]:
+        """Bounds everything asked inside; what did not fit comes back as a problem."""
+
+    def read_partitions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionReading]:
+        """Describes each partition's producers, enclosed by listings."""
+
+    def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
+        """Asks each id's coordinator."""
+
+    def list_transactions(self, producer_ids: Iterable[int]) -> TransactionListing:
+        """Asks every broker for the transactions of some producer ids."""
+
+    def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
+        """Each topic's `cleanup.policy`; a topic that could not be asked is missing, it is only a detail."""
+
+    def write_marker(self, marker: MarkerSpec) -> str | None:
+        """Writes a marker; returns the error, or None for none, which does not prove that anything was open."""
+
+
+class EventSink(Protocol):
+    """Where incidents are told. Delivering the same event twice must leave the sink as delivering it once."""
+
+    @property
+    def name(self) -> str:
+        """For messages and metrics."""
+
+    def deliver(self, events: Sequence[IncidentEvent]) -> None:
+        """Delivers events in order, all or none as far as the caller can tell.
+
+        Raises:
+            SinkError: it is not known that all arrived; the same events will be delivered again.
+        """
+
+    def close(self) -> None:
+        """Lets go of connections."""

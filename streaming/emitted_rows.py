@@ -1,0 +1,97 @@
+"""What the state says, as rows between the stateful operator and the driver: a kind and one JSON payload.
+
+Few rows pass here (candidates and their ends, one count a bucket), so they are kept readable, not small.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from txnwatch.state import emitted as out
+from txnwatch.state.emitted import Emitted
+from txnwatch.state.facts import NoticeKind, PartitionNotice
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.transaction import CoordinatorView, Marker, Said, Span, TransactionState
+from txnwatch.state.verdict import Reason, Verdict
+
+OUTPUT_DDL = "kind STRING, payload STRING"
+
+
+def encode_emitted(emitted: Emitted) -> tuple[str, str]:
+    """The row (kind, payload)."""
+    return type(emitted).__name__, json.dumps(asdict(emitted), default=_plain)
+
+
+def decode_emitted(kind: str, payload: str) -> Emitted:
+    """The other way round.
+
+    Raises:
+        KeyError: a kind that is never emitted.
+    """
+    raw = json.loads(payload)
+    kinds: dict[str, Callable[..., Emitted]] = {cls.__name__: cls for cls in _KINDS}
+    return kinds[kind](**{name: _READ.get(name, _same)(value) for name, value in raw.items()})
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, frozenset):
+        return sorted(value)
+    raise TypeError(f"cannot write {value!r}")
+
+
+def _same(value: Any) -> Any:  # noqa: ANN401 - a JSON value
+    return value
+
+
+def _partition(value: list[Any]) -> TopicPartition:
+    return TopicPartition(*value)
+
+
+def _span(value: Mapping[str, Any]) -> Span:
+    said = value["said"]
+    return Span(**{**value, "said": Said(**said) if said is not None else None})
+
+
+def _view(value: Mapping[str, Any] | None) -> CoordinatorView | None:
+    if value is None:
+        return None
+    participants = frozenset(TopicPartition(*partition) for partition in value["participants"])
+    return CoordinatorView(**{**value, "participants": participants, "state": TransactionState(value["state"])})
+
+
+def _marker(value: Mapping[str, Any] | None) -> Marker | None:
+    return Marker(**value) if value is not None else None
+
+
+def _notice(value: Mapping[str, Any]) -> PartitionNotice:
+    return PartitionNotice(
+        **{**value, "kind": NoticeKind(value["kind"]), "partition": TopicPartition(*value["partition"])}
+    )
+
+
+_KINDS = (
+    out.SpanCandidate,
+    out.TransactionCandidate,
+    out.SpanEnded,
+    out.TransactionMoved,
+    out.PartitionAlarm,
+    out.OutstandingGap,
+    out.BucketCount,
+)
+_READ: dict[str, Callable[[Any], Any]] = {
+    "partition": _partition,
+    "span": _span,
+    "view": _view,
+    "said_view": _view,
+    "marker": _marker,
+    "last_marker": _marker,
+    "verdict": Verdict,
+    "reason": Reason,
+    "how": out.SpanEnd,
+    "notice": _notice,
+    "spans": lambda value: tuple((TopicPartition(*partition), start) for partition, start in value),
+    "waiting": lambda value: tuple((why, count) for why, count in value),
+}

@@ -1,0 +1,293 @@
+"""Reading ranges of partitions from their leaders, raw, read_uncommitted, headers and all.
+
+Law: every offset of a range is either walked or reported. What stops a read (no leader, a refused right, bytes we
+cannot decode, offsets that retention took, a log that was truncated) ends in a `PartitionNotice` with topic,
+partition and offset; nothing is skipped in silence and nothing raises for one partition's sake.
+
+Truncation is *seen*: Fetch carries the epoch of what was read before, and a leader whose log diverged answers with
+the epoch and end offset up to which both agree (KIP-320, Fetch version 12). The range is then read again from there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kafka.protocol.consumer import FetchRequest
+
+from txnwatch.state.errors import BrokerError, WireError
+from txnwatch.state.facts import NoticeKind, PartitionNotice
+from txnwatch.state.ids import TopicPartition
+from txnwatch.streaming.broker import Connection, error_name
+from txnwatch.streaming.cluster import EARLIEST, LATEST, NO_LEADER, Cluster, topic_id_uuid
+from txnwatch.streaming.wire.fetch_response import (
+    HIGHEST_VERSION,
+    FetchAnswer,
+    PartitionData,
+    decode_fetch_response,
+)
+
+MAX_BYTES = 16 << 20
+PARTITION_MAX_BYTES = (1 << 20, 8 << 20)
+MAX_WAIT_MS = 100
+RETRY_PAUSE_S = 0.1
+ABSENCES_OF_A_DELETED_TOPIC = 3
+_TOPIC_IDS_SINCE, _DIVERGING_EPOCH_SINCE = 13, 12
+
+_OFFSET_OUT_OF_RANGE = 1
+_REFUSED = frozenset({29})  # TOPIC_AUTHORIZATION_FAILED
+
+
+class Fold(Protocol):
+    """What walks the bytes of one range."""
+
+    position: int
+    leader_epoch: int
+    size: int
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the whole range has been walked."""
+
+    def feed(self, buffer: memoryview | bytes) -> None:
+        """Walks the `records` of one Fetch response."""
+
+
+@dataclass(slots=True)
+class RangeRead:
+    """One range [start, end) of one partition, and how reading it went.
+
+    Attributes:
+        last_epoch: leader epoch of what was read before `start`; -1 if unknown, then no divergence is looked for.
+        must_check: ask the leader once even if the range is empty, because its epoch has risen.
+        new_fold: makes the fold for a (start, end).
+        notices: what could not be read, or had to be taken back.
+        absences: fresh metadata in a row that did not have the topic under this id.
+    """
+
+    partition: TopicPartition
+    topic_id: str
+    start: int
+    end: int
+    last_epoch: int
+    must_check: bool
+    new_fold: Callable[[int, int], Any]
+    fold: Any = None
+    notices: list[PartitionNotice] = field(default_factory=list)
+    is_over: bool = False
+    absences: int = 0
+
+    def __post_init__(self) -> None:
+        self.fold = self.new_fold(self.start, self.end)
+        if self.end < self.start:
+            self.truncated(self.end, f"the leader's log ends at {self.end}, it was read to {self.start}")
+
+    @property
+    def needs_fetch(self) -> bool:
+        """Whether anything is left to ask for."""
+        return not self.is_over and (self.must_check or not self.fold.is_done)
+
+    def notice(self, kind: NoticeKind, start: int, end: int, detail: str) -> None:
+        """Reports something about the partition."""
+        self.notices.append(PartitionNotice(kind, self.partition, self.topic_id, start, end, detail))
+
+    def gap(self, detail: str) -> None:
+        """Gives up on the rest of the range for now."""
+        self.notice(NoticeKind.GAP, self.fold.position, self.end, detail)
+        self.is_over = True
+
+    def truncated(self, to_offset: int, detail: str) -> None:
+        """The log was cut at `to_offset`: what was folded from there on is void and is read again."""
+        self.notice(NoticeKind.TRUNCATED, to_offset, self.start, detail)
+        self.fold = self.new_fold(to_offset, max(to_offset, self.end))
+        self.must_check = False
+
+
+def read_ranges(cluster: Cluster, ranges: Iterable[RangeRead], *, patience_s: float) -> None:
+    """Reads every range as far as the cluster lets it; `patience_s` is how long it waits without any progress."""
+    reads = list(ranges)
+    deadline = time.monotonic() + patience_s
+    while pending := [read for read in reads if read.needs_fetch]:
+        before = _progress(reads)
+        problems = _one_round(cluster, pending)
+        if _progress(reads) != before:
+            deadline = time.monotonic() + patience_s
+        elif time.monotonic() > deadline:
+            for read in pending:
+                if read.needs_fetch:
+                    read.gap(problems.get(read.partition, "the leader sent nothing"))
+        if problems:
+            _look_around(cluster, [read for read in pending if read.partition in problems])
+
+
+def _progress(reads: list[RangeRead]) -> tuple[int, int]:
+    return sum(read.fold.position for read in reads), sum(read.needs_fetch for read in reads)
+
+
+def _look_around(cluster: Cluster, reads: Iterable[RangeRead]) -> None:
+    """Refreshes metadata; a topic that several brokers in a row do not have under its id is gone.
+
+    Our own metadata may be older than a topic, so a single look, or one that is not fresh, says nothing.
+    """
+    time.sleep(RETRY_PAUSE_S)
+    try:
+        known = cluster.refresh()
+    except BrokerError:
+        return  # nobody answers; patience decides
+    for read in reads:
+        topic = known.topics.get(read.partition.topic)
+        is_absent = topic is None or (read.topic_id and topic.topic_id != read.topic_id)
+        read.absences = read.absences + 1 if is_absent else 0
+        if read.absences >= ABSENCES_OF_A_DELETED_TOPIC and read.needs_fetch:
+            read.notice(NoticeKind.DELETED, read.fold.position, read.end, "the topic is gone")
+            read.is_over = True
+
+
+def _one_round(cluster: Cluster, pending: list[RangeRead]) -> dict[TopicPartition, str]:
+    """One Fetch to every leader concerned; returns what went wrong, by partition, and may pass."""
+    problems: dict[TopicPartition, str] = {}
+    by_leader: dict[int, list[RangeRead]] = {}
+    for read in pending:
+        info = cluster.known.info(read.partition)
+        if info is None or info.leader == NO_LEADER:
+            problems[read.partition] = "no leader" if info is not None else "not in the cluster's metadata"
+        else:
+            by_leader.setdefault(info.leader, []).append(read)
+    refused: list[tuple[RangeRead, int]] = []
+
+    def receive(leader: int, connection: Connection, deadline: float) -> dict[TopicPartition, str]:
+        # Records are views into the connection's buffer: they are walked here, before anything else is asked.
+        asked, body = connection.receive_body(deadline)
+        try:
+            answer = decode_fetch_response(body, asked.request_api_version)
+        except WireError as exc:
+            raise connection.broken(exc) from exc
+        return _take(by_leader[leader], answer, refused)
+
+    requests = {leader: _request(cluster, reads) for leader, reads in by_leader.items()}
+    for leader, answer in cluster.ask(requests, cluster.timeout_s, receive).items():
+        if isinstance(answer, BrokerError):
+            problems.update({read.partition: str(answer) for read in by_leader[leader]})
+        else:
+            problems.update(answer)
+    for read, code in refused:
+        problem = _refusal(cluster, read, code)
+        if problem is not None:
+            problems[read.partition] = problem
+    return problems
+
+
+def _request(cluster: Cluster, reads: list[RangeRead]) -> Callable[[Connection], Any]:
+    def build(connection: Connection) -> Any:
+        version = connection.require_version(FetchRequest, highest=HIGHEST_VERSION, lowest=4)
+        per_partition = max(PARTITION_MAX_BYTES[0], min(PARTITION_MAX_BYTES[1], MAX_BYTES // len(reads)))
+        topics: dict[tuple[str, str], list[Any]] = {}
+        for read in reads:
+            topics.setdefault((read.partition.topic, read.topic_id), []).append(
+                FetchRequest.FetchTopic.FetchPartition(
+                    version=version,
+                    partition=read.partition.partition,
+                    current_leader_epoch=_leader_epoch(cluster, read.partition),
+                    fetch_offset=read.fold.position,
+                    last_fetched_epoch=_last_epoch(read) if version >= _DIVERGING_EPOCH_SINCE else -1,
+                    log_start_offset=-1,
+                    partition_max_bytes=per_partition,
+                )
+            )
+        return FetchRequest(
+            version=version,
+            replica_id=-1,
+            max_wait_ms=MAX_WAIT_MS if any(not read.fold.is_done for read in reads) else 0,
+            min_bytes=1,
+            max_bytes=MAX_BYTES,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[_topic(version, name, topic_id, parts) for (name, topic_id), parts in topics.items()],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+
+    return build
+
+
+def _topic(version: int, name: str, topic_id: str, partitions: list[Any]) -> Any:
+    named = {"topic_id": topic_id_uuid(topic_id)} if version >= _TOPIC_IDS_SINCE else {"topic": name}
+    return FetchRequest.FetchTopic(version=version, partitions=partitions, **named)
+
+
+def _leader_epoch(cluster: Cluster, partition: TopicPartition) -> int:
+    info = cluster.known.info(partition)
+    return info.leader_epoch if info is not None else -1
+
+
+def _last_epoch(read: RangeRead) -> int:
+    return read.fold.leader_epoch if read.fold.leader_epoch >= 0 else read.last_epoch
+
+
+def _take(
+    reads: list[RangeRead], answer: FetchAnswer, refused: list[tuple[RangeRead, int]]
+) -> dict[TopicPartition, str]:
+    """Walks the records of a response; partitions that answered with an error are put aside."""
+    if answer.error_code:
+        return {read.partition: error_name(answer.error_code) for read in reads}
+    asked = {(read.partition.topic, read.partition.partition): read for read in reads}
+    asked_by_id = {(_id_bytes(read), read.partition.partition): read for read in reads}
+    for data in answer.partitions:
+        key = (data.topic, data.partition)
+        read = asked.get(key) if isinstance(data.topic, str) else asked_by_id.get(key)  # type: ignore[arg-type]
+        if read is None:
+            continue
+        if data.error_code:
+            refused.append((read, data.error_code))
+        else:
+            _take_records(read, data)
+    return {}
+
+
+def _id_bytes(read: RangeRead) -> bytes:
+    return topic_id_uuid(read.topic_id).bytes if read.topic_id else b""
+
+
+def _refusal(cluster: Cluster, read: RangeRead, code: int) -> str | None:
+    """What an error for one partition means; returns a problem that may pass."""
+    if code == _OFFSET_OUT_OF_RANGE:
+        return _out_of_range(cluster, read)
+    if code in _REFUSED:
+        read.gap(f"{error_name(code)}: the READ right on topic {read.partition.topic} is missing")
+        return None
+    return error_name(code)
+
+
+def _take_records(read: RangeRead, data: PartitionData) -> None:
+    if data.diverging_end >= 0:
+        if data.diverging_end < read.fold.position:
+            read.truncated(
+                data.diverging_end,
+                f"the leader's log diverges after offset {data.diverging_end} of epoch {data.diverging_epoch}",
+            )
+        read.last_epoch = data.diverging_epoch
+        return
+    read.must_check = False
+    try:
+        read.fold.feed(data.records)
+    except WireError as exc:
+        read.gap(f"cannot decode the batch at offset {read.fold.position}: {exc}")
+
+
+def _out_of_range(cluster: Cluster, read: RangeRead) -> str | None:
+    """The position is not in the leader's log: retention has passed it, or the log was truncated below it."""
+    earliest = cluster.list_offsets([read.partition], timestamp=EARLIEST)[read.partition]
+    latest = cluster.list_offsets([read.partition], timestamp=LATEST)[read.partition]
+    if earliest.error is not None or latest.error is not None:
+        return earliest.error or latest.error
+    if read.fold.position < earliest.offset:
+        detail = f"the log starts at {earliest.offset}: retention or DeleteRecords was faster"
+        read.notice(NoticeKind.LOST, read.fold.position, earliest.offset, detail)
+        read.fold = read.new_fold(earliest.offset, max(earliest.offset, read.end))
+        read.last_epoch = -1
+    elif read.fold.position > latest.offset:
+        read.truncated(latest.offset, f"the leader's log ends at {latest.offset}")
+    return None

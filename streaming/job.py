@@ -1,0 +1,98 @@
+"""The query graph: one source, one stateful operator, one foreachBatch.
+
+`foreachBatch` must consume the whole frame, once: two actions would run source and state twice, none fails the
+query. What the state says is little, so it is collected and handed on as values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from txnwatch.state.emitted import Emitted
+from txnwatch.state.policy import DetectionPolicy
+from txnwatch.streaming.checkpoint import local_directory
+from txnwatch.streaming.emitted_rows import OUTPUT_DDL, decode_emitted
+from txnwatch.streaming.operator import BucketProcessor
+from txnwatch.streaming.source import FORMAT, TransactionsDataSource
+
+QUERY_NAME = "txnwatch"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """What the query needs to know.
+
+    Attributes:
+        checkpoint: directory or URI.
+        trigger_ms: pause between the starts of two micro-batches.
+    """
+
+    source_options: Mapping[str, str]
+    checkpoint: str
+    trigger_ms: int
+    policy: DetectionPolicy
+
+
+def spark_session(checkpoint: str, *, master: str | None, state_partitions: int) -> SparkSession:
+    """The session with everything set that a latency of milliseconds needs (docs/decisions/0002).
+
+    `master` None leaves it to spark-submit; `state_partitions` is fixed by the checkpoint. On a local path a faster
+    file manager is used, which does not stop a second driver from writing to the same checkpoint: lock it.
+    """
+    conf = SparkConf().setAppName("txnwatch")
+    if master is not None:
+        conf.setMaster(master)
+    settings = {
+        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.sql.shuffle.partitions": str(state_partitions),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if local_directory(checkpoint) is not None:
+        settings["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_FILES
+    for key, value in settings.items():
+        conf.set(key, value)
+    # A session of its own keeps Ctrl-C and a group's SIGTERM from the JVM and its workers, so that the query can be
+    # stopped between batches. The JVM still ends with us: it watches its standard input.
+    gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True})
+    session = SparkSession(SparkContext(gateway=gateway, conf=conf))
+    session.sparkContext.setLogLevel("ERROR")
+    session.dataSource.register(TransactionsDataSource)
+    return session
+
+
+def start(
+    session: SparkSession, settings: JobSettings, on_batch: Callable[[int, list[Emitted]], None]
+) -> StreamingQuery:
+    """Starts the query; `on_batch(batch_id, emitted)` runs in the driver once for every micro-batch."""
+
+    def collect(frame: DataFrame, batch_id: int) -> None:
+        on_batch(batch_id, [decode_emitted(row["kind"], row["payload"]) for row in frame.collect()])
+
+    facts = session.readStream.format(FORMAT).options(**settings.source_options).load()
+    said = facts.groupBy("bucket").transformWithState(
+        statefulProcessor=BucketProcessor(settings.policy),
+        outputStructType=OUTPUT_DDL,
+        outputMode="Update",
+        timeMode="None",
+    )
+    query: StreamingQuery = (
+        said.writeStream.queryName(QUERY_NAME)
+        .outputMode("update")
+        .option("checkpointLocation", settings.checkpoint)
+        .trigger(processingTime=f"{settings.trigger_ms} milliseconds")
+        .foreachBatch(collect)
+        .start()
+    )
+    return query

@@ -1,0 +1,226 @@
+"""One round of listing: all data ends D, then, with every answer in hand, all ends T of `__transaction_state`.
+
+Law: T is never asked for before D is complete; that order is the proof's (state/verdict.py). An end is what the
+leader answers to ListOffsets(LATEST, read_uncommitted) under its current epoch: after a failover the leader
+answers OFFSET_NOT_AVAILABLE until its high watermark can be trusted, which a Fetch's high watermark cannot.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from txnwatch.state.errors import BrokerError, CheckpointError
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming import cluster as ends
+from txnwatch.streaming.cluster import Cluster, Listed
+from txnwatch.streaming.control_file import read_wishes
+from txnwatch.streaming.fetch import ABSENCES_OF_A_DELETED_TOPIC
+from txnwatch.streaming.offsets import SourceOffset
+from txnwatch.streaming.options import EARLIEST, SourceOptions
+from txnwatch.streaming.planner import Answer, Limits, Listing, Rewinds, is_begun, plan
+
+_LONGEST_PAUSE = 64
+
+
+def wall_clock_ms() -> int:
+    """Our clock, epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+class Lister:
+    """Lists and plans; lives in the driver's source process as long as the query runs."""
+
+    def __init__(self, options: SourceOptions, cluster: Cluster, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._now_ms = now_ms
+        self._metadata_due = 0.0
+        self._absences: Counter[str] = Counter()
+        self._granted: dict[tuple[TopicPartition, int], tuple[int, int]] = {}
+        self._limits = Limits(options.max_offsets_per_trigger)
+
+    def next_offset(self, previous: SourceOffset, *, limited: bool = True) -> SourceOffset | None:
+        """The offset one barrier after `previous`; None if no broker answered anything.
+
+        Raises:
+            CheckpointError: the cluster is not the one `previous` was read from.
+        """
+        listing = self._listing(previous)
+        if listing is None:
+            return None
+        limits = self._limits if limited else Limits()
+        return plan(previous, listing, limits, self._rewinds(previous))
+
+    def _listing(self, previous: SourceOffset) -> Listing | None:
+        if not self._look_around(previous):
+            return None
+        cluster_id = self._cluster.known.cluster_id
+        if previous.cluster_id not in {"", cluster_id}:
+            raise CheckpointError(
+                f"the checkpoint was written for cluster {previous.cluster_id}, but the brokers answer for cluster "
+                f"{cluster_id}: check --bootstrap-server, or give this cluster its own --checkpoint directory"
+            )
+        data = self._data_partitions()
+        starts = self._starts(previous, [*data, *self._coordinator_partitions()])
+        answers = self._answers(self._ask(data), starts)
+        data_listed_ms = self._now_ms()
+        log_partitions = self._coordinator_partitions() or self._look_for_coordinator()
+        if log_partitions is None:
+            return None
+        answers.update(self._answers(self._ask(log_partitions), starts))
+        answers.update(self._missing(previous))
+        if answers and not any(answer.end is not None for answer in answers.values()):
+            return None
+        return Listing(cluster_id, answers, data_listed_ms, self._now_ms())
+
+    def _look_around(self, previous: SourceOffset) -> bool:
+        """Refreshes metadata when it is due; whether there is any."""
+        now = time.monotonic()
+        if now < self._metadata_due and self._cluster.metadata is not None:
+            return True
+        try:
+            known = self._cluster.refresh()
+        except BrokerError:
+            return self._cluster.metadata is not None
+        self._metadata_due = now + self._options.metadata_refresh_s
+        for name, topic_id in {(partition.topic, at.topic_id) for partition, at in previous.positions.items()}:
+            topic = known.topics.get(name)
+            if topic is not None and topic.topic_id == topic_id:
+                self._absences.pop(name, None)
+            else:
+                self._absences[name] += 1
+                self._metadata_due = 0.0
+        return True
+
+    def _is_missing(self, name: str) -> bool:
+        """Whether a topic we read is missing, or is another one, but not yet for certain.
+
+        Brokers learn of changes one after the other, and each refresh asks another broker: only several in a row
+        make a topic gone. The coordinator's log never is: without it nothing can be proven.
+        """
+        count = self._absences.get(name, 0)
+        return 0 < count < ABSENCES_OF_A_DELETED_TOPIC or (count > 0 and name == TRANSACTION_STATE_TOPIC)
+
+    def _missing(self, previous: SourceOffset) -> dict[TopicPartition, Answer]:
+        """Partitions of missing topics: still there, but they did not answer."""
+        return {
+            partition: Answer(at.topic_id, None)
+            for partition, at in previous.positions.items()
+            if self._is_missing(partition.topic)
+        }
+
+    def _look_for_coordinator(self) -> list[TopicPartition] | None:
+        """While `__transaction_state` does not exist: D first, then a fresh look; None if nobody tells.
+
+        Partitions found here have no start yet, so they are not begun, and stale, until the next round.
+        """
+        try:
+            self._cluster.refresh()
+        except BrokerError:
+            return None
+        return self._coordinator_partitions()
+
+    def _data_partitions(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(topic.name, partition)
+            for topic in self._cluster.known.topics.values()
+            if self._options.watches(topic) and not self._is_missing(topic.name)
+            for partition in topic.partitions
+        ]
+
+    def _coordinator_partitions(self) -> list[TopicPartition]:
+        topic = self._cluster.known.topics.get(TRANSACTION_STATE_TOPIC)
+        if topic is None or self._is_missing(topic.name):
+            return []
+        return [TopicPartition(TRANSACTION_STATE_TOPIC, partition) for partition in topic.partitions]
+
+    def _ask(
+        self, partitions: Iterable[TopicPartition], timestamp: int = ends.LATEST, isolation: int = ends.READ_UNCOMMITTED
+    ) -> dict[TopicPartition, Listed]:
+        answers = self._cluster.list_offsets(
+            partitions, timestamp=timestamp, isolation=isolation, timeout_s=self._options.list_timeout_s
+        )
+        if any(answer.error is not None for answer in answers.values()):
+            self._metadata_due = 0.0  # a leader has moved, or is gone: look around before the next round
+        return answers
+
+    def _answers(
+        self, listed: Mapping[TopicPartition, Listed], starts: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Answer]:
+        return {
+            partition: Answer(
+                self._cluster.known.topics[partition.topic].topic_id,
+                answer.offset if answer.error is None else None,
+                answer.leader_epoch,
+                starts.get(partition),
+            )
+            for partition, answer in listed.items()
+        }
+
+    def _starts(self, previous: SourceOffset, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where partitions that are not read yet begin.
+
+        Those there at the start begin as asked for; `latest` is the last stable offset, because no open
+        transaction begins below it. Those found later, and the coordinator's log, begin at their beginning.
+        """
+        topics = self._cluster.known.topics
+        stable: list[TopicPartition] = []
+        earliest: list[TopicPartition] = []
+        starts: dict[TopicPartition, int] = {}
+        wanted = self._options.starting_offsets
+        for partition in partitions:
+            known = previous.positions.get(partition)
+            if is_begun(known) and known is not None and known.topic_id == topics[partition.topic].topic_id:
+                continue
+            found_later = previous.barrier > 0 and known is None
+            if partition.topic == TRANSACTION_STATE_TOPIC or found_later or wanted == EARLIEST:
+                earliest.append(partition)
+            elif isinstance(wanted, dict) and partition in wanted:
+                starts[partition] = wanted[partition]
+            else:
+                stable.append(partition)
+        found = {
+            **self._ask(earliest, timestamp=ends.EARLIEST),
+            **self._ask(stable, isolation=ends.READ_COMMITTED),
+        }
+        return {**starts, **{partition: at.offset for partition, at in found.items() if at.error is None}}
+
+    def _rewinds(self, previous: SourceOffset) -> Rewinds:
+        """What the job wishes to have read again; a wish that keeps coming back is granted with growing pauses."""
+        control = self._options.control_file
+        wishes = read_wishes(Path(control) if control is not None else None)
+        reread: dict[TopicPartition, int] = {}
+        heal: list[TopicPartition] = []
+        for partition, start in wishes.items():
+            due, pause = self._granted.get((partition, start), (0, 0))
+            if previous.barrier < due or not is_begun(previous.positions.get(partition)):
+                continue
+            pause = min(max(1, 2 * pause), _LONGEST_PAUSE)
+            self._granted[partition, start] = (previous.barrier + pause, pause)
+            if start >= 0:
+                reread[partition] = start
+            elif partition.topic == TRANSACTION_STATE_TOPIC:
+                reread[partition] = 0
+            else:
+                heal.append(partition)
+        self._granted = {wish: kept for wish, kept in self._granted.items() if wish[0] in wishes}
+        return Rewinds(reread, self._stable(heal))
+
+    def _stable(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """Last stable offsets to heal from. One that sticks at the log's start hides how far back it really is."""
+        stable = self._ask(partitions, isolation=ends.READ_COMMITTED)
+        earliest = self._ask(partitions, timestamp=ends.EARLIEST)
+        return {
+            partition: at.offset
+            for partition, at in stable.items()
+            if at.error is None
+            and earliest[partition].error is None
+            and (at.offset > earliest[partition].offset or at.offset == 0)
+        }
+
+
+def _tells(stable: int, log_start: int) -> bool:
+    return stable > log_start or log_start == 0

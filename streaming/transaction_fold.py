@@ -1,0 +1,127 @@
+"""A range of one partition of `__transaction_state` into what it says about each producer id.
+
+Law: a record belongs to the producer id it names and, where the transactional id has moved on from another one
+(epoch exhaustion: Prepare* under the old id, Complete* under the new), to that one too, for which it is the
+completion. What a transaction held is remembered past its Complete* record, which has forgotten it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from txnwatch.state.facts import TransactionalIdGone, TransactionSeen
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.transaction import CoordinatorView, TransactionState
+from txnwatch.streaming.wire.record_batch import Record, records, walk
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value
+
+
+class TransactionFold:
+    """Folds records of one partition of the coordinator's log from `start` up to `end` (exclusive).
+
+    Attributes:
+        position: the next offset to fetch.
+        times: the broker's timestamps of the first and the last record, None before the first.
+        records: records seen.
+    """
+
+    def __init__(self, log_partition: int, start: int, end: int) -> None:
+        self.log_partition = log_partition
+        self.start = start
+        self.end = end
+        self.position = start
+        self.leader_epoch = -1
+        self.size = 0
+        self.records = 0
+        self.times: tuple[int, int] | None = None
+        self._views: dict[int, CoordinatorView] = {}
+        self._owner: dict[str, int] = {}
+        self._gone: dict[str, int] = {}
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every offset of the range has been walked."""
+        return self.position >= self.end
+
+    def feed(self, buffer: memoryview | bytes) -> None:
+        """Decodes the `records` of one Fetch response.
+
+        Raises:
+            WireError: a batch, key or value of this log that cannot be decoded; `position` is the batch's offset.
+        """
+        for offset, header in walk(buffer):
+            if header.base_offset >= self.end:
+                self.position = self.end
+                return
+            if header.base_offset >= self.start and not header.is_control:
+                for record in records(buffer, offset, header):
+                    self._record(record)
+            self.size += header.length
+            self.leader_epoch = header.leader_epoch
+            self.position = header.last_offset + 1
+
+    def _record(self, record: Record) -> None:
+        transactional_id = decode_key(record.key) if record.key is not None else None
+        if transactional_id is None:
+            return
+        self.records += 1
+        self.times = (self.times[0] if self.times is not None else record.timestamp, record.timestamp)
+        if record.value is None:
+            self._tombstone(transactional_id, record.offset)
+        else:
+            self._value(transactional_id, record, decode_value(record.value))
+
+    def _tombstone(self, transactional_id: str, offset: int) -> None:
+        self._gone[transactional_id] = offset
+        owner = self._owner.get(transactional_id)
+        if owner is not None:
+            self._views[owner] = replace(self._views[owner], state=TransactionState.DEAD, log_offset=offset)
+
+    def _value(self, transactional_id: str, record: Record, value: TransactionLogValue) -> None:
+        self._gone.pop(transactional_id, None)
+        view = self._view(transactional_id, record, value)
+        for former in {value.previous_producer_id, self._owner.get(transactional_id, -1)}:
+            if former >= 0 and former != value.producer_id:
+                self._supersede(former, view, value.producer_id)
+        prior = self._views.get(value.producer_id)
+        if prior is not None and not view.is_live and not view.participants:
+            view = replace(view, participants=prior.participants)
+        self._views[value.producer_id] = view
+        self._owner[transactional_id] = value.producer_id
+
+    def _supersede(self, former: int, view: CoordinatorView, successor: int) -> None:
+        prior = self._views.get(former)
+        held = prior.participants if prior is not None else frozenset()
+        self._views[former] = replace(view, superseded_by=successor, participants=held)
+
+    def _view(self, transactional_id: str, record: Record, value: TransactionLogValue) -> CoordinatorView:
+        return CoordinatorView(
+            transactional_id=transactional_id,
+            log_partition=self.log_partition,
+            log_offset=record.offset,
+            state=value.state,
+            producer_epoch=value.producer_epoch,
+            timeout_ms=value.transaction_timeout_ms,
+            start_ms=value.start_ms,
+            last_update_ms=value.last_update_ms,
+            record_timestamp_ms=record.timestamp,
+            participants=frozenset(
+                TopicPartition(topic, partition)
+                for topic, partitions in value.partitions or ()
+                for partition in partitions
+            ),
+        )
+
+    def facts(self, *, live_only: bool) -> Iterator[TransactionSeen | TransactionalIdGone]:
+        """What the range says about each producer id, and the ids whose last record is a tombstone.
+
+        `live_only` is for the first reading of a log: to the verdict an idle id equals an absent one, and loading
+        a million idle ids would cost minutes.
+        """
+        for producer_id, view in self._views.items():
+            if view.is_live or not live_only:
+                yield TransactionSeen(producer_id, view)
+        if not live_only:
+            for transactional_id, offset in self._gone.items():
+                yield TransactionalIdGone(transactional_id, self.log_partition, offset)

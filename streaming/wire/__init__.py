@@ -1,0 +1,1 @@
+"""Pure decoders of Kafka's bytes: record batch headers, control records, the transaction log."""

@@ -1,0 +1,106 @@
+"""Fetch responses, versions 4 to 13, without copying the records.
+
+The one message we decode ourselves: a generated decoder copies every record twice, and the records are all but
+the whole message (docs/decisions/0003). Schema `FetchResponse.json`; unknown tags are skipped.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from txnwatch.streaming.wire.primitives import Reader
+
+HIGHEST_VERSION = 13
+_FLEXIBLE_SINCE, _TOPIC_IDS_SINCE, _SESSIONS_SINCE, _LOG_START_SINCE, _PREFERRED_SINCE = 12, 13, 7, 5, 11
+_TAG_DIVERGING_EPOCH = 0
+NO_RECORDS = memoryview(b"")
+
+
+class PartitionData(NamedTuple):
+    """One partition's part of a Fetch response; -1 where the leader did not say.
+
+    Attributes:
+        topic: the name (to version 12) or the topic id's 16 bytes (from version 13).
+        diverging_epoch, diverging_end: largest epoch both logs agree on and where it ends; -1 if they agree.
+        records: a view into the response's buffer, valid until the next response is read.
+    """
+
+    topic: str | bytes
+    partition: int
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    diverging_epoch: int
+    diverging_end: int
+    records: memoryview
+
+
+class FetchAnswer(NamedTuple):
+    """A whole Fetch response."""
+
+    error_code: int
+    partitions: list[PartitionData]
+
+
+def decode_fetch_response(body: memoryview, version: int) -> FetchAnswer:
+    """Decodes the body of a response (after its header).
+
+    Raises:
+        WireError: the bytes do not follow the schema.
+    """
+    reader = Reader(body)
+    flexible = version >= _FLEXIBLE_SINCE
+    reader.int32("throttle time")
+    error_code = 0
+    if version >= _SESSIONS_SINCE:
+        error_code = reader.int16("error code")
+        reader.int32("session id")
+    partitions: list[PartitionData] = []
+    for _ in range(_count(reader, "responses", flexible=flexible)):
+        topic: str | bytes
+        if version >= _TOPIC_IDS_SINCE:
+            topic = bytes(reader.take(16, "topic id"))
+        else:
+            topic = reader.compact_string("topic") if flexible else reader.string("topic")
+        count = _count(reader, "partitions", flexible=flexible)
+        partitions.extend(_partition(reader, topic, version) for _ in range(count))
+        if flexible:
+            reader.tagged_fields("topic tags")
+    if flexible:
+        reader.tagged_fields("response tags")
+    reader.expect_end("fetch response")
+    return FetchAnswer(error_code, partitions)
+
+
+def _partition(reader: Reader, topic: str | bytes, version: int) -> PartitionData:
+    flexible = version >= _FLEXIBLE_SINCE
+    index = reader.int32("partition index")
+    error_code = reader.int16("partition error code")
+    high_watermark = reader.int64("high watermark")
+    last_stable_offset = reader.int64("last stable offset")
+    log_start_offset = reader.int64("log start offset") if version >= _LOG_START_SINCE else -1
+    for _ in range(max(0, _count(reader, "aborted transactions", flexible=flexible))):
+        reader.take(16, "aborted transaction")
+        if flexible:
+            reader.tagged_fields("aborted transaction tags")
+    if version >= _PREFERRED_SINCE:
+        reader.int32("preferred read replica")
+    size = reader.unsigned_varint("records") - 1 if flexible else reader.int32("records")
+    records = reader.take(size, "records") if size > 0 else NO_RECORDS
+    epoch, end = _diverging(reader) if flexible else (-1, -1)
+    return PartitionData(
+        topic, index, error_code, high_watermark, last_stable_offset, log_start_offset, epoch, end, records
+    )
+
+
+def _diverging(reader: Reader) -> tuple[int, int]:
+    tag = reader.tagged_fields("partition tags").get(_TAG_DIVERGING_EPOCH)
+    if tag is None:
+        return -1, -1
+    inner = Reader(tag)
+    return inner.int32("diverging epoch"), inner.int64("diverging end offset")
+
+
+def _count(reader: Reader, field: str, *, flexible: bool) -> int:
+    return reader.unsigned_varint(field) - 1 if flexible else reader.int32(field)

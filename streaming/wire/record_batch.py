@@ -1,0 +1,171 @@
+"""Record batches: the 61-byte header that every consumer hides, and, for our own topics, the records.
+
+Law: a user's record is never touched. `walk` reads headers only and steps over `records` by length; headers
+are never compressed. `records` is for `__transaction_state` and for control batches alone.
+
+Format: KIP-98, class `org.apache.kafka.common.record.DefaultRecordBatch` (magic 2). Entries of magic 0 and 1
+share the offset and length fields in front, so they are stepped over; they know no producer id.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from txnwatch.state.errors import WireError
+from txnwatch.streaming.wire.primitives import Reader
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE = 61
+LENGTH_OVERHEAD = 12  # base offset and length are not counted in `length`
+LENGTH_POSITION = 8
+MAGIC_POSITION = 16
+SMALLEST_OLD_LENGTH = 14  # magic 0: crc, magic, attributes, key length, value length
+CURRENT_MAGIC = 2
+
+COMPRESSION_MASK = 0x07
+LOG_APPEND_TIME = 0x08  # then max_timestamp, the broker's, is every record's timestamp
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40  # then base_timestamp is the horizon, not a timestamp (KAFKA-8522)
+
+_LENGTH = struct.Struct(">i")
+
+
+class BatchHeader(NamedTuple):
+    """The header of one record batch, magic 2. Offsets are log offsets, timestamps milliseconds."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the batch's last record; kept by compaction even when that record is gone."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds a control record (marker) and no user data."""
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def compression(self) -> int:
+        """The codec id of the records: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & COMPRESSION_MASK
+
+
+class Record(NamedTuple):
+    """One record of a batch we may read; key and value are None where the record has none."""
+
+    offset: int
+    timestamp: int
+    key: memoryview | None
+    value: memoryview | None
+
+
+def check_old_entry(buffer: memoryview | bytes, position: int) -> None:
+    """Accepts an entry of magic 0 or 1, which has no producer id and is stepped over.
+
+    Raises:
+        WireError: a magic or a length that no broker writes.
+    """
+    magic = buffer[position + MAGIC_POSITION]
+    if magic > CURRENT_MAGIC:
+        raise WireError("magic", position + MAGIC_POSITION, magic, f"at most {CURRENT_MAGIC}")
+    length: int = _LENGTH.unpack_from(buffer, position + LENGTH_POSITION)[0]
+    smallest = SMALLEST_OLD_LENGTH if magic < CURRENT_MAGIC else HEADER_SIZE - LENGTH_OVERHEAD
+    if length < smallest:
+        raise WireError("batch length", position + LENGTH_POSITION, length, f"at least {smallest}")
+
+
+def end_of_old_entry(buffer: memoryview | bytes, position: int) -> int | None:
+    """Where a magic 0 or 1 entry too short for a batch header ends; None if no whole one stands there.
+
+    Such an entry can be the last of a response, where the header of a batch no longer fits.
+    """
+    if position + MAGIC_POSITION >= len(buffer) or buffer[position + MAGIC_POSITION] >= CURRENT_MAGIC:
+        return None
+    check_old_entry(buffer, position)
+    length: int = _LENGTH.unpack_from(buffer, position + LENGTH_POSITION)[0]
+    end = position + LENGTH_OVERHEAD + length
+    return end if end <= len(buffer) else None
+
+
+def walk(buffer: memoryview | bytes) -> Iterator[tuple[int, BatchHeader]]:
+    """Yields (position, header) of every whole magic 2 batch in a Fetch response's `records`.
+
+    A batch cut off at the end of the buffer ends the walk: Fetch may return it, and it is fetched again.
+
+    Raises:
+        WireError: a length or magic that no broker writes.
+    """
+    position, size = 0, len(buffer)
+    while position + HEADER_SIZE <= size:
+        header = BatchHeader._make(HEADER.unpack_from(buffer, position))
+        is_old = header.magic != CURRENT_MAGIC or header.length < HEADER_SIZE - LENGTH_OVERHEAD
+        if is_old:
+            check_old_entry(buffer, position)
+        following = position + LENGTH_OVERHEAD + header.length
+        if following > size:
+            return
+        if not is_old:
+            yield position, header
+        position = following
+
+
+def records(buffer: memoryview | bytes, position: int, header: BatchHeader) -> Iterator[Record]:
+    """The records of one uncompressed batch of a topic that is ours to read.
+
+    Raises:
+        WireError: the batch is compressed, or its records do not follow the format.
+    """
+    if header.compression:
+        raise WireError("attributes", position + 21, f"compression codec {header.compression}", "no compression")
+    end = position + LENGTH_OVERHEAD + header.length
+    reader = Reader(memoryview(buffer)[:end], position + HEADER_SIZE)
+    for _ in range(header.record_count):
+        yield _record(reader, header)
+    reader.expect_end("records")
+
+
+def _record(reader: Reader, header: BatchHeader) -> Record:
+    size = reader.varint("record length")
+    body_end = reader.position + size
+    reader.int8("record attributes")
+    timestamp = header.base_timestamp + reader.varint("timestamp delta")
+    if header.attributes & LOG_APPEND_TIME:
+        timestamp = header.max_timestamp
+    offset = header.base_offset + reader.varint("offset delta")
+    key = _nullable(reader, "record key")
+    value = _nullable(reader, "record value")
+    header_count = reader.varint("header count")
+    if header_count < 0:
+        raise WireError("header count", reader.position, header_count, "0 or more")
+    for _ in range(header_count):
+        reader.take(reader.varint("header key length"), "header key")
+        _nullable(reader, "header value")
+    if reader.position != body_end:
+        raise WireError("record length", reader.position, size, f"the record to end at byte {body_end}")
+    return Record(offset, timestamp, key, value)
+
+
+def _nullable(reader: Reader, field: str) -> memoryview | None:
+    size = reader.varint(field)
+    return None if size < 0 else reader.take(size, field)

@@ -1,0 +1,148 @@
+"""Keys and values of `__transaction_state`, versions 0 and 1.
+
+Schemas `TransactionLogKey` and `TransactionLogValue` of Kafka's transaction coordinator. Version 1 is flexible:
+known tags are read, unknown ones skipped (TransactionLogTest.testDeserializeHighestSupportedVersion and
+KIP-915: later brokers may add tags, and a downgraded one must skip them). A later *version* is an error that
+names itself: its fields are unknown, and guessing one is how a detector starts to lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from txnwatch.state.errors import WireError
+from txnwatch.state.transaction import TransactionState
+from txnwatch.streaming.wire.primitives import Reader
+
+_KEY_VERSION = 0
+_HIGHEST_VALUE_VERSION = 1
+_TAG_PREVIOUS_PRODUCER_ID = 0
+_TAG_NEXT_PRODUCER_ID = 1
+_TAG_CLIENT_TRANSACTION_VERSION = 2
+_TAG_NEXT_PRODUCER_EPOCH = 3
+
+TopicPartitions = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLogValue:
+    """One record of the coordinator's log; times are epoch milliseconds of the broker's clock.
+
+    `partitions` is None exactly when the state is Empty; it is the whole set in Prepare*, and empty in Complete*.
+    """
+
+    version: int
+    producer_id: int
+    producer_epoch: int
+    transaction_timeout_ms: int
+    state: TransactionState
+    partitions: TopicPartitions | None
+    last_update_ms: int
+    start_ms: int
+    previous_producer_id: int = -1
+    next_producer_id: int = -1
+    client_transaction_version: int = 0
+    next_producer_epoch: int = -1
+
+
+def decode_key(key: memoryview | bytes) -> str | None:
+    """The transactional id, or None for a key type that is not a transaction's (to be ignored, as Kafka does).
+
+    Raises:
+        WireError: a key of type 0 that is truncated or has bytes left over.
+    """
+    reader = Reader(key)
+    if reader.int16("key version") != _KEY_VERSION:
+        return None
+    transactional_id = reader.string("transactional id")
+    reader.expect_end("transaction log key")
+    return transactional_id
+
+
+def decode_value(value: memoryview | bytes) -> TransactionLogValue:
+    """One value of the log.
+
+    Raises:
+        WireError: an unknown version or state, a truncated value, or bytes left over.
+    """
+    reader = Reader(value)
+    version = reader.int16("value version")
+    if not 0 <= version <= _HIGHEST_VALUE_VERSION:
+        raise WireError(
+            "value version", 0, version, f"0 to {_HIGHEST_VALUE_VERSION} (a newer broker? upgrade txnwatch)"
+        )
+    flexible = version >= 1
+    producer_id = reader.int64("producer id")
+    producer_epoch = reader.int16("producer epoch")
+    timeout_ms = reader.int32("transaction timeout")
+    state = _state(reader)
+    partitions = _partitions(reader, flexible=flexible)
+    last_update_ms = reader.int64("last update timestamp")
+    start_ms = reader.int64("start timestamp")
+    tags = reader.tagged_fields("tagged fields") if flexible else {}
+    reader.expect_end("transaction log value")
+    return TransactionLogValue(
+        version,
+        producer_id,
+        producer_epoch,
+        timeout_ms,
+        state,
+        partitions,
+        last_update_ms,
+        start_ms,
+        _tag(tags, _TAG_PREVIOUS_PRODUCER_ID, Reader.int64, -1),
+        _tag(tags, _TAG_NEXT_PRODUCER_ID, Reader.int64, -1),
+        _tag(tags, _TAG_CLIENT_TRANSACTION_VERSION, Reader.int16, 0),
+        _tag(tags, _TAG_NEXT_PRODUCER_EPOCH, Reader.int16, -1),
+    )
+
+
+def coordinator_partition(transactional_id: str, partition_count: int) -> int:
+    """The partition of `__transaction_state` that owns the id (`TransactionStateManager.partitionFor`).
+
+    Java's String.hashCode over UTF-16 units, absolute value, where abs(MIN_VALUE) is 0.
+    """
+    hashed = 0
+    encoded = transactional_id.encode("utf-16-be")
+    for high, low in zip(encoded[::2], encoded[1::2], strict=True):
+        hashed = (31 * hashed + (high << 8 | low)) & 0xFFFFFFFF
+    signed = hashed - (1 << 32) if hashed >= 1 << 31 else hashed
+    return (0 if signed == -(1 << 31) else abs(signed)) % partition_count
+
+
+def _state(reader: Reader) -> TransactionState:
+    start = reader.position
+    raw = reader.int8("transaction status")
+    try:
+        return TransactionState.from_id(raw)
+    except ValueError as exc:
+        raise WireError("transaction status", start, raw, "0 to 7") from exc
+
+
+def _partitions(reader: Reader, *, flexible: bool) -> TopicPartitions | None:
+    size = reader.unsigned_varint("partitions") - 1 if flexible else reader.int32("partitions")
+    if size == -1:
+        return None
+
+    def ids() -> tuple[int, ...]:
+        count = reader.unsigned_varint("partition ids") - 1 if flexible else reader.int32("partition ids")
+        return reader.array(count, lambda: reader.int32("partition id"), "partition ids")
+
+    def topic() -> tuple[str, tuple[int, ...]]:
+        name = reader.compact_string("topic") if flexible else reader.string("topic")
+        partition_ids = ids()
+        if flexible:
+            reader.tagged_fields("topic tags")
+        return name, partition_ids
+
+    return reader.array(size, topic, "partitions")
+
+
+def _tag(tags: dict[int, memoryview], tag: int, read: Callable[[Reader, str], int], default: int) -> int:
+    if tag not in tags:
+        return default
+    reader = Reader(tags[tag])
+    value = read(reader, f"tag {tag}")
+    reader.expect_end(f"tag {tag}")
+    return value

@@ -1,0 +1,40 @@
+"""Marks by directory, and what every test session shows in its header."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# The same examples on every run, and no deadline on a busy machine; HYPOTHESIS_PROFILE=explore looks for new ones.
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, max_examples=2_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+pytest.register_assert_rewrite("contract")  # the suites' modules are imported by the tests that run them
+pytest_plugins = ["support.servers"]
+
+_LAYERS = {
+    "unit": "unit",
+    "property": "unit",
+    "simulation": "unit",
+    "contract": "integration",
+    "integration": "integration",
+    "e2e": "e2e",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        layer = _LAYERS.get(item.path.relative_to(here).parts[0])
+        if layer is not None:
+            item.add_marker(layer)
+
+
+def pytest_report_header() -> list[str]:
+    packages = ("pyspark", "pyarrow", "kafka-python", "confluent-kafka", "redis", "fastavro", "hypothesis")
+    return [", ".join(f"{name} {version(name)}" for name in packages)]

@@ -1,0 +1,123 @@
+"""What every EventSink does: the suite that the recording fake, the events topic and Redis pass alike.
+
+A subclass brings the fixture `stage`: a sink, what a reader of it sees, and a way to take it away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import pytest
+
+from support.incidents import OPEN_SINCE_MS, a_life
+from support.topics import unique
+from support.waiting import eventually
+from txnwatch.state.errors import SinkError
+from txnwatch.state.incident import IncidentEvent
+from txnwatch.state.ports import EventSink
+
+_MANY = 500  # as many as the outbox hands over at a time
+
+
+class SinkStage(Protocol):
+    """Where events are delivered and read back; `cluster_id` is the stage's own."""
+
+    cluster_id: str
+    sink: EventSink
+
+    def view(self) -> dict[str, tuple[int, str]]:
+        """Each incident's sequence and status, as a reader sees them now."""
+
+    def open_ids(self) -> list[str]:
+        """The open incidents, oldest first."""
+
+    def told(self) -> list[str]:
+        """The ids of the events, each once, in the order of first arrival."""
+
+    def take_away(self) -> None:
+        """Makes the sink's server unreachable."""
+
+    def bring_back(self) -> None:
+        """Makes it reachable again."""
+
+
+class SinkContract:
+    """The suite."""
+
+    def test_what_is_delivered_is_there_when_deliver_returns(self, stage: SinkStage) -> None:
+        opened, later, over = life(stage)
+        for event in (opened, later, over):
+            stage.sink.deliver([event])
+            assert stage.view() == {event.incident_id: (event.sequence, event.status)}
+
+    def test_delivering_twice_equals_once(self, stage: SinkStage) -> None:
+        events = [*life(stage)[:2], *life(stage)]
+        stage.sink.deliver(events)
+        once = (stage.view(), stage.open_ids(), stage.told())
+        stage.sink.deliver(events)
+        stage.sink.deliver(events[1:3])
+        assert (stage.view(), stage.open_ids(), stage.told()) == once
+
+    def test_an_older_sequence_never_overwrites_a_newer_one(self, stage: SinkStage) -> None:
+        opened, later, over = life(stage)
+        stage.sink.deliver([later])
+        stage.sink.deliver([opened])
+        assert stage.view() == {opened.incident_id: (2, "updated")}
+        stage.sink.deliver([over])
+        stage.sink.deliver([opened, later])
+        assert stage.view() == {opened.incident_id: (3, "resolved")}
+        assert stage.open_ids() == []
+
+    def test_a_resolved_incident_leaves_the_open_set_and_the_others_stay(self, stage: SinkStage) -> None:
+        older = life(stage, open_since_ms=OPEN_SINCE_MS - 60_000)
+        ending = life(stage, open_since_ms=OPEN_SINCE_MS - 30_000)
+        newer = life(stage)
+        stage.sink.deliver([newer[0], ending[0], older[0]])
+        assert stage.open_ids() == [older[0].incident_id, ending[0].incident_id, newer[0].incident_id]
+        stage.sink.deliver([ending[2]])
+        assert stage.open_ids() == [older[0].incident_id, newer[0].incident_id]
+        assert stage.view()[ending[0].incident_id] == (3, "resolved")
+
+    def test_the_order_of_events_is_kept(self, stage: SinkStage) -> None:
+        lives = [life(stage) for _ in range(4)]
+        events = [one[step] for step in range(3) for one in lives]
+        stage.sink.deliver(events[:5])
+        stage.sink.deliver(events[5:])
+        assert stage.told() == [event.event_id for event in events]
+
+    def test_as_many_events_as_an_outbox_hands_over_all_arrive(self, stage: SinkStage) -> None:
+        events = [life(stage)[0] for _ in range(_MANY)]
+        stage.sink.deliver(events)
+        assert stage.told() == [event.event_id for event in events]
+
+    def test_delivering_nothing_changes_nothing(self, stage: SinkStage) -> None:
+        stage.sink.deliver([])
+        assert (stage.view(), stage.open_ids(), stage.told()) == ({}, [], [])
+
+    def test_a_sink_that_is_away_says_so_and_takes_the_same_events_later(self, stage: SinkStage) -> None:
+        events = life(stage)
+        stage.take_away()
+        with pytest.raises(SinkError) as first:
+            stage.sink.deliver(events[:1])
+        with pytest.raises(SinkError):
+            stage.sink.deliver(events)
+        assert stage.sink.name in str(first.value), "the message says which sink it is"
+        stage.bring_back()
+        eventually(lambda: delivers(stage.sink, events), 15.0, "the sink to take what it refused")
+        assert stage.told() == [event.event_id for event in events]
+        assert stage.view() == {events[0].incident_id: (3, "resolved")}
+
+
+def life(stage: SinkStage, open_since_ms: int = OPEN_SINCE_MS) -> list[IncidentEvent]:
+    """A new incident of the stage's cluster: opened, updated, resolved."""
+    return a_life(unique("incident"), cluster_id=stage.cluster_id, open_since_ms=open_since_ms)
+
+
+def delivers(sink: EventSink, events: Sequence[IncidentEvent]) -> bool:
+    """One try, as an outbox makes it."""
+    try:
+        sink.deliver(events)
+    except SinkError:
+        return False
+    return True

@@ -1,0 +1,166 @@
+"""The contract of TransactionAdmin, on the fake and on a real broker; and what only the fake can do."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+
+import pytest
+
+from contract.admin_contract import AdminContract, Owner
+from support.fake_admin import FakeAdmin
+from support.servers import connect
+from support.topics import create_topic, unique
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.transaction import TransactionState
+from txnwatch.streaming.admin import ClusterAdmin
+from txnwatch.streaming.cluster import Cluster
+
+
+class FakeStage:
+    """The fake is its own stage."""
+
+    def __init__(self) -> None:
+        self.admin = FakeAdmin()
+        self.create_topic = self.admin.create_topic
+
+    def init(self, transactional_id: str) -> Owner:
+        return dataclasses.replace(self.admin.init(transactional_id))
+
+    def begin(self, owner: Owner, *partitions: TopicPartition) -> None:
+        self.admin.begin(owner.transactional_id, *partitions)
+
+    def end(self, owner: Owner, *, commit: bool) -> None:
+        self.admin.end(owner.transactional_id, commit=commit)
+
+    def stray_write(self, owner: Owner, partition: TopicPartition) -> None:
+        self.admin.write(partition, owner.producer_id, owner.producer_epoch)
+
+
+class BrokerStage:
+    """A broker that does not verify writes, and raw producers."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.admin = ClusterAdmin(cluster)
+        self._cluster = cluster
+        self._producers: dict[str, RawProducer] = {}
+
+    def create_topic(self, name: str, partitions: int = 1, cleanup_policy: str = "delete") -> list[TopicPartition]:
+        return create_topic(self._cluster, name, partitions, config={"cleanup.policy": cleanup_policy})
+
+    def init(self, transactional_id: str) -> Owner:
+        producer = self._producers.setdefault(transactional_id, RawProducer(self._cluster, transactional_id))
+        return producer.init()
+
+    def begin(self, owner: Owner, *partitions: TopicPartition) -> None:
+        producer = self._producers[owner.transactional_id]
+        producer.add(*partitions)
+        for partition in partitions:
+            producer.produce(partition)
+
+    def end(self, owner: Owner, *, commit: bool) -> None:
+        self._producers[owner.transactional_id].end(commit=commit)
+
+    def stray_write(self, owner: Owner, partition: TopicPartition) -> None:
+        self._producers[owner.transactional_id].produce(partition)
+
+
+class TestFakeAdmin(AdminContract):
+    @pytest.fixture
+    def stage(self) -> FakeStage:
+        return FakeStage()
+
+
+class TestClusterAdmin(AdminContract):
+    @pytest.fixture
+    def stage(self, cluster: Cluster) -> BrokerStage:
+        return BrokerStage(cluster)
+
+
+def test_a_budget_used_up_before_connecting_is_not_held_against_the_broker(
+    kafka: EmbeddedKafka, cluster: Cluster
+) -> None:
+    (partition,) = create_topic(cluster, unique("at-once"))
+    with contextlib.closing(connect(kafka)) as fresh:
+        admin = ClusterAdmin(fresh)
+        with admin.within(0):
+            assert admin.read_partitions([partition])[partition].problem
+        assert admin.read_partitions([partition])[partition].problem is None
+
+
+class TestScriptsOfTheFake:
+    def test_a_problem_belongs_to_what_it_is_said_of(self) -> None:
+        fake = FakeAdmin()
+        first, second = fake.create_topic("t", partitions=2)
+        fake.init("known")
+        fake.problems.update({first: "NOT_LEADER_OR_FOLLOWER", "known": "COORDINATOR_LOAD_IN_PROGRESS", "t": "away"})
+        readings = fake.read_partitions([first, second])
+        assert (readings[first].problem, readings[second].problem) == ("NOT_LEADER_OR_FOLLOWER", None)
+        assert fake.describe_transactions(["known"])["known"].problem == "COORDINATOR_LOAD_IN_PROGRESS"
+        assert fake.cleanup_policies(["t"]) == {}
+
+    def test_a_leader_that_moves_while_it_is_read_spoils_that_reading_only(self) -> None:
+        fake = FakeAdmin()
+        (partition,) = fake.create_topic("t")
+        fake.move_leader_while_read(partition, 2)
+        assert "epoch 0, then 1" in (fake.read_partitions([partition])[partition].problem or "")
+        after = fake.read_partitions([partition])[partition]
+        assert (after.problem, after.leader, after.leader_epoch) == (None, 2, 1)
+
+    def test_something_can_happen_between_two_questions(self) -> None:
+        fake = FakeAdmin()
+        (partition,) = fake.create_topic("t")
+        owner = fake.begin("id", partition)
+        fake.before("describe_transactions", lambda: fake.end("id", commit=True))
+        before = fake.read_partitions([partition])[partition]
+        described = fake.describe_transactions(["id"])["id"]
+        after = fake.read_partitions([partition])[partition]
+        assert before.open_transaction(owner.producer_id) is not None
+        assert described.state is TransactionState.COMPLETE_COMMIT
+        assert after.open_transaction(owner.producer_id) is None
+        assert fake.asked == ["read_partitions", "describe_transactions", "read_partitions"]
+
+    def test_lost_markers_leave_a_completed_transaction_and_an_open_span(self) -> None:
+        fake = FakeAdmin()
+        (partition,) = fake.create_topic("t")
+        owner = fake.begin("id", partition)
+        fake.lose_markers("id", commit=True)
+        assert fake.describe_transactions(["id"])["id"].state is TransactionState.COMPLETE_COMMIT
+        assert fake.read_partitions([partition])[partition].open_transaction(owner.producer_id) is not None
+
+    def test_a_prepared_transaction_still_lists_what_lacks_a_marker(self) -> None:
+        fake = FakeAdmin()
+        first, second = fake.create_topic("t", partitions=2)
+        owner = fake.begin("id", first, second)
+        fake.prepare("id", commit=False)
+        owner.partitions.discard(first)
+        described = fake.describe_transactions(["id"])["id"]
+        assert described.is_live
+        assert described.partitions == {second}
+
+    def test_a_listing_with_a_problem_is_not_whole(self) -> None:
+        fake = FakeAdmin()
+        owner = fake.init("id")
+        fake.listing_problems.append("broker 2: away")
+        listing = fake.list_transactions([owner.producer_id])
+        assert listing.problems == ("broker 2: away",)
+        assert [row.transactional_id for row in listing.transactions] == ["id"]
+
+    def test_a_topic_created_again_is_another_one(self) -> None:
+        fake = FakeAdmin()
+        (partition,) = fake.create_topic("t")
+        fake.begin("id", partition)
+        before = fake.read_partitions([partition])[partition]
+        fake.create_topic("t")
+        after = fake.read_partitions([partition])[partition]
+        assert before.topic_id != after.topic_id
+        assert after.producers == ()
+
+    def test_a_forgotten_id_is_unknown_and_not_listed(self) -> None:
+        fake = FakeAdmin()
+        owner = fake.init(unique("id"))
+        fake.forget(owner.transactional_id)
+        assert fake.describe_transactions([owner.transactional_id])[owner.transactional_id].state is None
+        assert fake.list_transactions([owner.producer_id]).transactions == ()

@@ -1,0 +1,218 @@
+"""The contract of EventSink, on the recording fake, on the events topic and on Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from contract.sink_contract import SinkContract
+from support.forwarder import Forwarder
+from support.incidents import a_life, an_event
+from support.recording_sink import RecordingSink
+from support.redis_view import RedisView
+from support.topics import unique
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.embedded.redis import EmbeddedRedis
+from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic, read_events
+from txnwatch.sinks.redis import RedisEventSink
+from txnwatch.state.errors import SinkError
+from txnwatch.state.incident import IncidentEvent
+from txnwatch.state.ports import EventSink
+
+_QUICK = {"reconnect.backoff.ms": "50", "reconnect.backoff.max.ms": "200"}
+_END_AT_ONCE = {"fetch.wait.max.ms": "20"}
+_PATIENCE_S = 0.5
+
+
+class RecordingStage:
+    """The fake is its own reader."""
+
+    def __init__(self) -> None:
+        self.cluster_id = "cluster"
+        self.sink = RecordingSink()
+
+    def view(self) -> dict[str, tuple[int, str]]:
+        return {name: (event.sequence, event.status) for name, event in self.sink.latest.items()}
+
+    def open_ids(self) -> list[str]:
+        return [event.incident_id for event in self.sink.open_incidents]
+
+    def told(self) -> list[str]:
+        return [event.event_id for event in self.sink.told]
+
+    def take_away(self) -> None:
+        self.sink.is_away = True
+
+    def bring_back(self) -> None:
+        self.sink.is_away = False
+
+
+class TopicStage:
+    """An events topic; its reader keeps the highest sequence of each incident and each event id once."""
+
+    def __init__(self, kafka: EmbeddedKafka, forwarder: Forwarder, encoding: str) -> None:
+        self.cluster_id = "cluster"
+        self._config = {"bootstrap.servers": kafka.bootstrap_servers}
+        self._forwarder = forwarder
+        self._encoding = encoding
+        self._topic = unique("events")
+        ensure_topic(self._config, self._topic)
+        self.sink: EventSink = KafkaEventSink(self._config, self._topic, encoding)
+
+    def _events(self) -> list[IncidentEvent]:
+        config = {**self._config, **_END_AT_ONCE}
+        found = [event for event in read_events(config, self._topic) if isinstance(event, IncidentEvent)]
+        return list({event.event_id: event for event in found}.values())
+
+    def _latest(self) -> list[IncidentEvent]:
+        return list(
+            {event.incident_id: event for event in sorted(self._events(), key=lambda one: one.sequence)}.values()
+        )
+
+    def view(self) -> dict[str, tuple[int, str]]:
+        return {event.incident_id: (event.sequence, event.status) for event in self._latest()}
+
+    def open_ids(self) -> list[str]:
+        still_open = [event for event in self._latest() if event.is_open]
+        return [event.incident_id for event in sorted(still_open, key=lambda one: one.open_since_ms)]
+
+    def told(self) -> list[str]:
+        return [event.event_id for event in self._events()]
+
+    def take_away(self) -> None:
+        config = {**_QUICK, "bootstrap.servers": self._forwarder.address}
+        self.sink = KafkaEventSink(config, self._topic, self._encoding, timeout_s=_PATIENCE_S)
+
+    def bring_back(self) -> None:
+        self._forwarder.start()
+
+
+class RedisStage(RedisView):
+    """A Redis that is stopped and started again."""
+
+    def __init__(self, server: EmbeddedRedis) -> None:
+        self.cluster_id = unique("cluster")
+        super().__init__(server.url, self.cluster_id)
+        self.sink: EventSink = RedisEventSink(server.url, self.cluster_id)
+        self._server = server
+
+    def take_away(self) -> None:
+        self._server.stop()
+
+    def bring_back(self) -> None:
+        self._server.start()
+
+
+class TestRecordingSink(SinkContract):
+    @pytest.fixture
+    def stage(self) -> RecordingStage:
+        return RecordingStage()
+
+    def test_a_delivery_that_breaks_has_arrived_in_part_and_is_made_good_by_the_next(self) -> None:
+        sink, events = RecordingSink(), a_life("incident")
+        sink.breaks_after = 2
+        with pytest.raises(SinkError, match="broke after 2 events"):
+            sink.deliver(events)
+        assert sink.told == events[:2]
+        sink.deliver(events)
+        assert sink.told == events
+        assert sink.tries == [tuple(events), tuple(events)]
+
+
+class TestKafkaEventSink(SinkContract):
+    @pytest.fixture(params=["json", "avro"])
+    def stage(self, kafka: EmbeddedKafka, request: pytest.FixtureRequest) -> Iterator[TopicStage]:
+        host, port = kafka.bootstrap_servers.split(":")
+        with Forwarder((host, int(port))) as forwarder:
+            stage = TopicStage(kafka, forwarder, request.param)
+            yield stage
+            stage.sink.close()
+
+
+class TestRedisEventSink(SinkContract):
+    @pytest.fixture
+    def stage(self, redis_server: EmbeddedRedis) -> Iterator[RedisStage]:
+        stage = RedisStage(redis_server)
+        yield stage
+        stage.sink.close()
+        stage.close()
+
+    def test_the_documented_keys_are_all_there_is(self, stage: RedisStage) -> None:
+        ending, going_on = (
+            a_life("ending", cluster_id=stage.cluster_id),
+            a_life("going-on", cluster_id=stage.cluster_id),
+        )
+        stage.sink.deliver([ending[0], going_on[0], *ending[1:]])
+        assert stage.keys() == {"incidents", "incident:ending", "incident:going-on", "events"}
+
+    def test_an_incident_is_a_hash_of_its_fields(self, stage: RedisStage) -> None:
+        event = an_event("incident", cluster_id=stage.cluster_id, pending_partitions=("t-1", "t-2"))
+        stage.sink.deliver([event])
+        held = stage.hash("incident")
+        assert held == {
+            "incident_id": "incident",
+            "sequence": "1",
+            "status": "opened",
+            "verdict": "hanging",
+            "reason": "already_completed",
+            "severity": "critical",
+            "cluster_id": stage.cluster_id,
+            "topic": "orders",
+            "partition": "3",
+            "topic_id": "Zm9vYmFyYmF6cXV4MTIzNA",
+            "producer_id": "4711",
+            "producer_epoch": "2",
+            "transactional_id": "payments-\u00fc",
+            "coordinator_id": "1",
+            "coordinator_epoch": "-1",
+            "transaction_state": "CompleteAbort",
+            "txn_start_offset": "99",
+            "open_since_ms": "1700000000000",
+            "open_since_clock": "observed",
+            "last_write_ms": "1699999999995",
+            "age_ms": "1234",
+            "last_stable_offset": "99",
+            "high_watermark": "120",
+            "hidden_records": "21",
+            "is_lso_blocker": "true",
+            "cleanup_policy": "compact",
+            "pending_partitions": '["t-1","t-2"]',
+            "evidence": held["evidence"],
+            "expected_outcome": "abort",
+            "suggested_command": "kafka-transactions.sh --bootstrap-server 'b:9092' abort",
+            "detected_at_ms": "1700000001234",
+            "detection_latency_ms": "800",
+            "time_ms": "1700000001234",
+        }, "what is null is left out"
+        assert stage.json(held["evidence"]) == event.evidence
+
+    def test_a_field_that_has_become_null_is_gone(self, stage: RedisStage) -> None:
+        opened, _, over = a_life("incident", cluster_id=stage.cluster_id)
+        stage.sink.deliver([opened])
+        assert "suggested_command" in stage.hash("incident")
+        stage.sink.deliver([over])
+        assert "suggested_command" not in stage.hash("incident")
+        assert stage.json(stage.hash("incident")["resolution"])["how"] == "aborted"
+
+    def test_open_incidents_are_scored_by_open_since_and_stay_for_ever(self, stage: RedisStage) -> None:
+        stage.sink.deliver([an_event("incident", cluster_id=stage.cluster_id)])
+        assert stage.scores() == {"incident": 1_700_000_000_000.0}
+        assert stage.seconds_to_live("incident") is None
+
+    def test_a_resolved_incident_is_kept_a_week(self, stage: RedisStage) -> None:
+        stage.sink.deliver(a_life("incident", cluster_id=stage.cluster_id))
+        left = stage.seconds_to_live("incident")
+        assert left is not None
+        assert 0 <= 7 * 24 * 3600 - left < 60
+
+    def test_the_stream_has_every_event_as_json(self, stage: RedisStage) -> None:
+        events = a_life("incident", cluster_id=stage.cluster_id)
+        stage.sink.deliver(events)
+        assert [entry["id"] for entry in stage.stream()] == ["incident-1", "incident-2", "incident-3"]
+        assert stage.stream_events() == events
+
+    def test_a_redis_that_refuses_is_a_sink_error_that_names_it(self, stage: RedisStage) -> None:
+        stage.spoil("incidents")
+        with pytest.raises(SinkError, match=r"^Redis 127\.0\.0\.1:\d+/0: .*WRONGTYPE"):
+            stage.sink.deliver([an_event("incident", cluster_id=stage.cluster_id)])

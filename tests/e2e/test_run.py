@@ -1,0 +1,188 @@
+"""The whole job on a real Kafka and Redis: silence for the healthy, a name for the hung, and no loss or repetition."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from support.servers import connect
+from support.topics import create_topic, unique
+from support.waiting import eventually
+from support.watch import RunningWatch, events_about, events_of, statuses
+from txnwatch.embedded.applications import exactly_once_copier, idempotent_writer, transactional_writer
+from txnwatch.embedded.faults import abort_by_hand, late_write_after_abort
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.embedded.redis import EmbeddedRedis
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.incident import IncidentEvent
+from txnwatch.streaming.cluster import Cluster
+
+VERDICT_S = 30.0
+SETTLE_S = 4.0
+EVENTS = "e2e.events"
+
+
+@pytest.fixture(scope="module")
+def watch(
+    kafka: EmbeddedKafka, redis_server: EmbeddedRedis, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningWatch]:
+    checkpoint = tmp_path_factory.mktemp("checkpoint")
+    flags = ("--events-topic", EVENTS, "--redis-url", redis_server.url)
+    with RunningWatch(kafka.bootstrap_servers, checkpoint, *flags) as running:
+        yield running.until_ready()
+
+
+@pytest.fixture
+def partition(cluster: Cluster) -> TopicPartition:
+    (created,) = create_topic(cluster, unique("e2e"))
+    return created
+
+
+def opened(kafka: EmbeddedKafka, partition: TopicPartition) -> IncidentEvent:
+    events = eventually(
+        lambda: events_about(kafka.bootstrap_servers, partition, EVENTS), VERDICT_S, f"an incident about {partition}"
+    )
+    return events[0]
+
+
+def redis_hash(server: EmbeddedRedis, event: IncidentEvent) -> dict[str, str]:
+    client: Any = redis.Redis.from_url(server.url, decode_responses=True)
+    held: dict[str, str] = client.hgetall(f"txnwatch:{event.cluster_id}:incident:{event.incident_id}")
+    client.close()
+    return held
+
+
+def test_a_late_write_is_named_on_the_topic_and_in_redis_and_resolved_by_its_marker(
+    watch: RunningWatch, kafka: EmbeddedKafka, redis_server: EmbeddedRedis, cluster: Cluster, partition: TopicPartition
+) -> None:
+    producer = late_write_after_abort(cluster, unique("zombie"), partition)
+    event = opened(kafka, partition)
+    assert (event.verdict, event.reason) == ("hanging", "already_completed")
+    assert (event.transactional_id, event.producer_id) == (producer.transactional_id, producer.producer_id)
+    assert (event.txn_start_offset, event.last_stable_offset, event.high_watermark, event.hidden_records) == (
+        2,
+        2,
+        3,
+        1,
+    )
+    assert event.is_lso_blocker is True
+    assert event.expected_outcome == "none"
+    assert event.evidence["complete"] is True
+    held = eventually(lambda: redis_hash(redis_server, event), VERDICT_S, "the incident in Redis")
+    assert (held["status"], held["transactional_id"]) == ("opened", producer.transactional_id)
+
+    abort_by_hand(cluster, partition, producer.producer_id)
+
+    def both() -> list[IncidentEvent]:
+        found = events_about(kafka.bootstrap_servers, partition, EVENTS)
+        return found if len(found) == 2 else []
+
+    assert statuses(eventually(both, VERDICT_S, "the end of the incident")) == ["opened", "resolved"]
+    resolved = both()[-1]
+    assert resolved.resolution is not None
+    assert (resolved.resolution["how"], resolved.resolution["marker_offset"]) == ("aborted", 3)
+    eventually(lambda: redis_hash(redis_server, event)["status"] == "resolved", VERDICT_S, "resolved in Redis")
+    assert any(producer.transactional_id in line and "RESOLVED" in line for line in watch.lines)
+
+
+def test_a_stray_write_of_a_transaction_that_never_began(
+    watch: RunningWatch, kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition
+) -> None:
+    producer = RawProducer(cluster, unique("stray")).init()
+    producer.produce(partition)
+    event = opened(kafka, partition)
+    assert (event.reason, event.transactional_id) == ("not_started", producer.transactional_id)
+    assert watch.lines
+
+
+def test_healthy_applications_are_never_mentioned(watch: RunningWatch, kafka: EmbeddedKafka, cluster: Cluster) -> None:
+    source, target = unique("healthy"), unique("healthy")
+    create_topic(cluster, source, 3)
+    create_topic(cluster, target, 2)
+    bootstrap = kafka.bootstrap_servers
+    before = len(events_of(bootstrap, EVENTS))
+    applications = [
+        transactional_writer(bootstrap, unique("writer"), source, abort_every=2, pause_s=0.02),
+        transactional_writer(bootstrap, unique("writer"), source, abort_every=5, pause_s=0.3),
+        exactly_once_copier(bootstrap, unique("copier"), source, target, pause_s=0.05),
+        idempotent_writer(bootstrap, unique("audit"), source, pause_s=0.05),
+    ]
+    timed_out = RawProducer(cluster, unique("slow"), timeout_ms=3_000).init()
+    timed_out.add(TopicPartition(source, 0))
+    timed_out.produce(TopicPartition(source, 0))
+    for application in applications:
+        application.start()
+    time.sleep(15.0)  # long enough for the coordinator to abort what has timed out; nothing to wait for is silence
+    for application in applications:
+        application.stop()
+    assert [application.error for application in applications] == [None] * len(applications)
+    assert min(application.steps for application in applications) > 10
+    assert events_of(bootstrap, EVENTS)[before:] == []
+    assert not [line for line in watch.lines if "warning" in line]
+
+
+def test_redis_away_the_topic_gets_its_events_and_redis_catches_up(
+    watch: RunningWatch, kafka: EmbeddedKafka, redis_server: EmbeddedRedis, cluster: Cluster, partition: TopicPartition
+) -> None:
+    redis_server.stop()
+    try:
+        late_write_after_abort(cluster, unique("zombie"), partition)
+        event = opened(kafka, partition)
+        watch.until("are kept and delivered later")
+    finally:
+        redis_server.start()
+    eventually(lambda: redis_hash(redis_server, event).get("status") == "opened", 60.0, "Redis to catch up")
+    watch.until("is back and has every event")
+
+
+def test_a_broker_that_goes_away_and_comes_back_kills_nothing(
+    watch: RunningWatch, kafka: EmbeddedKafka, partition: TopicPartition
+) -> None:
+    kafka.broker(1).kill()
+    watch.until("no broker of", timeout_s=60.0)
+    kafka.start_broker(1)
+    watch.until("the brokers answer again", timeout_s=60.0)
+    with closing(connect(kafka)) as cluster:
+        late_write_after_abort(cluster, unique("zombie"), partition)
+    assert opened(kafka, partition).reason == "already_completed"
+    assert not [line for line in watch.lines if "the query ended" in line]
+
+
+def test_sigterm_stops_between_batches(watch: RunningWatch) -> None:
+    assert watch.stop() == 0
+    assert "stopped" in watch.lines[-1]
+    assert not [line for line in watch.lines if "Traceback" in line or "Exception" in line]
+
+
+def test_kill_9_loses_nothing_and_repeats_nothing_also_where_nothing_happens_any_more(
+    kafka: EmbeddedKafka, cluster: Cluster, tmp_path: Path, partition: TopicPartition
+) -> None:
+    bootstrap, topic = kafka.bootstrap_servers, unique("e2e.events")
+    (other,) = create_topic(cluster, unique("e2e"))
+    flags = ("--events-topic", topic, "--topics", f"{partition.topic}|{other.topic}")
+    with RunningWatch(bootstrap, tmp_path, *flags) as running:
+        running.until_ready()
+        late_write_after_abort(cluster, unique("zombie"), partition)
+        eventually(lambda: events_about(bootstrap, partition, topic), VERDICT_S, "the first incident")
+        producer = late_write_after_abort(cluster, unique("zombie"), other)
+        running.kill()
+        assert len(events_about(bootstrap, other, topic)) <= 1
+        running.start().until_ready()
+        eventually(lambda: events_about(bootstrap, other, topic), VERDICT_S, "the verdict that was pending")
+        time.sleep(SETTLE_S)
+        assert statuses(events_of(bootstrap, topic)) == ["opened", "opened"]
+        running.kill()
+        abort_by_hand(cluster, other, producer.producer_id)
+        running.start().until_ready()
+        eventually(lambda: len(events_about(bootstrap, other, topic)) == 2, VERDICT_S, "the end that was missed")
+        time.sleep(SETTLE_S)
+        assert statuses(events_about(bootstrap, other, topic)) == ["opened", "resolved"]
+        assert statuses(events_about(bootstrap, partition, topic)) == ["opened"]
+        assert running.stop() == 0

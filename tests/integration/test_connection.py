@@ -1,0 +1,255 @@
+"""Connections to secured listeners of a real broker, and to servers that are none: every failure says what it is."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from support.certificates import Authority
+from support.servers import Clusters, create_coordinators
+from support.waiting import eventually
+from txnwatch.app import librdkafka_config
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.state.errors import AuthorizationError, BrokerError, ConfigError
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.broker import Endpoint
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.options import parse_options
+from txnwatch.streaming.security import Security, security_of
+
+NAME = "secured"
+LISTENERS = {"SASL": "SASL_PLAINTEXT", "TLS": "SSL", "MUTUAL": "SSL", "BOTH": "SASL_SSL"}
+USER, PASSWORD = "alice", 'pass"word; with = \\ signs'
+DOUBT = r"\(is security.protocol=PLAINTEXT right for this listener\?\)"
+Properties = dict[str, str]
+
+
+def jaas(module: str, **options: str) -> str:
+    escaped = {name: value.replace("\\", "\\\\").replace('"', '\\"') for name, value in options.items()}
+    return " ".join([f"{module} required", *(f'{name}="{value}"' for name, value in escaped.items())]) + ";"
+
+
+def plain(**options: str) -> str:
+    return jaas("org.apache.kafka.common.security.plain.PlainLoginModule", **options)
+
+
+def scram(**options: str) -> str:
+    return jaas("org.apache.kafka.common.security.scram.ScramLoginModule", **options)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"), "ours").create()
+
+
+@pytest.fixture(scope="module")
+def secured(
+    clusters: Clusters, tmp_path_factory: pytest.TempPathFactory, authority: Authority
+) -> Iterator[EmbeddedKafka]:
+    keys = authority.issue("broker", "IP:127.0.0.1")
+    properties = {
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(keys),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.certificate),
+        "listener.name.mutual.ssl.client.auth": "required",
+        "connections.max.idle.ms": "2000",
+    }
+    for listener in ("sasl", "both"):
+        users = plain(**{f"user_{USER}": PASSWORD})
+        properties[f"listener.name.{listener}.plain.sasl.jaas.config"] = users.replace("\\", "\\\\")
+        properties[f"listener.name.{listener}.scram-sha-256.sasl.jaas.config"] = scram()
+    directory = tmp_path_factory.mktemp(NAME)
+    kafka = clusters.start(NAME, lambda: EmbeddedKafka(directory, listeners=LISTENERS, properties=properties))
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 2})
+    credentials = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    wanted = UserScramCredentialUpsertion(USER, credentials, PASSWORD.encode())
+    admin.alter_user_scram_credentials([wanted])[USER].result(10.0)
+    create_coordinators(kafka)
+    yield kafka
+    clusters.end(NAME)
+
+
+@pytest.fixture
+def trust(authority: Authority) -> Properties:
+    return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(authority.certificate)}
+
+
+@pytest.fixture
+def client_keys(authority: Authority) -> Properties:
+    return {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(authority.issue("client", "DNS:client"))}
+
+
+def with_plain(protocol: str, username: str = USER, password: str = PASSWORD) -> Properties:
+    return {
+        "security.protocol": protocol,
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": plain(username=username, password=password),
+    }
+
+
+def with_scram(protocol: str, username: str = USER, password: str = PASSWORD, bits: int = 256) -> Properties:
+    return {
+        "security.protocol": protocol,
+        "sasl.mechanism": f"SCRAM-SHA-{bits}",
+        "sasl.jaas.config": scram(username=username, password=password),
+    }
+
+
+WITH_TLS = {"security.protocol": "SSL"}
+GOOD = {
+    "SASL/PLAIN": ("SASL", with_plain("SASL_PLAINTEXT")),
+    "SASL/SCRAM-SHA-256": ("SASL", with_scram("SASL_PLAINTEXT")),
+    "TLS": ("TLS", WITH_TLS),
+    "TLS with a client certificate": ("MUTUAL", WITH_TLS),
+    "SASL/PLAIN over TLS": ("BOTH", with_plain("SASL_SSL")),
+    "SASL/SCRAM-SHA-256 over TLS": ("BOTH", with_scram("SASL_SSL")),
+}
+
+
+def connect_to(endpoint: str | Endpoint, properties: Mapping[str, str], timeout_s: float = 5.0) -> None:
+    """Connects, asks for metadata, and lets go."""
+    where = Endpoint.parse(endpoint) if isinstance(endpoint, str) else endpoint
+    with contextlib.closing(Cluster([where], security_of(properties), timeout_s=timeout_s)) as cluster:
+        cluster.refresh()
+
+
+@pytest.mark.parametrize(("listener", "properties"), GOOD.values(), ids=GOOD.keys())
+def test_the_right_settings_reach_the_cluster_and_its_partitions(
+    secured: EmbeddedKafka, trust: Properties, client_keys: Properties, listener: str, properties: Properties
+) -> None:
+    endpoint = Endpoint.parse(secured.listener(listener))
+    with contextlib.closing(Cluster([endpoint], security_of({**trust, **client_keys, **properties}))) as cluster:
+        assert cluster.refresh().brokers == {1: endpoint}, "a listener advertises itself"
+        partition = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+        assert cluster.list_offsets([partition])[partition].error is None
+
+
+@pytest.mark.parametrize(("listener", "properties"), GOOD.values(), ids=GOOD.keys())
+def test_the_same_settings_serve_librdkafka(
+    secured: EmbeddedKafka, trust: Properties, client_keys: Properties, listener: str, properties: Properties
+) -> None:
+    given = {f"kafka.{name}": value for name, value in {**trust, **client_keys, **properties}.items()}
+    servers = {"kafka.bootstrap.servers": secured.listener(listener), "subscribePattern": ".*"}
+    admin = AdminClient({**librdkafka_config(parse_options({**given, **servers})), "log_level": 2})
+    assert TRANSACTION_STATE_TOPIC in admin.list_topics(timeout=10.0).topics
+
+
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        (with_plain("SASL_PLAINTEXT", password="guessed"), f"refused user '{USER}': .*[Ii]nvalid username or password"),
+        (with_plain("SASL_PLAINTEXT", username="mallory"), "refused user 'mallory': .*[Ii]nvalid username or password"),
+        (with_scram("SASL_PLAINTEXT", password="guessed"), f"refused user '{USER}': .*invalid credentials"),
+        (with_scram("SASL_PLAINTEXT", username="mallory"), "refused user 'mallory': .*invalid credentials"),
+        (
+            with_scram("SASL_PLAINTEXT", bits=512),
+            "refused SASL mechanism SCRAM-SHA-512: UNSUPPORTED_SASL_MECHANISM, it offers PLAIN, SCRAM-SHA-256",
+        ),
+    ],
+    ids=["PLAIN password", "PLAIN user", "SCRAM password", "SCRAM user", "mechanism"],
+)
+def test_wrong_credentials_are_refused_in_the_brokers_words(
+    secured: EmbeddedKafka, properties: Properties, said: str
+) -> None:
+    with pytest.raises(AuthorizationError, match=said):
+        connect_to(secured.listener("SASL"), properties)
+
+
+def test_a_password_never_stands_in_the_message(secured: EmbeddedKafka) -> None:
+    with pytest.raises(AuthorizationError) as refused:
+        connect_to(secured.listener("SASL"), with_plain("SASL_PLAINTEXT", password="the-guessed-one"))
+    assert "the-guessed-one" not in str(refused.value)
+
+
+def test_an_authority_that_did_not_sign_the_broker_is_a_broker_error(secured: EmbeddedKafka, tmp_path: Path) -> None:
+    stranger = Authority(tmp_path, "stranger").create()
+    trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(stranger.certificate)}
+    with pytest.raises(BrokerError, match=r"cannot connect to broker .*certificate verify failed"):
+        connect_to(secured.listener("TLS"), {**WITH_TLS, **trust})
+
+
+def test_a_certificate_for_another_host_is_refused_unless_names_are_not_checked(
+    secured: EmbeddedKafka, trust: Properties
+) -> None:
+    by_name = Endpoint("localhost", Endpoint.parse(secured.listener("TLS")).port)
+    with pytest.raises(BrokerError, match="certificate is not valid for 'localhost'"):
+        connect_to(by_name, {**WITH_TLS, **trust})
+    connect_to(by_name, {**WITH_TLS, **trust, "ssl.endpoint.identification.algorithm": ""})
+
+
+def test_a_client_without_a_certificate_is_refused_where_one_is_required(
+    secured: EmbeddedKafka, trust: Properties
+) -> None:
+    with pytest.raises(BrokerError, match=r"(?i)certificate.required|bad.certificate"):
+        connect_to(secured.listener("MUTUAL"), {**WITH_TLS, **trust})
+
+
+@pytest.mark.parametrize(
+    ("content", "found"), [(None, "No such file"), ("no certificate", "NO_CERTIFICATE_OR_CRL_FOUND|PEM|no start line")]
+)
+def test_a_certificate_file_that_cannot_be_used_is_a_config_error_that_names_it(
+    secured: EmbeddedKafka, tmp_path: Path, content: str | None, found: str
+) -> None:
+    path = tmp_path / "authority.pem"
+    if content is not None:
+        path.write_text(content)
+    trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(path)}
+    with pytest.raises(ConfigError, match=rf"expected PEM certificates in {path}, found: .*({found})"):
+        connect_to(secured.listener("TLS"), {**WITH_TLS, **trust})
+
+
+@pytest.mark.parametrize(
+    ("listener", "properties", "error", "said"),
+    [
+        ("TLS", {}, BrokerError, rf"not a Kafka broker: .*{DOUBT}"),
+        (
+            "SASL",
+            {},
+            BrokerError,
+            r"closed the connection \(is security.protocol=PLAINTEXT right for this listener\?\)",
+        ),
+        ("PLAINTEXT", WITH_TLS, BrokerError, "cannot connect to broker"),
+        ("PLAINTEXT", with_plain("SASL_PLAINTEXT"), AuthorizationError, "refused SASL mechanism PLAIN"),
+    ],
+    ids=["plain to TLS", "plain to SASL", "TLS to plain", "SASL to plain"],
+)
+def test_the_wrong_protocol_for_a_listener_is_an_error_in_time(
+    secured: EmbeddedKafka,
+    trust: Properties,
+    listener: str,
+    properties: Properties,
+    error: type[BrokerError],
+    said: str,
+) -> None:
+    endpoint = secured.bootstrap_servers if listener == "PLAINTEXT" else secured.listener(listener)
+    started = time.monotonic()
+    with pytest.raises(error, match=said):
+        connect_to(endpoint, {**trust, **properties}, timeout_s=5.0)
+    assert time.monotonic() - started < 4.0, "it is told, not waited for"
+
+
+@pytest.mark.parametrize("listener", ["PLAINTEXT", "TLS"])
+def test_a_connection_the_broker_closed_for_idleness_is_made_again_unnoticed(
+    secured: EmbeddedKafka, trust: Properties, listener: str
+) -> None:
+    endpoint = Endpoint.parse(secured.bootstrap_servers if listener == "PLAINTEXT" else secured.listener(listener))
+    security = Security() if listener == "PLAINTEXT" else security_of({**WITH_TLS, **trust})
+    with contextlib.closing(Cluster([endpoint], security)) as cluster:
+        cluster.refresh()
+        connection = cluster.node(1)
+        assert connection.is_open
+        eventually(lambda: not connection.is_open, 20.0, "the broker to close an idle connection")
+        partition = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+        assert cluster.list_offsets([partition])[partition].error is None

@@ -1,0 +1,160 @@
+"""What stands in the way is one clear line and an exit code, before anything slow starts and without a traceback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.servers import Clusters
+from support.topics import unique
+from txnwatch.cli.main import main
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.streaming.checkpoint import locked
+from txnwatch.streaming.offsets import SourceOffset
+
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+FAILURE, USAGE = 1, 2
+
+
+@pytest.fixture(scope="module")
+def guarded(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+    """A broker that keeps two topics from everybody: one may not be read, one is not even shown."""
+    directory = tmp_path_factory.mktemp("guarded")
+    kafka = clusters.start("guarded", lambda: EmbeddedKafka(directory, properties=AUTHORIZER))
+    for topic in ("readable", "unreadable", "__transaction_state"):
+        _tool(kafka, "org.apache.kafka.tools.TopicCommand", "--create", "--topic", topic, "--partitions", "1")
+    _deny(kafka, "Read", "unreadable")
+    # A topic with any ACL is hidden without the right to describe it; then nobody can know that it is there.
+    _tool(
+        kafka,
+        "org.apache.kafka.tools.AclCommand",
+        *("--add", "--allow-principal", "User:ANONYMOUS", "--operation", "Describe", "--topic", "unreadable"),
+    )
+    yield kafka
+    clusters.end("guarded")
+
+
+def _tool(kafka: EmbeddedKafka, main_class: str, *arguments: str) -> None:
+    done = kafka.tool(main_class, "--bootstrap-server", kafka.bootstrap_servers, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _deny(kafka: EmbeddedKafka, operation: str, topic: str, *, take_back: bool = False) -> None:
+    _tool(
+        kafka,
+        "org.apache.kafka.tools.AclCommand",
+        *(("--remove", "--force") if take_back else ("--add",)),
+        *("--deny-principal", "User:ANONYMOUS", "--operation", operation, "--topic", topic),
+    )
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Runs a command; returns its exit code and the one line it printed to stderr."""
+    code = main(["run", *arguments])
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1, lines
+    return code, lines[0]
+
+
+def test_nobody_listens(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, line = run(capsys, "--bootstrap-server", "127.0.0.1:1", "--checkpoint", str(tmp_path / "checkpoint"))
+    assert code == FAILURE
+    assert "no broker answered: cannot connect to broker 127.0.0.1:1" in line
+
+
+def test_a_host_nobody_knows(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, line = run(capsys, "--bootstrap-server", "no-such-host.invalid:9092", "--checkpoint", str(tmp_path))
+    assert code == FAILURE
+    assert "cannot connect to broker no-such-host.invalid:9092" in line
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--trigger-ms", "soon"], "trigger_ms: expected a valid integer"),
+        (["--topics", "("], "topics: expected a regular expression"),
+        (["--events-format", "xml"], "events_format: expected 'json' or 'avro', found 'xml' from flag"),
+        (
+            ["--bootstrap-server", "nowhere"],
+            "bootstrap_server: expected host:port, several of them comma-separated, found 'nowhere' from flag",
+        ),
+        (["--command-config", "/no/such/file"], "--command-config /no/such/file"),
+        (["--config", "/no/such/file"], "--config /no/such/file"),
+    ],
+)
+def test_a_bad_setting_names_key_value_and_source(
+    capsys: pytest.CaptureFixture[str], flags: list[str], expected: str
+) -> None:
+    code, line = run(capsys, "--bootstrap-server", "127.0.0.1:1", *flags)
+    assert code == USAGE
+    assert expected in line
+
+
+def test_no_bootstrap_server_at_all(capsys: pytest.CaptureFixture[str]) -> None:
+    code, line = run(capsys)
+    assert code == USAGE
+    assert "give --bootstrap-server, TXNWATCH_BOOTSTRAP_SERVER or a line in the file" in line
+
+
+def test_a_checkpoint_of_another_cluster(
+    capsys: pytest.CaptureFixture[str], kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    offset = {**SourceOffset.beginning().to_json(), "cluster_id": "another"}
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "12").write_text(f"v1\n{{}}\n{json.dumps(offset)}")
+    code, line = run(capsys, "--bootstrap-server", kafka.bootstrap_servers, "--checkpoint", str(tmp_path))
+    assert code == FAILURE
+    assert "was written for cluster another, but the brokers answer for cluster" in line
+
+
+def test_a_checkpoint_of_another_program(
+    capsys: pytest.CaptureFixture[str], kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text('v1\n{}\n{"orders":{"0":12}}')
+    code, line = run(capsys, "--bootstrap-server", kafka.bootstrap_servers, "--checkpoint", str(tmp_path))
+    assert code == FAILURE
+    assert "this txnwatch reads version 1" in line or "another program's checkpoint" in line
+
+
+def test_a_checkpoint_that_is_in_use(capsys: pytest.CaptureFixture[str], kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    with locked(str(tmp_path)):
+        code, line = run(capsys, "--bootstrap-server", kafka.bootstrap_servers, "--checkpoint", str(tmp_path))
+    assert code == FAILURE
+    assert "is in use by process" in line
+
+
+def test_a_topic_that_may_not_be_read(
+    capsys: pytest.CaptureFixture[str], guarded: EmbeddedKafka, tmp_path: Path
+) -> None:
+    code, line = run(capsys, "--bootstrap-server", guarded.bootstrap_servers, "--checkpoint", str(tmp_path))
+    assert code == FAILURE
+    assert "the READ right on topic unreadable is missing: grant it to this user, or leave the topic out" in line
+
+
+def test_a_coordinators_log_that_may_not_be_seen(
+    capsys: pytest.CaptureFixture[str], guarded: EmbeddedKafka, tmp_path: Path
+) -> None:
+    _deny(guarded, "Describe", "__transaction_state")
+    flags = ("--checkpoint", str(tmp_path), "--topics", "readable")
+    try:
+        code, line = run(capsys, "--bootstrap-server", guarded.bootstrap_servers, *flags)
+    finally:
+        _deny(guarded, "Describe", "__transaction_state", take_back=True)
+    assert code == FAILURE
+    assert "topic __transaction_state: expected the rights DESCRIBE and READ, found neither" in line
+
+
+def test_events_of_a_topic_that_is_not_there(capsys: pytest.CaptureFixture[str], kafka: EmbeddedKafka) -> None:
+    topic = unique("nothing-here")
+    code = main(["events", "--bootstrap-server", kafka.bootstrap_servers, "--events-topic", topic])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert code == FAILURE
+    assert f"events topic '{topic}'" in line
+    assert "has `txnwatch run` been started here?" in line

@@ -1,0 +1,56 @@
+"""Servers that are no Kafka brokers, and none at all: a BrokerError that names the address, in time."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from support.bad_servers import Behaviour, answers, bad_server, hangs_up, stays_silent, trickles
+from txnwatch.state.errors import BrokerError
+from txnwatch.streaming.broker import Connection, Endpoint
+from txnwatch.streaming.security import Security
+
+IN_TIME_S = 1.0
+BAD_SERVERS: dict[str, tuple[Behaviour, str]] = {
+    "never answers": (stays_silent, "no answer in time"),
+    "hangs up": (hangs_up, "closed the connection"),
+    "answers a byte at a time": (trickles, "no answer in time"),
+    "is a web server": (answers(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "not a Kafka broker"),
+    "is a Redis": (answers(b"-ERR unknown command\r\n"), "not a Kafka broker"),
+    "answers a negative size": (answers(b"\xff\xff\xff\xff" + bytes(60)), "not a Kafka broker"),
+    "answers another question": (answers(b"\x00\x00\x00\x08\x00\x00\x00\x63\x00\x00\x00\x00"), "answer 99 to request"),
+    "answers too little": (answers(b"\x00\x00\x00\x02\x00\x00"), "lost broker"),
+    "answers nonsense": (answers(b"\x00\x00\x00\x0c\x00\x00\x00\x01" + b"\xff" * 8), "lost broker|did not tell"),
+}
+
+
+@pytest.mark.parametrize(("behaviour", "said"), BAD_SERVERS.values(), ids=BAD_SERVERS.keys())
+def test_a_server_that_is_no_broker_is_a_broker_error_in_time(behaviour: Behaviour, said: str) -> None:
+    with bad_server(behaviour) as endpoint:
+        started = time.monotonic()
+        with pytest.raises(BrokerError, match=said) as raised:
+            Connection(endpoint, Security(), timeout_s=IN_TIME_S)
+        assert time.monotonic() - started < 2 * IN_TIME_S
+        assert str(endpoint) in str(raised.value)
+
+
+@pytest.mark.parametrize("behaviour", [stays_silent, hangs_up, answers(b"HTTP/1.1 400\r\n\r\n")])
+def test_a_server_that_does_not_shake_hands_is_a_broker_error_in_time(behaviour: Behaviour) -> None:
+    with bad_server(behaviour) as endpoint:
+        started = time.monotonic()
+        with pytest.raises(BrokerError, match=f"cannot connect to broker {endpoint}: "):
+            Connection(endpoint, Security(protocol="SSL", verify_host=False), timeout_s=IN_TIME_S)
+        assert time.monotonic() - started < 2 * IN_TIME_S
+
+
+def test_a_port_nobody_listens_on_is_a_broker_error() -> None:
+    with bad_server(stays_silent) as endpoint:
+        pass
+    with pytest.raises(BrokerError, match=f"cannot connect to broker {endpoint}: .*refused"):
+        Connection(endpoint, Security(), timeout_s=IN_TIME_S)
+
+
+def test_a_host_that_does_not_exist_is_a_broker_error() -> None:
+    with pytest.raises(BrokerError, match=r"cannot connect to broker no-such-host\.invalid:9092: "):
+        Connection(Endpoint("no-such-host.invalid", 9092), Security(), timeout_s=IN_TIME_S)

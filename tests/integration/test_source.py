@@ -1,0 +1,190 @@
+"""`format("kafka-transactions")` in Spark itself: history by `spark.read`, facts by `spark.readStream`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from support.topics import create_topic, unique
+from support.waiting import eventually
+from txnwatch.app import output_to
+from txnwatch.embedded.faults import late_write_after_abort
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.state.ids import TopicPartition
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.job import spark_session
+from txnwatch.streaming.source import FORMAT
+
+BATCH_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    directory = tmp_path_factory.mktemp("spark")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    with output_to(directory / "spark.log"):
+        session = spark_session(str(directory), master="local[2]", state_partitions=1)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def history(kafka: EmbeddedKafka, cluster: Cluster) -> tuple[TopicPartition, RawProducer]:
+    """A partition on which one transaction was committed, one aborted, and one hangs."""
+    (partition,) = create_topic(cluster, unique("history"))
+    producer = RawProducer(cluster, unique("history")).init()
+    producer.add(partition)
+    producer.produce(partition, [b"a", b"b"])
+    producer.end(commit=True)
+    eventually(lambda: _end(cluster, partition) == 3, 10.0, "the commit marker")
+    hung = late_write_after_abort(cluster, unique("history"), partition)
+    return partition, hung
+
+
+def _end(cluster: Cluster, partition: TopicPartition) -> int:
+    return cluster.list_offsets([partition])[partition].offset
+
+
+def read(spark: SparkSession, kafka: EmbeddedKafka, topic: str, **options: str) -> DataFrame:
+    frame: DataFrame = (
+        spark.read.format(FORMAT)
+        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        .option("subscribe", topic)
+        .options(**options)
+        .load()
+    )
+    return frame
+
+
+def test_history_tells_every_finished_transaction(
+    spark: SparkSession, kafka: EmbeddedKafka, history: tuple[TopicPartition, RawProducer]
+) -> None:
+    partition, _ = history
+    rows = read(spark, kafka, partition.topic, startingOffsets="earliest", episodes="true").collect()
+    found = [
+        (row["kind"], row["txn_start_offset"], row["last_marker_offset"], row["last_marker_commit"]) for row in rows
+    ]
+    assert sorted(found) == [("episode", 0, 2, True), ("episode", 3, 4, False)]
+
+
+def test_a_batch_read_tells_what_is_open_and_who_owns_it(
+    spark: SparkSession, kafka: EmbeddedKafka, history: tuple[TopicPartition, RawProducer]
+) -> None:
+    partition, hung = history
+    facts = read(spark, kafka, partition.topic, startingOffsets="earliest")
+    (row,) = facts.filter(f"kind = 'producer' AND producer_id = {hung.producer_id}").collect()
+    assert (row["txn_start_offset"], row["last_marker_offset"], row["last_marker_commit"]) == (5, 4, False)
+    assert row["bucket"] == hung.producer_id % 16
+    assert facts.filter("kind = 'barrier'").count() == 16
+
+
+def test_a_batch_read_ends_where_it_is_told(
+    spark: SparkSession, kafka: EmbeddedKafka, history: tuple[TopicPartition, RawProducer]
+) -> None:
+    partition, hung = history
+    ends = json.dumps({partition.topic: {"0": 5}})
+    facts = read(spark, kafka, partition.topic, startingOffsets="earliest", endingOffsets=ends)
+    (row,) = facts.filter(f"kind = 'producer' AND producer_id = {hung.producer_id}").collect()
+    assert row["txn_start_offset"] is None
+
+
+def test_latest_begins_where_the_oldest_open_transaction_does(
+    spark: SparkSession, kafka: EmbeddedKafka, history: tuple[TopicPartition, RawProducer]
+) -> None:
+    partition, hung = history
+    rows = read(spark, kafka, partition.topic).filter("kind = 'producer'").collect()
+    assert [(row["producer_id"], row["range_start"], row["txn_start_offset"]) for row in rows] == [
+        (hung.producer_id, 5, 5)
+    ]
+
+
+def test_a_stream_picks_up_new_topics_and_partitions_and_raises_a_barrier_each_time(
+    spark: SparkSession, kafka: EmbeddedKafka, cluster: Cluster, tmp_path: Path
+) -> None:
+    prefix = unique("stream")
+    create_topic(cluster, f"{prefix}-before")
+    seen: list[dict[str, Any]] = []
+
+    def take(frame: DataFrame, _: int) -> None:
+        seen.extend(row.asDict() for row in frame.collect())
+
+    query = (
+        spark.readStream.format(FORMAT)
+        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        .option("subscribePattern", f"{prefix}-.*")
+        .option("metadataRefreshMs", "500")
+        .option("buckets", "1")
+        .load()
+        .writeStream.foreachBatch(take)
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(processingTime="200 milliseconds")
+        .start()
+    )
+    try:
+        eventually(lambda: any(row["kind"] == "barrier" for row in seen), BATCH_S, "the first barrier")
+        (late,) = create_topic(cluster, f"{prefix}-after")
+        producer = RawProducer(cluster, unique("stream")).init()
+        producer.add(late)
+        producer.produce(late)
+        rows = eventually(
+            lambda: [row for row in seen if row["kind"] == "producer" and row["topic"] == late.topic],
+            BATCH_S,
+            "data of a topic made later",
+        )
+        assert rows[0]["range_start"] == 0
+        assert rows[0]["txn_start_offset"] == 0
+        states = [row["transaction_state"] for row in seen if row["transactional_id"] == producer.transactional_id]
+        assert states[-1] == "Ongoing"
+    finally:
+        query.stop()
+    barriers = [json.loads(row["detail"])["number"] for row in seen if row["kind"] == "barrier"]
+    assert barriers == list(range(1, len(barriers) + 1))
+
+
+def test_a_stream_goes_on_where_its_checkpoint_ends(
+    spark: SparkSession, kafka: EmbeddedKafka, cluster: Cluster, tmp_path: Path
+) -> None:
+    (partition,) = create_topic(cluster, unique("resume"))
+    producer = RawProducer(cluster, unique("resume")).init()
+    ranges: list[tuple[int, int]] = []
+
+    def take(frame: DataFrame, _: int) -> None:
+        ranges.extend((row["range_start"], row["range_end"]) for row in frame.filter("kind = 'producer'").collect())
+
+    def run_once() -> None:
+        (
+            spark.readStream.format(FORMAT)
+            .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+            .option("subscribe", partition.topic)
+            .load()
+            .writeStream.foreachBatch(take)
+            .option("checkpointLocation", str(tmp_path))
+            .trigger(availableNow=True)
+            .start()
+            .awaitTermination(BATCH_S)
+        )
+
+    producer.add(partition)
+    producer.produce(partition)
+    run_once()
+    producer.produce(partition, [b"1", b"2"])
+    run_once()
+    assert ranges == [(0, 1), (1, 3)]
+
+
+def test_an_unknown_option_is_an_error_that_names_it(spark: SparkSession, kafka: EmbeddedKafka) -> None:
+    with pytest.raises(Exception, match="option 'subscribepatern' is not known"):
+        read(spark, kafka, "x", subscribePatern="y").collect()
+
+
+def test_nobody_listening_is_an_error_of_a_batch_read(spark: SparkSession, kafka: EmbeddedKafka) -> None:
+    with pytest.raises(Exception, match="no broker answered"):
+        read(spark, kafka, "x", **{"kafka.bootstrap.servers": "127.0.0.1:1"}).collect()

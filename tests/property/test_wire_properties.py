@@ -1,0 +1,148 @@
+"""The decoders' law: what an independent encoder wrote is read back, and any other bytes are a value or a WireError."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.batches import a_batch, a_marker, a_record, an_old_entry, unsigned_varint, varint
+from support.transaction_log import a_key, a_value
+from txnwatch.state.errors import WireError
+from txnwatch.state.transaction import TransactionState
+from txnwatch.streaming.wire.control_record import decode_marker
+from txnwatch.streaming.wire.fetch_response import decode_fetch_response
+from txnwatch.streaming.wire.primitives import Reader
+from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, records, walk
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value
+
+int16, int32, int64 = (st.integers(-(2**bits), 2**bits - 1) for bits in (15, 31, 63))
+topic_partitions = st.lists(st.tuples(st.text(max_size=9), st.lists(int32, max_size=4).map(tuple)), max_size=4)
+
+
+def log_values(version: int, **tags: st.SearchStrategy[int]) -> st.SearchStrategy[TransactionLogValue]:
+    return st.builds(
+        TransactionLogValue,
+        version=st.just(version),
+        producer_id=int64,
+        producer_epoch=int16,
+        transaction_timeout_ms=int32,
+        state=st.sampled_from(TransactionState),
+        partitions=st.none() | topic_partitions.map(tuple),
+        last_update_ms=int64,
+        start_ms=int64,
+        **tags,
+    )
+
+
+without_tags = log_values(0)
+with_tags = log_values(
+    1,
+    previous_producer_id=int64,
+    next_producer_id=int64,
+    client_transaction_version=int16,
+    next_producer_epoch=int16,
+)
+unknown_tags = st.dictionaries(st.integers(4, 2**31), st.binary(max_size=200), max_size=3)
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_a_varint_is_read_back(value: int) -> None:
+    assert Reader(varint(value)).varint("value") == value
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_an_unsigned_varint_is_read_back(value: int) -> None:
+    assert Reader(unsigned_varint(value)).unsigned_varint("value") == value
+
+
+@given(st.text(max_size=300))
+def test_a_key_is_read_back(transactional_id: str) -> None:
+    assert decode_key(a_key(transactional_id)) == transactional_id
+
+
+@given(without_tags | with_tags)
+def test_a_value_of_the_transaction_log_is_read_back(value: TransactionLogValue) -> None:
+    assert decode_value(a_value(value)) == value
+
+
+@given(with_tags, unknown_tags)
+def test_tags_of_newer_brokers_change_nothing(value: TransactionLogValue, tags: dict[int, bytes]) -> None:
+    assert decode_value(a_value(value, tags)) == value
+
+
+VALUE = TransactionLogValue(0, 9, 3, 60_000, TransactionState.ONGOING, (("orders", (0, 7)), ("tv", ())), 5, 4)
+TAGGED = TransactionLogValue(1, 9, 3, 60_000, TransactionState.PREPARE_ABORT, (("tv", (1,)),), 5, 4, 8, 10, 2, 1)
+SEGMENT = a_batch(0, records=[a_record(headers=[("a", b"b"), ("c", None)]), a_record(1, key=None)]) + an_old_entry(2)
+SEGMENT += a_batch(3, codec=2) + a_marker(4)
+FETCHED = {
+    4: "00000001 00000001 000174 00000001 00000001 0000 0000000000000005 0000000000000004 ffffffff 00000003616263",
+    11: "00000001 0000 00000003 00000001 000174 00000001 00000001 0000 0000000000000005 0000000000000004"
+    "0000000000000000 00000001 0000000000000009 0000000000000002 ffffffff 00000003616263",
+    12: "00000001 0000 00000003 02 0274 02 00000001 0000 0000000000000005 0000000000000004 0000000000000000"
+    "00 ffffffff 04616263 01 00 0d 00000005 000000000000004d 00 00 00",
+    13: "00000001 0000 00000003 02 00000000000000000000000000000007 02 00000001 0000 0000000000000005"
+    "0000000000000004 0000000000000000 02 0000000000000009 0000000000000002 00 ffffffff 04616263 00 00 00",
+}
+
+
+def decode_all_records(data: bytes) -> None:
+    for position, header in walk(data):
+        with contextlib.suppress(WireError):
+            list(records(data, position, header))
+
+
+def decode_fetched(version: int) -> Callable[[bytes], object]:
+    return lambda data: decode_fetch_response(memoryview(data), version)
+
+
+DECODERS: dict[str, tuple[Callable[[bytes], object], list[bytes]]] = {
+    "transaction log key": (decode_key, [a_key("checkout-1")]),
+    "transaction log value": (decode_value, [a_value(VALUE), a_value(TAGGED, {99: b"later"})]),
+    "marker": (lambda data: decode_marker(data[:4], data[4:]), [bytes.fromhex("0000 0001 0000 00000009")]),
+    "batch headers": (lambda data: list(walk(data)), [SEGMENT]),
+    "records": (decode_all_records, [SEGMENT]),
+    **{
+        f"fetch response {version}": (decode_fetched(version), [bytes.fromhex(encoded)])
+        for version, encoded in FETCHED.items()
+    },
+}
+
+
+@st.composite
+def damaged(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
+    """Something valid, cut anywhere, with a few bytes overwritten and a few behind it."""
+    data = bytearray(draw(st.sampled_from(seeds)))
+    positions = st.integers(0, len(data) - 1)
+    for position, byte in draw(st.lists(st.tuples(positions, st.integers(0, 255)), max_size=4)):
+        data[position] = byte
+    return bytes(data[: draw(st.integers(0, len(data)))]) + draw(st.binary(max_size=9))
+
+
+@pytest.mark.parametrize(("decode", "seeds"), DECODERS.values(), ids=DECODERS.keys())
+@given(data=st.data())
+def test_any_bytes_are_a_value_or_a_wire_error(
+    decode: Callable[[bytes], object], seeds: list[bytes], data: st.DataObject
+) -> None:
+    raw = data.draw(st.binary(max_size=200) | damaged(seeds), label="bytes")
+    with contextlib.suppress(WireError):
+        decode(raw)
+
+
+@pytest.mark.parametrize(("decode", "seeds"), DECODERS.values(), ids=DECODERS.keys())
+def test_what_is_damaged_was_valid_before(decode: Callable[[bytes], object], seeds: list[bytes]) -> None:
+    for seed in seeds:
+        decode(seed)
+
+
+@given(damaged([SEGMENT * 2]))
+def test_a_walk_moves_on_and_stays_inside_the_buffer(data: bytes) -> None:
+    after = 0
+    with contextlib.suppress(WireError):
+        for position, header in walk(data):
+            assert position >= after
+            after = position + LENGTH_OVERHEAD + header.length
+            assert after <= len(data)

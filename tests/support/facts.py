@@ -1,0 +1,166 @@
+"""Builders of facts, and a bucket to run them through: what a case does not say has a harmless default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from txnwatch.state.bucket import BucketState, process
+from txnwatch.state.codec import decode_bucket, decode_producer, encode_bucket, encode_producer
+from txnwatch.state.emitted import BucketCount, Emitted
+from txnwatch.state.facts import (
+    Barrier,
+    Fact,
+    NoticeKind,
+    PartitionNotice,
+    ProducerSeen,
+    TransactionalIdGone,
+    TransactionSeen,
+)
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.policy import DetectionPolicy
+from txnwatch.state.transaction import CoordinatorView, Marker, ProducerState, TransactionState
+
+ORDERS = TopicPartition("orders", 0)
+PAYMENTS = TopicPartition("payments", 1)
+TOPIC_IDS = {"orders": "orders-id", "payments": "payments-id"}
+PRODUCER, OTHER = 7, 8
+NAME = "checkout-1"
+START_MS = 1_000_000
+TIMEOUT_MS = 60_000
+
+
+def a_marker(offset: int, *, epoch: int = 0, commit: bool = False, timestamp_ms: int = START_MS) -> Marker:
+    return Marker(offset, epoch, commit, 0, timestamp_ms)
+
+
+def seen(
+    start: int,
+    end: int,
+    *,
+    data: int | None = None,
+    marker: Marker | None = None,
+    data_after: int | None = None,
+    epoch: int = 0,
+    last_epoch: int | None = None,
+    partition: TopicPartition = ORDERS,
+    producer_id: int = PRODUCER,
+    topic_id: str | None = None,
+    first_marker: Marker | None = None,
+    listed_ms: int = START_MS,
+) -> ProducerSeen:
+    """A range [start, end) with data at `data`, then a marker, then data at `data_after`; each may be absent."""
+    open_offset = data_after if marker is not None else data
+    last_data = data_after if data_after is not None else data
+    return ProducerSeen(
+        partition=partition,
+        topic_id=topic_id if topic_id is not None else TOPIC_IDS[partition.topic],
+        producer_id=producer_id,
+        range_start=start,
+        range_end=end,
+        first_offset=data,
+        first_epoch=epoch,
+        first_marker=first_marker if first_marker is not None else marker,
+        last_marker=marker,
+        open_offset=open_offset,
+        open_epoch=epoch,
+        epoch=last_epoch if last_epoch is not None else (marker.producer_epoch if marker is not None else epoch),
+        last_offset=last_data if last_data is not None else -1,
+        last_timestamp_ms=START_MS,
+        listed_ms=listed_ms,
+    )
+
+
+def transaction(
+    offset: int,
+    state: TransactionState = TransactionState.ONGOING,
+    *held: TopicPartition,
+    producer_id: int = PRODUCER,
+    **changes: Any,
+) -> TransactionSeen:
+    """The coordinator's record at `offset` of its log partition 0."""
+    view = CoordinatorView(
+        transactional_id=NAME,
+        log_partition=0,
+        log_offset=offset,
+        state=state,
+        producer_epoch=0,
+        timeout_ms=TIMEOUT_MS,
+        start_ms=START_MS,
+        last_update_ms=START_MS,
+        record_timestamp_ms=START_MS,
+        participants=frozenset(held),
+    )
+    return TransactionSeen(producer_id, replace(view, **changes))
+
+
+def gone(offset: int, transactional_id: str = NAME, log_partition: int = 0) -> TransactionalIdGone:
+    return TransactionalIdGone(transactional_id, log_partition, offset)
+
+
+def notice(
+    kind: NoticeKind,
+    start: int,
+    *,
+    partition: TopicPartition = ORDERS,
+    topic_id: str | None = None,
+    end: int = 10**6,
+) -> PartitionNotice:
+    known = topic_id if topic_id is not None else TOPIC_IDS.get(partition.topic, "")
+    return PartitionNotice(kind, partition, known, start, end, "made by a test")
+
+
+def log_notice(kind: NoticeKind, start: int, log_partition: int = 0) -> PartitionNotice:
+    return notice(kind, start, partition=TopicPartition(TRANSACTION_STATE_TOPIC, log_partition))
+
+
+class DictStore:
+    """A ProducerStore that encodes and decodes, as the real one does."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, str] = {}
+        self.reads = 0
+        self.writes = 0
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        self.reads += 1
+        row = self.rows.get(producer_id)
+        return decode_producer(producer_id, row) if row is not None else None
+
+    def put(self, producer: ProducerState) -> None:
+        self.writes += 1
+        self.rows[producer.producer_id] = encode_producer(producer)
+
+
+@dataclass
+class BucketRun:
+    """One bucket over many batches, half a second apart; each batch has its barrier."""
+
+    policy: DetectionPolicy = field(default_factory=DetectionPolicy)
+    store: DictStore = field(default_factory=DictStore)
+    number: int = 0
+    now_ms: int = START_MS
+    step_ms: int = 500
+    _bucket: str = field(default_factory=lambda: encode_bucket(BucketState()))
+
+    @property
+    def bucket(self) -> BucketState:
+        return decode_bucket(self._bucket)
+
+    def batch(self, *facts: Fact, **exceptions: Any) -> list[Emitted]:
+        """Runs one batch and returns what it said, without the counts."""
+        self.number += 1
+        self.now_ms += self.step_ms
+        barrier = Barrier(self.number, self.now_ms - 1, self.now_ms, **exceptions)
+        bucket = self.bucket
+        emitted = process(bucket, self.store, [*facts, barrier], self.policy, speaks_for_partitions=True)
+        self._bucket = encode_bucket(bucket)
+        self.counts = [said for said in emitted if isinstance(said, BucketCount)]
+        return [said for said in emitted if not isinstance(said, BucketCount)]
+
+    def pass_time(self, milliseconds: int) -> None:
+        """Lets time pass without a batch."""
+        self.now_ms += milliseconds
+
+    def producer(self, producer_id: int = PRODUCER) -> ProducerState:
+        return self.store.get(producer_id) or ProducerState(producer_id)

@@ -1,0 +1,153 @@
+"""A TransactionAdmin in memory, for tests that need no broker; it passes the same contract suite as the real one.
+
+A test changes the world by what really happens (`begin`, `write`, `end`, `mark`, `move_leader`: see FakeCluster),
+says what cannot be learned (`problems`, `listing_problems`), and lets things happen between two questions (`before`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from support.fake_cluster import FakeCluster
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.ports import (
+    ListedTransaction,
+    MarkerSpec,
+    PartitionReading,
+    TransactionDescription,
+    TransactionListing,
+)
+
+NO_BUDGET = "the time budget was used up before this was asked"
+UNKNOWN_PARTITION = "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+class FakeAdmin(FakeCluster):
+    """A TransactionAdmin, and the cluster it asks.
+
+    Attributes:
+        problems: why a partition, transactional id or topic cannot be read, by it; the partition of a marker too.
+        listing_problems: what is in the way of a whole ListTransactions.
+        asked: the port's methods in the order they were called.
+        budgets: every time budget that was set.
+        markers: every marker that was asked for, refused ones too.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problems: dict[TopicPartition | str, str] = {}
+        self.listing_problems: list[str] = []
+        self.asked: list[str] = []
+        self.budgets: list[int] = []
+        self.markers: list[MarkerSpec] = []
+        self._before: dict[str, deque[Callable[[], object]]] = {}
+        self._moving: dict[TopicPartition, int] = {}
+        self._out_of_time = False
+
+    def before(self, method: str, happens: Callable[[], object]) -> None:
+        """Lets something happen once, right before a call of this method; waits behind what waits for it already."""
+        self._before.setdefault(method, deque()).append(happens)
+
+    def move_leader_while_read(self, partition: TopicPartition, leader: int) -> None:
+        """In the middle of the next reading of the partition its leader changes."""
+        self._moving[partition] = leader
+
+    @contextmanager
+    def within(self, budget_ms: int) -> Iterator[None]:
+        """See TransactionAdmin; a budget of 0 is used up at once, any other lasts."""
+        self.budgets.append(budget_ms)
+        self._out_of_time = budget_ms <= 0
+        try:
+            yield
+        finally:
+            self._out_of_time = False
+
+    def read_partitions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionReading]:
+        """See TransactionAdmin."""
+        self._called("read_partitions")
+        return {partition: self._reading(partition) for partition in partitions}
+
+    def _reading(self, partition: TopicPartition) -> PartitionReading:
+        at = self.partitions.get(partition)
+        problem = self._problem(partition) or (UNKNOWN_PARTITION if at is None else None)
+        if at is not None and partition in self._moving:
+            self.move_leader(partition, self._moving.pop(partition))
+            problem = f"the leader changed while it was read (epoch {at.leader_epoch - 1}, then {at.leader_epoch})"
+        if at is None or problem is not None:
+            return PartitionReading(partition, problem)
+        return PartitionReading(
+            partition=partition,
+            topic_id=at.topic_id,
+            leader=at.leader,
+            leader_epoch=at.leader_epoch,
+            end_before=at.end,
+            end_after=at.end,
+            last_stable_offset=at.last_stable_offset,
+            high_watermark=at.end,
+            log_start_offset=at.log_start,
+            producers=tuple(at.producers.values()),
+        )
+
+    def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
+        """See TransactionAdmin."""
+        self._called("describe_transactions")
+        return {transactional_id: self._description(transactional_id) for transactional_id in transactional_ids}
+
+    def _description(self, transactional_id: str) -> TransactionDescription:
+        problem = self._problem(transactional_id)
+        known = self.transactions.get(transactional_id)
+        if problem is not None:
+            return TransactionDescription(transactional_id, problem)
+        if known is None:
+            return TransactionDescription(transactional_id, coordinator=1)
+        return TransactionDescription(
+            transactional_id=transactional_id,
+            state=known.state,
+            producer_id=known.producer_id,
+            producer_epoch=known.producer_epoch,
+            timeout_ms=known.timeout_ms,
+            start_ms=known.start_ms,
+            partitions=frozenset(known.partitions),
+            coordinator=known.coordinator,
+        )
+
+    def list_transactions(self, producer_ids: Iterable[int]) -> TransactionListing:
+        """See TransactionAdmin."""
+        self._called("list_transactions")
+        if self._out_of_time:
+            return TransactionListing((), (NO_BUDGET,))
+        wanted = set(producer_ids)
+        found = (
+            ListedTransaction(known.transactional_id, known.producer_id, known.state, known.coordinator)
+            for known in self.transactions.values()
+            if not wanted or known.producer_id in wanted
+        )
+        return TransactionListing(tuple(found), tuple(self.listing_problems))
+
+    def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
+        """See TransactionAdmin."""
+        self._called("cleanup_policies")
+        return {
+            topic: self.policies[topic] for topic in topics if topic in self.policies and self._problem(topic) is None
+        }
+
+    def write_marker(self, marker: MarkerSpec) -> str | None:
+        """See TransactionAdmin."""
+        self._called("write_marker")
+        self.markers.append(marker)
+        if self._out_of_time:
+            return NO_BUDGET
+        if marker.partition not in self.partitions:
+            return "no leader"
+        return self.problems.get(marker.partition) or self.mark(marker)
+
+    def _called(self, method: str) -> None:
+        self.asked.append(method)
+        waiting = self._before.get(method)
+        if waiting:
+            waiting.popleft()()
+
+    def _problem(self, of: TopicPartition | str) -> str | None:
+        return NO_BUDGET if self._out_of_time else self.problems.get(of)

@@ -1,0 +1,65 @@
+"""A TCP forwarder: the address of a server that is away until it is started."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import Self
+
+_ANY_PORT = 0
+
+
+class Forwarder:
+    """Passes bytes between its port and a server. A context manager; nobody listens until `start`."""
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        self._target = target
+        self._listener = socket.socket()
+        self._listener.bind(("127.0.0.1", _ANY_PORT))  # bound, so that no other process gets it, and not listening
+        self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def address(self) -> str:
+        """host:port."""
+        return "{}:{}".format(*self._listener.getsockname())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for ending in (self._listener, *(end for pair in self._pairs for end in pair)):
+            with contextlib.suppress(OSError):
+                ending.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(10.0)
+        for ending in (self._listener, *(end for pair in self._pairs for end in pair)):
+            ending.close()
+
+    def start(self) -> None:
+        """From here on connections are taken."""
+        self._listener.listen()
+        self._run(self._accept)
+
+    def _run(self, work: object, *arguments: socket.socket) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)  # type: ignore[arg-type]
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(self._target, timeout=10.0)
+                server.settimeout(None)
+                self._pairs.append((client, server))
+                self._run(_pass_on, client, server)
+                self._run(_pass_on, server, client)
+
+
+def _pass_on(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)

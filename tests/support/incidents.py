@@ -1,0 +1,81 @@
+"""Incident events for tests: one that is whole, and the life of an incident."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from txnwatch.state.incident import OPENED, IncidentEvent, resolved, updated
+
+OPEN_SINCE_MS = 1_700_000_000_000
+
+
+def an_event(incident_id: str = "incident", **changes: Any) -> IncidentEvent:
+    """The event that opens an incident about a hanging span; every kind of value is in it."""
+    values: dict[str, Any] = {
+        "incident_id": incident_id,
+        "sequence": 1,
+        "status": OPENED,
+        "verdict": "hanging",
+        "reason": "already_completed",
+        "severity": "critical",
+        "cluster_id": "cluster",
+        "topic": "orders",
+        "partition": 3,
+        "topic_id": "Zm9vYmFyYmF6cXV4MTIzNA",
+        "producer_id": 4711,
+        "producer_epoch": 2,
+        "transactional_id": "payments-\u00fc",
+        "coordinator_id": 1,
+        "coordinator_epoch": -1,
+        "transaction_state": "CompleteAbort",
+        "txn_start_offset": 99,
+        "open_since_ms": OPEN_SINCE_MS,
+        "open_since_clock": "observed",
+        "last_write_ms": OPEN_SINCE_MS - 5,
+        "transaction_timeout_ms": None,
+        "age_ms": 1_234,
+        "overdue_ms": None,
+        "last_stable_offset": 99,
+        "high_watermark": 120,
+        "hidden_records": 21,
+        "is_lso_blocker": True,
+        "cleanup_policy": "compact",
+        "pending_partitions": (),
+        "evidence": an_evidence(),
+        "expected_outcome": "abort",
+        "suggested_command": "kafka-transactions.sh --bootstrap-server 'b:9092' abort",
+        "detected_at_ms": OPEN_SINCE_MS + 1_234,
+        "detection_latency_ms": 800,
+        "time_ms": OPEN_SINCE_MS + 1_234,
+        **changes,
+    }
+    return IncidentEvent(**values)
+
+
+def an_evidence() -> dict[str, Any]:
+    """Evidence with every field of the schema."""
+    return {
+        "complete": True,
+        "first_barrier": 7,
+        "second_barrier": 8,
+        "data_listed_ms": OPEN_SINCE_MS + 500,
+        "coordinator_listed_ms": OPEN_SINCE_MS + 501,
+        "confirmed_ms": OPEN_SINCE_MS + 1_200,
+        "leader": 1,
+        "leader_epoch": 0,
+        "end_before": 120,
+        "end_after": 120,
+        "last_sequence": 20,
+        "coordinator_producer_id": 4711,
+        "coordinator_producer_epoch": 2,
+        "coordinator_partitions": ["orders-4", "orders-5"],
+        "coordinator_log": "1@77",
+    }
+
+
+def a_life(incident_id: str, *, cluster_id: str = "cluster", open_since_ms: int = OPEN_SINCE_MS) -> list[IncidentEvent]:
+    """Opened, updated, resolved."""
+    opened = an_event(incident_id, cluster_id=cluster_id, open_since_ms=open_since_ms)
+    later = updated(opened, opened.time_ms + 1_000, severity="warning")
+    resolution = {"how": "aborted", "by": "administrator", "marker_offset": 120, "detail": None, "at_ms": 3}
+    return [opened, later, resolved(later, opened.time_ms + 2_000, resolution)]

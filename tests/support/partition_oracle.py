@@ -1,0 +1,85 @@
+"""A partition leader's transaction rules, batch by batch and without any cleverness: what the fold must agree with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from support.batches import a_batch, a_marker
+
+
+class Entry(NamedTuple):
+    """One batch of a random log."""
+
+    kind: str
+    offset: int
+    count: int
+    producer_id: int
+    producer_epoch: int
+    commit: bool = False
+
+    @property
+    def encoded(self) -> bytes:
+        if self.kind == "marker":
+            return a_marker(
+                self.offset,
+                commit=self.commit,
+                producer_id=self.producer_id,
+                producer_epoch=self.producer_epoch,
+                timestamp=self.offset,
+            )
+        return a_batch(
+            self.offset,
+            count=self.count,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            transactional=self.kind == "data",
+            base_timestamp=self.offset,
+        )
+
+    @property
+    def next_offset(self) -> int:
+        return self.offset + self.count
+
+
+@dataclass
+class Leader:
+    """What a leader that appended these batches holds open: {producer id: (first offset, epoch)}.
+
+    The rules of `ProducerAppendInfo` on replay: data opens or joins, a newer epoch keeps the first offset, a marker
+    that is not older than the epoch closes.
+    """
+
+    open: dict[int, tuple[int, int]] = field(default_factory=dict)
+    epochs: dict[int, int] = field(default_factory=dict)
+
+    def append(self, entry: Entry) -> None:
+        known = self.epochs.get(entry.producer_id, -1)
+        if entry.kind == "plain" or entry.producer_id < 0:
+            return
+        if entry.kind == "marker":
+            if entry.producer_epoch >= known:
+                self.open.pop(entry.producer_id, None)
+                self.epochs[entry.producer_id] = entry.producer_epoch
+            return
+        start, _ = self.open.get(entry.producer_id, (entry.offset, 0))
+        self.open[entry.producer_id] = (start, entry.producer_epoch)
+        self.epochs[entry.producer_id] = entry.producer_epoch
+
+
+def a_log(steps: list[tuple[str, int, int, int, bool]]) -> list[Entry]:
+    """A log as a leader would accept it, from (kind, count, producer id, epoch step, commit)."""
+    entries: list[Entry] = []
+    offset = 0
+    epochs: dict[int, int] = {}
+    for kind, count, producer_id, epoch_step, commit in steps:
+        # A leader refuses epochs that go back; markers of an older epoch reach a log only as planted ones do.
+        epoch = epochs.get(producer_id, 0) + epoch_step
+        if epoch_step >= 0:
+            epochs[producer_id] = epoch
+        elif kind != "marker":
+            continue
+        size = 1 if kind == "marker" else count
+        entries.append(Entry(kind, offset, size, producer_id, max(0, epoch), commit))
+        offset += size
+    return entries

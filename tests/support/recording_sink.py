@@ -1,0 +1,56 @@
+"""An EventSink in memory, for tests that need neither Kafka nor Redis; it passes the same contract suite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from txnwatch.state.errors import SinkError
+from txnwatch.state.incident import IncidentEvent
+
+
+class RecordingSink:
+    """Keeps what it is told.
+
+    Attributes:
+        is_away: while it is, every delivery is a SinkError.
+        breaks_after: the next delivery takes so many events and then fails; the caller knows of none.
+        tries: every delivery as it was asked for, failed ones too.
+        told: each event once, in the order of first arrival.
+        latest: the event of the highest sequence of every incident.
+    """
+
+    def __init__(self, name: str = "recording") -> None:
+        self.name = name
+        self.is_away = False
+        self.is_closed = False
+        self.breaks_after: int | None = None
+        self.tries: list[tuple[IncidentEvent, ...]] = []
+        self.told: list[IncidentEvent] = []
+        self.latest: dict[str, IncidentEvent] = {}
+
+    @property
+    def open_incidents(self) -> list[IncidentEvent]:
+        """Those that go on, oldest first."""
+        return sorted((event for event in self.latest.values() if event.is_open), key=lambda event: event.open_since_ms)
+
+    def deliver(self, events: Sequence[IncidentEvent]) -> None:
+        """See EventSink."""
+        self.tries.append(tuple(events))
+        if self.is_away:
+            raise SinkError(f"{self.name}: away")
+        for number, event in enumerate(events):
+            if number == self.breaks_after:
+                self.breaks_after = None
+                raise SinkError(f"{self.name}: broke after {number} events")
+            self._take(event)
+
+    def _take(self, event: IncidentEvent) -> None:
+        if event.event_id not in {known.event_id for known in self.told}:
+            self.told.append(event)
+        known = self.latest.get(event.incident_id)
+        if known is None or known.sequence < event.sequence:
+            self.latest[event.incident_id] = event
+
+    def close(self) -> None:
+        """See EventSink."""
+        self.is_closed = True

@@ -1,0 +1,131 @@
+"""Hypothesis strategies for the core's values: small alphabets, so that things meet."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from txnwatch.state.bucket import BucketState
+from txnwatch.state.facts import (
+    Barrier,
+    Fact,
+    NoticeKind,
+    PartitionNotice,
+    ProducerSeen,
+    TransactionalIdGone,
+    TransactionSeen,
+)
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.transaction import CoordinatorView, Marker, ProducerState, Said, Span, TransactionState
+from txnwatch.state.verdict import Verdict
+
+offsets = st.integers(0, 60)
+epochs = st.integers(0, 3)
+times = st.integers(0, 10**6)
+topic_ids = st.sampled_from(["one", "two"])
+producer_ids = st.integers(0, 3)
+data_partitions = st.builds(TopicPartition, st.sampled_from(["orders", "pay-ments"]), st.integers(0, 1))
+log_partitions = st.integers(0, 2)
+partitions = st.one_of(data_partitions, st.builds(TopicPartition, st.just(TRANSACTION_STATE_TOPIC), log_partitions))
+said = st.builds(Said, st.integers(1, 9), times)
+markers = st.builds(Marker, offsets, epochs, st.booleans(), epochs, times)
+spans = st.builds(
+    Span,
+    topic_ids,
+    offsets,
+    epochs,
+    epochs,
+    offsets,
+    times,
+    times,
+    st.integers(0, 9),
+    st.none() | st.integers(0, 9),
+    st.booleans(),
+    st.booleans(),
+    st.none() | said,
+)
+views = st.builds(
+    CoordinatorView,
+    st.sampled_from(["checkout-1", "käse", ""]),
+    log_partitions,
+    offsets,
+    st.sampled_from(TransactionState),
+    epochs,
+    st.integers(0, 2147483647),
+    times,
+    times,
+    times,
+    st.frozensets(data_partitions, max_size=3),
+    st.sampled_from([-1, 9]),
+)
+producers = st.builds(
+    ProducerState,
+    producer_ids,
+    st.dictionaries(data_partitions, spans, max_size=3),
+    st.dictionaries(data_partitions, markers, max_size=3),
+    st.none() | views,
+    st.dictionaries(
+        st.sampled_from([Verdict.LATE, Verdict.LONG_RUNNING, Verdict.STUCK_PREPARE]).map(str), said, max_size=2
+    ),
+)
+starts = st.dictionaries(data_partitions, offsets, max_size=2)
+buckets = st.builds(
+    BucketState,
+    st.dictionaries(producer_ids, times, max_size=3),
+    st.dictionaries(data_partitions, st.integers(-1, 60), max_size=2),
+    st.dictionaries(log_partitions, st.integers(-1, 60), max_size=2),
+    st.dictionaries(log_partitions, st.integers(-1, 60), max_size=2),
+    st.integers(-9999, 9999),
+    st.integers(-1, 99),
+)
+barriers = st.builds(
+    Barrier,
+    st.integers(1, 9),
+    times,
+    times,
+    st.frozensets(data_partitions, max_size=2),
+    st.frozensets(data_partitions, max_size=2),
+    st.frozensets(log_partitions, max_size=2),
+    st.dictionaries(partitions, offsets, max_size=2),
+    starts,
+    st.none() | st.integers(-9999, 9999),
+)
+notices = st.builds(
+    PartitionNotice, st.sampled_from(NoticeKind), partitions, topic_ids, offsets, offsets, st.just("because")
+)
+
+
+@st.composite
+def producers_seen(draw: st.DrawFn) -> ProducerSeen:
+    """A range that a fold could have made: offsets inside the range and in order."""
+    start = draw(offsets)
+    marks = sorted(draw(st.lists(st.integers(start, start + 40), min_size=0, max_size=6, unique=True)))
+    marker_offsets = marks[1:-1] if len(marks) > 2 else marks[1:2]
+    found = [Marker(offset, draw(epochs), draw(st.booleans()), 0, draw(times)) for offset in marker_offsets]
+    first = marks[0] if marks and draw(st.booleans()) else None
+    after = marks[-1] if len(marks) > 2 and draw(st.booleans()) else None
+    open_offset = after if found else first
+    return ProducerSeen(
+        draw(data_partitions),
+        draw(topic_ids),
+        draw(producer_ids),
+        start,
+        start + 41,
+        first,
+        draw(epochs),
+        found[0] if found else None,
+        found[-1] if found else None,
+        open_offset,
+        draw(epochs),
+        draw(epochs),
+        after if after is not None else (first if first is not None else -1),
+        draw(times),
+        draw(times),
+    )
+
+
+facts: st.SearchStrategy[Fact] = st.one_of(
+    producers_seen(),
+    st.builds(TransactionSeen, producer_ids, views),
+    st.builds(TransactionalIdGone, st.sampled_from(["checkout-1", "käse"]), log_partitions, offsets),
+    notices,
+)

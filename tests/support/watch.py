@@ -1,0 +1,106 @@
+"""`txnwatch run` as a user runs it: a process, its lines, and the events it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Self
+
+from support.waiting import eventually
+from txnwatch.app import librdkafka_config, options_of
+from txnwatch.config import EVENTS_TOPIC
+from txnwatch.sinks.kafka import read_events
+from txnwatch.state.errors import BrokerError, SinkError
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.incident import IncidentEvent
+
+READY_S = 120.0
+QUICK = {"PYTHONWARNINGS": "ignore"}
+
+
+class RunningWatch:
+    """One `txnwatch run`; a context manager that ends it."""
+
+    def __init__(self, bootstrap: str, checkpoint: Path, *flags: str) -> None:
+        self.command = [
+            *(sys.executable, "-m", "txnwatch", "run", "--bootstrap-server", bootstrap),
+            *("--checkpoint", str(checkpoint), *flags),
+        ]
+        self.lines: list[str] = []
+        self._starts = 0
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.stop()
+
+    def start(self) -> Self:
+        """Starts the process; its lines are collected, those of an earlier start stay."""
+        self._process = subprocess.Popen(
+            self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **QUICK}
+        )
+        threading.Thread(target=self._collect, args=(self._process,), daemon=True).start()
+        return self
+
+    def _collect(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        with process.stdout:
+            for line in process.stdout:
+                self.lines.append(line.rstrip())
+
+    def until_ready(self) -> Self:
+        """Waits until the first batch of this start is through."""
+        self.until("ready: ", times=1 + self._starts)
+        self._starts += 1
+        return self
+
+    def until(self, text: str, *, times: int = 1, timeout_s: float = READY_S) -> str:
+        """Waits for a line."""
+
+        def found() -> str | None:
+            assert self._process is not None
+            matching = [line for line in self.lines if text in line]
+            assert self._process.poll() is None or len(matching) >= times, f"txnwatch ended: {self.lines[-5:]}"
+            return matching[times - 1] if len(matching) >= times else None
+
+        return eventually(found, timeout_s, f"{text!r} in {self.lines[-5:]}") or ""
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._signal(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit code."""
+        return self._signal(signal.SIGTERM)
+
+    def _signal(self, number: signal.Signals) -> int:
+        assert self._process is not None
+        self._process.send_signal(number)
+        return self._process.wait(60.0)
+
+
+def events_of(bootstrap: str, topic: str = EVENTS_TOPIC) -> list[IncidentEvent]:
+    """Every event on the topic, none if it is not there yet."""
+    try:
+        found = list(read_events(librdkafka_config(options_of(bootstrap, None)), topic))
+    except BrokerError:
+        return []
+    assert not [event for event in found if isinstance(event, SinkError)]
+    return [event for event in found if not isinstance(event, SinkError)]
+
+
+def events_about(bootstrap: str, partition: TopicPartition, topic: str = EVENTS_TOPIC) -> list[IncidentEvent]:
+    """The events about one partition."""
+    return [event for event in events_of(bootstrap, topic) if (event.topic, event.partition) == partition]
+
+
+def statuses(events: list[IncidentEvent]) -> list[str]:
+    """What happened, in order."""
+    return [event.status for event in events]

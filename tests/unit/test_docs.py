@@ -1,0 +1,72 @@
+"""Docs that cannot drift: what is generated is as the code says, and what is named exists."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from txnwatch.config import RunSettings, load_settings
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    path.relative_to(ROOT)
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))
+    if ".venv" not in path.parts
+)
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate_docs", ROOT / "scripts" / "generate_docs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", ["docs/verdicts.md", "docs/events.md", "docs/cli.md", "deploy/reference-config.toml"])
+def test_generated_pages_are_as_the_code_says(generator: ModuleType, page: str) -> None:
+    assert (ROOT / page).read_text() == generator.PAGES[page](), f"{page} is old: run `make docs`"
+
+
+def test_the_reference_config_has_every_key_and_loads_to_the_defaults(tmp_path: Path) -> None:
+    text = (ROOT / "deploy" / "reference-config.toml").read_text()
+    named = {line.removeprefix("# ").split(" =")[0] for line in text.splitlines() if re.match(r"(# )?\w+ =", line)}
+    assert named == RunSettings.model_fields.keys()
+    assert load_settings({}, ROOT / "deploy" / "reference-config.toml", {}) == RunSettings(
+        bootstrap_server=tomllib.loads(text)["bootstrap_server"]
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_links_to_files_lead_somewhere(page: Path) -> None:
+    text = (ROOT / page).read_text()
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+    missing = [target for target in targets if not (ROOT / page).parent.joinpath(target).exists()]
+    assert not missing
+
+
+def test_the_file_map_names_every_module() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    modules = [
+        path
+        for folder in ("state", "streaming", "sinks", "src/txnwatch")
+        for path in (ROOT / folder).rglob("*.py")
+        if path.name != "__init__.py"
+    ]
+    unnamed = [str(path.relative_to(ROOT)) for path in modules if f"`{path.name}`" not in text]
+    assert not unnamed, "ARCHITECTURE.md's file map does not have them"
+
+
+def test_every_decision_has_context_choice_measurement_and_consequence() -> None:
+    pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    assert pages
+    for page in pages:
+        headings = re.findall(r"^## (.*)$", page.read_text(), flags=re.MULTILINE)
+        assert headings == ["Context", "Choice", "Measured", "Consequences"], page.name

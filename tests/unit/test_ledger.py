@@ -1,0 +1,310 @@
+"""The ledger: told once, resolved once, with evidence, and nothing that a fresh read does not confirm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from support.facts import BucketRun, a_marker, seen, transaction
+from support.fake_admin import FakeAdmin
+from support.recording_sink import RecordingSink
+from txnwatch.sinks.compose import Origin
+from txnwatch.sinks.ledger import LOOK_AGAIN_MS, Ledger
+from txnwatch.sinks.outbox import Outbox
+from txnwatch.state.emitted import Emitted, SpanCandidate, SpanEnd, SpanEnded, TransactionCandidate, TransactionMoved
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.incident import IncidentEvent
+from txnwatch.state.ports import MarkerSpec
+from txnwatch.state.transaction import TransactionState as S
+from txnwatch.state.verdict import Verdict
+
+ORIGIN = Origin("cluster", "broker:9092")
+HOUR_MS = 3_600_000
+
+
+@dataclass
+class World:
+    """A cluster, a ledger and its sinks; the state's side is played by hand."""
+
+    admin: FakeAdmin = field(default_factory=FakeAdmin)
+    topic: RecordingSink = field(default_factory=RecordingSink)
+    redis: RecordingSink = field(default_factory=RecordingSink)
+    reports: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.now_ms = self.admin.now_ms
+        (self.partition,) = self.admin.create_topic("orders")
+        self.ledger = self.a_ledger()
+
+    def a_ledger(self, remembering: Iterable[IncidentEvent] = ()) -> Ledger:
+        outboxes = [Outbox(sink, self.reports.append) for sink in (self.topic, self.redis)]
+        ledger = Ledger(ORIGIN, self.admin, outboxes, lambda: self.now_ms, report=self.reports.append)
+        ledger.remember(remembering)
+        return ledger
+
+    def restart(self) -> None:
+        self.ledger = self.a_ledger(self.topic.told)
+
+    def batch(self, *emitted: Emitted, after_ms: int = 500) -> None:
+        self.now_ms += after_ms
+        self.ledger.on_batch(emitted)
+
+    def hang(self, name: str = "checkout-1") -> SpanCandidate:
+        """A lost marker, and what the state says of it."""
+        owner = self.admin.begin(name, self.partition)
+        self.admin.lose_markers(name, commit=False)
+        return self.candidate(owner.producer_id, name)
+
+    def candidate(self, producer_id: int, name: str | None = None) -> SpanCandidate:
+        run = BucketRun()
+        row = self.admin.partitions[self.partition].producers[producer_id]
+        topic_id = self.admin.partitions[self.partition].topic_id
+        told = (
+            []
+            if name is None
+            else [transaction(1, S.COMPLETE_ABORT, self.partition, producer_id=producer_id, transactional_id=name)]
+        )
+        start = row.txn_start_offset
+        data = seen(0, 10, data=start, producer_id=producer_id, partition=self.partition, topic_id=topic_id)
+        run.batch(data, *told)
+        (said,) = run.batch()
+        assert isinstance(said, SpanCandidate)
+        return said
+
+    def abort(self, candidate: SpanCandidate) -> SpanEnded:
+        self.admin.mark(MarkerSpec(candidate.partition, candidate.producer_id, 0, 0))
+        return SpanEnded(candidate.producer_id, candidate.partition, candidate.span, SpanEnd.MARKER, a_marker(7))
+
+    def told(self) -> list[tuple[str, int, str]]:
+        return [(event.verdict, event.sequence, event.status) for event in self.topic.told]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+OPENED, RESOLVED = ("hanging", 1, "opened"), ("hanging", 2, "resolved")
+
+
+def test_a_confirmed_candidate_opens_an_incident_on_every_sink(world: World) -> None:
+    world.batch(world.hang())
+    assert world.told() == [OPENED]
+    assert world.redis.told == world.topic.told
+    (event,) = world.topic.told
+    assert (event.transactional_id, event.reason, event.txn_start_offset) == ("checkout-1", "already_completed", 0)
+    assert (event.last_stable_offset, event.high_watermark, event.hidden_records) == (0, 1, 1)
+    assert (event.is_lso_blocker, event.cleanup_policy, event.expected_outcome) == (True, "delete", "abort")
+    assert event.suggested_command == (
+        "kafka-transactions.sh --bootstrap-server broker:9092 abort --topic orders --partition 0 --start-offset 0"
+    )
+
+
+def test_the_partition_is_read_before_and_after_the_coordinator(world: World) -> None:
+    candidate = world.hang()
+    world.batch()
+    world.admin.asked.clear()
+    world.batch(candidate)
+    assert world.admin.asked == [
+        "read_partitions",
+        "list_transactions",
+        "describe_transactions",
+        "read_partitions",
+        "cleanup_policies",
+    ]
+    assert set(world.admin.budgets) == {2_000}
+
+
+def test_a_candidate_that_is_said_again_opens_nothing(world: World) -> None:
+    candidate = world.hang()
+    world.batch(candidate)
+    asked = len(world.admin.asked)
+    world.batch(candidate)
+    assert world.told() == [OPENED]
+    assert len(world.admin.asked) == asked, "and asks nobody"
+
+
+def test_a_marker_that_comes_in_between_refutes(world: World) -> None:
+    candidate = world.hang()
+    world.admin.before("list_transactions", lambda: world.abort(candidate))
+    world.batch(candidate)
+    assert world.told() == []
+    assert world.ledger.counts == {"hanging:refuted": 1}
+    assert world.reports == [], "nothing is unknown about it"
+
+
+def test_a_transaction_that_takes_the_partition_in_refutes(world: World) -> None:
+    candidate = world.hang()
+    world.admin.begin("checkout-1", world.partition)
+    world.batch(candidate)
+    assert world.told() == []
+
+
+UNKNOWNS = {
+    "the partition": lambda world: world.admin.problems.update({world.partition: "NOT_LEADER_OR_FOLLOWER"}),
+    "the coordinator": lambda world: world.admin.problems.update({"checkout-1": "NOT_COORDINATOR"}),
+    "the leader while reading": lambda world: world.admin.move_leader_while_read(world.partition, 2),
+}
+
+
+@pytest.mark.parametrize("break_it", UNKNOWNS.values(), ids=UNKNOWNS.keys())
+def test_what_cannot_be_read_is_unknown_said_once_and_tried_again(world: World, break_it: object) -> None:
+    candidate = world.hang()
+    assert callable(break_it)
+    break_it(world)
+    world.batch(candidate)
+    assert world.told() == []
+    assert len(world.reports) == 1
+    assert "can be neither confirmed nor refuted" in world.reports[0]
+    world.batch(candidate)
+    assert len(world.reports) <= 1
+    world.admin.problems.clear()
+    world.batch(candidate)
+    assert world.told() == [OPENED]
+
+
+def test_a_short_listing_is_no_proof_that_an_id_is_gone(world: World) -> None:
+    world.admin.write(world.partition, producer_id=77)
+    world.admin.listing_problems.append("broker 2 did not answer")
+    world.batch(world.candidate(77))
+    assert world.told() == []
+    world.admin.listing_problems.clear()
+    world.batch(world.candidate(77))
+    assert world.topic.told[0].reason == "no_transactional_id"
+
+
+def test_its_marker_resolves_an_incident_once(world: World) -> None:
+    candidate = world.hang()
+    world.batch(candidate)
+    ended = world.abort(candidate)
+    world.batch(ended)
+    world.batch(ended)
+    assert world.told() == [OPENED, RESOLVED]
+    resolution = world.topic.told[-1].resolution
+    assert resolution is not None
+    assert (resolution["how"], resolution["marker_offset"]) == ("aborted", 7)
+    assert world.topic.told[-1].suggested_command is None
+
+
+def test_an_end_of_what_nobody_heard_of_says_nothing(world: World) -> None:
+    world.batch(world.abort(world.hang()))
+    assert world.told() == []
+
+
+def test_an_incident_is_never_opened_twice(world: World) -> None:
+    candidate = world.hang()
+    world.batch(candidate)
+    world.batch(SpanEnded(candidate.producer_id, candidate.partition, candidate.span, SpanEnd.TRUNCATED, None))
+    world.batch(candidate)
+    assert world.told() == [OPENED, RESOLVED]
+
+
+def test_a_restart_remembers_what_was_published_and_says_nothing_again(world: World) -> None:
+    candidate = world.hang()
+    world.batch(candidate)
+    world.restart()
+    world.batch(candidate)
+    world.batch(world.abort(candidate))
+    world.restart()
+    world.batch(candidate)
+    assert world.told() == [OPENED, RESOLVED]
+
+
+def test_an_end_that_was_missed_while_nobody_watched_is_found_by_looking_again(world: World) -> None:
+    candidate = world.hang()
+    world.batch(candidate)
+    world.abort(candidate)
+    world.restart()
+    world.batch()
+    assert world.told() == [OPENED, RESOLVED]
+    resolution = world.topic.told[-1].resolution
+    assert resolution is not None
+    assert (resolution["how"], resolution["by"]) == ("no_longer_open", "unknown")
+
+
+def test_looking_again_without_an_answer_resolves_nothing(world: World) -> None:
+    candidate = world.hang()
+    world.batch(candidate)
+    world.abort(candidate)
+    world.admin.problems[world.partition] = "no leader"
+    world.batch(after_ms=LOOK_AGAIN_MS + 1)
+    assert world.told() == [OPENED]
+
+
+def test_what_is_open_is_looked_at_again_now_and_then_and_not_in_every_batch(world: World) -> None:
+    world.batch(world.hang())
+    world.batch(after_ms=LOOK_AGAIN_MS)
+    world.admin.asked.clear()
+    for _ in range(10):
+        world.batch()
+    assert world.admin.asked == []
+    world.batch(after_ms=LOOK_AGAIN_MS)
+    assert world.admin.asked == ["read_partitions"]
+
+
+def test_events_of_another_cluster_on_the_same_topic_are_not_ours(world: World) -> None:
+    world.batch(world.hang())
+    (event,) = world.topic.told
+    ledger = world.a_ledger([replace(event, cluster_id="another")])
+    assert ledger.open_incidents == []
+
+
+def test_a_sink_that_is_away_gets_everything_in_order_when_it_is_back(world: World) -> None:
+    world.redis.is_away = True
+    first = world.hang("first")
+    world.batch(first)
+    world.batch(world.abort(first))
+    assert world.told() == [OPENED, RESOLVED]
+    assert world.redis.told == []
+    world.redis.is_away = False
+    for _ in range(10):
+        world.batch()
+    assert world.redis.told == world.topic.told
+    assert "are kept and delivered later" in world.reports[0]
+    assert "is back and has every event" in world.reports[-1]
+
+
+def late(world: World, verdict: Verdict = Verdict.LATE) -> TransactionCandidate:
+    state = S.PREPARE_COMMIT if verdict is Verdict.STUCK_PREPARE else S.ONGOING
+    owner = world.admin.begin("slow", world.partition)
+    owner.state = state
+    view = transaction(4, state, world.partition, producer_id=owner.producer_id, transactional_id="slow").view
+    view = replace(view, start_ms=owner.start_ms)
+    return TransactionCandidate(verdict, owner.producer_id, view, (), 1_500, 9, world.now_ms, world.now_ms)
+
+
+def test_a_late_transaction_opens_and_its_end_resolves(world: World) -> None:
+    candidate = late(world)
+    world.batch(candidate)
+    world.batch(candidate)
+    ended = replace(candidate.view, state=S.PREPARE_ABORT)
+    world.batch(TransactionMoved(candidate.producer_id, Verdict.LATE, candidate.view, ended))
+    assert world.told() == [("late", 1, "opened"), ("late", 2, "resolved")]
+    opened, resolved = world.topic.told
+    assert (opened.topic, opened.transactional_id, opened.overdue_ms) == (None, "slow", 1_500)
+    assert resolved.resolution is not None
+    assert (resolved.resolution["how"], resolved.resolution["by"]) == ("aborted", "coordinator")
+
+
+def test_an_early_warning_that_becomes_late_is_one_incident(world: World) -> None:
+    world.batch(late(world, Verdict.LONG_RUNNING))
+    world.batch(replace(late(world), overdue_ms=9))
+    world.batch(late(world, Verdict.LONG_RUNNING))
+    assert world.told() == [("long_running", 1, "opened"), ("late", 2, "updated")]
+    assert world.topic.told[1].severity == "warning"
+
+
+def test_a_stuck_prepare_names_the_partitions_whose_markers_are_outstanding(world: World) -> None:
+    world.batch(late(world, Verdict.STUCK_PREPARE))
+    (event,) = world.topic.told
+    assert event.pending_partitions == (str(TopicPartition("orders", 0)),)
+    assert event.expected_outcome == "commit"
+
+
+def test_a_transaction_that_ended_while_nobody_watched_is_found_by_looking_again(world: World) -> None:
+    world.batch(late(world))
+    world.admin.end("slow", commit=True)
+    world.batch(after_ms=HOUR_MS)
+    assert world.told() == [("late", 1, "opened"), ("late", 2, "resolved")]

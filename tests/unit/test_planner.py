@@ -1,0 +1,270 @@
+"""From the last offset and a listing to the next offset: each rule by itself, then all of them over any history."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.offsets import NOT_BEGUN, Position, SourceOffset
+from txnwatch.streaming.planner import Answer, Limits, Listing, Rewinds, is_begun, plan
+
+ORDERS, PAYMENTS, AUDIT = (TopicPartition(name, 0) for name in ("orders", "payments", "audit"))
+LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+Positions = dict[TopicPartition, Position]
+Answers = dict[TopicPartition, Answer]
+
+NO_LIMITS, NO_REWINDS = Limits(), Rewinds()
+
+
+def planned(
+    known: Positions, answers: Answers, limits: Limits = NO_LIMITS, rewinds: Rewinds = NO_REWINDS
+) -> SourceOffset:
+    return plan(SourceOffset("cluster", 6, 900, 901, known), Listing("cluster", answers, 1000, 1001), limits, rewinds)
+
+
+def at(
+    offset: int, listed: int | None = None, *, topic_id: str = "id", epoch: int = 3, stale: bool = False
+) -> Position:
+    return Position(topic_id, offset, epoch, offset if listed is None else listed, is_stale=stale)
+
+
+def told(end: int | None, *, start: int | None = None, topic_id: str = "id", epoch: int = 3) -> Answer:
+    return Answer(topic_id, end, epoch if end is not None else -1, start)
+
+
+UNREAD = Position("id", NOT_BEGUN, -1, 0, is_stale=True)
+
+
+def test_a_plan_is_one_barrier_further_with_the_times_of_its_listing() -> None:
+    listing = Listing("cluster", {}, data_listed_ms=1000, coordinator_listed_ms=1001)
+    assert plan(SourceOffset.beginning(), listing, NO_LIMITS, NO_REWINDS) == SourceOffset("cluster", 1, 1000, 1001, {})
+
+
+# what was known, what the leader told -> where the partition stands now
+ONE_PARTITION: dict[str, tuple[Position | None, Answer, Position]] = {
+    "read on to the end": (at(10), told(30), at(30)),
+    "nothing was written": (at(10), told(10), at(10)),
+    "a new leader's epoch is kept": (at(10), told(30, epoch=4), at(30, epoch=4)),
+    "a start is for what is not begun": (at(10), told(30, start=20), at(30)),
+    "cut short before, caught up now": (at(10, 20), told(30), at(30)),
+    "told lower than read: truncated": (at(10), told(6), at(6)),
+    "not told: carried, with the old epoch and end": (at(10, 20), told(None), at(10, 20, stale=True)),
+    "still not told": (at(10, stale=True), told(None), at(10, stale=True)),
+    "told again": (at(10, stale=True), told(30), at(30)),
+    "new": (None, told(30, start=5), at(30)),
+    "new and not told": (None, told(None), UNREAD),
+    "new and not told, though its start is": (None, told(None, start=5), UNREAD),
+    "new and its start not told": (None, told(30), UNREAD),
+    "unread and told": (UNREAD, told(30, start=5), at(30)),
+    "unread and not told": (UNREAD, told(None), UNREAD),
+    "unread and its start still not told": (UNREAD, told(30), UNREAD),
+    "another topic of the same name": (at(10, topic_id="old"), told(30, start=0), at(30)),
+    "another topic, not told": (at(10, topic_id="old"), told(None), UNREAD),
+}
+
+
+@pytest.mark.parametrize("partition", [ORDERS, LOG], ids=["data", "log"])
+@pytest.mark.parametrize(("known", "answer", "position"), ONE_PARTITION.values(), ids=ONE_PARTITION.keys())
+def test_a_partition_stands_where_its_answer_allows(
+    partition: TopicPartition, known: Position | None, answer: Answer, position: Position
+) -> None:
+    before = {} if known is None else {partition: known}
+    assert planned(before, {partition: answer}).positions == {partition: position}
+
+
+@pytest.mark.parametrize(
+    ("known", "answer", "begun"),
+    [
+        pytest.param(None, told(30, start=5), {ORDERS: 5}, id="new"),
+        pytest.param(None, told(30, start=30), {ORDERS: 30}, id="new and empty"),
+        pytest.param(UNREAD, told(30, start=5), {ORDERS: 5}, id="answered at last"),
+        pytest.param(at(10, topic_id="old"), told(30, start=0), {ORDERS: 0}, id="another topic of the same name"),
+        pytest.param(at(0), told(30, start=5), {}, id="begun before, at 0"),
+        pytest.param(None, told(30), {}, id="start not told"),
+        pytest.param(None, told(None, start=5), {}, id="end not told"),
+    ],
+)
+def test_reading_begins_once_start_and_end_are_told(
+    known: Position | None, answer: Answer, begun: dict[TopicPartition, int]
+) -> None:
+    assert planned({} if known is None else {ORDERS: known}, {ORDERS: answer}).begun == begun
+
+
+@pytest.mark.parametrize(
+    ("known", "answers", "gone"),
+    [
+        pytest.param(at(10), {}, {ORDERS: "id"}, id="deleted"),
+        pytest.param(UNREAD, {}, {ORDERS: "id"}, id="deleted before it was read"),
+        pytest.param(at(10, topic_id="old"), {ORDERS: told(3, start=0)}, {ORDERS: "old"}, id="made anew"),
+        pytest.param(at(10, topic_id="old"), {ORDERS: told(None)}, {ORDERS: "old"}, id="made anew, not told"),
+        pytest.param(at(10), {ORDERS: told(None)}, {}, id="there, but not told"),
+    ],
+)
+def test_what_is_no_longer_there_is_let_go_under_its_id(
+    known: Position, answers: Answers, gone: dict[TopicPartition, str]
+) -> None:
+    assert planned({ORDERS: known}, answers).gone == gone
+
+
+THREE: Answers = {ORDERS: told(100), PAYMENTS: told(310), AUDIT: told(5)}
+THREE_KNOWN: Positions = {ORDERS: at(0), PAYMENTS: at(10), AUDIT: at(5)}
+
+
+@pytest.mark.parametrize(
+    ("limit", "ends"),
+    [
+        pytest.param(None, (100, 310, 5), id="no limit"),
+        pytest.param(400, (100, 310, 5), id="as much as there is"),
+        pytest.param(40, (10, 40, 5), id="shared by backlog"),
+        pytest.param(1, (1, 11, 5), id="each moves on, however small the share"),
+    ],
+)
+def test_a_limit_is_shared_by_what_is_behind_and_cuts_reading_but_not_listing(
+    limit: int | None, ends: tuple[int, int, int]
+) -> None:
+    found = planned(THREE_KNOWN, THREE, Limits(data_offsets=limit)).positions
+    assert found == {
+        partition: at(end, answer.end) for (partition, answer), end in zip(THREE.items(), ends, strict=True)
+    }
+
+
+def test_a_limit_counts_neither_what_is_truncated_nor_what_is_not_told() -> None:
+    known = {ORDERS: at(50), PAYMENTS: at(10), AUDIT: at(5)}
+    answers = {ORDERS: told(20), PAYMENTS: told(20), AUDIT: told(None)}
+    found = planned(known, answers, Limits(data_offsets=10)).positions
+    assert found == {ORDERS: at(20), PAYMENTS: at(20), AUDIT: at(5, stale=True)}
+
+
+@pytest.mark.parametrize(
+    ("known", "answer", "read_to"),
+    [
+        pytest.param(None, told(2500, start=0), 1000, id="the first chunk"),
+        pytest.param(at(1000, 2500), told(2600), 2000, id="the next"),
+        pytest.param(at(2000, 2600), told(2700), 2700, id="the last"),
+        pytest.param(at(2000), told(500), 500, id="truncated"),
+    ],
+)
+def test_the_log_is_cut_into_chunks_and_by_no_limit(known: Position | None, answer: Answer, read_to: int) -> None:
+    limits = Limits(data_offsets=1, coordinator_chunk=1000)
+    found = planned({} if known is None else {LOG: known}, {LOG: answer}, limits)
+    assert found.positions == {LOG: at(read_to, answer.end)}
+    assert (0 in found.barrier_fact(None).stale_coordinator) is (read_to != answer.end)
+
+
+WISH: dict[str, tuple[Position | None, Answer, Rewinds, dict[TopicPartition, int], dict[TopicPartition, int]]] = {
+    "reread from below": (at(10), told(30), Rewinds(reread={ORDERS: 4}), {ORDERS: 4}, {}),
+    "reread from where it stands": (at(10), told(30), Rewinds(reread={ORDERS: 12}), {ORDERS: 10}, {}),
+    "healed from below": (at(10), told(30), Rewinds(healed={ORDERS: 4}), {}, {ORDERS: 4}),
+    "healed by what lies further on": (at(10), told(30), Rewinds(healed={ORDERS: 12}), {}, {ORDERS: 12}),
+    "not told": (at(10), told(None), Rewinds(reread={ORDERS: 4}, healed={ORDERS: 4}), {}, {}),
+    "not begun before": (UNREAD, told(30, start=5), Rewinds(reread={ORDERS: 4}, healed={ORDERS: 4}), {}, {}),
+    "not known": (None, told(30, start=5), Rewinds(reread={ORDERS: 4}), {}, {}),
+    "another topic by now": (at(10, topic_id="old"), told(30, start=0), Rewinds(healed={ORDERS: 4}), {}, {}),
+    "no longer there": (at(10), told(1), Rewinds(reread={PAYMENTS: 4}), {}, {}),
+}
+
+
+@pytest.mark.parametrize(("known", "answer", "rewinds", "reread", "healed"), WISH.values(), ids=WISH.keys())
+def test_what_has_begun_and_answers_can_be_read_again(
+    known: Position | None,
+    answer: Answer,
+    rewinds: Rewinds,
+    reread: dict[TopicPartition, int],
+    healed: dict[TopicPartition, int],
+) -> None:
+    found = planned({} if known is None else {ORDERS: known}, {ORDERS: answer}, rewinds=rewinds)
+    assert (found.reread, found.healed) == (reread, healed)
+
+
+@pytest.mark.parametrize(
+    ("partition", "limits"),
+    [(ORDERS, Limits(data_offsets=15)), (LOG, Limits(coordinator_chunk=15))],
+    ids=["data", "log"],
+)
+def test_a_range_that_went_back_may_be_cut_and_goes_on_from_there(partition: TopicPartition, limits: Limits) -> None:
+    back = planned({partition: at(80)}, {partition: told(100)}, limits, Rewinds(reread={partition: 40}))
+    assert back.positions == {partition: at(55, 100)}
+    assert planned(back.positions, {partition: told(100)}, limits).positions == {partition: at(70, 100)}
+
+
+def test_an_unread_position_is_not_begun() -> None:
+    assert [is_begun(position) for position in (None, UNREAD, at(0), at(5, stale=True))] == [False, False, True, True]
+
+
+small = st.integers(0, 60)
+answers_of_a_round = st.dictionaries(
+    st.sampled_from([ORDERS, PAYMENTS, AUDIT, LOG]),
+    st.builds(Answer, st.sampled_from(["id", "id", "new"]), st.none() | small, st.integers(0, 3), st.none() | small),
+)
+wishes = st.dictionaries(st.sampled_from([ORDERS, PAYMENTS, LOG]), small, max_size=2)
+rounds = st.tuples(
+    answers_of_a_round,
+    st.builds(Limits, st.none() | st.integers(1, 30), st.integers(1, 30)),
+    st.builds(Rewinds, wishes, wishes),
+)
+
+
+@given(st.lists(rounds, min_size=1, max_size=8))
+def test_every_plan_of_any_history_keeps_the_law(history: list[tuple[Answers, Limits, Rewinds]]) -> None:
+    before = SourceOffset.beginning()
+    for number, (answers, limits, rewinds) in enumerate(history, start=1):
+        after = plan(before, Listing("cluster", answers, 10 * number, 10 * number + 1), limits, rewinds)
+        assert (after.barrier, after.data_listed_ms, after.coordinator_listed_ms) == (
+            number,
+            10 * number,
+            10 * number + 1,
+        )
+        check_partitions(before, after, answers)
+        check_limits(before, after, answers, limits)
+        assert SourceOffset.from_json(json.loads(json.dumps(after.to_json()))) == after
+        before = after
+
+
+def check_partitions(before: SourceOffset, after: SourceOffset, answers: Answers) -> None:
+    same = {
+        partition: position
+        for partition, position in before.positions.items()
+        if partition in answers and answers[partition].topic_id == position.topic_id
+    }
+    assert after.positions.keys() == answers.keys()
+    assert after.gone == {p: position.topic_id for p, position in before.positions.items() if p not in same}
+    for partition, answer in answers.items():
+        now, known = after.positions[partition], same.get(partition)
+        assert now.topic_id == answer.topic_id
+        if answer.end is None:
+            assert now == replace(known or UNREAD, topic_id=answer.topic_id, is_stale=True)
+        assert is_begun(now) == (is_begun(known) or partition in after.begun), "nothing is read without a beginning"
+        assert not (is_begun(known) and partition in after.begun), "nothing begins twice"
+        if is_begun(now) and answer.end is not None:
+            assert (now.listed, now.epoch, now.is_stale) == (answer.end, answer.epoch, False)
+            assert now.offset <= answer.end
+        else:
+            assert now.is_stale
+    for partition in (*after.reread, *after.healed):
+        assert is_begun(same.get(partition))
+        assert answers[partition].end is not None
+
+
+def check_limits(before: SourceOffset, after: SourceOffset, answers: Answers, limits: Limits) -> None:
+    read, waiting = 0, 0
+    for partition, now in after.positions.items():
+        end = answers[partition].end
+        if end is None or not is_begun(now):
+            continue
+        known = before.positions.get(partition)
+        start = after.begun.get(partition, known.offset if known is not None else 0)
+        start = min([start, *(back[partition] for back in (after.reread, after.healed) if partition in back)])
+        if partition == LOG:
+            assert now.offset == min(end, start + limits.coordinator_chunk)
+        elif end <= start or limits.data_offsets is None:
+            assert now.offset == end
+        else:
+            assert now.offset > start, "whoever is behind moves on"
+            read, waiting = read + now.offset - start, waiting + 1
+    if limits.data_offsets is not None:
+        assert read <= limits.data_offsets + waiting

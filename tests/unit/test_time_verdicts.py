@@ -1,0 +1,143 @@
+"""The verdicts that rest on time: thresholds, clocks, and what keeps them silent."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from support.facts import NAME, ORDERS, PRODUCER, START_MS, TIMEOUT_MS, BucketRun, seen, transaction
+from txnwatch.state.emitted import Emitted, TransactionCandidate, TransactionMoved
+from txnwatch.state.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
+from txnwatch.state.transaction import TransactionState as S
+from txnwatch.state.verdict import Verdict
+
+POLICY = DetectionPolicy()
+QUARTER_HOUR_MS = 900_000
+LATE_AFTER_MS = POLICY.coordinator_scan_interval_ms + POLICY.late_buffer_ms
+
+
+def run_until(run: BucketRun, moment_ms: int) -> list[Emitted]:
+    """One batch at a moment of our clock."""
+    run.now_ms = moment_ms - run.step_ms
+    return run.batch()
+
+
+def verdicts(emitted: list[Emitted]) -> list[Verdict]:
+    return [said.verdict for said in emitted if isinstance(said, TransactionCandidate)]
+
+
+def watching(state: S = S.ONGOING, **changes: object) -> BucketRun:
+    run = BucketRun()
+    run.batch(transaction(1, state, ORDERS, **changes))
+    return run
+
+
+AT = {
+    "young": (TIMEOUT_MS - 1, S.ONGOING, TIMEOUT_MS, []),
+    "a default client past its timeout, the coordinator is about to abort it": (
+        TIMEOUT_MS + LATE_AFTER_MS,
+        S.ONGOING,
+        TIMEOUT_MS,
+        [],
+    ),
+    "past timeout, scan interval and buffer": (TIMEOUT_MS + LATE_AFTER_MS + 1, S.ONGOING, TIMEOUT_MS, [Verdict.LATE]),
+    "a long timeout at four fifths": (720_000, S.ONGOING, QUARTER_HOUR_MS, []),
+    "a long timeout past four fifths": (720_001, S.ONGOING, QUARTER_HOUR_MS, [Verdict.LONG_RUNNING]),
+    "a short timeout never warns early": (130_000, S.ONGOING, 120_000, []),
+    "two-phase commit is never late": (10**12, S.ONGOING, TWO_PHASE_TIMEOUT_MS, []),
+    "prepared for half a minute": (POLICY.stuck_prepare_ms, S.PREPARE_COMMIT, TIMEOUT_MS, []),
+    "prepared for longer": (POLICY.stuck_prepare_ms + 1, S.PREPARE_ABORT, TIMEOUT_MS, [Verdict.STUCK_PREPARE]),
+    "complete": (10**9, S.COMPLETE_COMMIT, TIMEOUT_MS, []),
+}
+
+
+@pytest.mark.parametrize(("age_ms", "state", "timeout_ms", "expected"), AT.values(), ids=AT.keys())
+def test_thresholds(age_ms: int, state: S, timeout_ms: int, expected: list[Verdict]) -> None:
+    run = watching(state, timeout_ms=timeout_ms)
+    assert verdicts(run_until(run, START_MS + age_ms)) == expected
+
+
+def test_the_threshold_is_met_on_the_brokers_clock() -> None:
+    run = watching()
+    run.batch(clock_offset_ms=-4_000)
+    ours_when_late = START_MS + TIMEOUT_MS + LATE_AFTER_MS + 4_000
+    assert verdicts(run_until(run, ours_when_late)) == []
+    assert verdicts(run_until(run, ours_when_late + 500)) == [Verdict.LATE]
+
+
+@pytest.mark.parametrize("offset_ms", [-65_000, 65_000], ids=["behind us", "ahead of us"])
+def test_a_clock_further_off_than_the_tolerance_widens_the_buffer(offset_ms: int) -> None:
+    run = watching()
+    run.batch(clock_offset_ms=offset_ms)
+    broker_late_ms = START_MS + TIMEOUT_MS + LATE_AFTER_MS + 60_000
+    assert verdicts(run_until(run, broker_late_ms - offset_ms)) == []
+    assert verdicts(run_until(run, broker_late_ms - offset_ms + 500)) == [Verdict.LATE]
+
+
+def test_backlog_of_the_coordinators_log_raises_no_storm() -> None:
+    run = watching()
+    run.now_ms += 10**7
+    assert run.batch(stale_coordinator=frozenset({0})) == []
+    assert verdicts(run.batch()) == [Verdict.LATE]
+
+
+def test_another_stale_log_partition_does_not_matter() -> None:
+    run = watching()
+    run.now_ms += 10**7
+    assert verdicts(run.batch(stale_coordinator=frozenset({1}))) == [Verdict.LATE]
+
+
+def test_an_early_warning_becomes_late_without_waiting_for_its_repeat() -> None:
+    run = watching(timeout_ms=QUARTER_HOUR_MS)
+    assert verdicts(run_until(run, START_MS + 720_001)) == [Verdict.LONG_RUNNING]
+    for _ in range(60):
+        run.batch()
+    assert verdicts(run_until(run, START_MS + QUARTER_HOUR_MS + LATE_AFTER_MS + 1)) == [Verdict.LATE]
+
+
+def test_candidates_repeat_with_doubling_pauses() -> None:
+    run = watching()
+    run.now_ms += 10**7
+    said_at = [run.now_ms for _ in range(32) if verdicts(run.batch())]
+    assert [later - earlier for earlier, later in pairwise(said_at)] == [
+        1_000,
+        2_000,
+        4_000,
+        8_000,
+    ]
+
+
+def test_a_candidate_tells_where_the_transaction_is_open() -> None:
+    run = watching()
+    run.batch(seen(0, 10, data=4))
+    run.now_ms += 10**7
+    (candidate,) = run.batch()
+    assert isinstance(candidate, TransactionCandidate)
+    assert candidate.spans == ((ORDERS, 4),)
+    assert candidate.view.transactional_id == NAME
+    assert candidate.overdue_ms == run.now_ms - START_MS - TIMEOUT_MS - LATE_AFTER_MS
+
+
+ENDS = {
+    "aborted by the coordinator": (S.ONGOING, transaction(2, S.PREPARE_ABORT, ORDERS), Verdict.LATE),
+    "completed": (S.PREPARE_COMMIT, transaction(2, S.COMPLETE_COMMIT), Verdict.STUCK_PREPARE),
+    "the next transaction": (S.ONGOING, transaction(2, S.ONGOING, ORDERS, start_ms=START_MS + 10**7), Verdict.LATE),
+}
+
+
+@pytest.mark.parametrize(("state", "then", "verdict"), ENDS.values(), ids=ENDS.keys())
+def test_what_was_said_is_taken_back_when_the_transaction_moves_on(state: S, then: object, verdict: Verdict) -> None:
+    run = watching(state)
+    run.now_ms += 10**7
+    assert verdicts(run.batch()) == [verdict]
+    (moved, *_) = run.batch(then)  # type: ignore[arg-type]
+    assert isinstance(moved, TransactionMoved)
+    assert (moved.producer_id, moved.verdict) == (PRODUCER, verdict)
+
+
+def test_more_partitions_for_the_same_transaction_take_nothing_back() -> None:
+    run = watching()
+    run.now_ms += 10**7
+    assert verdicts(run.batch()) == [Verdict.LATE]
+    assert run.batch(transaction(2, S.ONGOING, ORDERS)) == []
