@@ -37,7 +37,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def history(kafka: EmbeddedKafka, cluster: Cluster) -> tuple[TopicPartition, RawProducer]:
+def history(cluster: Cluster) -> tuple[TopicPartition, RawProducer]:
     """A partition on which one transaction was committed, one aborted, and one hangs."""
     (partition,) = create_topic(cluster, unique("history"))
     producer = RawProducer(cluster, unique("history")).init()

@@ -1,7 +1,7 @@
 """A cluster in memory, as far as transactions go: partitions with producers, coordinators with transactional ids.
 
-Follows the brokers' rules (ProducerAppendInfo): a batch opens a span or joins the open one, a newer epoch closes nothing,
-a marker closes unless its producer epoch or coordinator epoch is older than the last.
+Follows the brokers' rules (ProducerAppendInfo): a batch opens a span or joins the open one, a newer epoch closes
+nothing, a marker closes unless its producer epoch or coordinator epoch is older than the last.
 """
 
 from __future__ import annotations

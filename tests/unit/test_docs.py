@@ -14,9 +14,7 @@ from txnwatch.config import RunSettings, load_settings
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
-    path.relative_to(ROOT)
-    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))
-    if ".venv" not in path.parts
+    path.relative_to(ROOT) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")) if ".venv" not in path.parts
 )
 
 
@@ -35,7 +33,7 @@ def test_generated_pages_are_as_the_code_says(generator: ModuleType, page: str) 
     assert (ROOT / page).read_text() == generator.PAGES[page](), f"{page} is old: run `make docs`"
 
 
-def test_the_reference_config_has_every_key_and_loads_to_the_defaults(tmp_path: Path) -> None:
+def test_the_reference_config_has_every_key_and_loads_to_the_defaults() -> None:
     text = (ROOT / "deploy" / "reference-config.toml").read_text()
     named = {line.removeprefix("# ").split(" =")[0] for line in text.splitlines() if re.match(r"(# )?\w+ =", line)}
     assert named == RunSettings.model_fields.keys()
