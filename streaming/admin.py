@@ -23,7 +23,8 @@ from txnwatch.state.ports import (
 )
 from txnwatch.streaming import admin_messages as messages
 from txnwatch.streaming.broker import error_name
-from txnwatch.streaming.cluster import EARLIEST, NO_LEADER, READ_COMMITTED, Cluster, Listed
+from txnwatch.streaming.cluster import EARLIEST, READ_COMMITTED, Cluster, Listed
+from txnwatch.streaming.metadata import NO_LEADER
 
 _TRANSACTION_COORDINATOR = 1
 

@@ -7,12 +7,9 @@ and an error is an answer too: nothing is dropped, so that a short answer never 
 
 from __future__ import annotations
 
-import base64
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kafka.protocol.consumer import ListOffsetsRequest
@@ -21,44 +18,12 @@ from kafka.protocol.metadata import MetadataRequest
 from txnwatch.state.errors import AuthorizationError, BrokerError
 from txnwatch.state.ids import TopicPartition
 from txnwatch.streaming.broker import Connection, Endpoint, error_name
+from txnwatch.streaming.metadata import NO_LEADER, Metadata, metadata_of, newest
 from txnwatch.streaming.security import Security
 
 LATEST, EARLIEST = -1, -2
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-NO_LEADER = -1
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 5.0
-
-
-class PartitionInfo(NamedTuple):
-    """Who leads a partition; `leader` is -1 when nobody does."""
-
-    leader: int
-    leader_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
-    """A topic as Metadata describes it; `error` is Kafka's error name or None, `topic_id` empty before 2.8."""
-
-    name: str
-    topic_id: str
-    is_internal: bool
-    partitions: dict[int, PartitionInfo]
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Metadata:
-    """One Metadata answer."""
-
-    cluster_id: str
-    brokers: dict[int, Endpoint]
-    topics: dict[str, TopicInfo]
-
-    def info(self, partition: TopicPartition) -> PartitionInfo | None:
-        """The partition's leader, None if the answer does not have it."""
-        topic = self.topics.get(partition.topic)
-        return topic.partitions.get(partition.partition) if topic is not None else None
 
 
 class Listed(NamedTuple):
@@ -190,7 +155,7 @@ class Cluster:
         problems: list[str] = []
         for endpoint in dict.fromkeys((*known, *self.bootstrap)):
             try:
-                self.metadata = _newest(self.metadata, self.metadata_from(endpoint))
+                self.metadata = newest(self.metadata, self.metadata_from(endpoint))
             except AuthorizationError:
                 raise
             except BrokerError as exc:
@@ -209,7 +174,7 @@ class Cluster:
         version = connection.require_version(MetadataRequest, highest=12, lowest=1)
         wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(version=version, topics=wanted, allow_auto_topic_creation=False)
-        return _metadata(self.call(connection, request))
+        return metadata_of(self.call(connection, request))
 
     def call(self, connection: Connection, request: Any) -> Any:
         """One request to one broker.
@@ -280,52 +245,6 @@ class Cluster:
                 for partition, _ in by_leader[leader]:
                     answers.setdefault(partition, Listed(-1, -1, "the answer did not have it"))
         return answers
-
-
-def topic_id_text(topic_id: uuid.UUID | None) -> str:
-    """A topic id in Kafka's notation (URL-safe base64 without padding), empty for none."""
-    if topic_id is None or topic_id.int == 0:
-        return ""
-    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
-
-
-def topic_id_uuid(text: str) -> uuid.UUID:
-    """The other way round."""
-    return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-
-
-def _newest(known: Metadata | None, told: Metadata) -> Metadata:
-    """What was told, but never a lower leader epoch than is known already: a leader only changes upwards."""
-    if known is None or known.cluster_id != told.cluster_id:
-        return told
-    for topic in told.topics.values():
-        before = known.topics.get(topic.name)
-        if before is None or before.topic_id != topic.topic_id:
-            continue
-        for number, info in before.partitions.items():
-            if number in topic.partitions and topic.partitions[number].leader_epoch < info.leader_epoch:
-                topic.partitions[number] = info
-    return told
-
-
-def _metadata(response: Any) -> Metadata:
-    return Metadata(
-        cluster_id=response.cluster_id or "",
-        brokers={broker.node_id: Endpoint(broker.host, broker.port) for broker in response.brokers},
-        topics={
-            topic.name: TopicInfo(
-                name=topic.name,
-                topic_id=topic_id_text(topic.topic_id),
-                is_internal=bool(topic.is_internal),
-                partitions={
-                    partition.partition_index: PartitionInfo(partition.leader_id, partition.leader_epoch)
-                    for partition in topic.partitions
-                },
-                error=error_name(topic.error_code) if topic.error_code else None,
-            )
-            for topic in response.topics
-        },
-    )
 
 
 def _list_offsets_request(

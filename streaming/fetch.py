@@ -21,7 +21,8 @@ from txnwatch.state.errors import BrokerError, WireError
 from txnwatch.state.facts import NoticeKind, PartitionNotice
 from txnwatch.state.ids import TopicPartition
 from txnwatch.streaming.broker import Connection, error_name
-from txnwatch.streaming.cluster import EARLIEST, LATEST, NO_LEADER, Cluster, topic_id_uuid
+from txnwatch.streaming.cluster import EARLIEST, LATEST, Cluster
+from txnwatch.streaming.metadata import NO_LEADER, topic_id_uuid
 from txnwatch.streaming.wire.fetch_response import (
     HIGHEST_VERSION,
     FetchAnswer,

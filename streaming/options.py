@@ -15,7 +15,7 @@ from typing import TypeVar
 from txnwatch.state.errors import ConfigError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.broker import Endpoint
-from txnwatch.streaming.cluster import TopicInfo
+from txnwatch.streaming.metadata import TopicInfo
 from txnwatch.streaming.security import Security, security_of
 
 _T = TypeVar("_T")

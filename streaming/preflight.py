@@ -9,9 +9,10 @@ from __future__ import annotations
 from txnwatch.state.errors import AuthorizationError, CheckpointError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.checkpoint import last_offset
-from txnwatch.streaming.cluster import Cluster, TopicInfo
+from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.fetch import RangeRead, read_ranges
 from txnwatch.streaming.fold import PartitionFold
+from txnwatch.streaming.metadata import TopicInfo
 from txnwatch.streaming.options import SourceOptions
 
 

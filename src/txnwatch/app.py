@@ -23,9 +23,10 @@ from txnwatch.state.incident import IncidentEvent
 from txnwatch.state.ports import EventSink
 from txnwatch.streaming.admin import ClusterAdmin
 from txnwatch.streaming.checkpoint import local_directory
-from txnwatch.streaming.cluster import Cluster, TopicInfo
+from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.control_file import write_wishes
 from txnwatch.streaming.lister import wall_clock_ms
+from txnwatch.streaming.metadata import TopicInfo
 from txnwatch.streaming.options import SourceOptions, parse_options
 from txnwatch.streaming.preflight import check_cluster
 from txnwatch.streaming.security import Security
@@ -91,11 +92,12 @@ class Watch:
             self.cluster_id, self.topics = check_cluster(cluster, self.options, self.checkpoint)
 
     def open_ledger(self) -> Ledger:
-        """The ledger with its sinks, knowing what was published before.
+        """The ledger with its sinks, knowing what was published before; one that is open is closed.
 
         Raises:
             BrokerError: the events topic can be neither created nor read.
         """
+        self.close()
         config = librdkafka_config(self.options)
         warning = ensure_topic(config, self.settings.events_topic)
         if warning is not None:
@@ -170,6 +172,7 @@ class Watch:
         if self._ledger is not None:
             for outbox in self._ledger.outboxes:
                 outbox.close(wall_clock_ms())
+            self._ledger = None
 
 
 def librdkafka_config(options: SourceOptions) -> dict[str, str]:

@@ -32,6 +32,7 @@ from txnwatch.streaming.security import Security
 
 HANGS = 30
 WARM_UP_S, IDLE_S = 60.0, 30.0
+SETTLING = 5  # batches after the load has ended
 TRIGGERS_MS = (500, 250)
 
 
@@ -61,10 +62,10 @@ def _measure(kafka: EmbeddedKafka, checkpoint: Path, trigger_ms: int) -> None:
         loaded = _durations(checkpoint)
         stack.close()
         time.sleep(IDLE_S)
-        idle = _durations(checkpoint)[len(loaded) :]
+        idle = {number: took for number, took in _durations(checkpoint).items() if number > max(loaded) + SETTLING}
     cluster.close()
     print(f"  hang to event on the topic, {HANGS} hangs: {_spread(latencies)}")
-    print(f"  micro-batch under the demo's load: {_spread(loaded[-100:])}; idle: {_spread(idle[5:])}")
+    print(f"  micro-batch under the demo's load: {_spread(loaded.values())}; idle: {_spread(idle.values())}")
 
 
 def _follow(bootstrap: str) -> dict[tuple[str | None, int | None], float]:
@@ -106,18 +107,13 @@ def _one_hang(
     return arrivals[partition] - begin
 
 
-def _durations(checkpoint: Path) -> list[float]:
-    """Seconds of each micro-batch so far, in order."""
-    commits = sorted((entry for entry in (checkpoint / "commits").iterdir() if entry.name.isdigit()), key=_number)
-    return [
-        entry.stat().st_mtime - (checkpoint / "offsets" / entry.name).stat().st_mtime
-        for entry in commits
-        if (checkpoint / "offsets" / entry.name).exists()
-    ]
-
-
-def _number(entry: Path) -> int:
-    return int(entry.name)
+def _durations(checkpoint: Path) -> dict[int, float]:
+    """Seconds of each of the last micro-batches, as many as Spark keeps."""
+    return {
+        int(entry.name): entry.stat().st_mtime - (checkpoint / "offsets" / entry.name).stat().st_mtime
+        for entry in (checkpoint / "commits").iterdir()
+        if entry.name.isdigit() and (checkpoint / "offsets" / entry.name).exists()
+    }
 
 
 def _spread(seconds: Iterable[float]) -> str:

@@ -22,7 +22,8 @@ from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.ports import MarkerSpec
 from txnwatch.state.transaction import TransactionState
 from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.cluster import NO_LEADER, Cluster
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.metadata import NO_LEADER
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 AWAY = 3

@@ -9,7 +9,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.waiting import eventually
 from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.cluster import NO_LEADER, Cluster
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.metadata import NO_LEADER
 
 FAILOVER_S = 30.0
 _NUMBERS = itertools.count(1)

@@ -10,7 +10,7 @@ import pytest
 from txnwatch.state.errors import ConfigError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.broker import Endpoint
-from txnwatch.streaming.cluster import TopicInfo
+from txnwatch.streaming.metadata import TopicInfo
 from txnwatch.streaming.options import KNOWN, SourceOptions, parse_bootstrap, parse_options
 from txnwatch.streaming.security import Security
 
