@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from txnwatch.state.confirmation import SpanConfirmation, TransactionConfirmation
-from txnwatch.state.emitted import SpanCandidate, SpanEnd, SpanEnded, TransactionCandidate, TransactionMoved
+from txnwatch.state.emitted import SpanCandidate, SpanEnd, SpanEnded, StrayWrite, TransactionCandidate, TransactionMoved
 from txnwatch.state.incident import OPENED, IncidentEvent, span_incident_id, transaction_incident_id
 from txnwatch.state.outcome import UNKNOWN, expected_outcome
 from txnwatch.state.transaction import Marker, TransactionState
@@ -147,6 +147,57 @@ def transaction_event(
     )
 
 
+def stray_event(origin: Origin, stray: StrayWrite, now_ms: int) -> IncidentEvent:
+    """The event about data that no transaction owned and a later one took in."""
+    joined, view = stray.joined, stray.view
+    return IncidentEvent(
+        incident_id=span_incident_id(
+            origin.cluster_id, stray.topic_id, stray.partition.partition, stray.producer_id, joined.start_offset
+        ),
+        sequence=1,
+        status=OPENED,
+        verdict=Verdict.STRAY_WRITE,
+        reason=None,
+        severity=RULE_OF[Verdict.STRAY_WRITE].severity,
+        cluster_id=origin.cluster_id,
+        topic=stray.partition.topic,
+        partition=stray.partition.partition,
+        topic_id=stray.topic_id,
+        producer_id=stray.producer_id,
+        producer_epoch=joined.start_epoch,
+        transactional_id=view.transactional_id if view is not None else None,
+        coordinator_id=None,
+        coordinator_epoch=None,
+        transaction_state=_state(view.state if view is not None else None),
+        txn_start_offset=joined.start_offset,
+        open_since_ms=stray.first_seen_ms,
+        open_since_clock="observed",
+        last_write_ms=stray.last_timestamp_ms,
+        transaction_timeout_ms=view.timeout_ms if view is not None else None,
+        age_ms=max(0, now_ms - stray.first_seen_ms),
+        overdue_ms=None,
+        last_stable_offset=None,
+        high_watermark=None,
+        hidden_records=None,
+        is_lso_blocker=None,
+        cleanup_policy=None,
+        pending_partitions=(),
+        evidence={
+            "complete": True,
+            "first_barrier": stray.first_barrier,
+            "second_barrier": stray.second_barrier,
+            "joined_at_offset": joined.offset,
+            "joined_by_epoch": joined.epoch,
+            "coordinator_log": f"{view.log_partition}@{view.log_offset}" if view is not None else None,
+        },
+        expected_outcome=UNKNOWN,
+        suggested_command=None,
+        detected_at_ms=now_ms,
+        detection_latency_ms=max(0, now_ms - stray.first_seen_ms),
+        time_ms=now_ms,
+    )
+
+
 def span_resolution(ended: SpanEnded, now_ms: int) -> dict[str, Any]:
     """How an incident about a span ended, by the marker or notice that ended it."""
     marker = ended.marker
@@ -154,14 +205,26 @@ def span_resolution(ended: SpanEnded, now_ms: int) -> dict[str, Any]:
         case SpanEnd.MARKER if marker is not None:
             return _resolution(_outcome(marker), "administrator", now_ms, marker)
         case SpanEnd.ABSORBED if marker is not None:
-            detail = f"{_outcome(marker)} together with a later transaction of the same producer"
-            return _resolution("absorbed", "next_transaction", now_ms, marker, detail)
+            return absorbed(marker, now_ms)
         case SpanEnd.PARTITION_GONE:
             return _resolution("partition_gone", "administrator", now_ms, None, "the topic was deleted or re-created")
         case SpanEnd.TRUNCATED:
             return _resolution("truncated", "unknown", now_ms, None, "the log was truncated below the open data")
         case _:
             return no_longer_open(now_ms, "its leader has nothing open there any more")
+
+
+def absorbed(marker: Marker, now_ms: int) -> dict[str, Any]:
+    """The resolution of data that was decided together with a later transaction."""
+    detail = f"{_outcome(marker)} together with a later transaction of the same producer"
+    return _resolution("absorbed", "next_transaction", now_ms, marker, detail)
+
+
+def changes(known: IncidentEvent, event: IncidentEvent) -> dict[str, Any]:
+    """What an open incident learns from a newer verdict about the same span; its identity and beginning stay."""
+    fixed = {"incident_id", "sequence", "status", "txn_start_offset", "open_since_ms", "open_since_clock", "time_ms"}
+    names = (spec.name for spec in fields(IncidentEvent) if spec.name not in fixed)
+    return {name: getattr(event, name) for name in names if getattr(event, name) != getattr(known, name)}
 
 
 def no_longer_open(now_ms: int, detail: str) -> dict[str, Any]:

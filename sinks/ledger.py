@@ -21,6 +21,7 @@ from txnwatch.state.emitted import (
     Emitted,
     SpanCandidate,
     SpanEnded,
+    StrayWrite,
     TransactionCandidate,
     TransactionMoved,
 )
@@ -43,6 +44,7 @@ class Ledger:
     Attributes:
         counts: confirmations by answer, for the metrics.
         on_event: told of every event, after it was handed to the outboxes.
+        doubted: partitions whose leader has contradicted a candidate of the last batch.
         report: told, once, why a candidate could be neither confirmed nor refuted.
     """
 
@@ -55,6 +57,7 @@ class Ledger:
     counts: Counter[str] = field(default_factory=Counter)
     _known: dict[str, IncidentEvent] = field(default_factory=dict)
     _spans: dict[SpanKey, str] = field(default_factory=dict)
+    doubted: set[TopicPartition] = field(default_factory=set)
     _look_again_ms: int = 0
     _unknown: dict[str, str] = field(default_factory=dict)
 
@@ -74,8 +77,10 @@ class Ledger:
     def on_batch(self, emitted: Sequence[Emitted]) -> None:
         """One micro-batch: ends first, then what is new, then a look again at what has been open for a while."""
         now_ms = self.now_ms()
+        self.doubted.clear()
         events = [
             *self._ended_spans(emitted, now_ms),
+            *self._stray_writes(emitted, now_ms),
             *self._moved_transactions(emitted, now_ms),
         ]
         with self.admin.within(CONFIRM_BUDGET_MS):
@@ -114,6 +119,18 @@ class Ledger:
                 if incident is not None:
                     yield self._enter(resolved(incident, now_ms, compose.span_resolution(ended, now_ms)))
 
+    def _stray_writes(self, emitted: Sequence[Emitted], now_ms: int) -> Iterable[IncidentEvent]:
+        """Needs no fresh read: the log itself shows two epochs in one span, or two barriers have proven it."""
+        for stray in emitted:
+            if isinstance(stray, StrayWrite):
+                event = compose.stray_event(self.origin, stray, now_ms)
+                is_known = self._open_span(stray.topic_id, stray.partition, stray.producer_id) is not None
+                if is_known or event.incident_id in self._known:
+                    continue
+                yield self._enter(event)
+                if stray.joined.marker is not None:
+                    yield self._enter(resolved(event, now_ms, compose.absorbed(stray.joined.marker, now_ms)))
+
     def _moved_transactions(self, emitted: Sequence[Emitted], now_ms: int) -> Iterable[IncidentEvent]:
         for moved in emitted:
             if isinstance(moved, TransactionMoved):
@@ -129,10 +146,7 @@ class Ledger:
 
     def _new_spans(self, emitted: Sequence[Emitted]) -> Iterable[IncidentEvent]:
         new = [
-            candidate
-            for candidate in emitted
-            if isinstance(candidate, SpanCandidate)
-            and self._open_span(candidate.span.topic_id, candidate.partition, candidate.producer_id) is None
+            candidate for candidate in emitted if isinstance(candidate, SpanCandidate) and not self._is_open(candidate)
         ][:CANDIDATES_AT_A_TIME]
         confirmations = confirm_spans(self.admin, new)
         confirmed = [pair for pair in confirmations if pair[1].answer is Answer.CONFIRMED]
@@ -140,12 +154,22 @@ class Ledger:
         policies = self.admin.cleanup_policies(topics) if topics else {}
         for candidate, found in confirmations:
             what = f"{candidate.partition}@{candidate.span.start_offset} of producer id {candidate.producer_id}"
+            if found.answer is Answer.REFUTED:
+                self.doubted.add(candidate.partition)
             if not self._is_confirmed(Verdict.HANGING, what, found.answer, found.why):
                 continue
             policy = policies.get(candidate.partition.topic)
             event = compose.hanging_event(self.origin, candidate, found, policy, self.now_ms())
-            if event.incident_id not in self._known:
+            known = self._open_span(candidate.span.topic_id, candidate.partition, candidate.producer_id)
+            if known is not None:
+                yield self._enter(updated(known, event.time_ms, **compose.changes(known, event)))
+            elif event.incident_id not in self._known:
                 yield self._enter(event)
+
+    def _is_open(self, candidate: SpanCandidate) -> bool:
+        """Whether the span is told as hanging already; a stray write that came to hang is news."""
+        known = self._open_span(candidate.span.topic_id, candidate.partition, candidate.producer_id)
+        return known is not None and known.verdict == candidate.verdict
 
     def _is_confirmed(self, verdict: Verdict, what: str, answer: Answer, why: str) -> bool:
         """Counts an answer; an unknown one is said once, because evidence that is missing must be visible."""

@@ -11,21 +11,27 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from txnwatch.state.emitted import BucketCount, Emitted, OutstandingGap, PartitionAlarm
+from txnwatch.state.batch import Batch
+from txnwatch.state.census import described_open, not_described
+from txnwatch.state.emitted import (
+    BucketCount,
+    CensusIncomplete,
+    CensusWanted,
+    Emitted,
+    OutstandingGap,
+    PartitionAlarm,
+    SpanEnd,
+)
 from txnwatch.state.facts import (
     Barrier,
     Fact,
     NoticeKind,
-    PartitionNotice,
-    ProducerSeen,
-    TransactionalIdGone,
-    TransactionSeen,
 )
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.judge import Bench, due_ms, judge
-from txnwatch.state.machine import ProducerFact, Step, apply, drop_below, forget_unseen
+from txnwatch.state.machine import ProducerFact, Step, apply, forget_unseen, without
 from txnwatch.state.policy import DetectionPolicy
 from txnwatch.state.transaction import ProducerState
 
@@ -40,13 +46,22 @@ class ProducerStore(Protocol):
         """Keeps the producer."""
 
 
+class Standing(NamedTuple):
+    """A last stable offset, and since when (our clock) it has been the same; `seen_ms` is when it was told last."""
+
+    offset: int
+    since_ms: int
+    seen_ms: int
+
+
 @dataclass(slots=True)
 class BucketState:
     """What a bucket's producers share between batches.
 
     Attributes:
         agenda: producer ids with something open or live -> when (our clock, ms) the next look is due.
-        gaps, coordinator_gaps: lowest offset of an unread range, kept until a re-read from there.
+        gaps, coordinator_gaps: lowest offset of an unread range, kept until a re-read from there, or NEEDS_CENSUS.
+        standing: last stable offsets below their partition's end, in the one bucket that speaks for partitions.
         rereading: coordinator partitions whose re-read has begun and has not reached the listed end yet, with
             the gap it is for; until then they count as stale anyway.
         clock_offset_ms: the broker's clock minus ours, latest estimate.
@@ -55,6 +70,7 @@ class BucketState:
 
     agenda: dict[int, int] = field(default_factory=dict)
     gaps: dict[TopicPartition, int] = field(default_factory=dict)
+    standing: dict[TopicPartition, Standing] = field(default_factory=dict)
     coordinator_gaps: dict[int, int] = field(default_factory=dict)
     rereading: dict[int, int] = field(default_factory=dict)
     clock_offset_ms: int = 0
@@ -76,7 +92,7 @@ def process(
     Raises:
         ValueError: the batch does not carry exactly one barrier fact.
     """
-    batch = _Batch(facts)
+    batch = Batch(facts)
     desk = _Desk(bucket, store)
     number = batch.barrier.number
     for fact in batch.for_awaited:
@@ -85,45 +101,14 @@ def process(
     for seen in batch.for_one:
         desk.apply(seen.producer_id, seen, number)
     _note_gaps(bucket, batch, desk)
+    _take_census(batch, desk)
     if speaks_for_partitions:
         desk.emitted.extend(PartitionAlarm(notice) for notice in batch.notices)
+        desk.emitted.extend(_standing_still(bucket, batch, policy))
+        desk.emitted.extend(_incomplete(batch))
     _judge_all(batch.barrier, desk, policy, speaks_for_partitions=speaks_for_partitions)
     desk.store_changes()
     return desk.emitted
-
-
-class _Batch:
-    """The facts of one batch, in the order they are applied: partition-wide first, then by log offset."""
-
-    def __init__(self, facts: Iterable[Fact]) -> None:
-        self.notices: list[PartitionNotice] = []
-        gone: list[TransactionalIdGone] = []
-        seen: list[ProducerSeen] = []
-        transactions: list[TransactionSeen] = []
-        barriers: list[Barrier] = []
-        for fact in facts:
-            match fact:
-                case PartitionNotice():
-                    self.notices.append(fact)
-                case TransactionalIdGone():
-                    gone.append(fact)
-                case ProducerSeen():
-                    seen.append(fact)
-                case TransactionSeen():
-                    transactions.append(fact)
-                case Barrier():
-                    barriers.append(fact)
-        if len(barriers) != 1:
-            raise ValueError(f"expected one barrier fact in a batch, found {len(barriers)}")
-        self.barrier = barriers[0]
-        self.for_awaited: tuple[PartitionNotice | TransactionalIdGone, ...] = (
-            *(notice for notice in self.notices if notice.kind is not NoticeKind.GAP),
-            *gone,
-        )
-        self.for_one: tuple[ProducerSeen | TransactionSeen, ...] = (
-            *sorted(seen, key=lambda fact: (fact.partition, fact.range_start)),
-            *sorted(transactions, key=lambda fact: (fact.view.log_partition, fact.view.log_offset)),
-        )
 
 
 class _Desk:
@@ -135,6 +120,11 @@ class _Desk:
         self._store = store
         self._stored: dict[int, ProducerState] = {}
         self.touched: dict[int, ProducerState] = {}
+
+    @property
+    def awaited(self) -> list[int]:
+        """Every producer id that may have something open."""
+        return sorted(self.bucket.agenda.keys() | self.touched.keys())
 
     def load(self, producer_id: int) -> ProducerState:
         if producer_id not in self.touched:
@@ -155,23 +145,23 @@ class _Desk:
                 self._store.put(producer)
 
 
-FROM_LAST_STABLE = -1  # a gap that only a read from the last stable offset can close
+NEEDS_CENSUS = -1  # a gap that no reading can close, only the leader's own word on what is open
 CLOCK_STEP_MS = 1_000
 FROM_BEGINNING = -1  # a coordinator partition that is read again as a new generation
 
 
-def _note_gaps(bucket: BucketState, batch: _Batch, desk: _Desk) -> None:
+def _note_gaps(bucket: BucketState, batch: Batch, desk: _Desk) -> None:
     """Gaps that this batch closes go, then those it reports come: a re-read that failed again stays a gap."""
     for partition, start in batch.barrier.reread.items():
         if partition.topic == TRANSACTION_STATE_TOPIC:
             gap = bucket.coordinator_gaps.pop(partition.partition, None)
             if gap is not None:
                 bucket.rereading[partition.partition] = min(gap, bucket.rereading.get(partition.partition, gap))
-        elif start <= bucket.gaps.get(partition, start) and bucket.gaps.get(partition) != FROM_LAST_STABLE:
+        elif start <= bucket.gaps.get(partition, start) and bucket.gaps.get(partition) != NEEDS_CENSUS:
             bucket.gaps.pop(partition, None)
-    for partition, stable in batch.barrier.healed.items():
-        bucket.gaps.pop(partition, None)
-        _drop_below(partition, stable, desk)
+    for partition, bracket in batch.brackets():
+        if bracket.is_scanned and bucket.gaps.get(partition) == NEEDS_CENSUS:
+            del bucket.gaps[partition]
     for notice in batch.notices:
         partition = notice.partition
         if notice.kind is NoticeKind.DELETED:
@@ -182,7 +172,7 @@ def _note_gaps(bucket: BucketState, batch: _Batch, desk: _Desk) -> None:
                 wanted, bucket.coordinator_gaps.get(partition.partition, wanted)
             )
         else:
-            wanted = notice.from_offset if notice.kind is NoticeKind.GAP else FROM_LAST_STABLE
+            wanted = notice.from_offset if notice.kind is NoticeKind.GAP else NEEDS_CENSUS
             bucket.gaps[partition] = min(wanted, bucket.gaps.get(partition, wanted))
     _finish_rereads(bucket, batch.barrier.stale_coordinator, desk)
 
@@ -197,9 +187,29 @@ def _finish_rereads(bucket: BucketState, stale_coordinator: Container[int], desk
                 desk.take(forget_unseen(desk.load(producer_id), log_partition))
 
 
-def _drop_below(partition: TopicPartition, stable: int, desk: _Desk) -> None:
-    for producer_id in list(desk.bucket.agenda):
-        desk.take(drop_below(desk.load(producer_id), partition, stable))
+def _take_census(batch: Batch, desk: _Desk) -> None:
+    """What the batch's census shows as open is opened; what it should show and does not is over."""
+    brackets = dict(batch.brackets())
+    if not brackets and not batch.censuses:
+        return
+    number = batch.barrier.number
+    shown: set[tuple[int, TopicPartition]] = set()
+    for fact in batch.described:
+        bracket = brackets.get(fact.partition)
+        if bracket is not None and fact.start_offset < bracket.below:
+            shown.add((fact.producer_id, fact.partition))
+            desk.take(described_open(desk.load(fact.producer_id), fact, bracket, number))
+    known = batch.known_to_round()
+    for producer_id in desk.awaited:
+        for partition, span in desk.load(producer_id).spans.items():
+            bracket = brackets.get(partition)
+            if bracket is None:
+                if span.by_census and known is not None and partition not in known:
+                    desk.take(without(desk.load(producer_id), partition, span, SpanEnd.PARTITION_GONE))
+            elif span.topic_id != bracket.topic_id:
+                desk.take(without(desk.load(producer_id), partition, span, SpanEnd.PARTITION_GONE))
+            elif (producer_id, partition) not in shown and span.start_offset < bracket.below:
+                desk.take(not_described(desk.load(producer_id), partition, bracket, number))
 
 
 def _judge_all(barrier: Barrier, desk: _Desk, policy: DetectionPolicy, *, speaks_for_partitions: bool) -> None:
@@ -214,6 +224,7 @@ def _judge_all(barrier: Barrier, desk: _Desk, policy: DetectionPolicy, *, speaks
             bucket.agenda[producer_id] = due_ms(producer, bench)
         else:
             bucket.agenda.pop(producer_id, None)
+    desk.emitted.extend(CensusWanted(partition) for partition in sorted(bench.wanted))
     if speaks_for_partitions:
         desk.emitted.extend(_outstanding(bucket))
     desk.emitted.append(
@@ -224,6 +235,26 @@ def _judge_all(barrier: Barrier, desk: _Desk, policy: DetectionPolicy, *, speaks
             clock_offset_ms=bucket.clock_offset_ms,
         )
     )
+
+
+def _standing_still(bucket: BucketState, batch: Batch, policy: DetectionPolicy) -> Iterable[CensusWanted]:
+    """Partitions whose last stable offset has stood for a while: the leader is asked what it waits for there."""
+    now_ms = batch.barrier.coordinator_listed_ms
+    for told in batch.last_stable:
+        known = bucket.standing.get(told.partition)
+        since_ms = known.since_ms if known is not None and known.offset == told.offset else now_ms
+        bucket.standing[told.partition] = Standing(told.offset, since_ms, now_ms)
+    for partition, standing in list(bucket.standing.items()):
+        if now_ms - standing.seen_ms > policy.standing_still_ms:
+            del bucket.standing[partition]  # it has moved, or nothing is written behind it
+        elif now_ms - standing.since_ms >= policy.standing_still_ms:
+            yield CensusWanted(partition)
+
+
+def _incomplete(batch: Batch) -> Iterable[CensusIncomplete]:
+    failed = {partition for census in batch.censuses for partition in census.failed}
+    if failed or any(census.is_round for census in batch.censuses):
+        yield CensusIncomplete(tuple(sorted(failed)))
 
 
 def _set_clock(bucket: BucketState, barrier: Barrier) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
-from txnwatch.state.bucket import BucketState
+from txnwatch.state.bucket import BucketState, Standing
 from txnwatch.state.errors import CheckpointError
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.transaction import CoordinatorView, Marker, ProducerState, Said, Span, TransactionState
@@ -56,6 +56,7 @@ def encode_bucket(bucket: BucketState) -> str:
             "gaps": {str(partition): start for partition, start in bucket.gaps.items()},
             "coordinator_gaps": {str(partition): start for partition, start in bucket.coordinator_gaps.items()},
             "rereading": {str(partition): start for partition, start in bucket.rereading.items()},
+            "standing": {str(partition): standing for partition, standing in bucket.standing.items()},
             "clock_offset_ms": bucket.clock_offset_ms,
             "generation": bucket.generation,
         }
@@ -70,12 +71,13 @@ def decode_bucket(row: str) -> BucketState:
     """
     raw = _load(row)
     return BucketState(
-        {int(producer_id): when for producer_id, when in raw["agenda"].items()},
-        {TopicPartition.parse(partition): start for partition, start in raw["gaps"].items()},
-        {int(partition): start for partition, start in raw["coordinator_gaps"].items()},
-        {int(partition): start for partition, start in raw["rereading"].items()},
-        raw["clock_offset_ms"],
-        raw["generation"],
+        agenda={int(producer_id): when for producer_id, when in raw["agenda"].items()},
+        gaps={TopicPartition.parse(partition): start for partition, start in raw["gaps"].items()},
+        standing={TopicPartition.parse(text): Standing(*standing) for text, standing in raw["standing"].items()},
+        coordinator_gaps={int(partition): start for partition, start in raw["coordinator_gaps"].items()},
+        rereading={int(partition): start for partition, start in raw["rereading"].items()},
+        clock_offset_ms=raw["clock_offset_ms"],
+        generation=raw["generation"],
     )
 
 

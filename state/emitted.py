@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from txnwatch.state.facts import PartitionNotice
+from txnwatch.state.facts import Joined, PartitionNotice
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.transaction import CoordinatorView, Marker, Span
 from txnwatch.state.verdict import Reason, Verdict
@@ -17,7 +17,7 @@ class SpanEnd(StrEnum):
     MARKER = "marker"
     ABSORBED = "absorbed"  # by the marker of a later transaction of the same producer
     TRUNCATED = "truncated"
-    BELOW_LAST_STABLE = "below_last_stable_offset"  # a healing read: the leader has nothing open that far back
+    CENSUS = "census"  # its leader has nothing open there any more; the marker was not seen
     PARTITION_GONE = "partition_gone"
 
 
@@ -92,6 +92,56 @@ class OutstandingGap:
 
 
 @dataclass(frozen=True, slots=True)
+class CensusWanted:
+    """A partition whose producers should be described soon: its last stable offset stands, or a proof needs it."""
+
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class CensusIncomplete:
+    """After a census: the partitions whose leaders did not describe them, none if all did."""
+
+    failed: tuple[TopicPartition, ...]
+
+
+class Mismatch(StrEnum):
+    """What a census found to be otherwise than the log had told us."""
+
+    OPEN = "open"  # open at its leader, unknown to us
+    CLOSED = "closed"  # open to us, closed at its leader
+
+
+@dataclass(frozen=True, slots=True)
+class ViewHealed:
+    """The view of a scanned partition was wrong and is right again: counted and shown, because it must not happen."""
+
+    partition: TopicPartition
+    producer_id: int
+    start_offset: int
+    mismatch: Mismatch
+
+
+@dataclass(frozen=True, slots=True)
+class StrayWrite:
+    """Data that no transaction owned, taken in by a later transaction of its producer.
+
+    `joined` says where, and how it was decided if the log already says so. `first_barrier` and
+    `second_barrier` are those of the two looks where barriers have shown it, -1 where two epochs in one span did.
+    """
+
+    producer_id: int
+    partition: TopicPartition
+    topic_id: str
+    joined: Joined
+    view: CoordinatorView | None
+    last_timestamp_ms: int
+    first_seen_ms: int
+    first_barrier: int = -1
+    second_barrier: int = -1
+
+
+@dataclass(frozen=True, slots=True)
 class BucketCount:
     """What one bucket holds at a barrier.
 
@@ -105,5 +155,15 @@ class BucketCount:
 
 
 Emitted = (
-    SpanCandidate | TransactionCandidate | SpanEnded | TransactionMoved | PartitionAlarm | OutstandingGap | BucketCount
+    SpanCandidate
+    | StrayWrite
+    | TransactionCandidate
+    | SpanEnded
+    | TransactionMoved
+    | PartitionAlarm
+    | OutstandingGap
+    | CensusWanted
+    | CensusIncomplete
+    | ViewHealed
+    | BucketCount
 )

@@ -6,11 +6,28 @@ facts of one batch may arrive in any order and are sorted before they are applie
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.transaction import CoordinatorView, Marker
+
+
+class Joined(NamedTuple):
+    """Data that joined an open transaction of an older epoch: the older one had ended without its marker here.
+
+    A newer epoch is handed out only after every marker of the older one was written (or, since KIP-890, a new
+    transaction begins only then), so what was still open belongs to no transaction any more (kafka-facts: an epoch
+    bump closes nothing, and the next marker closes both). `marker` is that marker, if the same range has it.
+    """
+
+    start_offset: int
+    start_epoch: int
+    offset: int
+    epoch: int
+    marker: Marker | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +44,7 @@ class ProducerSeen:
         epoch: the producer epoch at the end of the range.
         last_offset, last_timestamp_ms: of the last data batch in the range (-1 if it has markers only).
         listed_ms: our clock when the range's end had been listed.
+        joined: the first data in the range that joined an older epoch's open data, both in the range.
     """
 
     partition: TopicPartition
@@ -44,6 +62,7 @@ class ProducerSeen:
     last_offset: int
     last_timestamp_ms: int
     listed_ms: int
+    joined: Joined | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +112,62 @@ class PartitionNotice:
     detail: str
 
 
+class Bracket(NamedTuple):
+    """One partition in a census: its leader described its producers between two listings under one epoch.
+
+    Attributes:
+        below: the census speaks of transactions that begin below this end, listed before.
+        stable: the leader's last stable offset, listed after; -1 if it did not say. A marker above the high
+            watermark has ended its transaction in the leader's memory, and could still be lost; not below this.
+        is_scanned: the partition's log is read as well, and was read to `below` when the census was taken.
+        is_first: reading of the partition began in the same batch; what is found was open before we looked.
+    """
+
+    topic_id: str
+    below: int
+    stable: int
+    is_scanned: bool
+    is_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CensusTaken:
+    """Partitions described while a batch was read; every bucket gets a copy, each with its own open transactions.
+
+    A census is an observation, not part of the log: a replay of the batch may lack it, or see a later moment. It is
+    later than everything the batch has listed and read, so it is judged at later barriers only.
+
+    Attributes:
+        failed: partitions that were asked and did not answer, or not under one leader epoch.
+        is_round: every partition that is watched by census was asked; one that is in neither is gone.
+    """
+
+    taken: Mapping[TopicPartition, Bracket]
+    failed: frozenset[TopicPartition] = frozenset()
+    is_round: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDescribed:
+    """A transaction that DescribeProducers shows as open on a partition of a census in the same batch."""
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    last_timestamp_ms: int
+    described_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastStable:
+    """A leader's last stable offset, below the end that was read: something is open there. For one bucket."""
+
+    partition: TopicPartition
+    topic_id: str
+    offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class Barrier:
     """One pair (D, T): every end of the data partitions was in hand before the first end of T was asked for.
@@ -105,8 +180,6 @@ class Barrier:
         limited_data: answered, but a limit made reading stop short of it.
         reread: ranges that went back, by the offset they began at; that closes an earlier gap there unless the
             same batch reports a new one.
-        healed: partitions re-read from their last stable offset, by that offset: no open transaction of the
-            leader begins below it.
         clock_offset_ms: broker clock minus ours, where this batch had fresh broker-stamped records.
     """
 
@@ -117,8 +190,16 @@ class Barrier:
     limited_data: frozenset[TopicPartition] = frozenset()
     stale_coordinator: frozenset[int] = frozenset()
     reread: dict[TopicPartition, int] = field(default_factory=dict)
-    healed: dict[TopicPartition, int] = field(default_factory=dict)
     clock_offset_ms: int | None = None
 
 
-Fact = ProducerSeen | TransactionSeen | TransactionalIdGone | PartitionNotice | Barrier
+Fact = (
+    ProducerSeen
+    | TransactionSeen
+    | TransactionalIdGone
+    | PartitionNotice
+    | CensusTaken
+    | OpenDescribed
+    | LastStable
+    | Barrier
+)

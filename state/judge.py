@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Container
 from dataclasses import dataclass, field, replace
 
-from txnwatch.state.emitted import Emitted, SpanCandidate, TransactionCandidate
-from txnwatch.state.facts import Barrier
+from txnwatch.state.census import dropped
+from txnwatch.state.emitted import Emitted, SpanCandidate, StrayWrite, TransactionCandidate
+from txnwatch.state.facts import Barrier, Joined
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.machine import Step
 from txnwatch.state.policy import DetectionPolicy
@@ -34,6 +35,7 @@ class Bench:
         gaps, coordinator_gaps: partitions with a range that was listed and could not be read.
         clock_offset_ms: the broker's clock minus ours, the latest estimate.
         waiting: counts, filled while judging, of looks that proved nothing.
+        wanted: filled while judging: partitions whose next census would prove something.
     """
 
     barrier: Barrier
@@ -42,6 +44,7 @@ class Bench:
     coordinator_gaps: Container[int] = ()
     clock_offset_ms: int = 0
     waiting: Counter[str] = field(default_factory=Counter)
+    wanted: set[TopicPartition] = field(default_factory=set)
 
     @property
     def now_ms(self) -> int:
@@ -56,8 +59,12 @@ class Bench:
 
 def judge(producer: ProducerState, bench: Bench) -> Step:
     """The producer after one barrier, and the candidates that are due."""
-    spans: dict[TopicPartition, Span] = {}
     emitted: list[Emitted] = []
+    for partition in _over(producer, bench):
+        step = dropped(producer, partition)
+        producer = step.producer
+        emitted.extend(step.emitted)
+    spans: dict[TopicPartition, Span] = {}
     for partition, span in producer.spans.items():
         judged, said = _judge_span(producer, partition, span, bench)
         emitted.extend(said)
@@ -69,17 +76,30 @@ def judge(producer: ProducerState, bench: Bench) -> Step:
     return Step(step.producer, (*emitted, *step.emitted))
 
 
+def _over(producer: ProducerState, bench: Bench) -> list[TopicPartition]:
+    """Spans that a census no longer showed, on partitions read to an end that was listed after it."""
+    return [
+        partition
+        for partition, span in producer.spans.items()
+        if span.absent_at is not None
+        and not span.by_census
+        and span.absent_at < bench.barrier.number
+        and not _data_unproven(partition, bench)
+    ]
+
+
 def _judge_span(
     producer: ProducerState, partition: TopicPartition, span: Span, bench: Bench
 ) -> tuple[Span, tuple[Emitted, ...]]:
     look = look_at(producer, partition, span, bench.barrier, bench.coordinator_gaps)
     if look is Look.COVERED:
-        is_news = span.uncovered_at is not None or span.absorbed != span.stray
-        return (replace(span, uncovered_at=None, absorbed=span.stray) if is_news else span), ()
+        return _covered(producer, partition, span, bench)
     if look is Look.UNCOVERED:
+        if span.by_census and span.reseen_at is None:
+            bench.wanted.add(partition)
         if span.uncovered_at is None:
             return replace(span, uncovered_at=bench.barrier.number), ()
-        if not _data_unproven(partition, bench):
+        if _is_still_open(partition, span, bench) and (span.reseen_at or 0) < bench.barrier.number:
             return _proven(producer, partition, span, bench, span.uncovered_at)
         look = Look.DATA_UNPROVEN
     bench.waiting[look] += 1
@@ -93,6 +113,34 @@ def _proven(
         return span, ()
     candidate = _candidate(producer, partition, span, bench, first_barrier)
     return replace(span, said=_again(span.said, bench), stray=True, absorbed=False), (candidate,)
+
+
+def _covered(
+    producer: ProducerState, partition: TopicPartition, span: Span, bench: Bench
+) -> tuple[Span, tuple[Emitted, ...]]:
+    """A live transaction holds the span now. If it was proven that none did before, that one has absorbed it."""
+    if span.uncovered_at is None:
+        return (replace(span, absorbed=True) if span.stray and not span.absorbed else span), ()
+    anew = replace(span, uncovered_at=None, reseen_at=None, absorbed=span.stray)
+    if span.stray or not _is_still_open(partition, span, bench):
+        return anew, ()
+    stray = StrayWrite(
+        producer_id=producer.producer_id,
+        partition=partition,
+        topic_id=span.topic_id,
+        joined=Joined(span.start_offset, span.start_epoch, -1, span.epoch),
+        view=producer.view,
+        last_timestamp_ms=span.last_timestamp_ms,
+        first_seen_ms=span.first_seen_ms,
+        first_barrier=span.uncovered_at,
+        second_barrier=bench.barrier.number,
+    )
+    return replace(anew, stray=True, absorbed=True, said=Said(0, 0)), (stray,)
+
+
+def _is_still_open(partition: TopicPartition, span: Span, bench: Bench) -> bool:
+    """Whether the span was seen open after the look that found it uncovered: in the log, or by a later census."""
+    return span.reseen_at is not None if span.by_census else not _data_unproven(partition, bench)
 
 
 def _data_unproven(partition: TopicPartition, bench: Bench) -> bool:
@@ -153,9 +201,9 @@ def due_ms(producer: ProducerState, bench: Bench) -> int:
     """When, on our clock, the producer must be looked at next if no fact touches it before; 0 is at every barrier."""
     view = producer.view
     dues: list[int] = [
-        0 if span.said is None else span.said.next_ms
+        0 if span.said is None or span.absent_at is not None else span.said.next_ms
         for partition, span in producer.spans.items()
-        if view is None or not view.holds(partition)
+        if view is None or not view.holds(partition) or span.absent_at is not None
     ]
     if view is not None and view.is_live:
         found = thresholds(view, bench.policy, bench.clock_offset_ms)

@@ -11,10 +11,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from txnwatch.state.emitted import Emitted, SpanEnd, SpanEnded, TransactionMoved
-from txnwatch.state.facts import NoticeKind, PartitionNotice, ProducerSeen, TransactionalIdGone, TransactionSeen
+from txnwatch.state.emitted import Emitted, SpanEnd, SpanEnded, StrayWrite, TransactionMoved
+from txnwatch.state.facts import (
+    Joined,
+    NoticeKind,
+    PartitionNotice,
+    ProducerSeen,
+    TransactionalIdGone,
+    TransactionSeen,
+)
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.transaction import CoordinatorView, Marker, ProducerState, Span, TransactionState
+from txnwatch.state.transaction import CoordinatorView, Marker, ProducerState, Said, Span, TransactionState
 from txnwatch.state.verdict import ONGOING, PREPARE, RULE_OF, Verdict
 
 ProducerFact = ProducerSeen | TransactionSeen | TransactionalIdGone | PartitionNotice
@@ -44,16 +51,23 @@ def _apply_producer_seen(producer: ProducerState, fact: ProducerSeen, barrier_nu
     prior = producer.spans.get(fact.partition)
     if prior is not None and prior.topic_id != fact.topic_id:
         # The topic was re-created: what was open in the old one is gone with it.
-        ended = _ended(producer.producer_id, fact.partition, prior, SpanEnd.PARTITION_GONE)
+        emitted = ended(producer.producer_id, fact.partition, prior, SpanEnd.PARTITION_GONE)
         prior = None
     else:
-        ended = ()
+        emitted = ()
     closing = _closing_marker(prior, fact)
+    joined = _joined(prior, fact, closing)
+    is_known = joined is not None and prior is not None and prior.absorbed and joined.start_offset == prior.start_offset
+    if joined is not None and not is_known:
+        emitted += (_stray(producer, fact, joined, prior),)
+        prior = _absorbed(prior) if prior is not None and joined.start_offset == prior.start_offset else prior
     if prior is not None and closing is not None:
         how = SpanEnd.ABSORBED if prior.absorbed else SpanEnd.MARKER
-        ended += _ended(producer.producer_id, fact.partition, prior, how, closing)
+        emitted += ended(producer.producer_id, fact.partition, prior, how, closing)
     spans = dict(producer.spans)
     span = _opened(fact, barrier_number) if prior is None or closing is not None else _extended(prior, fact)
+    if span is not None and joined is not None and joined.start_offset == span.start_offset:
+        span = _absorbed(span)
     if span is None:
         spans.pop(fact.partition, None)
     else:
@@ -61,7 +75,35 @@ def _apply_producer_seen(producer: ProducerState, fact: ProducerSeen, barrier_nu
     markers = producer.markers
     if fact.last_marker is not None:
         markers = {**markers, fact.partition: fact.last_marker}
-    return Step(replace(producer, spans=spans, markers=markers), ended)
+    return Step(replace(producer, spans=spans, markers=markers), emitted)
+
+
+def _joined(prior: Span | None, fact: ProducerSeen, closing: Marker | None) -> Joined | None:
+    """Where the range shows newer data joining older open data: within itself, or with what was open before it."""
+    if prior is None or fact.first_offset is None or fact.first_offset <= prior.last_offset:
+        return fact.joined
+    if fact.first_epoch > prior.epoch:
+        return Joined(prior.start_offset, prior.start_epoch, fact.first_offset, fact.first_epoch, closing)
+    if fact.joined is not None and fact.joined.start_offset == fact.first_offset:
+        return fact.joined._replace(start_offset=prior.start_offset, start_epoch=prior.start_epoch)
+    return fact.joined
+
+
+def _stray(producer: ProducerState, fact: ProducerSeen, joined: Joined, prior: Span | None) -> StrayWrite:
+    return StrayWrite(
+        producer_id=producer.producer_id,
+        partition=fact.partition,
+        topic_id=fact.topic_id,
+        joined=joined,
+        view=producer.view,
+        last_timestamp_ms=fact.last_timestamp_ms,
+        first_seen_ms=prior.first_seen_ms if prior is not None else fact.listed_ms,
+    )
+
+
+def _absorbed(span: Span) -> Span:
+    """A span whose old data a later transaction has taken in: it is said, so its end will be too."""
+    return replace(span, stray=True, absorbed=True, said=span.said or Said(0, 0))
 
 
 def _closing_marker(prior: Span | None, fact: ProducerSeen) -> Marker | None:
@@ -104,6 +146,8 @@ def _extended(prior: Span, fact: ProducerSeen) -> Span:
         epoch=max(prior.epoch, fact.epoch),
         last_offset=max(prior.last_offset, fact.last_offset),
         last_timestamp_ms=fact.last_timestamp_ms,
+        by_census=False,
+        reseen_at=None,
     )
 
 
@@ -153,11 +197,12 @@ def _apply_notice(producer: ProducerState, notice: PartitionNotice) -> Step:
         return Step(producer)
     match notice.kind:
         case NoticeKind.DELETED if span.topic_id == notice.topic_id:
-            return _without(producer, notice.partition, span, SpanEnd.PARTITION_GONE)
+            return without(producer, notice.partition, span, SpanEnd.PARTITION_GONE)
         case NoticeKind.TRUNCATED if span.start_offset >= notice.from_offset:
-            return _without(producer, notice.partition, span, SpanEnd.TRUNCATED)
+            return without(producer, notice.partition, span, SpanEnd.TRUNCATED)
         case NoticeKind.TRUNCATED:
-            return Step(replace(producer, spans={**producer.spans, notice.partition: replace(span, uncovered_at=None)}))
+            anew = replace(span, uncovered_at=None, reseen_at=None, absent_at=None)
+            return Step(replace(producer, spans={**producer.spans, notice.partition: anew}))
         case _:
             return Step(producer)
 
@@ -178,27 +223,21 @@ def forget_unseen(producer: ProducerState, log_partition: int) -> Step:
     return _moved(producer, replace(view, state=TransactionState.DEAD))
 
 
-def drop_below(producer: ProducerState, partition: TopicPartition, last_stable_offset: int) -> Step:
-    """After a healing read: no open transaction of the leader begins below its last stable offset."""
-    span = producer.spans.get(partition)
-    if span is None or span.start_offset >= last_stable_offset:
-        return Step(producer)
-    return _without(producer, partition, span, SpanEnd.BELOW_LAST_STABLE)
-
-
 UNSEEN = -1
 
 
-def _without(producer: ProducerState, partition: TopicPartition, span: Span, how: SpanEnd) -> Step:
+def without(producer: ProducerState, partition: TopicPartition, span: Span, how: SpanEnd) -> Step:
+    """The producer without a span that ended in another way than by a marker."""
     spans = {held: kept for held, kept in producer.spans.items() if held != partition}
-    return Step(replace(producer, spans=spans), _ended(producer.producer_id, partition, span, how))
+    return Step(replace(producer, spans=spans), ended(producer.producer_id, partition, span, how))
 
 
-def _ended(
+def ended(
     producer_id: int,
     partition: TopicPartition,
     span: Span,
     how: SpanEnd,
     marker: Marker | None = None,
 ) -> tuple[Emitted, ...]:
+    """What there is to say when a span ends: nothing, unless it was said that it is open."""
     return (SpanEnded(producer_id, partition, span, how, marker),) if span.said else ()

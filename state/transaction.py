@@ -106,6 +106,9 @@ class Span:
         eligible_from: first barrier that may count as a look at it. What the log shows in batch k counts at
             barrier k; what a census shows while batch k is read counts at k + 1, because T(k) is older.
         uncovered_at: barrier of the first look that found no live transaction holding it, else None.
+        by_census: the partition is not scanned; only what a census shows is known of the span.
+        reseen_at: batch of the first census that saw it again after `uncovered_at`; for such spans only.
+        absent_at: batch of the first census whose leader no longer had it open, else None.
         stray: it was proven that no transaction owned the data.
         absorbed: it was, and a later transaction of the producer covers it now, whose marker will close it.
         said: when it was said, if it was.
@@ -120,6 +123,9 @@ class Span:
     first_seen_ms: int
     eligible_from: int
     uncovered_at: int | None = None
+    by_census: bool = False
+    reseen_at: int | None = None
+    absent_at: int | None = None
     stray: bool = False
     absorbed: bool = False
     said: Said | None = None

@@ -109,6 +109,7 @@ class Look(StrEnum):
     COVERED = "covered"
     UNCOVERED = "uncovered"
     TOO_EARLY = "seen_after_the_barrier"
+    ENDING = "a_census_did_not_show_it"
     COORDINATOR_UNPROVEN = "coordinator_log_not_read_to_its_end"
     DATA_UNPROVEN = "partition_not_read_to_its_end"
 
@@ -125,6 +126,8 @@ def look_at(
     `unread_coordinator` holds the partitions of `__transaction_state` with a gap. An id we know can only live
     on its own partition of that log; a producer id we do not know could belong to any of them.
     """
+    if span.absent_at is not None:
+        return Look.ENDING
     view = producer.view
     if view is None:
         unproven = bool(barrier.stale_coordinator) or bool(unread_coordinator)

@@ -25,6 +25,7 @@ from txnwatch.streaming import admin_messages as messages
 from txnwatch.streaming.broker import error_name
 from txnwatch.streaming.cluster import EARLIEST, READ_COMMITTED, Cluster, Listed
 from txnwatch.streaming.metadata import NO_LEADER
+from txnwatch.streaming.producers import describe_producers
 
 _TRANSACTION_COORDINATOR = 1
 
@@ -47,7 +48,7 @@ class ClusterAdmin:
         except BrokerError as exc:
             return {partition: PartitionReading(partition, str(exc)) for partition in wanted}
         before = self._cluster.list_offsets(wanted)
-        described = self._describe_producers(wanted)
+        described = describe_producers(self._cluster, wanted)
         after = self._cluster.list_offsets(wanted)
         stable = self._cluster.list_offsets(wanted, isolation=READ_COMMITTED)
         start = self._cluster.list_offsets(wanted, timestamp=EARLIEST)
@@ -71,27 +72,6 @@ class ClusterAdmin:
                 producers=_producers(described[partition]),
             )
         return readings
-
-    def _describe_producers(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | str]:
-        by_leader: dict[int, list[TopicPartition]] = {}
-        answers: dict[TopicPartition, tuple[ActiveProducer, ...] | str] = {}
-        for partition in partitions:
-            info = self._cluster.known.info(partition)
-            if info is None or info.leader == NO_LEADER:
-                answers[partition] = "no leader"
-            else:
-                by_leader.setdefault(info.leader, []).append(partition)
-        requests = {leader: messages.describe_producers_request(asked) for leader, asked in by_leader.items()}
-        for leader, answer in self._cluster.ask(requests, self._cluster.timeout_s).items():
-            if isinstance(answer, BrokerError):
-                answers.update(dict.fromkeys(by_leader[leader], str(answer)))
-            else:
-                answers.update(messages.described(answer))
-                for partition in by_leader[leader]:
-                    answers.setdefault(partition, "the answer did not have it")
-        return answers
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """See TransactionAdmin."""

@@ -10,14 +10,30 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from txnwatch.state.bucket import NEEDS_CENSUS
+from txnwatch.state.emitted import CensusWanted, Emitted, OutstandingGap
 from txnwatch.state.ids import TopicPartition
 
 
+def wishes_of(emitted: Iterable[Emitted], doubted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """What the source is asked for after a batch: gaps to be read again, and partitions to be described.
+
+    `doubted` are partitions whose leader has contradicted a candidate: our view of them must be looked into.
+    """
+    wishes = dict.fromkeys(doubted, NEEDS_CENSUS)
+    for said in emitted:
+        if isinstance(said, CensusWanted):
+            wishes.setdefault(said.partition, NEEDS_CENSUS)
+        elif isinstance(said, OutstandingGap):
+            wishes[said.partition] = said.from_offset
+    return wishes
+
+
 def write_wishes(path: Path, wishes: Mapping[TopicPartition, int]) -> None:
-    """Replaces the wishes: partition -> offset to read again from, -1 for as far back as it takes."""
+    """Replaces the wishes: partition -> offset to read again from; -1: a census, or a coordinator's whole log."""
     text = json.dumps({str(partition): start for partition, start in sorted(wishes.items())})
     try:
         if path.read_text() == text:

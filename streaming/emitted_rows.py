@@ -12,7 +12,7 @@ from typing import Any
 
 from txnwatch.state import emitted as out
 from txnwatch.state.emitted import Emitted
-from txnwatch.state.facts import NoticeKind, PartitionNotice
+from txnwatch.state.facts import Joined, NoticeKind, PartitionNotice
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.transaction import CoordinatorView, Marker, Said, Span, TransactionState
 from txnwatch.state.verdict import Reason, Verdict
@@ -66,6 +66,11 @@ def _marker(value: Mapping[str, Any] | None) -> Marker | None:
     return Marker(**value) if value is not None else None
 
 
+def _joined(value: list[Any]) -> Joined:
+    start_offset, start_epoch, offset, epoch, marker = value
+    return Joined(start_offset, start_epoch, offset, epoch, _marker(marker))
+
+
 def _notice(value: Mapping[str, Any]) -> PartitionNotice:
     return PartitionNotice(
         **{**value, "kind": NoticeKind(value["kind"]), "partition": TopicPartition(*value["partition"])}
@@ -74,11 +79,15 @@ def _notice(value: Mapping[str, Any]) -> PartitionNotice:
 
 _KINDS = (
     out.SpanCandidate,
+    out.StrayWrite,
     out.TransactionCandidate,
     out.SpanEnded,
     out.TransactionMoved,
     out.PartitionAlarm,
     out.OutstandingGap,
+    out.CensusWanted,
+    out.CensusIncomplete,
+    out.ViewHealed,
     out.BucketCount,
 )
 _READ: dict[str, Callable[[Any], Any]] = {
@@ -91,6 +100,9 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "verdict": Verdict,
     "reason": Reason,
     "how": out.SpanEnd,
+    "joined": _joined,
+    "mismatch": out.Mismatch,
+    "failed": lambda value: tuple(TopicPartition(*partition) for partition in value),
     "notice": _notice,
     "spans": lambda value: tuple((TopicPartition(*partition), start) for partition, start in value),
     "waiting": lambda value: tuple((why, count) for why, count in value),

@@ -66,6 +66,7 @@ class RangeRead:
         new_fold: makes the fold for a (start, end).
         notices: what could not be read, or had to be taken back.
         absences: fresh metadata in a row that did not have the topic under this id.
+        last_stable_offset: as the leader's last answer had it, -1 before there was one.
     """
 
     partition: TopicPartition
@@ -79,6 +80,7 @@ class RangeRead:
     notices: list[PartitionNotice] = field(default_factory=list)
     is_over: bool = False
     absences: int = 0
+    last_stable_offset: int = -1
 
     def __post_init__(self) -> None:
         self.fold = self.new_fold(self.start, self.end)
@@ -272,6 +274,7 @@ def _take_records(read: RangeRead, data: PartitionData) -> None:
         read.last_epoch = data.diverging_epoch
         return
     read.must_check = False
+    read.last_stable_offset = data.last_stable_offset
     try:
         read.fold.feed(data.records)
     except WireError as exc:

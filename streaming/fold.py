@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from txnwatch.state.facts import ProducerSeen
+from txnwatch.state.facts import Joined, ProducerSeen
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.transaction import Marker
 from txnwatch.streaming.wire.control_record import MarkerType, read_marker
@@ -49,6 +49,7 @@ class _Producer:
     open_epoch: int = -1
     last_offset: int = -1
     last_timestamp_ms: int = -1
+    joined: Joined | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,8 @@ class PartitionFold:
                         seen = producers.get(producer_id)
                         if seen is None or seen.open_offset is None:
                             seen = self._opened(producer_id, base, epoch)
+                        elif epoch > seen.epoch and seen.joined is None:
+                            seen.joined = Joined(seen.open_offset, seen.open_epoch, base, epoch)
                         seen.epoch = epoch
                         seen.last_offset = base + last_delta
                         seen.last_timestamp_ms = -1 if attributes & DELETE_HORIZON else latest
@@ -161,6 +164,8 @@ class PartitionFold:
             return
         if self._keep_episodes and producer.open_offset is not None:
             self.episodes.append(_episode(header.producer_id, producer, marker))
+        if producer.joined is not None and producer.joined.start_offset == producer.open_offset:
+            producer.joined = producer.joined._replace(marker=marker)
         producer.epoch = marker.producer_epoch
         producer.first_marker = producer.first_marker or marker
         producer.last_marker = marker
@@ -185,6 +190,7 @@ class PartitionFold:
                 last_offset=seen.last_offset,
                 last_timestamp_ms=seen.last_timestamp_ms,
                 listed_ms=listed_ms,
+                joined=seen.joined,
             )
 
 

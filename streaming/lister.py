@@ -15,19 +15,16 @@ from pathlib import Path
 from txnwatch.state.errors import BrokerError, CheckpointError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming import cluster as ends
+from txnwatch.streaming.census import Census, CensusRota
+from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import Cluster, Listed
 from txnwatch.streaming.control_file import read_wishes
 from txnwatch.streaming.fetch import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.streaming.offsets import SourceOffset
 from txnwatch.streaming.options import EARLIEST, SourceOptions
-from txnwatch.streaming.planner import Answer, Limits, Listing, Rewinds, is_begun, plan
+from txnwatch.streaming.planner import Answer, Limits, Listing, is_begun, plan
 
 _LONGEST_PAUSE = 64
-
-
-def wall_clock_ms() -> int:
-    """Our clock, epoch milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 class Lister:
@@ -41,6 +38,8 @@ class Lister:
         self._absences: Counter[str] = Counter()
         self._granted: dict[tuple[TopicPartition, int], tuple[int, int]] = {}
         self._limits = Limits(options.max_offsets_per_trigger)
+        self._rota = CensusRota(options)
+        self._censuses: dict[int, Census | None] = {}
 
     def next_offset(self, previous: SourceOffset, *, limited: bool = True) -> SourceOffset | None:
         """The offset one barrier after `previous`; None if no broker answered anything.
@@ -52,7 +51,15 @@ class Lister:
         if listing is None:
             return None
         limits = self._limits if limited else Limits()
-        return plan(previous, listing, limits, self._rewinds(previous))
+        wishes = self._granted_wishes(previous)
+        following = plan(previous, listing, limits, _rereads(wishes))
+        asked = [partition for partition, start in wishes.items() if start < 0 and _is_data(partition)]
+        self._censuses = {following.barrier: self._rota.next_census(self._cluster.known, previous, following, asked)}
+        return following
+
+    def census_of(self, barrier: int) -> Census | None:
+        """The census that belongs to a batch; None for a batch that is replayed after a restart."""
+        return self._censuses.get(barrier)
 
     def _listing(self, previous: SourceOffset) -> Listing | None:
         if not self._look_around(previous):
@@ -188,39 +195,25 @@ class Lister:
         }
         return {**starts, **{partition: at.offset for partition, at in found.items() if at.error is None}}
 
-    def _rewinds(self, previous: SourceOffset) -> Rewinds:
-        """What the job wishes to have read again; a wish that keeps coming back is granted with growing pauses."""
+    def _granted_wishes(self, previous: SourceOffset) -> dict[TopicPartition, int]:
+        """What the job wishes to have read or described again; one that keeps coming back waits longer each time."""
         control = self._options.control_file
         wishes = read_wishes(Path(control) if control is not None else None)
-        reread: dict[TopicPartition, int] = {}
-        heal: list[TopicPartition] = []
+        granted: dict[TopicPartition, int] = {}
         for partition, start in wishes.items():
             due, pause = self._granted.get((partition, start), (0, 0))
-            if previous.barrier < due or not is_begun(previous.positions.get(partition)):
-                continue
-            pause = min(max(1, 2 * pause), _LONGEST_PAUSE)
-            self._granted[partition, start] = (previous.barrier + pause, pause)
-            if start >= 0:
-                reread[partition] = start
-            elif partition.topic == TRANSACTION_STATE_TOPIC:
-                reread[partition] = 0
-            else:
-                heal.append(partition)
+            if previous.barrier >= due:
+                pause = min(max(1, 2 * pause), _LONGEST_PAUSE)
+                self._granted[partition, start] = (previous.barrier + pause, pause)
+                granted[partition] = start
         self._granted = {wish: kept for wish, kept in self._granted.items() if wish[0] in wishes}
-        return Rewinds(reread, self._stable(heal))
-
-    def _stable(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Last stable offsets to heal from. One that sticks at the log's start hides how far back it really is."""
-        stable = self._ask(partitions, isolation=ends.READ_COMMITTED)
-        earliest = self._ask(partitions, timestamp=ends.EARLIEST)
-        return {
-            partition: at.offset
-            for partition, at in stable.items()
-            if at.error is None
-            and earliest[partition].error is None
-            and (at.offset > earliest[partition].offset or at.offset == 0)
-        }
+        return granted
 
 
-def _tells(stable: int, log_start: int) -> bool:
-    return stable > log_start or log_start == 0
+def _rereads(wishes: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Where to go back to: a coordinator partition as a whole is read from its beginning, a data partition never."""
+    return {partition: max(start, 0) for partition, start in wishes.items() if start >= 0 or not _is_data(partition)}
+
+
+def _is_data(partition: TopicPartition) -> bool:
+    return partition.topic != TRANSACTION_STATE_TOPIC

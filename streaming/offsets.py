@@ -45,7 +45,7 @@ class SourceOffset:
         barrier: number of the pair (D, T); 0 is the starting point, where nothing was listed yet.
         positions: data partitions and partitions of `__transaction_state` alike.
         begun: partitions read for the first time in this batch, by the offset they begin at.
-        reread, healed: partitions whose range in this batch starts further back than the last one ended.
+        reread: partitions whose range in this batch starts further back than the last one ended.
         gone: partitions let go since the last offset, with the topic id they had.
     """
 
@@ -56,7 +56,6 @@ class SourceOffset:
     positions: dict[TopicPartition, Position]
     begun: dict[TopicPartition, int] = field(default_factory=dict)
     reread: dict[TopicPartition, int] = field(default_factory=dict)
-    healed: dict[TopicPartition, int] = field(default_factory=dict)
     gone: dict[TopicPartition, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -77,7 +76,6 @@ class SourceOffset:
             "coordinator_listed_ms": self.coordinator_listed_ms,
             "data_listed_ms": self.data_listed_ms,
             "gone": {str(partition): topic_id for partition, topic_id in sorted(self.gone.items())},
-            "healed": _starts_out(self.healed),
             "reread": _starts_out(self.reread),
             "topics": topics,
             "version": VERSION,
@@ -108,7 +106,6 @@ class SourceOffset:
             positions,
             _starts_in(raw["begun"]),
             _starts_in(raw["reread"]),
-            _starts_in(raw["healed"]),
             {TopicPartition.parse(text): topic_id for text, topic_id in raw["gone"].items()},
         )
 
@@ -141,7 +138,6 @@ class SourceOffset:
                 if not _is_data(p) and (at.is_stale or at.offset < at.listed)
             ),
             reread=self.reread,
-            healed=self.healed,
             clock_offset_ms=clock_offset_ms,
         )
 

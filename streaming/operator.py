@@ -24,7 +24,8 @@ from txnwatch.state.facts import Barrier
 from txnwatch.state.policy import DetectionPolicy
 from txnwatch.state.transaction import ProducerState
 from txnwatch.streaming.emitted_rows import encode_emitted
-from txnwatch.streaming.rows import fact_of
+from txnwatch.streaming.row_facts import fact_of
+from txnwatch.streaming.rows import SPEAKS_FOR_PARTITIONS
 
 _EMITTED_ROW = Row("kind", "payload")
 
@@ -59,7 +60,7 @@ class BucketProcessor(StatefulProcessor):  # type: ignore[misc]
         store = MapStore(self._generations, generation)
         if bucket.generation != generation:
             store.turn(bucket, generation)
-        emitted = process(bucket, store, facts, self._policy, speaks_for_partitions=key[0] == 0)
+        emitted = process(bucket, store, facts, self._policy, speaks_for_partitions=key[0] == SPEAKS_FOR_PARTITIONS)
         after = encode_bucket(bucket)
         if after != before:
             self._bucket.update((after,))

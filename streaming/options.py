@@ -35,6 +35,10 @@ KNOWN = {
     "metadatarefreshms": "how often new topics and partitions are looked for",
     "listtimeoutms": "how long one round of listing waits for a broker",
     "readpatiencems": "how long reading waits without progress before it reports a gap",
+    "censuspattern": "regular expression; topics that match and are not scanned are watched by census alone",
+    "foreignpattern": "regular expression; topics copied byte for byte from another cluster, never judged",
+    "censusintervalms": "pause between two rounds of the census of topics that are not scanned",
+    "healintervalms": "pause between two censuses of the scanned partitions",
     "controlfile": "file in which the job asks for ranges to be read again",
     "episodes": "batch only: true for a row per finished transaction instead of facts",
 }
@@ -56,16 +60,28 @@ class SourceOptions:
     metadata_refresh_s: float
     list_timeout_s: float
     read_patience_s: float
+    census_pattern: str | None
+    foreign_pattern: str | None
+    census_interval_s: float
+    heal_interval_s: float
     control_file: str | None
     episodes: bool
 
     def watches(self, topic: TopicInfo) -> bool:
         """Whether the topic's partitions are data to be scanned."""
-        if topic.name == TRANSACTION_STATE_TOPIC or topic.error is not None:
-            return False
-        return topic.name in self.topics or (
-            self.pattern is not None and re.fullmatch(self.pattern, topic.name) is not None
-        )
+        return self._is_ours(topic) and (topic.name in self.topics or _matches(self.pattern, topic.name))
+
+    def counts(self, topic: TopicInfo) -> bool:
+        """Whether the topic's partitions are watched by census alone."""
+        return self._is_ours(topic) and not self.watches(topic) and _matches(self.census_pattern, topic.name)
+
+    def _is_ours(self, topic: TopicInfo) -> bool:
+        is_foreign = topic.name not in self.topics and _matches(self.foreign_pattern, topic.name)
+        return topic.name != TRANSACTION_STATE_TOPIC and topic.error is None and not is_foreign
+
+
+def _matches(pattern: str | None, name: str) -> bool:
+    return pattern is not None and re.fullmatch(pattern, name) is not None
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -96,6 +112,10 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         metadata_refresh_s=_value(raw, "metadatarefreshms", _positive, 5_000) / 1000,
         list_timeout_s=_value(raw, "listtimeoutms", _positive, 1_500) / 1000,
         read_patience_s=_value(raw, "readpatiencems", _positive, 5_000) / 1000,
+        census_pattern=_value(raw, "censuspattern", _regex, None),
+        foreign_pattern=_value(raw, "foreignpattern", _regex, None),
+        census_interval_s=_value(raw, "censusintervalms", _positive, 5_000) / 1000,
+        heal_interval_s=_value(raw, "healintervalms", _positive, 60_000) / 1000,
         control_file=raw.get("controlfile"),
         episodes=_value(raw, "episodes", _boolean, False),
     )

@@ -9,7 +9,7 @@ as long as it is not read to its end it counts as stale.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.offsets import NOT_BEGUN, Position, SourceOffset
@@ -53,16 +53,10 @@ class Limits:
     coordinator_chunk: int = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Rewinds:
-    """Partitions to read again: from an offset, or from their last stable offset (then healed)."""
-
-    reread: Mapping[TopicPartition, int] = field(default_factory=dict)
-    healed: Mapping[TopicPartition, int] = field(default_factory=dict)
-
-
-def plan(previous: SourceOffset, listing: Listing, limits: Limits, rewinds: Rewinds) -> SourceOffset:
-    """The next offset: one barrier further, reading as far as the limits allow."""
+def plan(
+    previous: SourceOffset, listing: Listing, limits: Limits, reread: Mapping[TopicPartition, int]
+) -> SourceOffset:
+    """The next offset: one barrier further, reading as far as the limits allow; `reread` goes back to an offset."""
     known = {
         partition: position
         for partition, position in previous.positions.items()
@@ -75,7 +69,7 @@ def plan(previous: SourceOffset, listing: Listing, limits: Limits, rewinds: Rewi
     }
     back = {
         partition: min(start, known[partition].offset)
-        for partition, start in {**rewinds.reread, **rewinds.healed}.items()
+        for partition, start in reread.items()
         if is_begun(known.get(partition)) and listing.answers[partition].end is not None
     }
     stood = {partition: position.offset for partition, position in known.items() if is_begun(position)}
@@ -91,8 +85,7 @@ def plan(previous: SourceOffset, listing: Listing, limits: Limits, rewinds: Rewi
             for partition, answer in listing.answers.items()
         },
         begun=begun,
-        reread={partition: start for partition, start in back.items() if partition in rewinds.reread},
-        healed={partition: rewinds.healed[partition] for partition in back if partition in rewinds.healed},
+        reread=back,
         gone={
             partition: position.topic_id for partition, position in previous.positions.items() if partition not in known
         },

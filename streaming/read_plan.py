@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from txnwatch.state.facts import Fact, NoticeKind, PartitionNotice
+from txnwatch.state.facts import Fact, LastStable, NoticeKind, PartitionNotice
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.census import Census, take_census
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.fetch import RangeRead, read_ranges
 from txnwatch.streaming.fold import PartitionFold
@@ -24,6 +25,7 @@ from txnwatch.streaming.rows import EPISODE, Row, fact_rows, record_batch
 from txnwatch.streaming.transaction_fold import TransactionFold
 
 OFFSETS_WORTH_A_TASK = 100_000
+ASKED_WORTH_A_TASK = 200
 ROWS_PER_ARROW_BATCH = 10_000
 
 
@@ -52,18 +54,26 @@ class ReadPlan:
     listed_ms: int
     end: SourceOffset | None = None
     previous_listed_ms: int = 0
+    census: Census | None = None
 
 
-def plan_reads(start: SourceOffset, end: SourceOffset, options: SourceOptions) -> list[ReadPlan]:
-    """The tasks of one batch."""
+def plan_reads(
+    start: SourceOffset, end: SourceOffset, options: SourceOptions, census: Census | None = None
+) -> list[ReadPlan]:
+    """The tasks of one batch, with its census if there is one."""
     ranges = [found for found in (_range(start, end, partition) for partition in end.positions) if found is not None]
     log = [found for found in ranges if found.partition.topic == TRANSACTION_STATE_TOPIC]
     data = [found for found in ranges if found.partition.topic != TRANSACTION_STATE_TOPIC]
     offsets = sum(max(0, found.end - found.start) for found in data)
     tasks = max(1, min(options.input_partitions, -(-offsets // OFFSETS_WORTH_A_TASK)))
     shares = _spread(data, tasks)
-    first = ReadPlan((*log, *shares[0]), end.data_listed_ms, end, start.coordinator_listed_ms)
-    return [first, *(ReadPlan(tuple(share), end.data_listed_ms) for share in shares[1:])]
+    is_large = census is not None and len(census.asked) > ASKED_WORTH_A_TASK
+    listed_ms, previous_listed_ms = end.data_listed_ms, start.coordinator_listed_ms
+    plans = [ReadPlan((*log, *shares[0]), listed_ms, end, previous_listed_ms, None if is_large else census)]
+    plans.extend(ReadPlan(tuple(share), listed_ms) for share in shares[1:])
+    if is_large:
+        plans.append(ReadPlan((), listed_ms, census=census))
+    return plans
 
 
 def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) -> Range | None:
@@ -73,7 +83,7 @@ def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) ->
     before = start.positions.get(partition)
     if before is not None and before.topic_id != at.topic_id:
         before = None
-    back = min((found[partition] for found in (end.reread, end.healed) if partition in found), default=None)
+    back = end.reread.get(partition)
     if partition in end.begun:
         # Found later means made later: there are no old idle ids in it, and what it says is news.
         is_old = start.barrier == 0 or partition in start.positions
@@ -106,7 +116,8 @@ def run_plan(plan: ReadPlan, options: SourceOptions, cluster: Cluster) -> Iterat
     if options.episodes:
         yield from _arrow(_episode_rows(reads))
         return
-    yield from _arrow(fact_rows(_facts(plan, reads), options.buckets))
+    facts = [*_facts(plan, reads), *_census_facts(plan, cluster)]
+    yield from _arrow(fact_rows(facts, options.buckets))
 
 
 def _read(found: Range, options: SourceOptions) -> RangeRead:
@@ -135,10 +146,18 @@ def _facts(plan: ReadPlan, reads: list[RangeRead]) -> Iterator[Fact]:
             yield from read.fold.facts(live_only=found.is_new)
         else:
             yield from read.fold.facts(read.partition, read.topic_id, plan.listed_ms)
+            if 0 <= read.last_stable_offset < read.fold.position:
+                yield LastStable(read.partition, read.topic_id, read.last_stable_offset)
     if plan.end is not None:
         for partition, topic_id in plan.end.gone.items():
             yield PartitionNotice(NoticeKind.DELETED, partition, topic_id, 0, 0, "no longer in the cluster's metadata")
         yield plan.end.barrier_fact(_clock_offset_ms(plan, reads))
+
+
+def _census_facts(plan: ReadPlan, cluster: Cluster) -> Iterator[Fact]:
+    if plan.census is None:
+        return
+    yield from take_census(cluster, plan.census)
 
 
 def _clock_offset_ms(plan: ReadPlan, reads: list[RangeRead]) -> int | None:

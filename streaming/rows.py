@@ -1,4 +1,4 @@
-"""Facts as rows: the schema of the source, into Arrow and out of Spark rows again.
+"""Facts as rows of the source: its schema, and facts into Arrow. The way back is in row_facts.py.
 
 One flat schema for every kind of fact, because partition facts, coordinator facts and the barrier must travel in
 one batch under one offset. A Spark user of the source reads it like any other table; `kind` tells which columns
@@ -8,33 +8,31 @@ are filled. Times are epoch milliseconds; a missing value is null.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import astuple
 from typing import Any, Final
 
 import pyarrow as pa
 
 from txnwatch.state.facts import (
     Barrier,
+    CensusTaken,
     Fact,
-    NoticeKind,
+    Joined,
+    LastStable,
+    OpenDescribed,
     PartitionNotice,
     ProducerSeen,
     TransactionalIdGone,
     TransactionSeen,
 )
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.transaction import CoordinatorView, Marker, TransactionState
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.state.transaction import Marker
 
-PRODUCER, TRANSACTION, GONE, NOTICE, BARRIER, EPISODE = (
-    "producer",
-    "transaction",
-    "transactional_id_gone",
-    "notice",
-    "barrier",
-    "episode",
-)
+PRODUCER, TRANSACTION, GONE, NOTICE = "producer", "transaction", "transactional_id_gone", "notice"
+CENSUS, OPEN, LAST_STABLE, BARRIER, EPISODE = "census", "open_transaction", "last_stable_offset", "barrier", "episode"
 
-_MARKER = ("offset", "epoch", "commit", "coordinator_epoch", "timestamp_ms")
+MARKER_COLUMNS: Final = ("offset", "epoch", "commit", "coordinator_epoch", "timestamp_ms")
 SCHEMA: Final = pa.schema(
     [
         pa.field("bucket", pa.int32()),
@@ -56,7 +54,7 @@ SCHEMA: Final = pa.schema(
         *(
             pa.field(f"{which}_marker_{name}", pa.bool_() if name == "commit" else pa.int64())
             for which in ("first", "last")
-            for name in _MARKER
+            for name in MARKER_COLUMNS
         ),
         pa.field("transactional_id", pa.string()),
         pa.field("transaction_state", pa.string()),
@@ -70,8 +68,8 @@ SCHEMA: Final = pa.schema(
         pa.field("detail", pa.string()),
     ]
 )
+SPEAKS_FOR_PARTITIONS: Final = 0  # the bucket that tells what concerns a partition as a whole
 _COLUMNS: Final = tuple(SCHEMA.names)
-_INDEX: Final = {name: position for position, name in enumerate(_COLUMNS)}
 _ARROW_TO_DDL: Final = {
     pa.int32(): "INT",
     pa.int64(): "BIGINT",
@@ -93,8 +91,11 @@ def fact_rows(facts: Iterable[Fact], buckets: int) -> Iterable[Row]:
     """Rows of facts; what concerns every producer is copied to every bucket."""
     for fact in facts:
         row = _row(fact)
-        if isinstance(fact, ProducerSeen | TransactionSeen):
+        if isinstance(fact, ProducerSeen | TransactionSeen | OpenDescribed):
             row["bucket"] = bucket_of(fact.producer_id, buckets)
+            yield row
+        elif isinstance(fact, LastStable):
+            row["bucket"] = SPEAKS_FOR_PARTITIONS
             yield row
         else:
             for bucket in range(buckets):
@@ -114,31 +115,7 @@ def record_batch(rows: Iterable[Row]) -> pa.RecordBatch:
 
 
 def _row(fact: Fact) -> Row:
-    match fact:
-        case ProducerSeen():
-            return _producer_row(fact)
-        case TransactionSeen():
-            return _transaction_row(fact)
-        case TransactionalIdGone():
-            return {
-                "kind": GONE,
-                "topic": TRANSACTION_STATE_TOPIC,
-                "partition": fact.log_partition,
-                "transactional_id": fact.transactional_id,
-                "log_offset": fact.log_offset,
-            }
-        case PartitionNotice():
-            return {
-                "kind": NOTICE,
-                "topic": fact.partition.topic,
-                "partition": fact.partition.partition,
-                "topic_id": fact.topic_id,
-                "range_start": fact.from_offset,
-                "range_end": fact.to_offset,
-                "detail": json.dumps({"notice": fact.kind, "detail": fact.detail}),
-            }
-        case Barrier():
-            return {"kind": BARRIER, "listed_ms": fact.coordinator_listed_ms, "detail": _barrier_detail(fact)}
+    return _WRITE[type(fact)](fact)
 
 
 def _producer_row(fact: ProducerSeen) -> Row:
@@ -160,6 +137,7 @@ def _producer_row(fact: ProducerSeen) -> Row:
         "listed_ms": fact.listed_ms,
         **_marker_columns("first", fact.first_marker),
         **_marker_columns("last", fact.last_marker),
+        "detail": _joined_detail(fact.joined),
     }
 
 
@@ -173,7 +151,7 @@ def _marker_columns(which: str, marker: Marker | None) -> Row:
         marker.coordinator_epoch,
         marker.timestamp_ms,
     )
-    return {f"{which}_marker_{name}": value for name, value in zip(_MARKER, values, strict=True)}
+    return {f"{which}_marker_{name}": value for name, value in zip(MARKER_COLUMNS, values, strict=True)}
 
 
 def _transaction_row(fact: TransactionSeen) -> Row:
@@ -196,127 +174,88 @@ def _transaction_row(fact: TransactionSeen) -> Row:
     }
 
 
-def _barrier_detail(fact: Barrier) -> str:
-    return json.dumps(
-        {
-            "number": fact.number,
-            "data_listed_ms": fact.data_listed_ms,
-            "coordinator_listed_ms": fact.coordinator_listed_ms,
-            "stale_data": sorted(str(partition) for partition in fact.stale_data),
-            "limited_data": sorted(str(partition) for partition in fact.limited_data),
-            "stale_coordinator": sorted(fact.stale_coordinator),
-            "reread": {str(partition): start for partition, start in fact.reread.items()},
-            "healed": {str(partition): start for partition, start in fact.healed.items()},
-            "clock_offset_ms": fact.clock_offset_ms,
-        }
-    )
+def _joined_detail(joined: Joined | None) -> str | None:
+    if joined is None:
+        return None
+    marker = astuple(joined.marker) if joined.marker is not None else None
+    return json.dumps([*joined[:-1], marker])
 
 
-def fact_of(row: Sequence[Any]) -> Fact:
-    """The fact of a Spark row of the whole schema.
-
-    Raises:
-        ValueError: a kind that is no fact.
-    """
-
-    def value(name: str) -> Any:  # noqa: ANN401 - a row's value
-        return row[_INDEX[name]]
-
-    kind = value("kind")
-    if kind == TRANSACTION:
-        return _transaction_fact(row)
-    if kind == PRODUCER:
-        return _producer_fact(row)
-    if kind == BARRIER:
-        return _barrier_fact(value("detail"))
-    if kind == NOTICE:
-        detail = json.loads(value("detail"))
-        partition = TopicPartition(value("topic"), value("partition"))
-        return PartitionNotice(
-            NoticeKind(detail["notice"]),
-            partition,
-            value("topic_id"),
-            value("range_start"),
-            value("range_end"),
-            detail["detail"],
-        )
-    if kind == GONE:
-        return TransactionalIdGone(value("transactional_id"), value("partition"), value("log_offset"))
-    raise ValueError(f"expected a fact, found a row of kind {kind!r}")
+def _gone_row(fact: TransactionalIdGone) -> Row:
+    return {
+        "kind": GONE,
+        "topic": TRANSACTION_STATE_TOPIC,
+        "partition": fact.log_partition,
+        "transactional_id": fact.transactional_id,
+        "log_offset": fact.log_offset,
+    }
 
 
-_PRODUCER_SLICE: Final = slice(_INDEX["topic"], _INDEX["listed_ms"] + 1)
-_FIRST_MARKER: Final = slice(_INDEX["first_marker_offset"], _INDEX["first_marker_timestamp_ms"] + 1)
-_LAST_MARKER: Final = slice(_INDEX["last_marker_offset"], _INDEX["last_marker_timestamp_ms"] + 1)
+def _notice_row(fact: PartitionNotice) -> Row:
+    return {
+        "kind": NOTICE,
+        "topic": fact.partition.topic,
+        "partition": fact.partition.partition,
+        "topic_id": fact.topic_id,
+        "range_start": fact.from_offset,
+        "range_end": fact.to_offset,
+        "detail": json.dumps({"notice": fact.kind, "detail": fact.detail}),
+    }
 
 
-def _producer_fact(row: Sequence[Any]) -> ProducerSeen:
-    (
-        topic,
-        partition,
-        topic_id,
-        producer_id,
-        epoch,
-        range_start,
-        range_end,
-        first_offset,
-        first_epoch,
-        open_offset,
-        open_epoch,
-        last_offset,
-        last_timestamp_ms,
-        listed_ms,
-    ) = row[_PRODUCER_SLICE]
-    return ProducerSeen(
-        partition=TopicPartition(topic, partition),
-        topic_id=topic_id,
-        producer_id=producer_id,
-        range_start=range_start,
-        range_end=range_end,
-        first_offset=first_offset,
-        first_epoch=first_epoch,
-        first_marker=_marker(row[_FIRST_MARKER]),
-        last_marker=_marker(row[_LAST_MARKER]),
-        open_offset=open_offset,
-        open_epoch=open_epoch,
-        epoch=epoch,
-        last_offset=last_offset,
-        last_timestamp_ms=last_timestamp_ms,
-        listed_ms=listed_ms,
-    )
+def _open_row(fact: OpenDescribed) -> Row:
+    return {
+        "kind": OPEN,
+        "topic": fact.partition.topic,
+        "partition": fact.partition.partition,
+        "producer_id": fact.producer_id,
+        "producer_epoch": fact.producer_epoch,
+        "txn_start_offset": fact.start_offset,
+        "last_timestamp_ms": fact.last_timestamp_ms,
+        "listed_ms": fact.described_ms,
+    }
 
 
-def _marker(values: Sequence[Any]) -> Marker | None:
-    return Marker(*values) if values[0] is not None else None
+def _last_stable_row(fact: LastStable) -> Row:
+    return {
+        "kind": LAST_STABLE,
+        "topic": fact.partition.topic,
+        "partition": fact.partition.partition,
+        "topic_id": fact.topic_id,
+        "range_end": fact.offset,
+    }
 
 
-def _transaction_fact(row: Sequence[Any]) -> TransactionSeen:
-    view = CoordinatorView(
-        transactional_id=row[_INDEX["transactional_id"]],
-        log_partition=row[_INDEX["partition"]],
-        log_offset=row[_INDEX["log_offset"]],
-        state=TransactionState(row[_INDEX["transaction_state"]]),
-        producer_epoch=row[_INDEX["producer_epoch"]],
-        timeout_ms=row[_INDEX["transaction_timeout_ms"]],
-        start_ms=row[_INDEX["transaction_start_ms"]],
-        last_update_ms=row[_INDEX["last_update_ms"]],
-        record_timestamp_ms=row[_INDEX["record_timestamp_ms"]],
-        participants=frozenset(TopicPartition.parse(text) for text in row[_INDEX["participants"]]),
-        superseded_by=row[_INDEX["superseded_by"]],
-    )
-    return TransactionSeen(row[_INDEX["producer_id"]], view)
+def _census_row(fact: CensusTaken) -> Row:
+    taken: dict[str, list[list[Any]]] = {}
+    for partition, bracket in fact.taken.items():
+        taken.setdefault(partition.topic, []).append([partition.partition, *bracket])
+    failed = sorted(str(partition) for partition in fact.failed)
+    detail = {"taken": taken, "failed": failed, "is_round": fact.is_round}
+    return {"kind": CENSUS, "detail": json.dumps(detail, separators=(",", ":"))}
 
 
-def _barrier_fact(detail: str) -> Barrier:
-    raw = json.loads(detail)
-    return Barrier(
-        number=raw["number"],
-        data_listed_ms=raw["data_listed_ms"],
-        coordinator_listed_ms=raw["coordinator_listed_ms"],
-        stale_data=frozenset(TopicPartition.parse(text) for text in raw["stale_data"]),
-        limited_data=frozenset(TopicPartition.parse(text) for text in raw["limited_data"]),
-        stale_coordinator=frozenset(raw["stale_coordinator"]),
-        reread={TopicPartition.parse(text): start for text, start in raw["reread"].items()},
-        healed={TopicPartition.parse(text): start for text, start in raw["healed"].items()},
-        clock_offset_ms=raw["clock_offset_ms"],
-    )
+def _barrier_row(fact: Barrier) -> Row:
+    detail = {
+        "number": fact.number,
+        "data_listed_ms": fact.data_listed_ms,
+        "coordinator_listed_ms": fact.coordinator_listed_ms,
+        "stale_data": sorted(str(partition) for partition in fact.stale_data),
+        "limited_data": sorted(str(partition) for partition in fact.limited_data),
+        "stale_coordinator": sorted(fact.stale_coordinator),
+        "reread": {str(partition): start for partition, start in fact.reread.items()},
+        "clock_offset_ms": fact.clock_offset_ms,
+    }
+    return {"kind": BARRIER, "listed_ms": fact.coordinator_listed_ms, "detail": json.dumps(detail)}
+
+
+_WRITE: Final[dict[type, Callable[[Any], Row]]] = {
+    ProducerSeen: _producer_row,
+    TransactionSeen: _transaction_row,
+    TransactionalIdGone: _gone_row,
+    PartitionNotice: _notice_row,
+    OpenDescribed: _open_row,
+    LastStable: _last_stable_row,
+    CensusTaken: _census_row,
+    Barrier: _barrier_row,
+}

@@ -87,7 +87,9 @@ class TransactionsStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         """The plans of one batch."""
         if start == end:
             return []
-        plans = plan_reads(SourceOffset.from_json(start), SourceOffset.from_json(end), self._options)
+        following = SourceOffset.from_json(end)
+        census = self._lister.census_of(following.barrier) if self._lister is not None else None
+        plans = plan_reads(SourceOffset.from_json(start), following, self._options, census)
         return [TransactionsPartition(plan) for plan in plans]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -17,15 +17,16 @@ from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic, read_events
 from txnwatch.sinks.ledger import Ledger
 from txnwatch.sinks.outbox import Outbox
 from txnwatch.sinks.redis import RedisEventSink
-from txnwatch.state.emitted import Emitted, OutstandingGap, PartitionAlarm
+from txnwatch.state.emitted import CensusIncomplete, Emitted, PartitionAlarm, ViewHealed
 from txnwatch.state.errors import SinkError
+from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent
 from txnwatch.state.ports import EventSink
 from txnwatch.streaming.admin import ClusterAdmin
 from txnwatch.streaming.checkpoint import local_directory
+from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.control_file import write_wishes
-from txnwatch.streaming.lister import wall_clock_ms
+from txnwatch.streaming.control_file import wishes_of, write_wishes
 from txnwatch.streaming.metadata import TopicInfo
 from txnwatch.streaming.options import SourceOptions, parse_options
 from txnwatch.streaming.preflight import check_cluster
@@ -58,6 +59,8 @@ class Watch:
     topics: Sequence[TopicInfo] = ()
     batches: int = 0
     _ledger: Ledger | None = field(default=None, init=False)
+    _undescribed: set[TopicPartition] = field(default_factory=set, init=False)
+    _told: set[TopicPartition] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
         directory = local_directory(self.settings.checkpoint)
@@ -76,6 +79,10 @@ class Watch:
             **{f"kafka.{name}": value for name, value in self._properties.items()},
             "kafka.bootstrap.servers": self.settings.bootstrap_server,
             "subscribePattern": self.settings.topics,
+            "censusPattern": self.settings.census_topics,
+            "censusIntervalMs": str(self.settings.census_interval_ms),
+            "healIntervalMs": str(self.settings.heal_interval_ms),
+            **({"foreignPattern": self.settings.foreign_topics} if self.settings.foreign_topics is not None else {}),
             "startingOffsets": self.settings.starting_offsets,
             "maxOffsetsPerTrigger": str(self.settings.max_offsets_per_trigger),
             "controlFile": str(self._scratch / _WISHES_FILE),
@@ -155,17 +162,34 @@ class Watch:
     def on_batch(self, _: int, emitted: list[Emitted]) -> None:
         """One micro-batch in the driver."""
         assert self._ledger is not None
-        write_wishes(
-            self._scratch / _WISHES_FILE,
-            {gap.partition: gap.from_offset for gap in emitted if isinstance(gap, OutstandingGap)},
-        )
-        for alarm in emitted:
-            if isinstance(alarm, PartitionAlarm):
-                notice = alarm.notice
+        for said in emitted:
+            self._tell(said)
+        self._ledger.on_batch(emitted)
+        write_wishes(self._scratch / _WISHES_FILE, wishes_of(emitted, self._ledger.doubted))
+        self.batches += 1
+
+    def _tell(self, said: Emitted) -> None:
+        """What an operator should know that is no event."""
+        match said:
+            case PartitionAlarm(notice):
                 where = f"{notice.partition} [{notice.from_offset}, {notice.to_offset})"
                 self.report(f"warning: {notice.kind} {where}: {notice.detail}")
-        self._ledger.on_batch(emitted)
-        self.batches += 1
+            case ViewHealed():
+                self.report(
+                    f"warning: producer id {said.producer_id} on {said.partition} from {said.start_offset}: "
+                    f"{said.mismatch} at its leader, otherwise in the log as we read it; the leader's word counts"
+                )
+            case CensusIncomplete(failed):
+                self._tell_undescribed(set(failed))
+
+    def _tell_undescribed(self, failed: set[TopicPartition]) -> None:
+        """Says once which partitions stay undescribed; one failure is an election, or a topic that comes or goes."""
+        lasting = failed & self._undescribed
+        if lasting - self._told:
+            names = ", ".join(str(partition) for partition in sorted(lasting)[:3])
+            more = f" and {len(lasting) - 3} more" if len(lasting) > 3 else ""
+            self.report(f"warning: not described by their leaders, so nothing is proven there: {names}{more}")
+        self._undescribed, self._told = failed, lasting
 
     def close(self) -> None:
         """A last try to deliver what waits."""

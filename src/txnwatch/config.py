@@ -65,6 +65,12 @@ class RunSettings(BaseModel):
     topics: Annotated[str, AfterValidator(_regex)] = Field(
         ".*", description="regular expression; topics whose whole name matches are scanned"
     )
+    census_topics: Annotated[str, AfterValidator(_regex)] = Field(
+        ".*", description="regular expression; topics that match and are not scanned are watched by census alone"
+    )
+    foreign_topics: Annotated[str, AfterValidator(_regex)] | None = Field(
+        None, description="regular expression; topics copied byte for byte from another cluster, not watched"
+    )
     checkpoint: str = Field("txnwatch-checkpoint", description="directory (or URI) that keeps offsets and state")
     events_topic: str = Field(EVENTS_TOPIC, description="topic for incident events; created compacted if absent")
     events_format: Literal["json", "avro"] = Field("json", description="encoding of events: json or avro")
@@ -73,6 +79,10 @@ class RunSettings(BaseModel):
     starting_offsets: Literal["latest", "earliest"] = Field(
         "latest", description="latest (where the oldest open transaction begins) or earliest; first start only"
     )
+    census_interval_ms: Positive = Field(
+        5_000, description="pause between two rounds of the census of topics that are not scanned"
+    )
+    heal_interval_ms: Positive = Field(60_000, description="pause between two censuses of the scanned partitions")
     max_offsets_per_trigger: Positive = Field(
         20_000_000, description="offsets of all data partitions together read in one micro-batch"
     )

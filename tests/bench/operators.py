@@ -31,7 +31,8 @@ from txnwatch.state.transaction import CoordinatorView, Marker, ProducerState, T
 from txnwatch.streaming.emitted_rows import OUTPUT_DDL
 from txnwatch.streaming.job import spark_session
 from txnwatch.streaming.operator import BucketProcessor
-from txnwatch.streaming.rows import DDL, SCHEMA, fact_of, fact_rows, record_batch
+from txnwatch.streaming.row_facts import fact_of
+from txnwatch.streaming.rows import DDL, SCHEMA, fact_rows, record_batch
 
 CHANGING, KNOWN, BUCKETS = 1_000, 20_000, 16
 SECONDS = 40

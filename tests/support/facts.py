@@ -10,8 +10,11 @@ from txnwatch.state.codec import decode_bucket, decode_producer, encode_bucket, 
 from txnwatch.state.emitted import BucketCount, Emitted
 from txnwatch.state.facts import (
     Barrier,
+    Bracket,
+    CensusTaken,
     Fact,
     NoticeKind,
+    OpenDescribed,
     PartitionNotice,
     ProducerSeen,
     TransactionalIdGone,
@@ -112,6 +115,28 @@ def notice(
 
 def log_notice(kind: NoticeKind, start: int, log_partition: int = 0) -> PartitionNotice:
     return notice(kind, start, partition=TopicPartition(TRANSACTION_STATE_TOPIC, log_partition))
+
+
+def census(
+    *open_at: int,
+    below: int = 100,
+    stable: int | None = None,
+    scanned: bool = True,
+    first: bool = False,
+    epoch: int = 0,
+    producer_id: int = PRODUCER,
+    partition: TopicPartition = ORDERS,
+    topic_id: str | None = None,
+    is_round: bool = False,
+) -> list[Fact]:
+    """A census of one partition that shows the producer's transaction open at `open_at`, or nothing open."""
+    if stable is None:
+        stable = min(open_at, default=below)
+    known = topic_id if topic_id is not None else TOPIC_IDS[partition.topic]
+    return [
+        CensusTaken({partition: Bracket(known, below, stable, scanned, first)}, is_round=is_round),
+        *(OpenDescribed(partition, producer_id, epoch, start, START_MS, START_MS) for start in open_at),
+    ]
 
 
 class DictStore:

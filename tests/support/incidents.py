@@ -69,6 +69,8 @@ def an_evidence() -> dict[str, Any]:
         "coordinator_producer_id": 4711,
         "coordinator_producer_epoch": 2,
         "coordinator_partitions": ["orders-4", "orders-5"],
+        "joined_at_offset": None,
+        "joined_by_epoch": None,
         "coordinator_log": "1@77",
     }
 

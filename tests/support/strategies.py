@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from txnwatch.state.bucket import BucketState
+from txnwatch.state.bucket import BucketState, Standing
 from txnwatch.state.facts import (
     Barrier,
+    Bracket,
+    CensusTaken,
     Fact,
+    Joined,
+    LastStable,
     NoticeKind,
+    OpenDescribed,
     PartitionNotice,
     ProducerSeen,
     TransactionalIdGone,
@@ -38,10 +43,13 @@ spans = st.builds(
     times,
     times,
     st.integers(0, 9),
-    st.none() | st.integers(0, 9),
-    st.booleans(),
-    st.booleans(),
-    st.none() | said,
+    uncovered_at=st.none() | st.integers(0, 9),
+    by_census=st.booleans(),
+    reseen_at=st.none() | st.integers(0, 9),
+    absent_at=st.none() | st.integers(0, 9),
+    stray=st.booleans(),
+    absorbed=st.booleans(),
+    said=st.none() | said,
 )
 views = st.builds(
     CoordinatorView,
@@ -67,11 +75,11 @@ producers = st.builds(
         st.sampled_from([Verdict.LATE, Verdict.LONG_RUNNING, Verdict.STUCK_PREPARE]).map(str), said, max_size=2
     ),
 )
-starts = st.dictionaries(data_partitions, offsets, max_size=2)
 buckets = st.builds(
     BucketState,
     st.dictionaries(producer_ids, times, max_size=3),
     st.dictionaries(data_partitions, st.integers(-1, 60), max_size=2),
+    st.dictionaries(data_partitions, st.builds(Standing, offsets, times, times), max_size=2),
     st.dictionaries(log_partitions, st.integers(-1, 60), max_size=2),
     st.dictionaries(log_partitions, st.integers(-1, 60), max_size=2),
     st.integers(-9999, 9999),
@@ -86,11 +94,20 @@ barriers = st.builds(
     st.frozensets(data_partitions, max_size=2),
     st.frozensets(log_partitions, max_size=2),
     st.dictionaries(partitions, offsets, max_size=2),
-    starts,
     st.none() | st.integers(-9999, 9999),
 )
 notices = st.builds(
     PartitionNotice, st.sampled_from(NoticeKind), partitions, topic_ids, offsets, offsets, st.just("because")
+)
+
+
+joins = st.builds(Joined, offsets, epochs, offsets, epochs, st.none() | markers)
+brackets = st.builds(Bracket, topic_ids, offsets, st.integers(-1, 60), st.booleans(), st.booleans())
+censuses = st.builds(
+    CensusTaken,
+    st.dictionaries(data_partitions, brackets, max_size=2),
+    st.frozensets(data_partitions, max_size=2),
+    st.booleans(),
 )
 
 
@@ -120,12 +137,19 @@ def producers_seen(draw: st.DrawFn) -> ProducerSeen:
         after if after is not None else (first if first is not None else -1),
         draw(times),
         draw(times),
+        draw(st.none() | joins) if first is not None else None,
     )
 
 
-facts: st.SearchStrategy[Fact] = st.one_of(
+producer_facts: st.SearchStrategy[Fact] = st.one_of(
     producers_seen(),
     st.builds(TransactionSeen, producer_ids, views),
     st.builds(TransactionalIdGone, st.sampled_from(["checkout-1", "käse"]), log_partitions, offsets),
     notices,
+)
+facts: st.SearchStrategy[Fact] = st.one_of(
+    producer_facts,
+    censuses,
+    st.builds(OpenDescribed, data_partitions, producer_ids, epochs, offsets, times, times),
+    st.builds(LastStable, data_partitions, topic_ids, offsets),
 )

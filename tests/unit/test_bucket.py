@@ -13,6 +13,7 @@ from support.facts import (
     BucketRun,
     DictStore,
     a_marker,
+    census,
     log_notice,
     notice,
     seen,
@@ -123,7 +124,6 @@ GAPS = {
     "from below it": ({"reread": {ORDERS: 10}}, {}),
     "from above it": ({"reread": {ORDERS: 31}}, {ORDERS: 30}),
     "elsewhere": ({"reread": {TopicPartition("orders", 1): 0}}, {ORDERS: 30}),
-    "from the last stable offset": ({"healed": {ORDERS: 40}}, {}),
 }
 
 
@@ -143,15 +143,18 @@ def test_a_re_read_that_fails_again_stays_a_gap() -> None:
 
 
 @pytest.mark.parametrize("kind", [NoticeKind.LOST, NoticeKind.TRUNCATED])
-def test_what_cannot_be_read_again_needs_a_read_from_the_last_stable_offset(kind: NoticeKind) -> None:
+def test_what_cannot_be_read_again_needs_a_census(kind: NoticeKind) -> None:
     run = BucketRun()
     run.batch(seen(0, 10, data=5), notice(kind, 30))
     assert gaps(run) == {ORDERS: -1}
     run.batch(reread={ORDERS: 0})
     assert gaps(run) == {ORDERS: -1}
-    run.batch(healed={ORDERS: 20})
+    run.batch(notice(kind, 30), *census(below=20))
+    assert gaps(run) == {ORDERS: -1}, "a census of a batch that failed there heals nothing"
+    run.batch(*census(below=20))
+    assert run.producer().spans, "its marker may still be read"
     assert gaps(run) == {}
-    assert not run.producer().spans, "the leader has nothing open below its last stable offset"
+    assert not run.producer().spans, "the leader has nothing open there any more"
 
 
 def test_a_deleted_topic_has_no_gaps() -> None:

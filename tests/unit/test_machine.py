@@ -22,7 +22,7 @@ from support.facts import (
 )
 from txnwatch.state.emitted import SpanEnd, SpanEnded
 from txnwatch.state.facts import NoticeKind, ProducerSeen
-from txnwatch.state.machine import ProducerFact, apply, drop_below, forget_unseen
+from txnwatch.state.machine import ProducerFact, apply, forget_unseen
 from txnwatch.state.transaction import ProducerState, Said, Span
 from txnwatch.state.transaction import TransactionState as S
 
@@ -87,7 +87,7 @@ def test_the_first_marker_after_the_span_is_the_one_that_closed_it() -> None:
 
 def test_a_span_remembers_both_ends_and_epochs() -> None:
     span = after(seen(0, 10, data=5, epoch=1, listed_ms=7), seen(10, 20, data=15, epoch=2, listed_ms=9)).spans[ORDERS]
-    assert span == Span("orders-id", 5, 1, 2, 15, START_MS, 7, BARRIER)
+    assert span == Span("orders-id", 5, 1, 2, 15, START_MS, 7, BARRIER, stray=True, absorbed=True, said=Said(0, 0))
 
 
 def test_partitions_are_kept_apart() -> None:
@@ -175,9 +175,3 @@ def test_a_truncated_log_partition_is_read_again_and_the_new_reading_wins() -> N
     seen_again = after(transaction(3, S.ONGOING, ORDERS), producer=state)
     assert forget_unseen(seen_again, log_partition=0).producer == seen_again
     assert forget_unseen(state, log_partition=1).producer == state
-
-
-@pytest.mark.parametrize(("stable", "is_open"), [(6, False), (5, True)], ids=["above the span", "at the span"])
-def test_a_healing_read_ends_what_lies_below_the_last_stable_offset(stable: int, *, is_open: bool) -> None:
-    state = drop_below(after(seen(0, 10, data=5)), ORDERS, stable).producer
-    assert (ORDERS in state.spans) is is_open

@@ -50,7 +50,6 @@ def offsets(draw: st.DrawFn) -> SourceOffset:
         positions,
         draw(starts),
         draw(starts),
-        draw(starts),
         draw(st.dictionaries(partitions, topic_ids, max_size=3)),
     )
 
@@ -76,7 +75,6 @@ def test_the_same_offset_has_the_same_text_in_whatever_order_it_was_made(offset:
         positions=shuffled(offset.positions),
         begun=shuffled(offset.begun),
         reread=shuffled(offset.reread),
-        healed=shuffled(offset.healed),
         gone=shuffled(offset.gone),
     )
     assert text(made_otherwise) == text(offset)
@@ -99,7 +97,7 @@ def test_the_text_is_pinned_because_checkpoints_hold_it() -> None:
     )
     assert text(offset) == (
         '{"barrier": 7, "begun": {"orders-10": 4}, "cluster_id": "cluster", "coordinator_listed_ms": 1001, '
-        '"data_listed_ms": 1000, "gone": {"payments-1": "id-p"}, "healed": {}, "reread": {"orders-0": 2}, '
+        '"data_listed_ms": 1000, "gone": {"payments-1": "id-p"}, "reread": {"orders-0": 2}, '
         '"topics": {"__transaction_state": {"id": "id-t", "partitions": {"3": [-1, -1, 0, 1]}}, '
         '"orders": {"id": "id-o", "partitions": {"0": [5, 2, 8, 1], "10": [9, 3, 9, 0]}}}, "version": 1}'
     )
@@ -161,13 +159,12 @@ def test_a_barrier_tells_where_it_proves_nothing(
 
 
 def test_a_barrier_has_the_numbers_and_the_ranges_that_went_back() -> None:
-    offset = replace(an_offset(orders=READ), reread={ORDERS: 2}, healed={PAYMENTS: 4})
+    offset = replace(an_offset(orders=READ), reread={ORDERS: 2})
     assert offset.barrier_fact(-35) == Barrier(
         number=7,
         data_listed_ms=1000,
         coordinator_listed_ms=1001,
         reread={ORDERS: 2},
-        healed={PAYMENTS: 4},
         clock_offset_ms=-35,
     )
 

@@ -11,20 +11,23 @@ from hypothesis import strategies as st
 
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.offsets import NOT_BEGUN, Position, SourceOffset
-from txnwatch.streaming.planner import Answer, Limits, Listing, Rewinds, is_begun, plan
+from txnwatch.streaming.planner import Answer, Limits, Listing, is_begun, plan
 
 ORDERS, PAYMENTS, AUDIT = (TopicPartition(name, 0) for name in ("orders", "payments", "audit"))
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 Positions = dict[TopicPartition, Position]
 Answers = dict[TopicPartition, Answer]
 
-NO_LIMITS, NO_REWINDS = Limits(), Rewinds()
+NO_LIMITS = Limits()
+Wishes = dict[TopicPartition, int]
 
 
 def planned(
-    known: Positions, answers: Answers, limits: Limits = NO_LIMITS, rewinds: Rewinds = NO_REWINDS
+    known: Positions, answers: Answers, limits: Limits = NO_LIMITS, wishes: Wishes | None = None
 ) -> SourceOffset:
-    return plan(SourceOffset("cluster", 6, 900, 901, known), Listing("cluster", answers, 1000, 1001), limits, rewinds)
+    return plan(
+        SourceOffset("cluster", 6, 900, 901, known), Listing("cluster", answers, 1000, 1001), limits, wishes or {}
+    )
 
 
 def at(
@@ -42,7 +45,7 @@ UNREAD = Position("id", NOT_BEGUN, -1, 0, is_stale=True)
 
 def test_a_plan_is_one_barrier_further_with_the_times_of_its_listing() -> None:
     listing = Listing("cluster", {}, data_listed_ms=1000, coordinator_listed_ms=1001)
-    assert plan(SourceOffset.beginning(), listing, NO_LIMITS, NO_REWINDS) == SourceOffset("cluster", 1, 1000, 1001, {})
+    assert plan(SourceOffset.beginning(), listing, NO_LIMITS, {}) == SourceOffset("cluster", 1, 1000, 1001, {})
 
 
 # what was known, what the leader told -> where the partition stands now
@@ -156,29 +159,26 @@ def test_the_log_is_cut_into_chunks_and_by_no_limit(known: Position | None, answ
     assert (0 in found.barrier_fact(None).stale_coordinator) is (read_to != answer.end)
 
 
-WISH: dict[str, tuple[Position | None, Answer, Rewinds, dict[TopicPartition, int], dict[TopicPartition, int]]] = {
-    "reread from below": (at(10), told(30), Rewinds(reread={ORDERS: 4}), {ORDERS: 4}, {}),
-    "reread from where it stands": (at(10), told(30), Rewinds(reread={ORDERS: 12}), {ORDERS: 10}, {}),
-    "healed from below": (at(10), told(30), Rewinds(healed={ORDERS: 4}), {}, {ORDERS: 4}),
-    "healed by what lies further on": (at(10), told(30), Rewinds(healed={ORDERS: 12}), {}, {ORDERS: 12}),
-    "not told": (at(10), told(None), Rewinds(reread={ORDERS: 4}, healed={ORDERS: 4}), {}, {}),
-    "not begun before": (UNREAD, told(30, start=5), Rewinds(reread={ORDERS: 4}, healed={ORDERS: 4}), {}, {}),
-    "not known": (None, told(30, start=5), Rewinds(reread={ORDERS: 4}), {}, {}),
-    "another topic by now": (at(10, topic_id="old"), told(30, start=0), Rewinds(healed={ORDERS: 4}), {}, {}),
-    "no longer there": (at(10), told(1), Rewinds(reread={PAYMENTS: 4}), {}, {}),
+WISH: dict[str, tuple[Position | None, Answer, Wishes, Wishes]] = {
+    "reread from below": (at(10), told(30), {ORDERS: 4}, {ORDERS: 4}),
+    "reread from where it stands": (at(10), told(30), {ORDERS: 12}, {ORDERS: 10}),
+    "not told": (at(10), told(None), {ORDERS: 4}, {}),
+    "not begun before": (UNREAD, told(30, start=5), {ORDERS: 4}, {}),
+    "not known": (None, told(30, start=5), {ORDERS: 4}, {}),
+    "another topic by now": (at(10, topic_id="old"), told(30, start=0), {ORDERS: 4}, {}),
+    "no longer there": (at(10), told(1), {PAYMENTS: 4}, {}),
 }
 
 
-@pytest.mark.parametrize(("known", "answer", "rewinds", "reread", "healed"), WISH.values(), ids=WISH.keys())
+@pytest.mark.parametrize(("known", "answer", "wishes", "reread"), WISH.values(), ids=WISH.keys())
 def test_what_has_begun_and_answers_can_be_read_again(
     known: Position | None,
     answer: Answer,
-    rewinds: Rewinds,
+    wishes: Wishes,
     reread: dict[TopicPartition, int],
-    healed: dict[TopicPartition, int],
 ) -> None:
-    found = planned({} if known is None else {ORDERS: known}, {ORDERS: answer}, rewinds=rewinds)
-    assert (found.reread, found.healed) == (reread, healed)
+    found = planned({} if known is None else {ORDERS: known}, {ORDERS: answer}, wishes=wishes)
+    assert found.reread == reread
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_what_has_begun_and_answers_can_be_read_again(
     ids=["data", "log"],
 )
 def test_a_range_that_went_back_may_be_cut_and_goes_on_from_there(partition: TopicPartition, limits: Limits) -> None:
-    back = planned({partition: at(80)}, {partition: told(100)}, limits, Rewinds(reread={partition: 40}))
+    back = planned({partition: at(80)}, {partition: told(100)}, limits, {partition: 40})
     assert back.positions == {partition: at(55, 100)}
     assert planned(back.positions, {partition: told(100)}, limits).positions == {partition: at(70, 100)}
 
@@ -205,15 +205,15 @@ wishes = st.dictionaries(st.sampled_from([ORDERS, PAYMENTS, LOG]), small, max_si
 rounds = st.tuples(
     answers_of_a_round,
     st.builds(Limits, st.none() | st.integers(1, 30), st.integers(1, 30)),
-    st.builds(Rewinds, wishes, wishes),
+    wishes,
 )
 
 
 @given(st.lists(rounds, min_size=1, max_size=8))
-def test_every_plan_of_any_history_keeps_the_law(history: list[tuple[Answers, Limits, Rewinds]]) -> None:
+def test_every_plan_of_any_history_keeps_the_law(history: list[tuple[Answers, Limits, Wishes]]) -> None:
     before = SourceOffset.beginning()
-    for number, (answers, limits, rewinds) in enumerate(history, start=1):
-        after = plan(before, Listing("cluster", answers, 10 * number, 10 * number + 1), limits, rewinds)
+    for number, (answers, limits, wishes) in enumerate(history, start=1):
+        after = plan(before, Listing("cluster", answers, 10 * number, 10 * number + 1), limits, wishes)
         assert (after.barrier, after.data_listed_ms, after.coordinator_listed_ms) == (
             number,
             10 * number,
@@ -245,7 +245,7 @@ def check_partitions(before: SourceOffset, after: SourceOffset, answers: Answers
             assert now.offset <= answer.end
         else:
             assert now.is_stale
-    for partition in (*after.reread, *after.healed):
+    for partition in after.reread:
         assert is_begun(same.get(partition))
         assert answers[partition].end is not None
 
@@ -258,7 +258,7 @@ def check_limits(before: SourceOffset, after: SourceOffset, answers: Answers, li
             continue
         known = before.positions.get(partition)
         start = after.begun.get(partition, known.offset if known is not None else 0)
-        start = min([start, *(back[partition] for back in (after.reread, after.healed) if partition in back)])
+        start = min(start, after.reread.get(partition, start))
         if partition == LOG:
             assert now.offset == min(end, start + limits.coordinator_chunk)
         elif end <= start or limits.data_offsets is None:

@@ -21,7 +21,7 @@ from txnwatch.cli.settings_flags import add_flags, flag_values
 from txnwatch.config import RunSettings, load_settings
 from txnwatch.state.errors import BrokerError, CheckpointError
 from txnwatch.streaming.checkpoint import locked
-from txnwatch.streaming.lister import wall_clock_ms
+from txnwatch.streaming.clock import wall_clock_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,0 +1,88 @@
+"""What a bracketed census makes of one producer's spans: it opens what we missed and closes what is over.
+
+DescribeProducers answers from the leader's memory and names no offset. So it is read between two listings under one
+leader epoch: end L before, the last stable offset after. Below L all was committed when the leader answered, hence:
+  * what it shows as open and begins below L is open; the log may have lost its beginning, or we its marker;
+  * what we hold open below L and it does not show has ended, though perhaps by a marker above the high watermark,
+    which may still be lost: it has surely ended if it begins below the last stable offset listed afterwards. On a
+    scanned partition it is then dropped once the log is read to an end listed later: normally its marker is read on
+    the way and nothing is dropped at all. Where there is no scan the census is the reading, and the second that
+    does not show it is as good.
+What begins at L or above is left to the log, or to the next census. A census is later than all its batch has listed,
+so a span it opens is looked at from the next barrier on: T of its own batch is older than the observation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from txnwatch.state.emitted import Mismatch, SpanEnd, ViewHealed
+from txnwatch.state.facts import Bracket, OpenDescribed
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.machine import Step, ended, without
+from txnwatch.state.transaction import ProducerState, Span
+
+
+def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Bracket, number: int) -> Step:
+    """The producer after a census of batch `number` showed its transaction as open, beginning below L."""
+    prior = producer.spans.get(fact.partition)
+    if prior is None or prior.topic_id != bracket.topic_id or prior.start_offset < fact.start_offset:
+        return _opened(producer, prior, fact, bracket, number)
+    seen_again = not bracket.is_scanned and prior.uncovered_at is not None and prior.reseen_at is None
+    span = replace(
+        prior,
+        start_offset=fact.start_offset,
+        by_census=not bracket.is_scanned,
+        eligible_from=max(prior.eligible_from, number + 1) if prior.by_census else prior.eligible_from,
+        reseen_at=number if seen_again else prior.reseen_at,
+        absent_at=None,
+    )
+    return Step(_with(producer, fact.partition, span))
+
+
+def _opened(producer: ProducerState, prior: Span | None, fact: OpenDescribed, bracket: Bracket, number: int) -> Step:
+    how = SpanEnd.CENSUS if prior is not None and prior.topic_id == bracket.topic_id else SpanEnd.PARTITION_GONE
+    emitted = ended(producer.producer_id, fact.partition, prior, how) if prior is not None else ()
+    if bracket.is_scanned and not bracket.is_first:
+        healed = ViewHealed(fact.partition, producer.producer_id, fact.start_offset, Mismatch.OPEN)
+        emitted = (*emitted, healed)
+    span = Span(
+        topic_id=bracket.topic_id,
+        start_offset=fact.start_offset,
+        start_epoch=fact.producer_epoch,
+        epoch=fact.producer_epoch,
+        last_offset=fact.start_offset,
+        last_timestamp_ms=fact.last_timestamp_ms,
+        first_seen_ms=fact.described_ms,
+        eligible_from=number + 1,
+        by_census=not bracket.is_scanned,
+    )
+    markers = producer.markers
+    lost = markers.get(fact.partition)
+    if lost is not None and lost.offset > fact.start_offset:
+        markers = {partition: marker for partition, marker in markers.items() if partition != fact.partition}
+    return Step(replace(_with(producer, fact.partition, span), markers=markers), emitted)
+
+
+def not_described(producer: ProducerState, partition: TopicPartition, bracket: Bracket, number: int) -> Step:
+    """The producer after a census of batch `number` did not show its span, though it begins below L."""
+    span = producer.spans[partition]
+    is_over = span.start_offset < bracket.stable
+    if not bracket.is_scanned and (is_over or span.absent_at is not None):
+        return without(producer, partition, span, SpanEnd.CENSUS)
+    if span.absent_at is not None or (bracket.is_scanned and not is_over):
+        return Step(producer)
+    by_census = span.by_census and not bracket.is_scanned
+    return Step(_with(producer, partition, replace(span, absent_at=number, by_census=by_census, reseen_at=None)))
+
+
+def dropped(producer: ProducerState, partition: TopicPartition) -> Step:
+    """The log is read beyond the census that did not show the span, and still no marker was seen."""
+    span = producer.spans[partition]
+    step = without(producer, partition, span, SpanEnd.CENSUS)
+    healed = ViewHealed(partition, producer.producer_id, span.start_offset, Mismatch.CLOSED)
+    return Step(step.producer, (*step.emitted, healed))
+
+
+def _with(producer: ProducerState, partition: TopicPartition, span: Span) -> ProducerState:
+    return replace(producer, spans={**producer.spans, partition: span})

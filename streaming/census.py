@@ -1,0 +1,158 @@
+"""The census: what the leaders themselves have open. When it is due, of what, and how it is taken.
+
+Why it is needed: retention may have taken the beginning of a transaction; a log that was cut or skipped can hide
+markers; topics that are not scanned are known by it alone. Why it is bracketed is said in state/census.py.
+
+When: of a scanned partition when reading it begins, every `heal_interval_s`, and when the job asks for it (a last
+stable offset that stands, a gap only the leader can close, a candidate that was refuted); of the partitions that are
+watched by census alone every `census_interval_s`, and when a proof needs another look. Three requests a leader.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from txnwatch.state.errors import BrokerError
+from txnwatch.state.facts import Bracket, CensusTaken, Fact, OpenDescribed
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.clock import wall_clock_ms
+from txnwatch.streaming.cluster import READ_COMMITTED, Cluster
+from txnwatch.streaming.fetch import ABSENCES_OF_A_DELETED_TOPIC
+from txnwatch.streaming.metadata import Metadata
+from txnwatch.streaming.offsets import SourceOffset
+from txnwatch.streaming.options import SourceOptions
+from txnwatch.streaming.planner import is_begun
+from txnwatch.streaming.producers import describe_producers
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One partition to be described; `below` is what the batch reads it to, None where it is not scanned."""
+
+    topic_id: str
+    below: int | None = None
+    is_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """What is to be described while one batch is read.
+
+    Attributes:
+        missing: partitions watched by census whose topic is missing, but not yet for certain.
+        is_round: all partitions that are watched by census are in `asked` or `missing`.
+    """
+
+    asked: Mapping[TopicPartition, Asked]
+    missing: frozenset[TopicPartition] = frozenset()
+    is_round: bool = False
+
+
+@dataclass(slots=True)
+class CensusRota:
+    """Decides what a batch's census is of; lives in the driver beside the lister."""
+
+    options: SourceOptions
+    _heal_due_s: float = 0.0
+    _round_due_s: float = 0.0
+    _watched: dict[TopicPartition, str] = field(default_factory=dict)
+    _absences: Counter[str] = field(default_factory=Counter)
+    _metadata: Metadata | None = None
+
+    def next_census(
+        self, known: Metadata, previous: SourceOffset, following: SourceOffset, wanted: Iterable[TopicPartition]
+    ) -> Census | None:
+        """The census to take while the batch from `previous` to `following` is read, None if nothing is due."""
+        now_s = time.monotonic()
+        self._look_at(known)
+        is_round = bool(self._watched) and now_s >= self._round_due_s
+        if is_round:
+            self._round_due_s = now_s + self.options.census_interval_s
+        is_healing = now_s >= self._heal_due_s
+        if is_healing:
+            self._heal_due_s = now_s + self.options.heal_interval_s
+        missing = frozenset(partition for partition in self._watched if self._absences[partition.topic])
+        unscanned = self._watched if is_round else [partition for partition in wanted if partition in self._watched]
+        asked = {partition: Asked(self._watched[partition]) for partition in unscanned if partition not in missing}
+        scanned = following.positions if is_healing else {*following.begun, *wanted} & following.positions.keys()
+        for partition in scanned:
+            position = following.positions[partition]
+            if partition.topic != TRANSACTION_STATE_TOPIC and is_begun(position) and not position.is_stale:
+                is_first = not is_begun(previous.positions.get(partition))
+                asked[partition] = Asked(position.topic_id, position.offset, is_first)
+        return Census(asked, missing, is_round) if asked or is_round else None
+
+    def _look_at(self, known: Metadata) -> None:
+        """Takes in fresh metadata: brokers learn of changes one after the other, so one look makes no topic gone."""
+        if known is self._metadata:
+            return
+        self._metadata = known
+        present = {
+            TopicPartition(topic.name, number): topic.topic_id
+            for topic in known.topics.values()
+            if self.options.counts(topic)
+            for number in topic.partitions
+        }
+        names = {partition.topic for partition in present}
+        for name in {partition.topic for partition in self._watched} | names:
+            self._absences[name] = 0 if name in names else self._absences[name] + 1
+        kept = {
+            partition: topic_id
+            for partition, topic_id in self._watched.items()
+            if 0 < self._absences[partition.topic] < ABSENCES_OF_A_DELETED_TOPIC
+        }
+        self._watched = {**kept, **present}
+
+
+def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
+    """Describes what is asked, bracketed; a partition whose bracket is not whole is told as failed."""
+    here = _those_known(cluster, census)
+    if len(here) < len(census.asked):  # the driver that asks may know of a topic before we do
+        _look_around(cluster)
+        here = _those_known(cluster, census)
+    before = cluster.list_offsets(here)
+    described = describe_producers(cluster, [partition for partition in here if before[partition].error is None])
+    described_ms = wall_clock_ms()
+    after = cluster.list_offsets(described, isolation=READ_COMMITTED)
+    taken: dict[TopicPartition, Bracket] = {}
+    for partition, producers in described.items():
+        asked, low, stable = census.asked[partition], before[partition], after[partition]
+        below = low.offset if asked.below is None else asked.below
+        is_whole = stable.error is None and low.leader_epoch == stable.leader_epoch and below <= low.offset
+        if isinstance(producers, str) or not is_whole:
+            continue
+        taken[partition] = Bracket(asked.topic_id, below, stable.offset, asked.below is not None, asked.is_first)
+        for producer in producers:
+            if 0 <= producer.txn_start_offset < below:
+                yield OpenDescribed(
+                    partition=partition,
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.producer_epoch,
+                    start_offset=producer.txn_start_offset,
+                    last_timestamp_ms=producer.last_timestamp_ms,
+                    described_ms=described_ms,
+                )
+    failed = (frozenset(census.asked) - taken.keys()) | census.missing
+    if failed:
+        _look_around(cluster)
+    yield CensusTaken(taken, failed, census.is_round)
+
+
+def _those_known(cluster: Cluster, census: Census) -> list[TopicPartition]:
+    known = cluster.metadata.topics if cluster.metadata is not None else {}
+    return [
+        partition
+        for partition, asked in census.asked.items()
+        if partition.topic in known and known[partition.topic].topic_id == asked.topic_id
+    ]
+
+
+def _look_around(cluster: Cluster) -> None:
+    """A leader has moved, or a topic is gone: the next census should know."""
+    try:
+        cluster.refresh()
+    except BrokerError:
+        return

@@ -1,0 +1,173 @@
+"""Rows of the source back into facts, as the stateful operator gets them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from txnwatch.state.facts import (
+    Barrier,
+    Bracket,
+    CensusTaken,
+    Fact,
+    Joined,
+    LastStable,
+    NoticeKind,
+    OpenDescribed,
+    PartitionNotice,
+    ProducerSeen,
+    TransactionalIdGone,
+    TransactionSeen,
+)
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.transaction import CoordinatorView, Marker, TransactionState
+from txnwatch.streaming.rows import BARRIER, CENSUS, GONE, LAST_STABLE, NOTICE, OPEN, PRODUCER, SCHEMA, TRANSACTION
+
+_INDEX: Final = {name: position for position, name in enumerate(SCHEMA.names)}
+
+
+def fact_of(row: Sequence[Any]) -> Fact:
+    """The fact of a Spark row of the whole schema.
+
+    Raises:
+        ValueError: a kind that is no fact.
+    """
+    kind = row[_INDEX["kind"]]
+    read = _READ.get(kind)
+    if read is None:
+        raise ValueError(f"expected a fact, found a row of kind {kind!r}")
+    return read(row)
+
+
+def _partition(row: Sequence[Any]) -> TopicPartition:
+    return TopicPartition(row[_INDEX["topic"]], row[_INDEX["partition"]])
+
+
+def _notice_fact(row: Sequence[Any]) -> PartitionNotice:
+    detail = json.loads(row[_INDEX["detail"]])
+    kind = NoticeKind(detail["notice"])
+    topic_id, start, end = (row[_INDEX[name]] for name in ("topic_id", "range_start", "range_end"))
+    return PartitionNotice(kind, _partition(row), topic_id, start, end, detail["detail"])
+
+
+def _gone_fact(row: Sequence[Any]) -> TransactionalIdGone:
+    return TransactionalIdGone(*(row[_INDEX[name]] for name in ("transactional_id", "partition", "log_offset")))
+
+
+def _open_fact(row: Sequence[Any]) -> OpenDescribed:
+    names = ("producer_id", "producer_epoch", "txn_start_offset", "last_timestamp_ms", "listed_ms")
+    return OpenDescribed(_partition(row), *(row[_INDEX[name]] for name in names))
+
+
+def _last_stable_fact(row: Sequence[Any]) -> LastStable:
+    return LastStable(_partition(row), row[_INDEX["topic_id"]], row[_INDEX["range_end"]])
+
+
+_PRODUCER_SLICE: Final = slice(_INDEX["topic"], _INDEX["listed_ms"] + 1)
+_FIRST_MARKER: Final = slice(_INDEX["first_marker_offset"], _INDEX["first_marker_timestamp_ms"] + 1)
+_LAST_MARKER: Final = slice(_INDEX["last_marker_offset"], _INDEX["last_marker_timestamp_ms"] + 1)
+
+
+def _producer_fact(row: Sequence[Any]) -> ProducerSeen:
+    (
+        topic,
+        partition,
+        topic_id,
+        producer_id,
+        epoch,
+        range_start,
+        range_end,
+        first_offset,
+        first_epoch,
+        open_offset,
+        open_epoch,
+        last_offset,
+        last_timestamp_ms,
+        listed_ms,
+    ) = row[_PRODUCER_SLICE]
+    return ProducerSeen(
+        partition=TopicPartition(topic, partition),
+        topic_id=topic_id,
+        producer_id=producer_id,
+        range_start=range_start,
+        range_end=range_end,
+        first_offset=first_offset,
+        first_epoch=first_epoch,
+        first_marker=_marker(row[_FIRST_MARKER]),
+        last_marker=_marker(row[_LAST_MARKER]),
+        open_offset=open_offset,
+        open_epoch=open_epoch,
+        epoch=epoch,
+        last_offset=last_offset,
+        last_timestamp_ms=last_timestamp_ms,
+        listed_ms=listed_ms,
+        joined=_joined(row[_INDEX["detail"]]),
+    )
+
+
+def _joined(detail: str | None) -> Joined | None:
+    if detail is None:
+        return None
+    start_offset, start_epoch, offset, epoch, marker = json.loads(detail)
+    return Joined(start_offset, start_epoch, offset, epoch, Marker(*marker) if marker is not None else None)
+
+
+def _marker(values: Sequence[Any]) -> Marker | None:
+    return Marker(*values) if values[0] is not None else None
+
+
+def _transaction_fact(row: Sequence[Any]) -> TransactionSeen:
+    view = CoordinatorView(
+        transactional_id=row[_INDEX["transactional_id"]],
+        log_partition=row[_INDEX["partition"]],
+        log_offset=row[_INDEX["log_offset"]],
+        state=TransactionState(row[_INDEX["transaction_state"]]),
+        producer_epoch=row[_INDEX["producer_epoch"]],
+        timeout_ms=row[_INDEX["transaction_timeout_ms"]],
+        start_ms=row[_INDEX["transaction_start_ms"]],
+        last_update_ms=row[_INDEX["last_update_ms"]],
+        record_timestamp_ms=row[_INDEX["record_timestamp_ms"]],
+        participants=frozenset(TopicPartition.parse(text) for text in row[_INDEX["participants"]]),
+        superseded_by=row[_INDEX["superseded_by"]],
+    )
+    return TransactionSeen(row[_INDEX["producer_id"]], view)
+
+
+def _barrier_fact(row: Sequence[Any]) -> Barrier:
+    raw = json.loads(row[_INDEX["detail"]])
+    return Barrier(
+        number=raw["number"],
+        data_listed_ms=raw["data_listed_ms"],
+        coordinator_listed_ms=raw["coordinator_listed_ms"],
+        stale_data=frozenset(TopicPartition.parse(text) for text in raw["stale_data"]),
+        limited_data=frozenset(TopicPartition.parse(text) for text in raw["limited_data"]),
+        stale_coordinator=frozenset(raw["stale_coordinator"]),
+        reread={TopicPartition.parse(text): start for text, start in raw["reread"].items()},
+        clock_offset_ms=raw["clock_offset_ms"],
+    )
+
+
+def _census_fact(row: Sequence[Any]) -> CensusTaken:
+    raw = json.loads(row[_INDEX["detail"]])
+    return CensusTaken(
+        taken={
+            TopicPartition(topic, number): Bracket(*bracket)
+            for topic, brackets in raw["taken"].items()
+            for number, *bracket in brackets
+        },
+        failed=frozenset(TopicPartition.parse(text) for text in raw["failed"]),
+        is_round=raw["is_round"],
+    )
+
+
+_READ: Final[dict[str, Callable[[Sequence[Any]], Fact]]] = {
+    PRODUCER: _producer_fact,
+    TRANSACTION: _transaction_fact,
+    GONE: _gone_fact,
+    NOTICE: _notice_fact,
+    OPEN: _open_fact,
+    LAST_STABLE: _last_stable_fact,
+    CENSUS: _census_fact,
+    BARRIER: _barrier_fact,
+}

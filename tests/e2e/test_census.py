@@ -1,0 +1,124 @@
+"""The whole job where the log alone would not tell: topics that are not scanned, and beginnings that are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import TopicPartition as ConfluentPartition
+
+from support.topics import admin_of, create_topic, delete_topic, unique
+from support.waiting import eventually
+from support.watch import RunningWatch, events_about, events_of, statuses
+from txnwatch.embedded.faults import abort_by_hand, late_write_after_abort
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.incident import IncidentEvent
+from txnwatch.streaming.cluster import Cluster
+
+VERDICT_S = 30.0
+EVENTS = "census.events"
+SCANNED = "scanned"
+
+
+@pytest.fixture(scope="module")
+def forgotten(kafka: EmbeddedKafka) -> tuple[TopicPartition, RawProducer]:
+    """A hang from before the watch, of which retention has left nothing in the log."""
+    from support.servers import connect
+
+    cluster = connect(kafka)
+    (partition,) = create_topic(cluster, unique(SCANNED))
+    producer = late_write_after_abort(cluster, unique("zombie"), partition)
+    wanted = ConfluentPartition(partition.topic, partition.partition, 3)
+    admin = admin_of(cluster)
+    admin.delete_records([wanted])[wanted].result(10.0)
+    cluster.close()
+    return partition, producer
+
+
+@pytest.fixture(scope="module")
+def watch(
+    kafka: EmbeddedKafka, forgotten: tuple[TopicPartition, RawProducer], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningWatch]:
+    assert forgotten
+    flags = ("--topics", f"{SCANNED}.*", "--events-topic", EVENTS, "--census-interval-ms", "1000")
+    with RunningWatch(kafka.bootstrap_servers, tmp_path_factory.mktemp("checkpoint"), *flags) as running:
+        yield running.until_ready()
+
+
+def opened(kafka: EmbeddedKafka, partition: TopicPartition) -> IncidentEvent:
+    found = eventually(lambda: events_about(kafka.bootstrap_servers, partition, EVENTS), VERDICT_S, str(partition))
+    return found[0]
+
+
+def until(kafka: EmbeddedKafka, partition: TopicPartition, *expected: str) -> list[IncidentEvent]:
+    def found() -> list[IncidentEvent]:
+        events = events_about(kafka.bootstrap_servers, partition, EVENTS)
+        return events if statuses(events) == list(expected) else []
+
+    return eventually(found, VERDICT_S, f"{expected} about {partition}")
+
+
+def test_a_hang_of_which_the_log_has_nothing_left_is_named(
+    watch: RunningWatch, kafka: EmbeddedKafka, forgotten: tuple[TopicPartition, RawProducer]
+) -> None:
+    partition, producer = forgotten
+    event = opened(kafka, partition)
+    assert (event.verdict, event.reason, event.txn_start_offset) == ("hanging", "already_completed", 2)
+    assert event.transactional_id == producer.transactional_id
+    assert not [line for line in watch.lines if "otherwise in the log" in line], "it was open before we looked"
+
+
+def test_a_hang_on_a_topic_that_is_not_scanned_is_named_and_resolved(
+    watch: RunningWatch, kafka: EmbeddedKafka, cluster: Cluster
+) -> None:
+    (partition,) = create_topic(cluster, unique("by-census"))
+    producer = late_write_after_abort(cluster, unique("zombie"), partition)
+    event = opened(kafka, partition)
+    assert (event.verdict, event.reason, event.txn_start_offset) == ("hanging", "already_completed", 2)
+    assert (event.transactional_id, event.hidden_records) == (producer.transactional_id, 1)
+    abort_by_hand(cluster, partition, producer.producer_id)
+    resolved = until(kafka, partition, "opened", "resolved")[-1]
+    assert resolved.resolution is not None
+    assert resolved.resolution["how"] == "no_longer_open", "nobody has read the marker"
+    assert watch.lines
+
+
+def test_a_topic_that_is_deleted_takes_its_incident_along(
+    watch: RunningWatch, kafka: EmbeddedKafka, cluster: Cluster
+) -> None:
+    (partition,) = create_topic(cluster, unique("by-census"))
+    late_write_after_abort(cluster, unique("zombie"), partition)
+    opened(kafka, partition)
+    delete_topic(cluster, partition.topic)
+    resolved = until(kafka, partition, "opened", "resolved")[-1]
+    assert resolved.resolution is not None
+    assert resolved.resolution["how"] == "partition_gone"
+    assert watch.lines
+
+
+def test_what_the_next_transaction_absorbs_is_a_stray_write(
+    watch: RunningWatch, kafka: EmbeddedKafka, cluster: Cluster
+) -> None:
+    (partition,) = create_topic(cluster, unique(SCANNED))
+    name = unique("stray")
+    first = RawProducer(cluster, name).init()
+    first.produce(partition, [b"never added"])
+    second = RawProducer(cluster, name).init()
+    assert (second.producer_id, second.producer_epoch) == (first.producer_id, first.producer_epoch + 1)
+    second.add(partition)
+    second.produce(partition, [b"a", b"b"])
+    second.end(commit=True)
+    event, *_, resolved = until(kafka, partition, "opened", "resolved")
+    assert (event.verdict, event.txn_start_offset, event.transactional_id) == ("stray_write", 0, name)
+    assert (event.evidence["joined_at_offset"], event.evidence["joined_by_epoch"]) == (1, second.producer_epoch)
+    assert resolved.resolution is not None
+    assert (resolved.resolution["how"], resolved.resolution["marker_offset"]) == ("absorbed", 3)
+    assert watch.lines
+
+
+def test_nothing_else_was_said(watch: RunningWatch, kafka: EmbeddedKafka) -> None:
+    events = events_of(kafka.bootstrap_servers, EVENTS)
+    assert len({event.incident_id for event in events}) == 4
+    assert not [line for line in watch.lines if "warning" in line]

@@ -1,0 +1,87 @@
+"""A census of real partitions: what their leader has open below an end, bracketed, and nothing that it did not say."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import TopicPartition as ConfluentPartition
+
+from support.topics import admin_of, create_topic, unique
+from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.state.facts import Bracket, CensusTaken, Fact, OpenDescribed
+from txnwatch.state.ids import TopicPartition
+from txnwatch.streaming.census import Asked, Census, take_census
+from txnwatch.streaming.cluster import Cluster
+
+
+@pytest.fixture
+def partition(cluster: Cluster) -> TopicPartition:
+    (created,) = create_topic(cluster, unique("census"))
+    return created
+
+
+@pytest.fixture
+def opened(cluster: Cluster, partition: TopicPartition) -> list[RawProducer]:
+    """Three transactions on one partition: committed, open from 3, open from 5."""
+    producers = [RawProducer(cluster, unique("census")).init() for _ in range(3)]
+    for number, producer in enumerate(producers):
+        producer.add(partition)
+        producer.produce(partition, [b"a", b"b"])
+        if number == 0:
+            producer.end(commit=True)
+    return producers
+
+
+def topic_id(cluster: Cluster, partition: TopicPartition) -> str:
+    return cluster.refresh().topics[partition.topic].topic_id
+
+
+def taken(cluster: Cluster, partition: TopicPartition, asked: Asked) -> tuple[CensusTaken, dict[int, int]]:
+    facts: list[Fact] = list(take_census(cluster, Census({partition: asked}, is_round=True)))
+    (census,) = [fact for fact in facts if isinstance(fact, CensusTaken)]
+    return census, {fact.producer_id: fact.start_offset for fact in facts if isinstance(fact, OpenDescribed)}
+
+
+def test_without_a_scan_it_speaks_of_all_below_the_end(
+    cluster: Cluster, partition: TopicPartition, opened: list[RawProducer]
+) -> None:
+    known_id = topic_id(cluster, partition)
+    census, found = taken(cluster, partition, Asked(known_id))
+    assert census == CensusTaken({partition: Bracket(known_id, 7, 3, is_scanned=False)}, frozenset(), is_round=True)
+    assert found == {opened[1].producer_id: 3, opened[2].producer_id: 5}
+
+
+def test_of_a_scanned_partition_it_speaks_below_what_was_read(
+    cluster: Cluster, partition: TopicPartition, opened: list[RawProducer]
+) -> None:
+    known_id = topic_id(cluster, partition)
+    census, found = taken(cluster, partition, Asked(known_id, below=5, is_first=True))
+    assert census.taken == {partition: Bracket(known_id, 5, 3, is_scanned=True, is_first=True)}
+    assert found == {opened[1].producer_id: 3}
+
+
+def test_a_beginning_that_was_deleted_is_still_told(
+    cluster: Cluster, partition: TopicPartition, opened: list[RawProducer]
+) -> None:
+    wanted = ConfluentPartition(partition.topic, partition.partition, 7)
+    admin = admin_of(cluster)
+    admin.delete_records([wanted])[wanted].result(10.0)
+    census, found = taken(cluster, partition, Asked(topic_id(cluster, partition), below=7))
+    assert census.taken[partition].stable == 7, "the last stable offset says nothing is open"
+    assert found == {opened[1].producer_id: 3, opened[2].producer_id: 5}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [Asked("bm90LXRoZS1pZC1hdC1hbGw"), Asked("", below=1_000)],
+    ids=["another topic of that name", "no longer as long"],
+)
+def test_what_cannot_be_bracketed_has_failed(cluster: Cluster, partition: TopicPartition, asked: Asked) -> None:
+    asked = Asked(asked.topic_id or topic_id(cluster, partition), asked.below)
+    census, found = taken(cluster, partition, asked)
+    assert (census.taken, census.failed, found) == ({}, {partition}, {})
+
+
+def test_a_partition_nobody_knows_has_failed(cluster: Cluster) -> None:
+    nowhere = TopicPartition(unique("nowhere"), 0)
+    census, found = taken(cluster, nowhere, Asked("bm90LXRoZS1pZC1hdC1hbGw"))
+    assert (census.taken, census.failed, found) == ({}, {nowhere}, {})

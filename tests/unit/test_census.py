@@ -1,0 +1,173 @@
+"""What a census makes of spans: it opens, it closes, it lets the log speak first, and it starts proofs late enough."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.facts import ORDERS, PAYMENTS, BucketRun, a_marker, census, notice, seen, transaction
+from txnwatch.state.emitted import CensusWanted, Emitted, Mismatch, SpanCandidate, SpanEnd, SpanEnded, ViewHealed
+from txnwatch.state.facts import CensusTaken, Fact, LastStable, NoticeKind
+from txnwatch.state.transaction import TransactionState as S
+
+DATA = [seen(0, 50, data=10)]
+SHOWN: dict[str, tuple[list[Fact], list[Fact], int | None]] = {
+    "what the log has as well": (DATA, census(10), 10),
+    "what we never saw": ([], census(30), 30),
+    "further back than the log shows": (DATA, census(4), 4),
+    "later than what we hold: a marker was missed": (DATA, census(20), 20),
+    "nothing, but the log speaks first": (DATA, census(), 10),
+    "nothing, and a marker may be above the high watermark": (DATA, census(stable=10), 10),
+    "above the end that was listed before": ([], census(100), None),
+    "another topic of the same name": (DATA, census(3, topic_id="new"), 3),
+    "another topic with nothing open": (DATA, census(topic_id="new"), None),
+    "a partition the batch failed to read": (DATA, [*census(4), notice(NoticeKind.LOST, 60)], 10),
+}
+
+
+@pytest.mark.parametrize(("before", "facts", "start"), SHOWN.values(), ids=SHOWN.keys())
+def test_what_a_census_shows(before: list[Fact], facts: list[Fact], start: int | None) -> None:
+    run = BucketRun()
+    run.batch(*before)
+    run.batch(*facts)
+    span = run.producer().spans.get(ORDERS)
+    assert (span.start_offset if span is not None else None) == start
+
+
+def spans_after(run: BucketRun, *batches: list[Fact], **exceptions: Any) -> list[Emitted]:
+    emitted: list[Emitted] = []
+    for facts in batches:
+        emitted.extend(run.batch(*facts, **exceptions))
+    return emitted
+
+
+def test_what_it_does_not_show_is_dropped_once_the_log_is_read_further() -> None:
+    run = BucketRun()
+    said = spans_after(run, DATA, [], [], census(), [])
+    assert not run.producer().spans
+    assert [ended.how for ended in said if isinstance(ended, SpanEnded)] == [SpanEnd.CENSUS]
+    assert [(healed.start_offset, healed.mismatch) for healed in said if isinstance(healed, ViewHealed)] == [
+        (10, Mismatch.CLOSED)
+    ]
+
+
+def test_a_marker_that_is_read_first_is_no_mismatch() -> None:
+    run = BucketRun()
+    said = spans_after(run, DATA, [*census(), transaction(1, S.COMPLETE_ABORT)], [seen(50, 60, marker=a_marker(55))])
+    assert not run.producer().spans
+    assert not [healed for healed in said if isinstance(healed, ViewHealed)]
+
+
+@pytest.mark.parametrize("unproven", [{"stale_data": {ORDERS}}, {"limited_data": {ORDERS}}])
+def test_nothing_is_dropped_where_the_log_was_not_read_further(unproven: dict[str, Any]) -> None:
+    run = BucketRun()
+    spans_after(run, DATA, census())
+    spans_after(run, [], [], **unproven)
+    assert run.producer().spans[ORDERS].start_offset == 10
+    run.batch()
+    assert not run.producer().spans
+
+
+def test_a_span_that_is_about_to_be_dropped_is_no_candidate() -> None:
+    run = BucketRun()
+    spans_after(run, DATA, census())
+    said = [*run.batch(stale_data={ORDERS}), *run.batch(stale_data={ORDERS}), *run.batch()]
+    assert not [candidate for candidate in said if isinstance(candidate, SpanCandidate)]
+
+
+def test_a_mismatch_is_not_one_where_reading_has_just_begun() -> None:
+    first, later = BucketRun(), BucketRun()
+    assert not [said for said in first.batch(*census(30, first=True)) if isinstance(said, ViewHealed)]
+    assert [said.mismatch for said in later.batch(*census(30)) if isinstance(said, ViewHealed)] == [Mismatch.OPEN]
+
+
+def hanging(emitted: list[Emitted]) -> list[SpanCandidate]:
+    return [said for said in emitted if isinstance(said, SpanCandidate)]
+
+
+def test_what_a_census_opens_is_judged_from_the_next_barrier_on() -> None:
+    run = BucketRun()
+    assert [bool(hanging(run.batch(*facts))) for facts in (census(30, first=True), [], [])] == [False, False, True]
+
+
+def test_without_a_scan_the_census_is_the_reading() -> None:
+    run = BucketRun()
+    shown = census(30, scanned=False, is_round=True)
+    assert not hanging(run.batch(*shown)), "T of this batch is older than what is shown"
+    assert not hanging(run.batch()), "the first look"
+    assert not hanging(run.batch()), "not seen open since the first look"
+    assert not hanging(run.batch(*shown)), "seen again, but T of this batch is older than that"
+    (candidate,) = hanging(run.batch())
+    assert (candidate.first_barrier, candidate.second_barrier) == (2, 5)
+
+
+def test_a_proof_that_needs_a_census_asks_for_it() -> None:
+    run = BucketRun()
+    run.batch(*census(30, scanned=False))
+    assert run.batch() == [CensusWanted(ORDERS)]
+    assert run.batch() == [CensusWanted(ORDERS)]
+    assert run.batch(*census(30, scanned=False)) == []
+
+
+def test_without_a_scan_a_covered_look_starts_the_proof_anew() -> None:
+    run = BucketRun()
+    shown = census(30, scanned=False)
+    spans_after(run, shown, [])
+    assert not hanging(run.batch(*shown, transaction(1, S.ONGOING, ORDERS)))
+    assert not hanging(run.batch(transaction(2, S.COMPLETE_ABORT)))
+    assert not hanging(run.batch())
+    assert not hanging(run.batch(*shown))
+    assert hanging(run.batch())
+
+
+NOT_SHOWN: dict[str, tuple[list[Fact], ...]] = {
+    "and the last stable offset is past it": (census(scanned=False),),
+    "twice, while another transaction holds the last stable offset": (
+        census(scanned=False, stable=5),
+        census(scanned=False, stable=5),
+    ),
+    "because its topic is gone": ([CensusTaken({}, frozenset({PAYMENTS}), is_round=True)],),
+}
+
+
+@pytest.mark.parametrize("batches", NOT_SHOWN.values(), ids=NOT_SHOWN.keys())
+def test_without_a_scan_what_is_not_shown_is_over(batches: tuple[list[Fact], ...]) -> None:
+    run = BucketRun()
+    run.batch(*census(30, scanned=False))
+    for facts in batches:
+        assert ORDERS in run.producer().spans
+        run.batch(*facts)
+    assert ORDERS not in run.producer().spans
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        census(scanned=False, stable=5),
+        [CensusTaken({}, frozenset({ORDERS}), is_round=True)],
+        [CensusTaken({}, frozenset({PAYMENTS}), is_round=False)],
+    ],
+    ids=["once, under the last stable offset of another", "failed", "asked for others only"],
+)
+def test_without_a_scan_what_was_not_asked_stays(facts: list[Fact]) -> None:
+    run = BucketRun()
+    run.batch(*census(30, scanned=False))
+    run.batch(*facts)
+    assert ORDERS in run.producer().spans
+
+
+def test_a_last_stable_offset_that_stands_still_is_looked_into() -> None:
+    run = BucketRun(step_ms=1_000)
+    stands, moved = LastStable(ORDERS, "orders-id", 10), LastStable(ORDERS, "orders-id", 11)
+    assert [run.batch(fact) for fact in (stands, stands)] == [[], []]
+    assert run.batch(stands) == [CensusWanted(ORDERS)]
+    assert run.batch(moved) == []
+
+
+def test_a_last_stable_offset_nobody_tells_of_any_more_is_forgotten() -> None:
+    run = BucketRun(step_ms=1_500)
+    run.batch(LastStable(ORDERS, "orders-id", 10))
+    run.batch()
+    run.batch()
+    assert run.bucket.standing == {}
