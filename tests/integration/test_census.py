@@ -6,6 +6,7 @@ import pytest
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from support.topics import admin_of, create_topic, unique
+from support.waiting import eventually
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.facts import Bracket, CensusTaken, Fact, OpenDescribed
 from txnwatch.state.ids import TopicPartition
@@ -28,6 +29,7 @@ def opened(cluster: Cluster, partition: TopicPartition) -> list[RawProducer]:
         producer.produce(partition, [b"a", b"b"])
         if number == 0:
             producer.end(commit=True)
+            eventually(lambda: cluster.list_offsets([partition])[partition].offset == 3, 10.0, "the commit marker")
     return producers
 
 
