@@ -222,7 +222,16 @@ def absorbed(marker: Marker, now_ms: int) -> dict[str, Any]:
 
 def changes(known: IncidentEvent, event: IncidentEvent) -> dict[str, Any]:
     """What an open incident learns from a newer verdict about the same span; its identity and beginning stay."""
-    fixed = {"incident_id", "sequence", "status", "txn_start_offset", "open_since_ms", "open_since_clock", "time_ms"}
+    fixed = {
+        "incident_id",
+        "sequence",
+        "status",
+        "txn_start_offset",
+        "open_since_ms",
+        "open_since_clock",
+        "age_ms",
+        "time_ms",
+    }
     names = (spec.name for spec in fields(IncidentEvent) if spec.name not in fixed)
     return {name: getattr(event, name) for name in names if getattr(event, name) != getattr(known, name)}
 

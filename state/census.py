@@ -76,13 +76,5 @@ def not_described(producer: ProducerState, partition: TopicPartition, bracket: B
     return Step(_with(producer, partition, replace(span, absent_at=number, by_census=by_census, reseen_at=None)))
 
 
-def dropped(producer: ProducerState, partition: TopicPartition) -> Step:
-    """The log is read beyond the census that did not show the span, and still no marker was seen."""
-    span = producer.spans[partition]
-    step = without(producer, partition, span, SpanEnd.CENSUS)
-    healed = ViewHealed(partition, producer.producer_id, span.start_offset, Mismatch.CLOSED)
-    return Step(step.producer, (*step.emitted, healed))
-
-
 def _with(producer: ProducerState, partition: TopicPartition, span: Span) -> ProducerState:
     return replace(producer, spans={**producer.spans, partition: span})

@@ -10,11 +10,10 @@ from collections import Counter
 from collections.abc import Container
 from dataclasses import dataclass, field, replace
 
-from txnwatch.state.census import dropped
 from txnwatch.state.emitted import Emitted, SpanCandidate, StrayWrite, TransactionCandidate
 from txnwatch.state.facts import Barrier, Joined
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.machine import Step
+from txnwatch.state.machine import Step, dropped
 from txnwatch.state.policy import DetectionPolicy
 from txnwatch.state.transaction import ProducerState, Said, Span
 from txnwatch.state.verdict import (

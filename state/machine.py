@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from txnwatch.state.emitted import Emitted, SpanEnd, SpanEnded, StrayWrite, TransactionMoved
+from txnwatch.state.emitted import Emitted, Mismatch, SpanEnd, SpanEnded, StrayWrite, TransactionMoved, ViewHealed
 from txnwatch.state.facts import (
     Joined,
     NoticeKind,
@@ -56,6 +56,9 @@ def _apply_producer_seen(producer: ProducerState, fact: ProducerSeen, barrier_nu
     else:
         emitted = ()
     closing = _closing_marker(prior, fact)
+    if prior is not None and closing is None and _begins_anew(prior, fact):
+        emitted += _unseen_end(producer.producer_id, fact.partition, prior)
+        prior = None
     joined = _joined(prior, fact, closing)
     is_known = joined is not None and prior is not None and prior.absorbed and joined.start_offset == prior.start_offset
     if joined is not None and not is_known:
@@ -76,6 +79,16 @@ def _apply_producer_seen(producer: ProducerState, fact: ProducerSeen, barrier_nu
     if fact.last_marker is not None:
         markers = {**markers, fact.partition: fact.last_marker}
     return Step(replace(producer, spans=spans, markers=markers), emitted)
+
+
+def _begins_anew(prior: Span, fact: ProducerSeen) -> bool:
+    """Data of a producer whose span a census no longer showed, and no marker before it: it joins nothing."""
+    return prior.absent_at is not None and fact.first_offset is not None and fact.first_offset > prior.last_offset
+
+
+def _unseen_end(producer_id: int, partition: TopicPartition, span: Span) -> tuple[Emitted, ...]:
+    healed = ViewHealed(partition, producer_id, span.start_offset, Mismatch.CLOSED)
+    return (*ended(producer_id, partition, span, SpanEnd.CENSUS), healed)
 
 
 def _joined(prior: Span | None, fact: ProducerSeen, closing: Marker | None) -> Joined | None:
@@ -224,6 +237,13 @@ def forget_unseen(producer: ProducerState, log_partition: int) -> Step:
 
 
 UNSEEN = -1
+
+
+def dropped(producer: ProducerState, partition: TopicPartition) -> Step:
+    """The log is read beyond the census that did not show the span, and still no marker was seen."""
+    span = producer.spans[partition]
+    step = without(producer, partition, span, SpanEnd.CENSUS)
+    return Step(step.producer, _unseen_end(producer.producer_id, partition, span))
 
 
 def without(producer: ProducerState, partition: TopicPartition, span: Span, how: SpanEnd) -> Step:

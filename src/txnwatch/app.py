@@ -40,6 +40,7 @@ Report = Callable[[str], None]
 _ADMIN_TIMEOUT_S = 2.0
 _WISHES_FILE = "txnwatch-wishes.json"
 _SPARK_LOG = "spark.log"
+_LASTING_MS = 30_000
 
 
 @dataclass
@@ -59,7 +60,7 @@ class Watch:
     topics: Sequence[TopicInfo] = ()
     batches: int = 0
     _ledger: Ledger | None = field(default=None, init=False)
-    _undescribed: set[TopicPartition] = field(default_factory=set, init=False)
+    _undescribed: dict[TopicPartition, int] = field(default_factory=dict, init=False)
     _told: set[TopicPartition] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
@@ -183,13 +184,15 @@ class Watch:
                 self._tell_undescribed(set(failed))
 
     def _tell_undescribed(self, failed: set[TopicPartition]) -> None:
-        """Says once which partitions stay undescribed; one failure is an election, or a topic that comes or goes."""
-        lasting = failed & self._undescribed
+        """Says once which partitions stay undescribed; a while is an election, or a topic that comes or goes."""
+        now_ms = wall_clock_ms()
+        self._undescribed = {partition: self._undescribed.get(partition, now_ms) for partition in failed}
+        lasting = {partition for partition, since_ms in self._undescribed.items() if now_ms - since_ms >= _LASTING_MS}
         if lasting - self._told:
             names = ", ".join(str(partition) for partition in sorted(lasting)[:3])
             more = f" and {len(lasting) - 3} more" if len(lasting) > 3 else ""
             self.report(f"warning: not described by their leaders, so nothing is proven there: {names}{more}")
-        self._undescribed, self._told = failed, lasting
+        self._told = lasting
 
     def close(self) -> None:
         """A last try to deliver what waits."""

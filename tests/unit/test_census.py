@@ -171,3 +171,11 @@ def test_a_last_stable_offset_nobody_tells_of_any_more_is_forgotten() -> None:
     run.batch()
     run.batch()
     assert run.bucket.standing == {}
+
+
+def test_data_after_an_end_that_was_not_seen_is_a_span_of_its_own() -> None:
+    run = BucketRun()
+    spans_after(run, DATA, census())
+    said = run.batch(seen(100, 150, data=120))
+    assert run.producer().spans[ORDERS].start_offset == 120
+    assert [healed.mismatch for healed in said if isinstance(healed, ViewHealed)] == [Mismatch.CLOSED]

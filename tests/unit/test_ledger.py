@@ -2,83 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
-from support.facts import BucketRun, a_marker, seen, transaction
-from support.fake_admin import FakeAdmin
-from support.recording_sink import RecordingSink
-from txnwatch.sinks.compose import Origin
-from txnwatch.sinks.ledger import LOOK_AGAIN_MS, Ledger
-from txnwatch.sinks.outbox import Outbox
-from txnwatch.state.emitted import Emitted, SpanCandidate, SpanEnd, SpanEnded, TransactionCandidate, TransactionMoved
+from support.facts import transaction
+from support.ledger_world import HOUR_MS, World
+from txnwatch.sinks.ledger import LOOK_AGAIN_MS
+from txnwatch.state.emitted import SpanEnd, SpanEnded, TransactionCandidate, TransactionMoved
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.state.ports import MarkerSpec
 from txnwatch.state.transaction import TransactionState as S
 from txnwatch.state.verdict import Verdict
-
-ORIGIN = Origin("cluster", "broker:9092")
-HOUR_MS = 3_600_000
-
-
-@dataclass
-class World:
-    """A cluster, a ledger and its sinks; the state's side is played by hand."""
-
-    admin: FakeAdmin = field(default_factory=FakeAdmin)
-    topic: RecordingSink = field(default_factory=RecordingSink)
-    redis: RecordingSink = field(default_factory=RecordingSink)
-    reports: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.now_ms = self.admin.now_ms
-        (self.partition,) = self.admin.create_topic("orders")
-        self.ledger = self.a_ledger()
-
-    def a_ledger(self, remembering: Iterable[IncidentEvent] = ()) -> Ledger:
-        outboxes = [Outbox(sink, self.reports.append) for sink in (self.topic, self.redis)]
-        ledger = Ledger(ORIGIN, self.admin, outboxes, lambda: self.now_ms, report=self.reports.append)
-        ledger.remember(remembering)
-        return ledger
-
-    def restart(self) -> None:
-        self.ledger = self.a_ledger(self.topic.told)
-
-    def batch(self, *emitted: Emitted, after_ms: int = 500) -> None:
-        self.now_ms += after_ms
-        self.ledger.on_batch(emitted)
-
-    def hang(self, name: str = "checkout-1") -> SpanCandidate:
-        """A lost marker, and what the state says of it."""
-        owner = self.admin.begin(name, self.partition)
-        self.admin.lose_markers(name, commit=False)
-        return self.candidate(owner.producer_id, name)
-
-    def candidate(self, producer_id: int, name: str | None = None) -> SpanCandidate:
-        run = BucketRun()
-        row = self.admin.partitions[self.partition].producers[producer_id]
-        topic_id = self.admin.partitions[self.partition].topic_id
-        told = (
-            []
-            if name is None
-            else [transaction(1, S.COMPLETE_ABORT, self.partition, producer_id=producer_id, transactional_id=name)]
-        )
-        start = row.txn_start_offset
-        data = seen(0, 10, data=start, producer_id=producer_id, partition=self.partition, topic_id=topic_id)
-        run.batch(data, *told)
-        (said,) = run.batch()
-        assert isinstance(said, SpanCandidate)
-        return said
-
-    def abort(self, candidate: SpanCandidate) -> SpanEnded:
-        self.admin.mark(MarkerSpec(candidate.partition, candidate.producer_id, 0, 0))
-        return SpanEnded(candidate.producer_id, candidate.partition, candidate.span, SpanEnd.MARKER, a_marker(7))
-
-    def told(self) -> list[tuple[str, int, str]]:
-        return [(event.verdict, event.sequence, event.status) for event in self.topic.told]
 
 
 @pytest.fixture
