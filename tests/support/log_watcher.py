@@ -1,0 +1,81 @@
+"""One partition as the detector sees it: folded range by range and joined in a bucket's state, as in the job.
+
+Law: only the product decides (PartitionFold, bucket.process); this is what source, planner and reader do around it.
+After a truncation they re-read twice: from where the log was cut, and then from the last stable offset ("healed").
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from support.facts import DictStore
+from txnwatch.state import bucket
+from txnwatch.state.bucket import BucketState
+from txnwatch.state.facts import Barrier, Fact, NoticeKind, PartitionNotice
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.policy import DetectionPolicy
+from txnwatch.streaming import fold
+
+PARTITION = TopicPartition("orders", 0)
+TOPIC_ID = "orders-id"
+_POLICY = DetectionPolicy()
+_OFFSET = struct.Struct(">q")
+
+
+class Appended(NamedTuple):
+    """A batch in the log, as a Fetch would bring it."""
+
+    encoded: bytes
+    next_offset: int
+
+    @classmethod
+    def at(cls, encoded: bytes, offset: int, next_offset: int) -> Appended:
+        """The batch with the offset the leader gave it, which no checksum covers."""
+        return cls(_OFFSET.pack(offset) + encoded[_OFFSET.size :], next_offset)
+
+
+@dataclass
+class LogWatcher:
+    """What the state knows of a log read from `position` on."""
+
+    position: int = 0
+    number: int = 0
+    store: DictStore = field(default_factory=DictStore)
+    shared: BucketState = field(default_factory=BucketState)
+
+    def read(self, log: Sequence[Appended], end: int, back: int | None = None) -> None:
+        """Reads on to `end`; from `back` on again, if that is said."""
+        start = self.position if back is None else min(back, self.position)
+        self._batch(self._facts(log, start, end))
+        self.position = end
+
+    def truncated(self, log: Sequence[Appended], end: int, last_stable_offset: int) -> None:
+        """The log has been cut at `end`, where reading had been beyond it."""
+        what = PartitionNotice(NoticeKind.TRUNCATED, PARTITION, TOPIC_ID, end, self.position, "made by a test")
+        self._batch([what])
+        self.position = end
+        self._batch(self._facts(log, last_stable_offset, end), healed={PARTITION: last_stable_offset})
+
+    def _facts(self, log: Sequence[Appended], start: int, end: int) -> list[Fact]:
+        folded = fold.PartitionFold(start, end)
+        folded.feed(b"".join([batch.encoded for batch in log if batch.next_offset > start]))
+        return list(folded.facts(PARTITION, TOPIC_ID, self.number))
+
+    def _batch(self, facts: list[Fact], healed: dict[TopicPartition, int] | None = None) -> None:
+        self.number += 1
+        barrier = Barrier(self.number, self.number, self.number, healed=healed or {})
+        bucket.process(self.shared, self.store, [*facts, barrier], _POLICY, speaks_for_partitions=True)
+
+    @property
+    def open(self) -> dict[int, tuple[int, int]]:
+        """{producer id: (start offset, epoch)} of everything open."""
+        found = {}
+        for producer_id in self.shared.agenda:
+            producer = self.store.get(producer_id)
+            span = producer.spans.get(PARTITION) if producer is not None else None
+            if span is not None:
+                found[producer_id] = span.start_offset, span.epoch
+        return found
