@@ -25,7 +25,7 @@ _TRUNCATE = struct.Struct(">ci")
 _SIZE, _NAME = struct.Struct(">i"), struct.Struct(">H")
 _STATE = struct.Struct(">qi")
 _OPEN = struct.Struct(">qhq")
-_END = struct.Struct(">q")
+_BATCH = struct.Struct(">qq")
 
 SNAPSHOT, RESTART, LOSE, EXPIRE = b"S", b"B", b"L", b"E"
 
@@ -38,9 +38,10 @@ class Held(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """After one command: why the leader refused (empty if it did not), the log's end, and what is held open."""
+    """After one command: why the leader refused (empty if it did not), its last batch, and what is held open."""
 
     refusal: str
+    base_offset: int
     end: int
     leader: Held
     follower: Held
@@ -118,6 +119,6 @@ def _decoded(body: io.BytesIO, count: int) -> list[Answer]:
     answers = []
     for _ in range(count):
         refusal = body.read(take(_NAME)[0]).decode()
-        answers.append(Answer(refusal, take(_END)[0], held(), held()))
+        answers.append(Answer(refusal, *take(_BATCH), held(), held()))
     assert not body.read(1), "more answers than commands"
     return answers

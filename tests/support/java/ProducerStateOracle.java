@@ -108,6 +108,7 @@ public class ProducerStateOracle {
                     throw new IllegalStateException("no such command: " + command);
             }
             answers.writeUTF(refusal);
+            answers.writeLong(log.isEmpty() ? 0L : ((MutableRecordBatch) log.get(log.size() - 1)).baseOffset());
             answers.writeLong(end);
             state(leader, answers);
             state(follower, answers);
