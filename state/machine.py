@@ -65,15 +65,15 @@ def _apply_producer_seen(producer: ProducerState, fact: ProducerSeen, barrier_nu
 
 
 def _closing_marker(prior: Span | None, fact: ProducerSeen) -> Marker | None:
-    """The first marker read that ends the open span.
+    """The first marker read that ends the open span: every marker ends what lies below it.
 
-    A marker closes what lies below it if its epoch is not older than the span's (`ProducerAppendInfo`): the
-    client's own markers carry the data's epoch up to transaction.version 1, one more from 2 on and for fences.
+    Epochs are the leader's to compare, before it appends. One that is older than the data's gets into a log where
+    a leader had forgotten its producers, and then nobody holds the data open any more (`ProducerAppendInfo`).
     """
     if prior is None:
         return None
     for marker in (fact.first_marker, fact.last_marker):
-        if marker is not None and marker.offset > prior.start_offset and marker.producer_epoch >= prior.epoch:
+        if marker is not None and marker.offset > prior.start_offset:
             return marker
     return None
 
@@ -97,13 +97,14 @@ def _extended(prior: Span, fact: ProducerSeen) -> Span:
     if fact.open_offset is None:
         return prior
     earlier = fact.open_offset < prior.start_offset  # a re-read from further back shows more of the same span
+    later = fact.last_offset >= prior.last_offset  # the last batch decides, as with the leader: epochs can go back
     return replace(
         prior,
         start_offset=min(prior.start_offset, fact.open_offset),
         start_epoch=fact.open_epoch if earlier else prior.start_epoch,
-        epoch=max(prior.epoch, fact.epoch),
+        epoch=fact.epoch if later else prior.epoch,
         last_offset=max(prior.last_offset, fact.last_offset),
-        last_timestamp_ms=fact.last_timestamp_ms,
+        last_timestamp_ms=fact.last_timestamp_ms if later else prior.last_timestamp_ms,
     )
 
 
@@ -157,9 +158,15 @@ def _apply_notice(producer: ProducerState, notice: PartitionNotice) -> Step:
         case NoticeKind.TRUNCATED if span.start_offset >= notice.from_offset:
             return _without(producer, notice.partition, span, SpanEnd.TRUNCATED)
         case NoticeKind.TRUNCATED:
-            return Step(replace(producer, spans={**producer.spans, notice.partition: replace(span, uncovered_at=None)}))
+            kept = _cut_back(span)
+            return Step(replace(producer, spans={**producer.spans, notice.partition: kept}))
         case _:
             return Step(producer)
+
+
+def _cut_back(span: Span) -> Span:
+    """Of a span that a truncation went through only its first batch is certain; what follows is read again."""
+    return replace(span, epoch=span.start_epoch, last_offset=span.start_offset, uncovered_at=None)
 
 
 def _reread_from_beginning(producer: ProducerState, notice: PartitionNotice) -> Step:
