@@ -28,7 +28,7 @@ _KINDS = {
     "snapshot": 4,
     "restart": 3,
     "expire": 2,
-    "lose": 1,
+    "lose": 2,
 }
 _EPOCHS = (0, 0, 0, 0, 0, 0, 0, 1, 1, 2, -1)
 _COORDINATOR_EPOCHS = (0, 0, 0, 0, 0, 0, 0, 0, 1, -1)
@@ -89,6 +89,8 @@ class Writer:
         """One step in bytes."""
         if step.kind == "truncate":
             return Command(oracle.truncate(step.count), cut=step.count)
+        if step.kind in ("expire", "lose"):  # then those who had been fenced can come back
+            self._epochs = {producer_id: max(0, epoch - 1) for producer_id, epoch in self._epochs.items()}
         if step.kind in _FORGOTTEN:
             return Command(_FORGOTTEN[step.kind])
         batch = self._batch(step)

@@ -1,7 +1,8 @@
 """One partition as the detector sees it: folded range by range and joined in a bucket's state, as in the job.
 
 Law: only the product decides (PartitionFold, bucket.process); this is what source, planner and reader do around it.
-After a truncation they re-read twice: from where the log was cut, and then from the last stable offset ("healed").
+A range that could not be read is a gap, and reading goes back to it. After a truncation all is read again from the
+last stable offset ("healed").
 """
 
 from __future__ import annotations
@@ -39,34 +40,47 @@ class Appended(NamedTuple):
 
 @dataclass
 class LogWatcher:
-    """What the state knows of a log read from `position` on."""
+    """What the state knows of a log; reading is at `position`, and `gap` is where it has to go back to."""
 
     position: int = 0
+    gap: int | None = None
     number: int = 0
     store: DictStore = field(default_factory=DictStore)
     shared: BucketState = field(default_factory=BucketState)
 
-    def read(self, log: Sequence[Appended], end: int, back: int | None = None) -> None:
-        """Reads on to `end`; from `back` on again, if that is said."""
-        start = self.position if back is None else min(back, self.position)
-        self._batch(self._facts(log, start, end))
+    def read(self, log: Sequence[Appended], end: int) -> None:
+        """Reads on to `end`."""
+        self._batch(self._facts(log, self.position, end))
+        self.position = end
+
+    def go_back(self, log: Sequence[Appended], start: int, end: int) -> None:
+        """Reads again from `start`, which lies at or before the gap, to `end`."""
+        self._batch(self._facts(log, start, end), reread={PARTITION: start})
+        self.position, self.gap = end, None
+
+    def miss(self, end: int) -> None:
+        """Cannot read on to `end` for now."""
+        self.gap = self.position if self.gap is None else self.gap
+        self._batch([self._notice(NoticeKind.GAP, self.position, end)])
         self.position = end
 
     def truncated(self, log: Sequence[Appended], end: int, last_stable_offset: int) -> None:
         """The log has been cut at `end`, where reading had been beyond it."""
-        what = PartitionNotice(NoticeKind.TRUNCATED, PARTITION, TOPIC_ID, end, self.position, "made by a test")
-        self._batch([what])
-        self.position = end
+        self._batch([self._notice(NoticeKind.TRUNCATED, end, self.position)])
         self._batch(self._facts(log, last_stable_offset, end), healed={PARTITION: last_stable_offset})
+        self.position, self.gap = end, None
+
+    def _notice(self, kind: NoticeKind, start: int, end: int) -> PartitionNotice:
+        return PartitionNotice(kind, PARTITION, TOPIC_ID, start, end, "made by a test")
 
     def _facts(self, log: Sequence[Appended], start: int, end: int) -> list[Fact]:
         folded = fold.PartitionFold(start, end)
         folded.feed(b"".join([batch.encoded for batch in log if batch.next_offset > start]))
         return list(folded.facts(PARTITION, TOPIC_ID, self.number))
 
-    def _batch(self, facts: list[Fact], healed: dict[TopicPartition, int] | None = None) -> None:
+    def _batch(self, facts: list[Fact], **exceptions: dict[TopicPartition, int]) -> None:
         self.number += 1
-        barrier = Barrier(self.number, self.number, self.number, healed=healed or {})
+        barrier = Barrier(self.number, self.number, self.number, **exceptions)  # type: ignore[arg-type]
         bucket.process(self.shared, self.store, [*facts, barrier], _POLICY, speaks_for_partitions=True)
 
     @property

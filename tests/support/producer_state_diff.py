@@ -2,8 +2,8 @@
 
 Law: what a follower holds after a log is what we must hold, to the first offset and the epoch, however the log was cut
 into ranges; and what the leader holds we hold as well. The two differ where a leader has forgotten something.
-Three readers of ours watch each log: one reads on in random ranges and now and then goes back, one starts at the last
-stable offset of some moment, and one reads all of it at the end.
+Two readers of ours watch each log, one of them from the last stable offset of some moment on: they read in random
+ranges, lag, miss ranges and go back to them. In the end two more read all of it, one at once and one in pieces.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from support.log_scripts import Command, Step, Writer, a_script, shortened
 from support.log_watcher import Appended, LogWatcher
 from support.producer_state_oracle import Answer, Held, ProducerStateOracle
 
-_READS, _GOES_BACK, _STARTS_LATE = 0.6, 0.1, 0.1
+_READS, _MISSES, _GOES_BACK, _STARTS_LATE = 0.5, 0.1, 0.15, 0.1
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Tally:
     seen: Counter[str] = field(default_factory=Counter)
 
 
-class Difference(AssertionError):
+class DifferenceError(AssertionError):
     """Kafka and we do not agree."""
 
 
@@ -37,7 +37,7 @@ def check(oracle: ProducerStateOracle, seed: int, tally: Tally | None = None) ->
     """One random log.
 
     Raises:
-        Difference: with the shortest script found that still makes one.
+        DifferenceError: with the shortest script found that still makes one.
     """
     steps = a_script(Random(seed))
     found = _difference(oracle, steps, seed, tally or Tally())
@@ -49,7 +49,7 @@ def check(oracle: ProducerStateOracle, seed: int, tally: Tally | None = None) ->
 
     short = shortened(steps, fails)
     why = _difference(oracle, short, seed, Tally())
-    raise Difference(f"seed {seed}: {why}\n" + "\n".join(f"  {step}" for step in short))
+    raise DifferenceError(f"seed {seed}: {why}\n" + "\n".join(f"  {step}" for step in short))
 
 
 def first_difference(oracle: ProducerStateOracle, seeds: Sequence[int]) -> int | None:
@@ -100,20 +100,26 @@ class _Comparison:
             if found is not None:
                 return found
         if self._late is None and self._random.random() < _STARTS_LATE:
+            # It reads at once: that a log is cut between the listing of its start and the first read is not seen.
             self._late = LogWatcher(self._stable(end))
+            self._late.read(self._log, end)
         return _difference_of_leader(answer)
 
     def _read(self, reader: LogWatcher, end: int, *, is_cut: bool) -> str | None:
         if is_cut and end < reader.position:
             reader.truncated(self._log, end, self._stable(end))
-        elif self._random.random() < _READS:
-            back = None
-            if reader is self._reader and self._random.random() < _GOES_BACK:
-                back = self._random.randint(0, reader.position)
-            reader.read(self._log, end, back)
+            return self._compare("we", reader)
+        choice = self._random.random()
+        back = reader.position if reader.gap is None else reader.gap
+        if choice < _READS:
+            reader.read(self._log, end)
+        elif choice < _READS + _MISSES:
+            reader.miss(end)
+        elif choice < _READS + _MISSES + _GOES_BACK:
+            reader.go_back(self._log, self._random.randint(0, back), end)
         else:
             return None
-        return self._compare("we", reader)
+        return self._compare("we", reader) if reader.gap is None else None
 
     def in_the_end(self) -> str | None:
         end = self._log[-1].next_offset if self._log else 0
@@ -123,9 +129,9 @@ class _Comparison:
             again.read(self._log, cut)
         again.read(self._log, end)
         found = self._compare("all at once", whole) or self._compare("in pieces", again)
-        if found is None and self._reader.position < end:
-            self._reader.read(self._log, end)
-            found = self._compare("read to the end", self._reader)
+        if found is None:
+            self._reader.go_back(self._log, 0, end)
+            found = self._compare("we in the end", self._reader)
         return found
 
     def _compare(self, who: str, reader: LogWatcher) -> str | None:

@@ -176,14 +176,14 @@ public class ProducerStateOracle {
         replay(follower, 0L);
     }
 
-    /** UnifiedLog.rebuildProducerState. */
+    /**
+     * UnifiedLog.rebuildProducerState, which has one more condition: a leader that held nothing at all before does
+     * not replay what follows the snapshot. If that has a transaction open, Kafka 4.3.1 holds it for ever, although
+     * its marker is in the log: a fault of that leader, which no reader of the log can see.
+     */
     void rebuild(ProducerStateManager manager) throws IOException {
-        boolean isEmpty = manager.isEmpty() && manager.mapEndOffset() >= end;
         manager.truncateAndReload(0L, end, NOW_MS);
-        if (end > manager.mapEndOffset() && !isEmpty)
-            replay(manager, manager.mapEndOffset());
-        manager.updateMapEndOffset(end);
-        manager.onHighWatermarkUpdated(end);
+        replay(manager, manager.mapEndOffset());
     }
 
     void replay(ProducerStateManager manager, long from) {
