@@ -82,6 +82,9 @@ def process(
     for fact in batch.for_awaited:
         for producer_id in list(bucket.agenda):
             desk.apply(producer_id, fact, number)
+    for partition, stable in batch.barrier.healed.items():
+        # Before what the healing read shows: data it finds of a producer would join what has ended unseen.
+        _drop_below(partition, stable, desk)
     for seen in batch.for_one:
         desk.apply(seen.producer_id, seen, number)
     _note_gaps(bucket, batch, desk)
@@ -169,9 +172,8 @@ def _note_gaps(bucket: BucketState, batch: _Batch, desk: _Desk) -> None:
                 bucket.rereading[partition.partition] = min(gap, bucket.rereading.get(partition.partition, gap))
         elif start <= bucket.gaps.get(partition, start) and bucket.gaps.get(partition) != FROM_LAST_STABLE:
             bucket.gaps.pop(partition, None)
-    for partition, stable in batch.barrier.healed.items():
+    for partition in batch.barrier.healed:
         bucket.gaps.pop(partition, None)
-        _drop_below(partition, stable, desk)
     for notice in batch.notices:
         partition = notice.partition
         if notice.kind is NoticeKind.DELETED:

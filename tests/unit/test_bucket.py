@@ -154,6 +154,14 @@ def test_what_cannot_be_read_again_needs_a_read_from_the_last_stable_offset(kind
     assert not run.producer().spans, "the leader has nothing open below its last stable offset"
 
 
+def test_what_a_healing_read_finds_does_not_join_what_it_ends() -> None:
+    run = BucketRun()
+    run.batch(seen(0, 10, data=5))
+    run.batch(notice(NoticeKind.GAP, 10, end=20))  # a marker at 12, never read
+    run.batch(seen(15, 30, data=15), healed={ORDERS: 15})
+    assert run.producer().spans[ORDERS].start_offset == 15
+
+
 def test_a_deleted_topic_has_no_gaps() -> None:
     run = BucketRun()
     run.batch(notice(NoticeKind.GAP, 30))
