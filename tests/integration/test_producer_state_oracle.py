@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -74,6 +75,7 @@ def test_a_script_is_shortened_to_the_steps_that_matter() -> None:
     assert set(shortened(steps, lambda fewer: wanted <= set(fewer))) == wanted
 
 
-def test_when_kafkas_side_ends_the_test_says_why(oracle: ProducerStateOracle) -> None:
-    with pytest.raises(AssertionError, match=r"(?s)Kafka's side has ended: .*no such command: 63"):
+def test_when_kafkas_side_ends_the_test_says_why(tmp_path: Path) -> None:
+    ended = pytest.raises(AssertionError, match=r"(?s)Kafka's side has ended: .*no such command: 63")
+    with ProducerStateOracle(tmp_path) as oracle, ended:
         oracle.run([b"?"])
