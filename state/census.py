@@ -4,10 +4,10 @@ DescribeProducers answers from the leader's memory and names no offset. So it is
 leader epoch: end L before, the last stable offset after. Below L all was committed when the leader answered, hence:
   * what it shows as open and begins below L is open; the log may have lost its beginning, or we its marker;
   * what we hold open below L and it does not show has ended, though perhaps by a marker above the high watermark,
-    which may still be lost: it has surely ended if it begins below the last stable offset listed afterwards. On a
-    scanned partition it is then dropped once the log is read to an end listed later: normally its marker is read on
-    the way and nothing is dropped at all. Where there is no scan the census is the reading, and the second that
-    does not show it is as good.
+    which may still be lost. It is no candidate from then on. It has surely ended if it begins below the last stable
+    offset listed afterwards, or if a second census does not show it either. On a scanned partition it is then
+    dropped once the log is read to an end listed later: normally its marker is read on the way and nothing is
+    dropped at all. Where there is no scan the census is the reading.
 What begins at L or above is left to the log, or to the next census. A census is later than all its batch has listed,
 so a span it opens is looked at from the next barrier on: T of its own batch is older than the observation.
 """
@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from txnwatch.state.emitted import Mismatch, SpanEnd, ViewHealed
-from txnwatch.state.facts import Bracket, OpenDescribed
+from txnwatch.state.emitted import Emitted, Mismatch, SpanEnd, StrayWrite, ViewHealed
+from txnwatch.state.facts import Bracket, Joined, OpenDescribed
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.machine import Step, ended, without
+from txnwatch.state.machine import Step, ended, taken_in, without
 from txnwatch.state.transaction import ProducerState, Span
 
 
@@ -29,15 +29,33 @@ def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Bracke
     if prior is None or prior.topic_id != bracket.topic_id or prior.start_offset < fact.start_offset:
         return _opened(producer, prior, fact, bracket, number)
     seen_again = not bracket.is_scanned and prior.uncovered_at is not None and prior.reseen_at is None
+    emitted: tuple[Emitted, ...] = ()
+    if fact.producer_epoch > prior.epoch:  # data of a newer epoch, which we have not read, has joined it
+        emitted = () if prior.absorbed else (_joined_unseen(producer, fact, bracket, prior),)
+        prior = taken_in(prior)
     span = replace(
         prior,
         start_offset=fact.start_offset,
+        epoch=fact.producer_epoch,
         by_census=not bracket.is_scanned,
         eligible_from=max(prior.eligible_from, number + 1) if prior.by_census else prior.eligible_from,
         reseen_at=number if seen_again else prior.reseen_at,
         absent_at=None,
+        over_at=None,
     )
-    return Step(_with(producer, fact.partition, span))
+    return Step(_with(producer, fact.partition, span), emitted)
+
+
+def _joined_unseen(producer: ProducerState, fact: OpenDescribed, bracket: Bracket, prior: Span) -> StrayWrite:
+    return StrayWrite(
+        producer_id=producer.producer_id,
+        partition=fact.partition,
+        topic_id=bracket.topic_id,
+        joined=Joined(fact.start_offset, prior.start_epoch, -1, fact.producer_epoch),
+        view=producer.view,
+        last_timestamp_ms=fact.last_timestamp_ms,
+        first_seen_ms=prior.first_seen_ms,
+    )
 
 
 def _opened(producer: ProducerState, prior: Span | None, fact: OpenDescribed, bracket: Bracket, number: int) -> Step:
@@ -67,13 +85,17 @@ def _opened(producer: ProducerState, prior: Span | None, fact: OpenDescribed, br
 def not_described(producer: ProducerState, partition: TopicPartition, bracket: Bracket, number: int) -> Step:
     """The producer after a census of batch `number` did not show its span, though it begins below L."""
     span = producer.spans[partition]
-    is_over = span.start_offset < bracket.stable
-    if not bracket.is_scanned and (is_over or span.absent_at is not None):
+    is_over = span.start_offset < bracket.stable or span.absent_at is not None
+    if is_over and not bracket.is_scanned:
         return without(producer, partition, span, SpanEnd.CENSUS)
-    if span.absent_at is not None or (bracket.is_scanned and not is_over):
-        return Step(producer)
-    by_census = span.by_census and not bracket.is_scanned
-    return Step(_with(producer, partition, replace(span, absent_at=number, by_census=by_census, reseen_at=None)))
+    span = replace(
+        span,
+        absent_at=number if span.absent_at is None else span.absent_at,
+        over_at=number if is_over and span.over_at is None else span.over_at,
+        by_census=span.by_census and not bracket.is_scanned,
+        reseen_at=None,
+    )
+    return Step(_with(producer, partition, span))
 
 
 def _with(producer: ProducerState, partition: TopicPartition, span: Span) -> ProducerState:

@@ -37,7 +37,7 @@ class ProducerSeen:
     Attributes:
         first_offset: first transactional data before any marker of the range, or None.
         first_epoch: its producer epoch.
-        first_marker, last_marker: the first and the last marker in the range that could close something.
+        first_marker, last_marker: the first and the last marker in the range.
         open_offset: first transactional data after the last marker, None if nothing is open at the end. Equals
             `first_offset` where the range has no marker.
         open_epoch: its producer epoch.

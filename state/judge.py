@@ -80,10 +80,7 @@ def _over(producer: ProducerState, bench: Bench) -> list[TopicPartition]:
     return [
         partition
         for partition, span in producer.spans.items()
-        if span.absent_at is not None
-        and not span.by_census
-        and span.absent_at < bench.barrier.number
-        and not _data_unproven(partition, bench)
+        if span.over_at is not None and span.over_at < bench.barrier.number and not _data_unproven(partition, bench)
     ]
 
 
@@ -101,6 +98,8 @@ def _judge_span(
         if _is_still_open(partition, span, bench) and (span.reseen_at or 0) < bench.barrier.number:
             return _proven(producer, partition, span, bench, span.uncovered_at)
         look = Look.DATA_UNPROVEN
+    if look is Look.ENDING and span.over_at is None:
+        bench.wanted.add(partition)
     bench.waiting[look] += 1
     return span, ()
 

@@ -63,14 +63,14 @@ def _apply_producer_seen(producer: ProducerState, fact: ProducerSeen, barrier_nu
     is_known = joined is not None and prior is not None and prior.absorbed and joined.start_offset == prior.start_offset
     if joined is not None and not is_known:
         emitted += (_stray(producer, fact, joined, prior),)
-        prior = _absorbed(prior) if prior is not None and joined.start_offset == prior.start_offset else prior
+        prior = taken_in(prior) if prior is not None and joined.start_offset == prior.start_offset else prior
     if prior is not None and closing is not None:
         how = SpanEnd.ABSORBED if prior.absorbed else SpanEnd.MARKER
         emitted += ended(producer.producer_id, fact.partition, prior, how, closing)
     spans = dict(producer.spans)
     span = _opened(fact, barrier_number) if prior is None or closing is not None else _extended(prior, fact)
     if span is not None and joined is not None and joined.start_offset == span.start_offset:
-        span = _absorbed(span)
+        span = taken_in(span)
     if span is None:
         spans.pop(fact.partition, None)
     else:
@@ -83,7 +83,7 @@ def _apply_producer_seen(producer: ProducerState, fact: ProducerSeen, barrier_nu
 
 def _begins_anew(prior: Span, fact: ProducerSeen) -> bool:
     """Data of a producer whose span a census no longer showed, and no marker before it: it joins nothing."""
-    return prior.absent_at is not None and fact.first_offset is not None and fact.first_offset > prior.last_offset
+    return prior.over_at is not None and fact.first_offset is not None and fact.first_offset > prior.last_offset
 
 
 def _unseen_end(producer_id: int, partition: TopicPartition, span: Span) -> tuple[Emitted, ...]:
@@ -114,21 +114,21 @@ def _stray(producer: ProducerState, fact: ProducerSeen, joined: Joined, prior: S
     )
 
 
-def _absorbed(span: Span) -> Span:
+def taken_in(span: Span) -> Span:
     """A span whose old data a later transaction has taken in: it is said, so its end will be too."""
     return replace(span, stray=True, absorbed=True, said=span.said or Said(0, 0))
 
 
 def _closing_marker(prior: Span | None, fact: ProducerSeen) -> Marker | None:
-    """The first marker read that ends the open span.
+    """The first marker read that ends the open span: every marker ends what lies below it.
 
-    A marker closes what lies below it if its epoch is not older than the span's (`ProducerAppendInfo`): the
-    client's own markers carry the data's epoch up to transaction.version 1, one more from 2 on and for fences.
+    Epochs are the leader's to compare, before it appends. One that is older than the data's gets into a log where
+    a leader had forgotten its producers, and then nobody holds the data open any more (`ProducerAppendInfo`).
     """
     if prior is None:
         return None
     for marker in (fact.first_marker, fact.last_marker):
-        if marker is not None and marker.offset > prior.start_offset and marker.producer_epoch >= prior.epoch:
+        if marker is not None and marker.offset > prior.start_offset:
             return marker
     return None
 
@@ -152,13 +152,14 @@ def _extended(prior: Span, fact: ProducerSeen) -> Span:
     if fact.open_offset is None:
         return prior
     earlier = fact.open_offset < prior.start_offset  # a re-read from further back shows more of the same span
+    later = fact.last_offset >= prior.last_offset  # the last batch decides, as with the leader: epochs can go back
     return replace(
         prior,
         start_offset=min(prior.start_offset, fact.open_offset),
         start_epoch=fact.open_epoch if earlier else prior.start_epoch,
-        epoch=max(prior.epoch, fact.epoch),
+        epoch=fact.epoch if later else prior.epoch,
         last_offset=max(prior.last_offset, fact.last_offset),
-        last_timestamp_ms=fact.last_timestamp_ms,
+        last_timestamp_ms=fact.last_timestamp_ms if later else prior.last_timestamp_ms,
         by_census=False,
         reseen_at=None,
     )
@@ -214,10 +215,16 @@ def _apply_notice(producer: ProducerState, notice: PartitionNotice) -> Step:
         case NoticeKind.TRUNCATED if span.start_offset >= notice.from_offset:
             return without(producer, notice.partition, span, SpanEnd.TRUNCATED)
         case NoticeKind.TRUNCATED:
-            anew = replace(span, uncovered_at=None, reseen_at=None, absent_at=None)
-            return Step(replace(producer, spans={**producer.spans, notice.partition: anew}))
+            kept = _cut_back(span)
+            return Step(replace(producer, spans={**producer.spans, notice.partition: kept}))
         case _:
             return Step(producer)
+
+
+def _cut_back(span: Span) -> Span:
+    """Of a span that a truncation went through only its first batch is certain; what follows is read again."""
+    kept = replace(span, uncovered_at=None, reseen_at=None, absent_at=None, over_at=None)
+    return replace(kept, epoch=span.start_epoch, last_offset=span.start_offset)
 
 
 def _reread_from_beginning(producer: ProducerState, notice: PartitionNotice) -> Step:

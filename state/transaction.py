@@ -109,6 +109,7 @@ class Span:
         by_census: the partition is not scanned; only what a census shows is known of the span.
         reseen_at: batch of the first census that saw it again after `uncovered_at`; for such spans only.
         absent_at: batch of the first census whose leader no longer had it open, else None.
+        over_at: batch of the census from which it has surely ended.
         stray: it was proven that no transaction owned the data.
         absorbed: it was, and a later transaction of the producer covers it now, whose marker will close it.
         said: when it was said, if it was.
@@ -126,6 +127,7 @@ class Span:
     by_census: bool = False
     reseen_at: int | None = None
     absent_at: int | None = None
+    over_at: int | None = None
     stray: bool = False
     absorbed: bool = False
     said: Said | None = None

@@ -7,7 +7,8 @@ base offset; that makes neighbouring ranges neither overlap nor miss one, wherev
 The rules are those of the partition leader (`ProducerStateManager`, `ProducerAppendInfo`):
   * a transactional data batch opens a transaction at its base offset, or joins the one that is open;
   * a newer epoch in data closes nothing and keeps the first offset;
-  * a marker closes if its epoch is not older than the producer's; an emptied control batch is nothing;
+  * a marker closes, whatever its epoch: the leader compared epochs before it appended it, and whoever reads the
+    log again (a follower, a recovery) does not refuse one either; an emptied control batch is nothing;
   * a producer id below 0 has no state, whatever the attributes say.
 """
 
@@ -71,7 +72,6 @@ class PartitionFold:
         position: the next offset to fetch; the range is done when it reaches `end`.
         leader_epoch: leader epoch of the last batch seen, -1 before the first.
         batches, size: batches and bytes walked.
-        stale_markers: markers older than the epoch of the data they follow; they close nothing.
         episodes: every transaction that ended in the range, kept only if asked for.
     """
 
@@ -82,7 +82,6 @@ class PartitionFold:
         self.leader_epoch = -1
         self.batches = 0
         self.size = 0
-        self.stale_markers = 0
         self.episodes: list[Episode] = []
         self._keep_episodes = keep_episodes
         self._producers: dict[int, _Producer] = {}
@@ -159,9 +158,6 @@ class PartitionFold:
             timestamp_ms=header.max_timestamp,
         )
         producer = self._producers.setdefault(header.producer_id, _Producer(header.producer_epoch))
-        if marker.producer_epoch < producer.epoch:
-            self.stale_markers += 1
-            return
         if self._keep_episodes and producer.open_offset is not None:
             self.episodes.append(_episode(header.producer_id, producer, marker))
         if producer.joined is not None and producer.joined.start_offset == producer.open_offset:

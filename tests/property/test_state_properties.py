@@ -55,7 +55,7 @@ def test_judging_changes_no_evidence_and_always_knows_when_to_look_next(
     assert judged.view == producer.view
     assert judged.markers == producer.markers
     dropped = producer.spans.keys() - judged.spans.keys()
-    assert all(producer.spans[partition].absent_at is not None for partition in dropped)
+    assert all(producer.spans[partition].over_at is not None for partition in dropped)
     assert all(span.start_offset == producer.spans[p].start_offset for p, span in judged.spans.items())
     assert due_ms(judged, bench) >= 0
 

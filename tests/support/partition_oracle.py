@@ -46,40 +46,31 @@ class Entry(NamedTuple):
 class Leader:
     """What a leader that appended these batches holds open: {producer id: (first offset, epoch)}.
 
-    The rules of `ProducerAppendInfo` on replay: data opens or joins, a newer epoch keeps the first offset, a marker
-    that is not older than the epoch closes.
+    The rules of `ProducerAppendInfo` on replay: data opens or joins, another epoch keeps the first offset, a marker
+    closes. tests/integration/test_producer_state_oracle.py asks the class itself.
     """
 
     open: dict[int, tuple[int, int]] = field(default_factory=dict)
-    epochs: dict[int, int] = field(default_factory=dict)
 
     def append(self, entry: Entry) -> None:
-        known = self.epochs.get(entry.producer_id, -1)
         if entry.kind == "plain" or entry.producer_id < 0:
             return
         if entry.kind == "marker":
-            if entry.producer_epoch >= known:
-                self.open.pop(entry.producer_id, None)
-                self.epochs[entry.producer_id] = entry.producer_epoch
+            self.open.pop(entry.producer_id, None)
             return
         start, _ = self.open.get(entry.producer_id, (entry.offset, 0))
         self.open[entry.producer_id] = (start, entry.producer_epoch)
-        self.epochs[entry.producer_id] = entry.producer_epoch
 
 
 def a_log(steps: list[tuple[str, int, int, int, bool]]) -> list[Entry]:
-    """A log as a leader would accept it, from (kind, count, producer id, epoch step, commit)."""
+    """A log as leaders write it, from (kind, count, producer id, epoch step, commit)."""
     entries: list[Entry] = []
     offset = 0
     epochs: dict[int, int] = {}
     for kind, count, producer_id, epoch_step, commit in steps:
-        # A leader refuses epochs that go back; markers of an older epoch reach a log only as planted ones do.
-        epoch = epochs.get(producer_id, 0) + epoch_step
-        if epoch_step >= 0:
-            epochs[producer_id] = epoch
-        elif kind != "marker":
-            continue
+        # A leader refuses epochs that go back, unless it has forgotten the producer.
+        epoch = epochs[producer_id] = max(0, epochs.get(producer_id, 0) + epoch_step)
         size = 1 if kind == "marker" else count
-        entries.append(Entry(kind, offset, size, producer_id, max(0, epoch), commit))
+        entries.append(Entry(kind, offset, size, producer_id, epoch, commit))
         offset += size
     return entries

@@ -47,6 +47,7 @@ spans = st.builds(
     by_census=st.booleans(),
     reseen_at=st.none() | st.integers(0, 9),
     absent_at=st.none() | st.integers(0, 9),
+    over_at=st.none() | st.integers(0, 9),
     stray=st.booleans(),
     absorbed=st.booleans(),
     said=st.none() | said,

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from support.facts import ORDERS, PAYMENTS, BucketRun, a_marker, census, notice, seen, transaction
-from txnwatch.state.emitted import CensusWanted, Emitted, Mismatch, SpanCandidate, SpanEnd, SpanEnded, ViewHealed
+from txnwatch.state.emitted import (
+    CensusWanted,
+    Emitted,
+    Mismatch,
+    SpanCandidate,
+    SpanEnd,
+    SpanEnded,
+    StrayWrite,
+    ViewHealed,
+)
 from txnwatch.state.facts import CensusTaken, Fact, LastStable, NoticeKind
 from txnwatch.state.transaction import TransactionState as S
 
@@ -171,6 +180,14 @@ def test_a_last_stable_offset_nobody_tells_of_any_more_is_forgotten() -> None:
     run.batch()
     run.batch()
     assert run.bucket.standing == {}
+
+
+def test_a_newer_epoch_on_the_same_span_is_a_stray_write() -> None:
+    run = BucketRun()
+    run.batch(*census(30, scanned=False))
+    (stray,) = [said for said in run.batch(*census(30, scanned=False, epoch=1)) if isinstance(said, StrayWrite)]
+    assert stray.joined == (30, 0, -1, 1, None)
+    assert not [said for said in run.batch(*census(30, scanned=False, epoch=1)) if isinstance(said, StrayWrite)]
 
 
 def test_data_after_an_end_that_was_not_seen_is_a_span_of_its_own() -> None:

@@ -35,7 +35,7 @@ OPEN: dict[str, tuple[list[bytes], int | None]] = {
     "data, marker, data": ([a_batch(3), a_marker(4), a_batch(5)], 5),
     "data, data of a newer epoch": ([a_batch(3), a_batch(4, producer_epoch=1)], 3),
     "data, marker of the next epoch": ([a_batch(3), a_marker(4, producer_epoch=1)], None),
-    "data, marker of an older epoch": ([a_batch(3, producer_epoch=2), a_marker(4, producer_epoch=1)], 3),
+    "data, marker of an older epoch": ([a_batch(3, producer_epoch=2), a_marker(4, producer_epoch=1)], None),
     "data, emptied control batch": ([a_batch(3), a_control_batch([], 4)], 3),
     "data, another producer's marker": ([a_batch(3), a_marker(4, producer_id=8)], 3),
     "an emptied data batch still opens": ([a_batch(3, records=[], last_offset_delta=0)], 3),
@@ -82,10 +82,6 @@ def test_a_fact_has_everything_the_state_needs() -> None:
 def test_a_delete_horizon_is_not_taken_for_a_timestamp() -> None:
     (fact,) = fold(a_batch(3, attributes=DELETE_HORIZON)).facts(ORDERS, "id", 5)
     assert fact.last_timestamp_ms == -1
-
-
-def test_markers_of_an_older_epoch_are_counted() -> None:
-    assert fold(a_batch(3, producer_epoch=2), a_marker(4, producer_epoch=1)).stale_markers == 1
 
 
 def test_a_batch_belongs_to_the_range_of_its_base_offset() -> None:

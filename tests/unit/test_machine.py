@@ -54,9 +54,9 @@ RANGES: dict[str, tuple[tuple[ProducerSeen, ...], int | None]] = {
         (seen(0, 10, data=5, epoch=3), seen(10, 20, marker=a_marker(12, epoch=3))),
         None,
     ),
-    "a marker of an older epoch closes nothing": (
+    "a marker of an older epoch closes, or the leader would have refused it": (
         (seen(0, 10, data=5, epoch=3), seen(10, 20, marker=a_marker(12, epoch=2))),
-        5,
+        None,
     ),
     "a range read twice": ((seen(0, 10, data=5), seen(0, 10, data=5)), 5),
     "a longer range after a shorter one": ((seen(4, 10, data=5), seen(0, 20, data=2, marker=a_marker(15))), None),
@@ -88,6 +88,13 @@ def test_the_first_marker_after_the_span_is_the_one_that_closed_it() -> None:
 def test_a_span_remembers_both_ends_and_epochs() -> None:
     span = after(seen(0, 10, data=5, epoch=1, listed_ms=7), seen(10, 20, data=15, epoch=2, listed_ms=9)).spans[ORDERS]
     assert span == Span("orders-id", 5, 1, 2, 15, START_MS, 7, BARRIER, stray=True, absorbed=True, said=Said(0, 0))
+
+
+def test_the_last_batch_says_the_epoch_whether_it_rose_or_fell() -> None:
+    later = seen(10, 20, data=15, epoch=1)
+    span = after(seen(0, 10, data=5, epoch=2), later).spans[ORDERS]
+    assert (span.epoch, span.last_offset) == (1, 15)
+    assert after(seen(0, 10, data=5, epoch=2), producer=after(later)).spans[ORDERS].epoch == 1, "read in this order too"
 
 
 def test_partitions_are_kept_apart() -> None:
@@ -163,6 +170,13 @@ def test_a_truncation_starts_the_proof_anew_for_what_is_left() -> None:
     state = after(seen(0, 10, data=5))
     state = replace(state, spans={ORDERS: replace(state.spans[ORDERS], uncovered_at=4)})
     assert after(notice(NoticeKind.TRUNCATED, 8), producer=state).spans[ORDERS].uncovered_at is None
+
+
+def test_a_truncation_takes_back_the_epoch_of_the_batches_that_it_took() -> None:
+    state = after(seen(0, 10, data=5), seen(10, 20, data=15, epoch=2), notice(NoticeKind.TRUNCATED, 12))
+    assert (state.spans[ORDERS].epoch, state.spans[ORDERS].last_offset) == (0, 5)
+    state = after(seen(5, 12, data=5, epoch=0, last_epoch=1), producer=state)
+    assert state.spans[ORDERS].epoch == 1, "what is left is read again"
 
 
 def test_a_truncated_log_partition_is_read_again_and_the_new_reading_wins() -> None:

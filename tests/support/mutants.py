@@ -1,0 +1,82 @@
+"""The product with one line of it wrong, to see whether a test would notice.
+
+A mutant names the line by its text, so that it fails loudly when the line is gone. The module is run again from the
+changed source under its own name; whoever uses it gets the changed class or function for as long as the test lasts.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+
+from txnwatch.state import bucket, machine
+from txnwatch.streaming import fold
+
+
+class Mutant(NamedTuple):
+    """One wrong line."""
+
+    module: ModuleType
+    right: str
+    wrong: str
+
+
+_OPENS = "if seen is None or seen.open_offset is None:"
+_MINE = "elif attributes & TRANSACTIONAL and producer_id >= 0 and base >= start:"
+_MARKER = "        if self._keep_episodes and producer"
+_CLOSED = "        producer.open_offset = None"
+_ENDS = "marker.offset > prior.start_offset:"
+
+MUTANTS: dict[str, Mutant] = {
+    "only a newer epoch closes": Mutant(
+        fold,
+        _MARKER,
+        "        if producer.open_offset is not None and marker.producer_epoch <= producer.epoch:\n"
+        f"            return\n{_MARKER}",
+    ),
+    "an older epoch closes nothing": Mutant(
+        fold, _MARKER, f"        if marker.producer_epoch < producer.epoch:\n            return\n{_MARKER}"
+    ),
+    "a newer epoch in data begins anew": Mutant(fold, _OPENS, f"{_OPENS[:-1]} or seen.epoch < epoch:"),
+    "a marker is dropped": Mutant(fold, _CLOSED, "        pass"),
+    "an abort does not close": Mutant(fold, _CLOSED, f"        if marker.commit:\n    {_CLOSED}"),
+    "an emptied batch opens nothing": Mutant(fold, _MINE, f"{_MINE[:-1]} and header[-1]:"),
+    "data outside of transactions opens": Mutant(fold, _MINE, _MINE.replace("attributes & TRANSACTIONAL and ", "")),
+    "nobody opens": Mutant(fold, _MINE, _MINE.replace("producer_id >= 0", "producer_id >= -1")),
+    "the last batch opens": Mutant(fold, _OPENS, "if seen is None or True:"),
+    "the state waits for a newer epoch": Mutant(
+        machine, _ENDS, f"{_ENDS[:-1]} and marker.producer_epoch > prior.epoch:"
+    ),
+    "the state minds the epoch": Mutant(machine, _ENDS, f"{_ENDS[:-1]} and marker.producer_epoch >= prior.epoch:"),
+    "the state never closes": Mutant(machine, "prior is None or closing is not None else", "prior is None else"),
+    "a re-read does not show an earlier start": Mutant(
+        machine, "min(prior.start_offset, fact.open_offset)", "prior.start_offset"
+    ),
+    "the highest epoch is the last": Mutant(
+        machine, "fact.epoch if later else prior.epoch", "max(fact.epoch, prior.epoch)"
+    ),
+    "a cut takes nothing": Mutant(machine, "span.start_offset >= notice.from_offset", "False"),
+    "a cut keeps the epoch": Mutant(
+        machine, "replace(kept, epoch=span.start_epoch, last_offset=span.start_offset)", "kept"
+    ),
+}
+
+
+def plant(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts the wrong line in place of the right one, for the fold and for the bucket."""
+    module = mutant.module
+    source = inspect.getsource(module)
+    assert source.count(mutant.right) == 1, f"{module.__name__} has not once: {mutant.right}"
+    changed = ModuleType(module.__name__)
+    with monkeypatch.context() as patch:  # dataclasses look their module up by name while they are made
+        patch.setitem(sys.modules, module.__name__, changed)
+        exec(compile(source.replace(mutant.right, mutant.wrong), "a mutant", "exec"), changed.__dict__)
+    if module is fold:
+        monkeypatch.setattr(fold, "PartitionFold", changed.PartitionFold)
+    else:
+        for name in ("apply", "forget_unseen"):
+            monkeypatch.setattr(bucket, name, getattr(changed, name))
