@@ -8,9 +8,9 @@ import platform
 import tempfile
 from pathlib import Path
 
-from bench import latency, operators, scan
+from bench import census, latency, operators, scan
 
-BENCHMARKS = {"scan": scan.run, "operators": operators.run, "latency": latency.run}
+BENCHMARKS = {"scan": scan.run, "operators": operators.run, "latency": latency.run, "census": census.run}
 
 
 def main() -> None:

@@ -1,0 +1,99 @@
+"""What a round of the census costs: by partitions, against `kafka-transactions.sh find-hanging --broker-id`.
+
+One broker, topics of 500 partitions, nothing open. A round is what txnwatch takes of partitions it does not scan;
+the tool is run as an operator would, as a process. Requests are counted at the connection.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.state.facts import CensusTaken
+from txnwatch.state.ids import TopicPartition
+from txnwatch.streaming.broker import Connection, Endpoint
+from txnwatch.streaming.census import Asked, Census, take_census
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.security import Security
+
+SIZES = (100, 1_000, 10_000)
+PARTITIONS_OF_A_TOPIC = 500
+ROUNDS = 3
+
+
+def run(directory: Path) -> None:
+    """One broker that grows."""
+    with EmbeddedKafka(directory / "kafka", heap="2g") as kafka:
+        kafka.start()
+        cluster = Cluster([Endpoint.parse(kafka.bootstrap_servers)], Security(), timeout_s=30.0)
+        RawProducer(cluster, "somebody").init()
+        made = 0
+        for size in SIZES:
+            made = _grow(kafka, made, size)
+            _measure(kafka, cluster, made)
+        cluster.close()
+
+
+def _grow(kafka: EmbeddedKafka, made: int, size: int) -> int:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    while made < size:
+        count = min(PARTITIONS_OF_A_TOPIC, size - made)
+        name = f"census-{made}"
+        admin.create_topics([NewTopic(name, count, 1)], request_timeout=120.0)[name].result(150.0)
+        made += count
+    return made
+
+
+def _measure(kafka: EmbeddedKafka, cluster: Cluster, expected: int) -> None:
+    census = _whole(cluster, expected)
+    sent = 0
+    send = Connection.send
+
+    def counting(connection: Connection, request: object) -> None:
+        nonlocal sent
+        sent += 1
+        send(connection, request)
+
+    times: list[float] = []
+    Connection.send = counting  # type: ignore[method-assign]
+    try:
+        for _ in range(ROUNDS):
+            begin = time.perf_counter()
+            taken = [fact for fact in take_census(cluster, census) if isinstance(fact, CensusTaken)]
+            times.append(time.perf_counter() - begin)
+            assert len(taken[0].taken) == expected, f"{len(taken[0].failed)} failed"
+    finally:
+        Connection.send = send  # type: ignore[method-assign]
+    begin = time.perf_counter()
+    done = kafka.tool(
+        "org.apache.kafka.tools.TransactionsCommand",
+        *("--bootstrap-server", kafka.bootstrap_servers, "find-hanging", "--broker-id", "1"),
+    )
+    assert done.returncode == 0, done.stderr
+    tool = time.perf_counter() - begin
+    ours = statistics.median(times)
+    print(
+        f"  {expected:6} partitions: a round {ours:6.2f} s, {sent / ROUNDS:.0f} requests to 1 broker; "
+        f"find-hanging --broker-id {tool:6.2f} s, {tool / ours:.1f} x",
+        flush=True,
+    )
+
+
+def _whole(cluster: Cluster, expected: int) -> Census:
+    """All partitions, once every one of them has a leader."""
+    while True:
+        topics = [topic for topic in cluster.refresh().topics.values() if topic.name.startswith("census-")]
+        asked = {
+            TopicPartition(topic.name, number): Asked(topic.topic_id)
+            for topic in topics
+            for number, info in topic.partitions.items()
+            if info.leader >= 0
+        }
+        if len(asked) == expected:
+            return Census(asked, is_round=True)
+        time.sleep(0.5)
