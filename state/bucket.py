@@ -10,7 +10,7 @@ commands.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from txnwatch.state.emitted import BucketCount, Emitted, OutstandingGap, PartitionAlarm
@@ -49,6 +49,8 @@ class BucketState:
         gaps, coordinator_gaps: lowest offset of an unread range, kept until a re-read from there.
         rereading: coordinator partitions whose re-read has begun and has not reached the listed end yet, with
             the gap it is for; until then they count as stale anyway.
+        readings: how often a coordinator partition has been found truncated: records of a later reading win
+            over those of an earlier one, whatever their offsets, of idle producer ids too.
         clock_offset_ms: the broker's clock minus ours, latest estimate.
         generation: the retention period the store was last turned to.
     """
@@ -57,6 +59,7 @@ class BucketState:
     gaps: dict[TopicPartition, int] = field(default_factory=dict)
     coordinator_gaps: dict[int, int] = field(default_factory=dict)
     rereading: dict[int, int] = field(default_factory=dict)
+    readings: dict[int, int] = field(default_factory=dict)
     clock_offset_ms: int = 0
     generation: int = -1
 
@@ -79,11 +82,12 @@ def process(
     batch = _Batch(facts)
     desk = _Desk(bucket, store)
     number = batch.barrier.number
+    _begin_readings(bucket, batch.notices)
     for fact in batch.for_awaited:
         for producer_id in list(bucket.agenda):
             desk.apply(producer_id, fact, number)
     for seen in batch.for_one:
-        desk.apply(seen.producer_id, seen, number)
+        desk.apply(seen.producer_id, _in_reading(seen, bucket), number)
     _note_gaps(bucket, batch, desk)
     if speaks_for_partitions:
         desk.emitted.extend(PartitionAlarm(notice) for notice in batch.notices)
@@ -155,6 +159,21 @@ class _Desk:
                 self._store.put(producer)
 
 
+def _begin_readings(bucket: BucketState, notices: Iterable[PartitionNotice]) -> None:
+    """What a truncated partition of the log shows from now on is another reading of it, this batch's included."""
+    for notice in notices:
+        log_partition = notice.partition.partition
+        if notice.partition.topic == TRANSACTION_STATE_TOPIC and notice.kind is not NoticeKind.GAP:
+            bucket.readings[log_partition] = bucket.readings.get(log_partition, 0) + 1
+
+
+def _in_reading(seen: ProducerSeen | TransactionSeen, bucket: BucketState) -> ProducerSeen | TransactionSeen:
+    if isinstance(seen, ProducerSeen):
+        return seen
+    reading = bucket.readings.get(seen.view.log_partition, 0)
+    return replace(seen, view=replace(seen.view, reading=reading)) if reading else seen
+
+
 FROM_LAST_STABLE = -1  # a gap that only a read from the last stable offset can close
 CLOCK_STEP_MS = 1_000
 FROM_BEGINNING = -1  # a coordinator partition that is read again as a new generation
@@ -164,8 +183,9 @@ def _note_gaps(bucket: BucketState, batch: _Batch, desk: _Desk) -> None:
     """Gaps that this batch closes go, then those it reports come: a re-read that failed again stays a gap."""
     for partition, start in batch.barrier.reread.items():
         if partition.topic == TRANSACTION_STATE_TOPIC:
-            gap = bucket.coordinator_gaps.pop(partition.partition, None)
-            if gap is not None:
+            gap = bucket.coordinator_gaps.get(partition.partition)
+            if gap is not None and start <= max(gap, 0):  # a wish may be older than the gap: then it does not reach it
+                del bucket.coordinator_gaps[partition.partition]
                 bucket.rereading[partition.partition] = min(gap, bucket.rereading.get(partition.partition, gap))
         elif start <= bucket.gaps.get(partition, start) and bucket.gaps.get(partition) != FROM_LAST_STABLE:
             bucket.gaps.pop(partition, None)

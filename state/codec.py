@@ -56,6 +56,7 @@ def encode_bucket(bucket: BucketState) -> str:
             "gaps": {str(partition): start for partition, start in bucket.gaps.items()},
             "coordinator_gaps": {str(partition): start for partition, start in bucket.coordinator_gaps.items()},
             "rereading": {str(partition): start for partition, start in bucket.rereading.items()},
+            "readings": {str(partition): count for partition, count in bucket.readings.items()},
             "clock_offset_ms": bucket.clock_offset_ms,
             "generation": bucket.generation,
         }
@@ -74,6 +75,7 @@ def decode_bucket(row: str) -> BucketState:
         {TopicPartition.parse(partition): start for partition, start in raw["gaps"].items()},
         {int(partition): start for partition, start in raw["coordinator_gaps"].items()},
         {int(partition): start for partition, start in raw["rereading"].items()},
+        {int(partition): count for partition, count in raw["readings"].items()},
         raw["clock_offset_ms"],
         raw["generation"],
     )

@@ -79,7 +79,6 @@ class TransactionFold:
             self._views[owner] = replace(self._views[owner], state=TransactionState.DEAD, log_offset=offset)
 
     def _value(self, transactional_id: str, record: Record, value: TransactionLogValue) -> None:
-        self._gone.pop(transactional_id, None)
         view = self._view(transactional_id, record, value)
         for former in {value.previous_producer_id, self._owner.get(transactional_id, -1)}:
             if former >= 0 and former != value.producer_id:
@@ -114,7 +113,10 @@ class TransactionFold:
         )
 
     def facts(self, *, live_only: bool) -> Iterator[TransactionSeen | TransactionalIdGone]:
-        """What the range says about each producer id, and the ids whose last record is a tombstone.
+        """What the range says about each producer id, and the last tombstone of each id that has one.
+
+        A tombstone counts even where the id has come back since: it ends what was known under a former producer
+        id, which the new one does not name. What came after it has a higher offset, and wins.
 
         `live_only` is for the first reading of a log: to the verdict an idle id equals an absent one, and loading
         a million idle ids would cost minutes.

@@ -74,6 +74,7 @@ buckets = st.builds(
     st.dictionaries(data_partitions, st.integers(-1, 60), max_size=2),
     st.dictionaries(log_partitions, st.integers(-1, 60), max_size=2),
     st.dictionaries(log_partitions, st.integers(-1, 60), max_size=2),
+    st.dictionaries(log_partitions, st.integers(1, 9), max_size=2),
     st.integers(-9999, 9999),
     st.integers(-1, 99),
 )
