@@ -25,7 +25,7 @@ from txnwatch.state.facts import (
 )
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.judge import Bench, due_ms, judge
-from txnwatch.state.machine import ProducerFact, Step, apply, drop_below, forget_unseen
+from txnwatch.state.machine import ProducerFact, Step, apply, drop_below, drop_unseen, forget_unseen
 from txnwatch.state.policy import DetectionPolicy
 from txnwatch.state.transaction import ProducerState
 
@@ -86,6 +86,7 @@ def process(
     for fact in batch.for_awaited:
         for producer_id in list(bucket.agenda):
             desk.apply(producer_id, fact, number)
+    _forget_unhealed(batch, desk)
     for seen in batch.for_one:
         desk.apply(seen.producer_id, _in_reading(seen, bucket), number)
     _note_gaps(bucket, batch, desk)
@@ -120,6 +121,9 @@ class _Batch:
         if len(barriers) != 1:
             raise ValueError(f"expected one barrier fact in a batch, found {len(barriers)}")
         self.barrier = barriers[0]
+        self.seen = seen
+        cut = {notice.partition for notice in self.notices if notice.kind is not NoticeKind.DELETED}
+        self.healed = {at: stable for at, stable in self.barrier.healed.items() if at not in cut}
         self.for_awaited: tuple[PartitionNotice | TransactionalIdGone, ...] = (
             *(notice for notice in self.notices if notice.kind is not NoticeKind.GAP),
             *gone,
@@ -159,6 +163,18 @@ class _Desk:
                 self._store.put(producer)
 
 
+def _forget_unhealed(batch: _Batch, desk: _Desk) -> None:
+    """A healing read is the whole truth: an open span that it neither shows nor closes is not in the log.
+
+    The log may have been cut and have grown again since the span was read. What a limit keeps for a later batch is
+    opened again then. A read that was itself cut short by a gap or a truncation heals nothing.
+    """
+    for partition in batch.healed:
+        shown = {seen.producer_id: seen for seen in batch.seen if seen.partition == partition}
+        for producer_id in list(desk.bucket.agenda):
+            desk.take(drop_unseen(desk.load(producer_id), partition, shown.get(producer_id)))
+
+
 def _begin_readings(bucket: BucketState, notices: Iterable[PartitionNotice]) -> None:
     """What a truncated partition of the log shows from now on is another reading of it, this batch's included."""
     for notice in notices:
@@ -189,7 +205,7 @@ def _note_gaps(bucket: BucketState, batch: _Batch, desk: _Desk) -> None:
                 bucket.rereading[partition.partition] = min(gap, bucket.rereading.get(partition.partition, gap))
         elif start <= bucket.gaps.get(partition, start) and bucket.gaps.get(partition) != FROM_LAST_STABLE:
             bucket.gaps.pop(partition, None)
-    for partition, stable in batch.barrier.healed.items():
+    for partition, stable in batch.healed.items():
         bucket.gaps.pop(partition, None)
         _drop_below(partition, stable, desk)
     for notice in batch.notices:

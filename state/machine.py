@@ -191,6 +191,16 @@ def drop_below(producer: ProducerState, partition: TopicPartition, last_stable_o
     return _without(producer, partition, span, SpanEnd.BELOW_LAST_STABLE)
 
 
+def drop_unseen(producer: ProducerState, partition: TopicPartition, shown: ProducerSeen | None) -> Step:
+    """Before a healing read is applied: a span that it neither shows as open nor closes is no longer in the log."""
+    span = producer.spans.get(partition)
+    if span is None:
+        return Step(producer)
+    if shown is not None and (shown.open_offset == span.start_offset or _closing_marker(span, shown) is not None):
+        return Step(producer)
+    return _without(producer, partition, span, SpanEnd.TRUNCATED)
+
+
 UNSEEN = -1
 
 

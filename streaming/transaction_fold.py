@@ -24,6 +24,7 @@ class TransactionFold:
         position: the next offset to fetch.
         times: the broker's timestamps of the first and the last record, None before the first.
         records: records seen.
+        hole: the first offset that is no longer there, because compaction has been there; None if all are.
     """
 
     def __init__(self, log_partition: int, start: int, end: int) -> None:
@@ -34,6 +35,7 @@ class TransactionFold:
         self.leader_epoch = -1
         self.size = 0
         self.records = 0
+        self.hole: int | None = None
         self.times: tuple[int, int] | None = None
         self._views: dict[int, CoordinatorView] = {}
         self._owner: dict[str, int] = {}
@@ -51,6 +53,8 @@ class TransactionFold:
             WireError: a batch, key or value of this log that cannot be decoded; `position` is the batch's offset.
         """
         for offset, header in walk(buffer):
+            if header.base_offset > self.position and self.hole is None:
+                self.hole = self.position
             if header.base_offset >= self.end:
                 self.position = self.end
                 return

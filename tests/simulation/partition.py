@@ -8,6 +8,7 @@ the leader's producer state outlives them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -109,14 +110,14 @@ class PartitionLog:
 
     def fetch(self, position: int, last_epoch: int, most: int) -> Fetched:
         """The leader's answer to a consumer, at most `most` batches; it has checked that there is a leader."""
-        if not self.start <= position <= self.end:
-            return Fetched(OFFSET_OUT_OF_RANGE)
         if last_epoch >= 0:
             agreed = self._end_of(last_epoch)
-            if agreed is None:
+            if agreed is None or position < self.start:
                 return Fetched(OFFSET_OUT_OF_RANGE)
             if agreed[0] < last_epoch or agreed[1] < position:
                 return Fetched(0, *agreed)
+        if not self.start <= position <= self.end:
+            return Fetched(OFFSET_OUT_OF_RANGE)
         found = [e for e in self.entries if e.next_offset > position and e.next_offset <= self.high_watermark]
         return Fetched(entries=found[:most])
 
@@ -148,6 +149,16 @@ class DataPartition(PartitionLog):
     """
 
     producers: dict[int, Producer] = field(default_factory=dict)
+    closing: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def open_spans(self) -> Iterator[tuple[int, int]]:
+        """(producer id, start) of everything open, also where the marker is not committed yet."""
+        for producer_id, producer in self.producers.items():
+            if producer.open_start is not None:
+                yield producer_id, producer.open_start
+        if self.closing:
+            self.closing = {span: at for span, at in self.closing.items() if at >= self.high_watermark}
+            yield from self.closing
 
     def produce(self, body: Data) -> bool:
         """A transactional batch; refused only where a newer epoch has been seen."""
@@ -170,7 +181,7 @@ class DataPartition(PartitionLog):
         return True
 
     def rebuild(self) -> None:
-        self.producers = {}
+        self.producers, self.closing = {}, {}
         for entry in self.entries:
             self._apply(entry.offset, entry.body)
 
@@ -181,6 +192,8 @@ class DataPartition(PartitionLog):
             known.open_start = offset if known.open_start is None else known.open_start
         elif isinstance(body, Mark):
             known = self.producers.setdefault(body.producer_id, Producer(body.producer_epoch))
+            if known.open_start is not None:
+                self.closing[body.producer_id, known.open_start] = offset
             known.epoch, known.open_start = body.producer_epoch, None
             known.coordinator_epoch = body.coordinator_epoch
 

@@ -92,6 +92,9 @@ class View:
         log = self.find(partition)
         if self._rng.random() < self.unanswered or log is None or not log.has_leader:
             return _NO_ANSWER
+        info = self.known.info(partition)
+        if info is None or info.leader_epoch != log.epoch:
+            return Listed(-1, -1, "FENCED_LEADER_EPOCH")
         if timestamp == EARLIEST:
             return Listed(log.start, log.epoch)
         if not log.is_listable:

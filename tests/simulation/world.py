@@ -134,9 +134,8 @@ class World:
         now: set[SpanId] = set()
         held = self.coordinators.is_held
         for partition, log in self.data.items():
-            for producer_id, producer in log.producers.items():
-                start = producer.open_start
-                if start is not None and not held(producer_id, partition):
+            for producer_id, start in log.open_spans():
+                if not held(producer_id, partition):
                     now.add(SpanId(partition, log.topic_id, producer_id, start))
         if now == self.hanging.keys():
             return
