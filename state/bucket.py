@@ -208,11 +208,14 @@ def _note_gaps(bucket: BucketState, batch: _Batch, desk: _Desk) -> None:
     for partition, stable in batch.healed.items():
         bucket.gaps.pop(partition, None)
         _drop_below(partition, stable, desk)
+    gone = {(notice.partition, notice.topic_id) for notice in batch.notices if notice.kind is NoticeKind.DELETED}
+    for partition, _ in gone:
+        bucket.gaps.pop(partition, None)
     for notice in batch.notices:
         partition = notice.partition
-        if notice.kind is NoticeKind.DELETED:
-            bucket.gaps.pop(partition, None)
-        elif partition.topic == TRANSACTION_STATE_TOPIC:
+        if (partition, notice.topic_id) in gone:
+            continue  # a topic of the same name may have come since: its gaps are its own, whatever the order
+        if partition.topic == TRANSACTION_STATE_TOPIC:
             wanted = notice.from_offset if notice.kind is NoticeKind.GAP else FROM_BEGINNING
             bucket.coordinator_gaps[partition.partition] = min(
                 wanted, bucket.coordinator_gaps.get(partition.partition, wanted)

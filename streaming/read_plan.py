@@ -33,7 +33,7 @@ class Range:
 
     `last_epoch` is the leader epoch of what was read before, -1 if unknown. `is_new` marks the first reading of a
     coordinator partition that was there before us, of which only live transactions are passed on. `is_tail` marks
-    a range that goes on where everything listed had been read: compaction does not reach there unless we are late.
+    a range that goes on where everything had been read: compaction does not reach there unless we are late.
     """
 
     partition: TopicPartition
@@ -83,7 +83,7 @@ def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) ->
     elif before is None:
         return None
     elif back is not None and back < before.offset:
-        found = Range(partition, at.topic_id, back, at.offset, -1, must_check=False, is_new=False)
+        found = Range(partition, at.topic_id, back, at.offset, -1, must_check=False, is_new=False, is_tail=back > 0)
     else:
         risen = before.epoch != at.epoch
         found = Range(

@@ -1,8 +1,9 @@
 """The judge knows everything, and asks two questions: was a candidate false, and was a hang missed?
 
-FALSE: a candidate was emitted at a barrier although, at no moment between the barrier's first question for D and
-its last answer for T, the span was there without a marker being owed to it. What changes after T is not the
-state's fault; the ledger's confirming read is for that. MISSED: the cluster is healed, several batches have run,
+FALSE: a candidate was emitted although at no moment from the barrier's first question for D to the end of its batch
+the span was there without a marker being owed to it. (Not "at the end": what changes after an answer is not the
+state's fault, the ledger's confirming read is for that. Not "at T": a log may be cut between listing and reading,
+and then what was read is what is true.) MISSED: the cluster is healed, several batches have run,
 and a span that no marker is owed to has no candidate. LEFT: a candidate whose span has ended, or was taken in by a
 live transaction that then ended, was never said to be over.
 
@@ -53,7 +54,7 @@ class Judge:
             barriers = f"barriers {candidate.first_barrier}, {said.barrier.number}"
             self.world.note(f"CANDIDATE {name.partition}@{name.start} of {name.producer_id} ({candidate.reason}), {barriers}")
         self.told[place] = name
-        if not any(self._hung(real, said.data_from, said.log_to) for real in self._same(name)):
+        if not any(self._hung(real, said.since, said.until) for real in self._same(name)):
             self.problems.append(f"FALSE: {name} at barrier {said.barrier.number}")
 
     def _hung(self, span: SpanId, since: int, until: int) -> bool:

@@ -36,28 +36,26 @@ POLICY = DetectionPolicy()
 _OPTIONS = parse_options(
     {"kafka.bootstrap.servers": "simulated:1", "subscribePattern": ".*", "metadataRefreshMs": "1", "buckets": "1"}
 )
+WHOLE = Limits().coordinator_chunk
 _TASK_SIZE = 4  # offsets worth a task here: small worlds have several plans a batch, too
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What one attempt at a batch said, with the ticks in which its listings were answered."""
+    """What one attempt at a batch said, with the ticks from its first question for D to its end."""
 
     emitted: list[Emitted]
     barrier: Barrier
-    data_from: int
-    log_from: int
-    log_to: int
+    since: int
+    until: int
 
 
 @dataclass(slots=True)
 class Listing:
-    """An offset that was planned, with the ticks in which its two listings were answered."""
+    """An offset that was planned, with the tick of its first question."""
 
     end: SourceOffset
-    data_from: int
-    log_from: int
-    log_to: int
+    since: int
 
 
 class Reader:
@@ -83,7 +81,7 @@ class Reader:
         )
         self.lister = listing.Lister(self.options, self.view, self.now_ms)  # type: ignore[arg-type]
         data_limit = 1 + rng.randrange(8) if rng.random() < 0.4 else None
-        chunk = 1 + rng.randrange(6) if rng.random() < 0.3 else 10**6
+        chunk = 1 + rng.randrange(6) if rng.random() < 0.3 else WHOLE
         self.limits = Limits(data_limit, chunk)
         self.crashes = 0.15 * rng.random() if rng.random() < 0.5 else 0.0
         self.done = SourceOffset.beginning()
@@ -130,22 +128,15 @@ class Reader:
 
     def list_ends(self) -> Listing | None:
         """D, then T, by the real lister; None if nobody answered."""
-        view, world, moments = self.view, self.world, []
+        world = self.world
+        since = world.tick
         self.lister._limits = self.limits
-
-        def now_ms() -> int:
-            moments.append(world.tick)
-            return self.now_ms()
-
-        self.lister._now_ms = now_ms
-        before = world.tick
         with mock.patch.object(listing, "read_wishes", lambda _: self.wishes):
             end = self.lister.next_offset(self.done)  # type: ignore[arg-type]
-        del view
         if end is None:
             return None
         world.note(f"barrier {end.barrier} listed: {_ends(end)}")
-        return Listing(end, before, moments[0], moments[1])
+        return Listing(end, since)
 
     def attempt(self, found: Listing) -> Said:
         """Reads the ranges and runs the buckets, once."""
@@ -159,7 +150,7 @@ class Reader:
         for number, store in enumerate(self.stores):
             self.world.churn()
             emitted.extend(self.process(number, store, facts))
-        return Said(emitted, barrier, found.data_from, found.log_from, found.log_to)
+        return Said(emitted, barrier, found.since, self.world.tick)
 
     def read(self, plan: ReadPlan) -> list[Fact]:
         """One task."""

@@ -284,11 +284,9 @@ def _actions(world: World) -> list[Callable[[], None]]:
 
 
 def _fault(world: World, name: str, act: Callable[[World, float], bool]) -> Callable[[], None]:
-    is_on = name in world.setting.faults
-
     def happen() -> None:
         draw = world.rng.random()
-        if is_on and act(world, draw):
+        if name in world.setting.faults and act(world, draw):
             world.seen[name] += 1
 
     return happen
