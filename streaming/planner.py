@@ -8,7 +8,7 @@ as long as it is not read to its end it counts as stale.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -80,7 +80,8 @@ def plan(previous: SourceOffset, listing: Listing, limits: Limits, rewinds: Rewi
     }
     stood = {partition: position.offset for partition, position in known.items() if is_begun(position)}
     starts = {**stood, **begun, **back}
-    ends = _ends(starts, listing, limits)
+    whole = {partition for partition in back if partition in rewinds.healed}
+    ends = _ends(starts, listing, limits, whole)
     return SourceOffset(
         cluster_id=listing.cluster_id,
         barrier=previous.barrier + 1,
@@ -115,10 +116,13 @@ def _may_go_back(known: Position, answer: Answer) -> bool:
     return answer.epoch == known.epoch and answer.end >= known.offset
 
 
-def _ends(starts: Mapping[TopicPartition, int], listing: Listing, limits: Limits) -> dict[TopicPartition, int]:
+def _ends(
+    starts: Mapping[TopicPartition, int], listing: Listing, limits: Limits, whole: Container[TopicPartition]
+) -> dict[TopicPartition, int]:
     """How far each answered partition is read: to its end, or, of data, each a share of the limit by its backlog.
 
     A rewound range may be cut like any other: the position then stands lower than before and goes on from there.
+    A healing one (`whole`) may not: it says what is not open, and what says so may stand at the very end.
     """
     ends: dict[TopicPartition, int] = {}
     backlog: dict[TopicPartition, int] = {}
@@ -128,7 +132,7 @@ def _ends(starts: Mapping[TopicPartition, int], listing: Listing, limits: Limits
         ends[partition] = answer.end
         if partition.topic == TRANSACTION_STATE_TOPIC:
             ends[partition] = min(answer.end, starts[partition] + limits.coordinator_chunk)
-        elif answer.end > starts[partition]:
+        elif answer.end > starts[partition] and partition not in whole:
             backlog[partition] = answer.end - starts[partition]
     total = sum(backlog.values())
     if limits.data_offsets is not None and total > limits.data_offsets:

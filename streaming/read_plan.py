@@ -146,9 +146,7 @@ def _facts(plan: ReadPlan, reads: list[RangeRead]) -> Iterator[Fact]:
             yield from read.fold.facts(live_only=found.is_new)
             if found.is_tail and read.fold.hole is not None:
                 detail = "compaction has passed where reading stopped: what ended a transaction may be gone"
-                yield PartitionNotice(
-                    NoticeKind.LOST, read.partition, read.topic_id, read.fold.hole, found.end, detail
-                )
+                yield PartitionNotice(NoticeKind.LOST, read.partition, read.topic_id, read.fold.hole, found.end, detail)
         else:
             yield from read.fold.facts(read.partition, read.topic_id, plan.listed_ms)
     if plan.end is not None:

@@ -48,6 +48,8 @@ class Client:
         if (value.producer_id, value.producer_epoch) != (self.producer_id, self.producer_epoch):
             self._learn_or_start_again(world)
             return
+        if value.state.is_prepare:
+            return  # CONCURRENT_TRANSACTIONS: the next transaction waits for the markers of this one
         if value.state is not S.ONGOING and draw < 0.1:
             world.coordinators.end(known, commit=False)  # from transaction.version 2 on an empty abort is written
             return

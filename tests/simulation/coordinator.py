@@ -112,9 +112,7 @@ class Coordinators:
             self._append(known, fresh)
         elif value.state in _IDLE:
             epoch, previous = value.producer_epoch + 1, value.producer_id
-            self._append(
-                known, self._value(value.producer_id, epoch, S.EMPTY, version, timeout_ms, previous=previous)
-            )
+            self._append(known, self._value(value.producer_id, epoch, S.EMPTY, version, timeout_ms, previous=previous))
 
     def add(self, known: Transaction, partition: TopicPartition) -> None:
         """AddPartitionsToTxn, or the implicit one of transaction.version 2: the whole set, Ongoing."""

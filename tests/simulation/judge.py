@@ -1,16 +1,17 @@
 """The judge knows everything, and asks two questions: was a candidate false, and was a hang missed?
 
-FALSE: a candidate was emitted although at no moment from the barrier's first question for D to the end of its batch
-the span was there without a marker being owed to it. (Not "at the end": what changes after an answer is not the
-state's fault, the ledger's confirming read is for that. Not "at T": a log may be cut between listing and reading,
-and then what was read is what is true.) MISSED: the cluster is healed, several batches have run,
-and a span that no marker is owed to has no candidate. LEFT: a candidate whose span has ended, or was taken in by a
-live transaction that then ended, was never said to be over.
+FALSE: a candidate was emitted although at no moment from the barrier's last answer for D to the end of its batch
+the span was there without a marker being owed to it; if it is gone since, from the first question for D. (Not "at
+the end": what changes after an answer is not the state's fault, the ledger's confirming read is for that. Not "at
+T": a log may be cut between listing and reading, and then what was read is what is true.) MISSED: the cluster is
+healed, several batches have run, and a span that no marker is owed to has no candidate. LEFT: a candidate whose
+span has ended, or was taken in by a live transaction that then ended, was never said to be over. OPEN: a gap that
+never closed.
 
 Three ends are not judged. A span none of whose data was ever there to be read, because retention was faster, cannot
 be known from the log (a census would know it). A partition with a gap whose last stable offset hides behind the
-log's start stays unproven, and says so in every batch, until a census heals it. What a batch said that died before it was committed is judged as
-true or false, but not remembered: the ledger looks again at what it has open.
+log's start stays unproven, and says so in every batch, until a census heals it. What a batch said that died before
+it was committed is judged as true or false, but not remembered: the ledger looks again at what it has open.
 """
 
 from __future__ import annotations
@@ -52,21 +53,27 @@ class Judge:
         place = (candidate.partition, candidate.producer_id)
         if self.told.get(place) != name:
             barriers = f"barriers {candidate.first_barrier}, {said.barrier.number}"
-            self.world.note(f"CANDIDATE {name.partition}@{name.start} of {name.producer_id} ({candidate.reason}), {barriers}")
+            self.world.note(
+                f"CANDIDATE {name.partition}@{name.start} of {name.producer_id} ({candidate.reason}), {barriers}"
+            )
         self.told[place] = name
-        if not any(self._hung(real, said.since, said.until) for real in self._same(name)):
+        if not any(self._hung(real, said) for real in self._same(name)):
             self.problems.append(f"FALSE: {name} at barrier {said.barrier.number}")
 
-    def _hung(self, span: SpanId, since: int, until: int) -> bool:
-        begun = self.world.hanging.get(span)
-        if begun is not None and begun <= until:
+    def _hung(self, span: SpanId, said: Said) -> bool:
+        if self.world.hanging.get(span, said.until + 1) <= said.until:
             return True
-        return any(start <= until and end > since for start, end in self.world.was_hanging.get(span, ()))
+        return any(
+            begun <= said.until and end > (said.data_listed if is_held else said.since)
+            for begun, end, is_held in self.world.was_hanging.get(span, ())
+        )
 
     def _same(self, name: SpanId) -> list[SpanId]:
         """The span as the truth knows it: it may begin earlier, where its beginning could not be read."""
         known = (*self.world.hanging, *self.world.was_hanging)
-        return [real for real in known if real == name or (real[:3] == name[:3] and self._is_beginning_unread(real, name))]
+        return [
+            real for real in known if real == name or (real[:3] == name[:3] and self._is_beginning_unread(real, name))
+        ]
 
     def _is_beginning_unread(self, real: SpanId, name: SpanId) -> bool:
         return real.start < name.start and (real.topic_id, real.partition, real.start) not in self.view.served
@@ -107,5 +114,7 @@ class Judge:
         return any(
             (span.topic_id, span.partition, entry.offset) in self.view.served
             for entry in self.world.data[span.partition].entries
-            if entry.offset >= span.start and isinstance(entry.body, Data) and entry.body.producer_id == span.producer_id
+            if entry.offset >= span.start
+            and isinstance(entry.body, Data)
+            and entry.body.producer_id == span.producer_id
         )

@@ -7,13 +7,16 @@ belong here as well once there is one.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from unittest import mock
 
 from simulation.reader import Listing, Reader, Said
+from simulation.run import USUAL
 from simulation.view import View
+from simulation.world import Setting, World
 from support.facts import DictStore
 from txnwatch.state import judge, machine
 from txnwatch.state.emitted import Emitted
@@ -24,6 +27,9 @@ from txnwatch.state.verdict import Look, look_at
 from txnwatch.streaming.cluster import LATEST, READ_UNCOMMITTED, Listed
 from txnwatch.streaming.fetch import RangeRead
 from txnwatch.streaming.read_plan import ReadPlan
+
+HEALTHY_AND_QUICK = Setting(faults=frozenset(), rate=8.0)
+MARKERS_GET_LOST = Setting(faults=frozenset({"lost marker"}), rate=4.0)
 
 
 class Wrapped(Reader):
@@ -47,7 +53,7 @@ class LogListedFirst(Reader):
             *,
             timestamp: int = LATEST,
             isolation: int = READ_UNCOMMITTED,
-            timeout_s: float | None = None,
+            timeout_s: float | None = None,  # noqa: ARG002 - the product passes it on
         ) -> dict[TopicPartition, Listed]:
             asked = list(partitions)
             if (timestamp, isolation) != (LATEST, READ_UNCOMMITTED):
@@ -57,7 +63,8 @@ class LogListedFirst(Reader):
             self._first = super().list_offsets([log.partition for log in self.world.logs])
             return super().list_offsets(asked)
 
-    new_view = staticmethod(lambda world, rng: LogListedFirst._View(world, rng, 0.0))  # type: ignore[assignment]
+    def new_view(self, world: World, rng: random.Random) -> View:
+        return self._View(world, rng, super().new_view(world, rng).unanswered)
 
 
 class EmptyBatchIsABarrier(Reader):
@@ -180,16 +187,17 @@ class LogTailLostUnnoticed(Reader):
             return super().read(plan)
 
 
-MUTANTS: tuple[type[Reader], ...] = (
-    LogListedFirst,
-    EmptyBatchIsABarrier,
-    LimitedIsProven,
-    StaleLogIsFresh,
-    StaleDataIsFresh,
-    NoSecondLookAtTheLog,
-    RotationToOneProducerIdOnly,
-    OnlyANewerEpochCloses,
-    OneMarkerLost,
-    TruncationIgnored,
-    LogTailLostUnnoticed,
+# With the worlds in which each shows soonest.
+MUTANTS: tuple[tuple[type[Reader], Setting], ...] = (
+    (LogListedFirst, USUAL),
+    (EmptyBatchIsABarrier, HEALTHY_AND_QUICK),
+    (LimitedIsProven, HEALTHY_AND_QUICK),
+    (StaleLogIsFresh, USUAL),
+    (StaleDataIsFresh, HEALTHY_AND_QUICK),
+    (NoSecondLookAtTheLog, USUAL),
+    (RotationToOneProducerIdOnly, MARKERS_GET_LOST),
+    (OnlyANewerEpochCloses, USUAL),
+    (OneMarkerLost, USUAL),
+    (TruncationIgnored, USUAL),
+    (LogTailLostUnnoticed, USUAL),
 )

@@ -42,20 +42,22 @@ _TASK_SIZE = 4  # offsets worth a task here: small worlds have several plans a b
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What one attempt at a batch said, with the ticks from its first question for D to its end."""
+    """What one attempt at a batch said, with the ticks of its listings and of its end."""
 
     emitted: list[Emitted]
     barrier: Barrier
     since: int
+    data_listed: int
     until: int
 
 
 @dataclass(slots=True)
 class Listing:
-    """An offset that was planned, with the tick of its first question."""
+    """An offset that was planned, with the ticks of its first question and of the last answer for D."""
 
     end: SourceOffset
     since: int
+    data_listed: int
 
 
 class Reader:
@@ -131,12 +133,19 @@ class Reader:
         world = self.world
         since = world.tick
         self.lister._limits = self.limits
-        with mock.patch.object(listing, "read_wishes", lambda _: self.wishes):
+        moments: list[int] = []
+
+        def now_ms() -> int:
+            moments.append(world.tick)
+            return self.now_ms()
+
+        self.lister._now_ms = now_ms
+        with mock.patch.object(listing, "read_wishes", return_value=self.wishes):
             end = self.lister.next_offset(self.done)  # type: ignore[arg-type]
         if end is None:
             return None
         world.note(f"barrier {end.barrier} listed: {_ends(end)}")
-        return Listing(end, since)
+        return Listing(end, since, moments[0])
 
     def attempt(self, found: Listing) -> Said:
         """Reads the ranges and runs the buckets, once."""
@@ -150,7 +159,7 @@ class Reader:
         for number, store in enumerate(self.stores):
             self.world.churn()
             emitted.extend(self.process(number, store, facts))
-        return Said(emitted, barrier, found.since, self.world.tick)
+        return Said(emitted, barrier, found.since, found.data_listed, self.world.tick)
 
     def read(self, plan: ReadPlan) -> list[Fact]:
         """One task."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from simulation.faults import FAULTS
 from simulation.judge import Judge
 from simulation.reader import WHOLE, Reader
 from simulation.world import Setting, World
@@ -32,11 +33,19 @@ class Outcome:
     timeline: list[str] = field(default_factory=list)
 
 
-def run(seed: int, setting: Setting = USUAL, reader_of: type[Reader] = Reader, *, keep_timeline: bool = False) -> Outcome:
+def run(
+    seed: int, setting: Setting = USUAL, reader_of: type[Reader] = Reader, *, keep_timeline: bool = False
+) -> Outcome:
     """Runs one world and one reader; equal arguments give equal outcomes."""
     rng = random.Random(seed)
     rate = rng.choice((0.5, 1.5, 4.0))
-    world = World(replace(setting, rate=rate), random.Random(seed + 1), [] if keep_timeline else None)
+    share = rng.choice((0.1, 0.4, 1.0))  # quiet worlds show what a storm of faults covers up
+    faults = setting.faults & {name for name in FAULTS if rng.random() < share}
+    world = World(
+        replace(setting, rate=rate if setting.rate is None else setting.rate, faults=faults),
+        random.Random(seed + 1),
+        [] if keep_timeline else None,
+    )
     reader = reader_of(world, rng)
     if reader.limits.coordinator_chunk < WHOLE:
         world.setting = replace(world.setting, faults=world.setting.faults - NOT_WITH_CHUNKS)

@@ -40,7 +40,7 @@ class Setting:
     Attributes:
         batches: micro-batches of the reader while the world moves.
         steps: how many things happen at most; then the world stands still.
-        rate: how many things happen, on average, between two steps of the reader.
+        rate: how many things happen, on average, between two steps of the reader; None lets the seed choose.
     """
 
     clients: int = MOST_CLIENTS
@@ -48,7 +48,7 @@ class Setting:
     logs: int = MOST_LOGS
     batches: int = 12
     steps: int = 10**6
-    rate: float = 1.0
+    rate: float | None = None
     faults: frozenset[str] = frozenset(FAULTS)
 
 
@@ -69,8 +69,7 @@ class World:
     Attributes:
         tick: how many things have happened.
         hanging: spans that no marker is owed to now, with the tick since which.
-        was_hanging: the same, over: (from, to).
-        held_at: for a span, the ticks [from, to) in which a marker was owed to it again.
+        was_hanging: the same, over: (from, to, whether a transaction has taken it in; else it is gone).
         seen: what happened how often, for those who want to know what a run was about.
         timeline: the same in words, kept only if asked for.
     """
@@ -80,7 +79,7 @@ class World:
     timeline: list[str] | None = None
     tick: int = 0
     hanging: dict[SpanId, int] = field(default_factory=dict)
-    was_hanging: dict[SpanId, list[tuple[int, int]]] = field(default_factory=dict)
+    was_hanging: dict[SpanId, list[tuple[int, int, bool]]] = field(default_factory=dict)
     seen: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -116,7 +115,7 @@ class World:
 
     def churn(self) -> None:
         """What happens between two steps of the reader."""
-        rng, rate = self.rng, self.setting.rate
+        rng, rate = self.rng, self.setting.rate or 0.0
         while rng.random() < rate / (1.0 + rate):
             self.step()
 
@@ -144,7 +143,8 @@ class World:
             self.seen["span hangs"] += 1
             self.note(f"  => {span.partition}@{span.start} of producer id {span.producer_id} is owed no marker")
         for span in self.hanging.keys() - now:
-            self.was_hanging.setdefault(span, []).append((self.hanging.pop(span), self.tick))
+            is_held = held(span.producer_id, span.partition)
+            self.was_hanging.setdefault(span, []).append((self.hanging.pop(span), self.tick, is_held))
             self.note(f"  => {span.partition}@{span.start} of producer id {span.producer_id} no longer hangs")
 
     # What happens by itself in every cluster.
@@ -172,10 +172,10 @@ class World:
             return
         for waiting in list(self.unacknowledged):
             at = self.data.get(waiting.marker.partition)
-            if at is log and waiting.topic_id == at.topic_id and waiting.leader_epoch == at.epoch:
-                if at.high_watermark > waiting.offset:
-                    self.unacknowledged.remove(waiting)
-                    self.coordinators.acknowledge(waiting.marker)
+            is_there = at is log and waiting.topic_id == log.topic_id and waiting.leader_epoch == log.epoch
+            if is_there and log.high_watermark > waiting.offset:
+                self.unacknowledged.remove(waiting)
+                self.coordinators.acknowledge(waiting.marker)
 
     def deliver(self) -> None:
         draw = self.rng.random()
