@@ -14,7 +14,10 @@ demo: run-venv ## a real Kafka, a real hang: found, named and resolved (ARGS=--k
 test: dev-venv ## every test a contributor needs, one summary
 	@$(BIN)/python -m pytest $(ARGS)
 
-unit: dev-venv ## unit and property tests: no JVM, no network, seconds
+unnightly: dev-venv ## the simulation at length: a hundred thousand seeds (SEEDS=N)
+	@TXNWATCH_SEEDS=$(or $(SEEDS),100000) $(BIN)/python -m pytest tests/simulation/test_simulation.py $(ARGS)
+
+it: dev-venv ## unit and property tests: no JVM, no network, seconds
 	@$(BIN)/python -m pytest tests/unit tests/property $(ARGS)
 
 it: dev-venv ## integration tests: a real Kafka and a real Redis
@@ -50,4 +53,4 @@ run-venv:
 dev-venv:
 	@scripts/venv.sh dev
 
-.PHONY: help demo test unit it e2e lint types bench docs ci clean run-venv dev-venv
+.PHONY: help demo test unit nightly it e2e lint types bench docs ci clean run-venv dev-venv

@@ -9,11 +9,11 @@ commands.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import Protocol
 
 from txnwatch.state.batch import Batch
+from txnwatch.state.bucket_state import BucketState, Standing
 from txnwatch.state.census import described_open, not_described
 from txnwatch.state.emitted import (
     BucketCount,
@@ -27,8 +27,8 @@ from txnwatch.state.emitted import (
 from txnwatch.state.facts import (
     Barrier,
     Fact,
-    NoticeKind,
 )
+from txnwatch.state.gaps import begin_readings, close_gaps, finished_readings, in_reading, note_gaps
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.judge import Bench, due_ms, judge
 from txnwatch.state.machine import ProducerFact, Step, apply, forget_unseen, without
@@ -44,37 +44,6 @@ class ProducerStore(Protocol):
 
     def put(self, producer: ProducerState) -> None:
         """Keeps the producer."""
-
-
-class Standing(NamedTuple):
-    """A last stable offset, and since when (our clock) it has been the same; `seen_ms` is when it was told last."""
-
-    offset: int
-    since_ms: int
-    seen_ms: int
-
-
-@dataclass(slots=True)
-class BucketState:
-    """What a bucket's producers share between batches.
-
-    Attributes:
-        agenda: producer ids with something open or live -> when (our clock, ms) the next look is due.
-        gaps, coordinator_gaps: lowest offset of an unread range, kept until a re-read from there, or NEEDS_CENSUS.
-        standing: last stable offsets below their partition's end, in the one bucket that speaks for partitions.
-        rereading: coordinator partitions whose re-read has begun and has not reached the listed end yet, with
-            the gap it is for; until then they count as stale anyway.
-        clock_offset_ms: the broker's clock minus ours, latest estimate.
-        generation: the retention period the store was last turned to.
-    """
-
-    agenda: dict[int, int] = field(default_factory=dict)
-    gaps: dict[TopicPartition, int] = field(default_factory=dict)
-    standing: dict[TopicPartition, Standing] = field(default_factory=dict)
-    coordinator_gaps: dict[int, int] = field(default_factory=dict)
-    rereading: dict[int, int] = field(default_factory=dict)
-    clock_offset_ms: int = 0
-    generation: int = -1
 
 
 def process(
@@ -95,12 +64,17 @@ def process(
     batch = Batch(facts)
     desk = _Desk(bucket, store)
     number = batch.barrier.number
+    begin_readings(bucket, batch.notices)
     for fact in batch.for_awaited:
         for producer_id in list(bucket.agenda):
             desk.apply(producer_id, fact, number)
     for seen in batch.for_one:
-        desk.apply(seen.producer_id, seen, number)
-    _note_gaps(bucket, batch, desk)
+        desk.apply(seen.producer_id, in_reading(seen, bucket), number)
+    close_gaps(bucket, batch)
+    note_gaps(bucket, batch.notices)
+    for log_partition in finished_readings(bucket, batch):
+        for producer_id in list(bucket.agenda):
+            desk.take(forget_unseen(desk.load(producer_id), log_partition))
     _take_census(batch, desk)
     if speaks_for_partitions:
         desk.emitted.extend(PartitionAlarm(notice) for notice in batch.notices)
@@ -145,46 +119,7 @@ class _Desk:
                 self._store.put(producer)
 
 
-NEEDS_CENSUS = -1  # a gap that no reading can close, only the leader's own word on what is open
 CLOCK_STEP_MS = 1_000
-FROM_BEGINNING = -1  # a coordinator partition that is read again as a new generation
-
-
-def _note_gaps(bucket: BucketState, batch: Batch, desk: _Desk) -> None:
-    """Gaps that this batch closes go, then those it reports come: a re-read that failed again stays a gap."""
-    for partition, start in batch.barrier.reread.items():
-        if partition.topic == TRANSACTION_STATE_TOPIC:
-            gap = bucket.coordinator_gaps.pop(partition.partition, None)
-            if gap is not None:
-                bucket.rereading[partition.partition] = min(gap, bucket.rereading.get(partition.partition, gap))
-        elif start <= bucket.gaps.get(partition, start) and bucket.gaps.get(partition) != NEEDS_CENSUS:
-            bucket.gaps.pop(partition, None)
-    for partition, bracket in batch.brackets():
-        if bracket.is_scanned and bucket.gaps.get(partition) == NEEDS_CENSUS:
-            del bucket.gaps[partition]
-    for notice in batch.notices:
-        partition = notice.partition
-        if notice.kind is NoticeKind.DELETED:
-            bucket.gaps.pop(partition, None)
-        elif partition.topic == TRANSACTION_STATE_TOPIC:
-            wanted = notice.from_offset if notice.kind is NoticeKind.GAP else FROM_BEGINNING
-            bucket.coordinator_gaps[partition.partition] = min(
-                wanted, bucket.coordinator_gaps.get(partition.partition, wanted)
-            )
-        else:
-            wanted = notice.from_offset if notice.kind is NoticeKind.GAP else NEEDS_CENSUS
-            bucket.gaps[partition] = min(wanted, bucket.gaps.get(partition, wanted))
-    _finish_rereads(bucket, batch.barrier.stale_coordinator, desk)
-
-
-def _finish_rereads(bucket: BucketState, stale_coordinator: Container[int], desk: _Desk) -> None:
-    for log_partition, gap in list(bucket.rereading.items()):
-        if log_partition in stale_coordinator or log_partition in bucket.coordinator_gaps:
-            continue
-        del bucket.rereading[log_partition]
-        if gap == FROM_BEGINNING:
-            for producer_id in list(bucket.agenda):
-                desk.take(forget_unseen(desk.load(producer_id), log_partition))
 
 
 def _take_census(batch: Batch, desk: _Desk) -> None:

@@ -28,6 +28,7 @@ def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Bracke
     prior = producer.spans.get(fact.partition)
     if prior is None or prior.topic_id != bracket.topic_id or prior.start_offset < fact.start_offset:
         return _opened(producer, prior, fact, bracket, number)
+    is_another = prior.start_offset != fact.start_offset  # a span is known by its start: the proof begins anew
     seen_again = not bracket.is_scanned and prior.uncovered_at is not None and prior.reseen_at is None
     emitted: tuple[Emitted, ...] = ()
     if fact.producer_epoch > prior.epoch:  # data of a newer epoch, which we have not read, has joined it
@@ -38,8 +39,9 @@ def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Bracke
         start_offset=fact.start_offset,
         epoch=fact.producer_epoch,
         by_census=not bracket.is_scanned,
-        eligible_from=max(prior.eligible_from, number + 1) if prior.by_census else prior.eligible_from,
-        reseen_at=number if seen_again else prior.reseen_at,
+        eligible_from=number + 1 if is_another else prior.eligible_from,
+        uncovered_at=None if is_another else prior.uncovered_at,
+        reseen_at=number if seen_again and not is_another else prior.reseen_at,
         absent_at=None,
         over_at=None,
     )

@@ -12,7 +12,7 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
-from txnwatch.state.bucket import BucketState, Standing
+from txnwatch.state.bucket_state import BucketState, Standing
 from txnwatch.state.errors import CheckpointError
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.transaction import CoordinatorView, Marker, ProducerState, Said, Span, TransactionState
@@ -57,6 +57,7 @@ def encode_bucket(bucket: BucketState) -> str:
             "coordinator_gaps": {str(partition): start for partition, start in bucket.coordinator_gaps.items()},
             "rereading": {str(partition): start for partition, start in bucket.rereading.items()},
             "standing": {str(partition): standing for partition, standing in bucket.standing.items()},
+            "readings": {str(partition): count for partition, count in bucket.readings.items()},
             "clock_offset_ms": bucket.clock_offset_ms,
             "generation": bucket.generation,
         }
@@ -76,6 +77,7 @@ def decode_bucket(row: str) -> BucketState:
         standing={TopicPartition.parse(text): Standing(*standing) for text, standing in raw["standing"].items()},
         coordinator_gaps={int(partition): start for partition, start in raw["coordinator_gaps"].items()},
         rereading={int(partition): start for partition, start in raw["rereading"].items()},
+        readings={int(partition): count for partition, count in raw["readings"].items()},
         clock_offset_ms=raw["clock_offset_ms"],
         generation=raw["generation"],
     )

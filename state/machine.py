@@ -167,12 +167,17 @@ def _extended(prior: Span, fact: ProducerSeen) -> Span:
 
 def _apply_view(producer: ProducerState, view: CoordinatorView) -> Step:
     prior = producer.view
-    if prior is not None and prior.log_partition == view.log_partition and view.log_offset <= prior.log_offset:
+    if prior is not None and prior.log_partition == view.log_partition and _place(view) <= _place(prior):
         return Step(producer)
     if prior is not None and not view.is_live and not view.participants:
         # Complete* has forgotten its partitions; what they were says what became of a marker that never came.
         view = replace(view, participants=prior.participants)
     return _moved(producer, view)
+
+
+def _place(view: CoordinatorView) -> tuple[int, int]:
+    """Where a record stands: offsets are only comparable within one reading of its log partition."""
+    return view.reading, view.log_offset
 
 
 def _apply_gone(producer: ProducerState, fact: TransactionalIdGone) -> Step:
@@ -214,7 +219,7 @@ def _apply_notice(producer: ProducerState, notice: PartitionNotice) -> Step:
             return without(producer, notice.partition, span, SpanEnd.PARTITION_GONE)
         case NoticeKind.TRUNCATED if span.start_offset >= notice.from_offset:
             return without(producer, notice.partition, span, SpanEnd.TRUNCATED)
-        case NoticeKind.TRUNCATED:
+        case NoticeKind.TRUNCATED | NoticeKind.LOST:
             kept = _cut_back(span)
             return Step(replace(producer, spans={**producer.spans, notice.partition: kept}))
         case _:

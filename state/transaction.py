@@ -141,6 +141,8 @@ class CoordinatorView:
         participants: the partitions of the current transaction, or, once it is complete, the last set it held
             (the Complete* record itself has forgotten it).
         superseded_by: the producer id the transactional id has moved on to, or -1.
+        reading: which reading of its log partition showed the record; a log that lost its tail is read anew, and
+            then a record may be news though it stands below what was read before.
     """
 
     transactional_id: str
@@ -154,6 +156,7 @@ class CoordinatorView:
     record_timestamp_ms: int
     participants: frozenset[TopicPartition] = frozenset()
     superseded_by: int = -1
+    reading: int = 0
 
     @property
     def is_live(self) -> bool:

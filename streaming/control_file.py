@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from txnwatch.state.bucket import NEEDS_CENSUS
+from txnwatch.state.bucket_state import NEEDS_CENSUS
 from txnwatch.state.emitted import CensusWanted, Emitted, OutstandingGap
 from txnwatch.state.ids import TopicPartition
 

@@ -85,7 +85,8 @@ class RangeRead:
     def __post_init__(self) -> None:
         self.fold = self.new_fold(self.start, self.end)
         if self.end < self.start:
-            self.truncated(self.end, f"the leader's log ends at {self.end}, it was read to {self.start}")
+            # It ends below what was read, but it may have been cut further down and grown again: the leader tells.
+            self.must_check = True
 
     @property
     def needs_fetch(self) -> bool:
@@ -97,8 +98,13 @@ class RangeRead:
         self.notices.append(PartitionNotice(kind, self.partition, self.topic_id, start, end, detail))
 
     def gap(self, detail: str) -> None:
-        """Gives up on the rest of the range for now."""
-        self.notice(NoticeKind.GAP, self.fold.position, self.end, detail)
+        """Gives up on the rest of the range for now.
+
+        Where the leader has changed and nobody has told whether the log was cut, what was read before is in doubt
+        too: reading the same range again could not see that, only a reading from as far back as it takes.
+        """
+        kind = NoticeKind.LOST if self.must_check else NoticeKind.GAP
+        self.notice(kind, self.fold.position, self.end, detail)
         self.is_over = True
 
     def truncated(self, to_offset: int, detail: str) -> None:

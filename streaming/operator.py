@@ -18,7 +18,8 @@ from pyspark.sql.streaming.stateful_processor import (
     ValueState,
 )
 
-from txnwatch.state.bucket import BucketState, process
+from txnwatch.state.bucket import process
+from txnwatch.state.bucket_state import BucketState
 from txnwatch.state.codec import decode_bucket, decode_producer, encode_bucket, encode_producer
 from txnwatch.state.facts import Barrier
 from txnwatch.state.policy import DetectionPolicy

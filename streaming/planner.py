@@ -70,7 +70,7 @@ def plan(
     back = {
         partition: min(start, known[partition].offset)
         for partition, start in reread.items()
-        if is_begun(known.get(partition)) and listing.answers[partition].end is not None
+        if partition in known and _may_go_back(known[partition], listing.answers[partition])
     }
     stood = {partition: position.offset for partition, position in known.items() if is_begun(position)}
     starts = {**stood, **begun, **back}
@@ -95,6 +95,17 @@ def plan(
 def is_begun(position: Position | None) -> bool:
     """Whether reading of the partition has begun."""
     return position is not None and position.offset != NOT_BEGUN
+
+
+def _may_go_back(known: Position, answer: Answer) -> bool:
+    """Whether a rewind is safe now: a truncation is looked for first.
+
+    Only a read that goes on where the last one ended, with its epoch, sees that the log was truncated since. One
+    that starts further back would read the new log and leave what is gone from the old one in the state.
+    """
+    if not is_begun(known) or answer.end is None:
+        return False
+    return answer.epoch == known.epoch and answer.end >= known.offset
 
 
 def _ends(starts: Mapping[TopicPartition, int], listing: Listing, limits: Limits) -> dict[TopicPartition, int]:

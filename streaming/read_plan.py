@@ -34,7 +34,8 @@ class Range:
     """A range of one partition to be read, [start, end); an end below the start means the log was truncated.
 
     `last_epoch` is the leader epoch of what was read before, -1 if unknown. `is_new` marks the first reading of a
-    coordinator partition that was there before us, of which only live transactions are passed on.
+    coordinator partition that was there before us, of which only live transactions are passed on. `is_tail` marks
+    a range that goes on where everything had been read: compaction does not reach there unless we are late.
     """
 
     partition: TopicPartition
@@ -44,6 +45,7 @@ class Range:
     last_epoch: int
     must_check: bool
     is_new: bool
+    is_tail: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +93,19 @@ def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) ->
     elif before is None:
         return None
     elif back is not None and back < before.offset:
-        found = Range(partition, at.topic_id, back, at.offset, -1, must_check=False, is_new=False)
+        found = Range(partition, at.topic_id, back, at.offset, -1, must_check=False, is_new=False, is_tail=back > 0)
     else:
         risen = before.epoch != at.epoch
-        found = Range(partition, at.topic_id, before.offset, at.offset, before.epoch, must_check=risen, is_new=False)
+        found = Range(
+            partition,
+            at.topic_id,
+            before.offset,
+            at.offset,
+            before.epoch,
+            must_check=risen,
+            is_new=False,
+            is_tail=before.offset >= before.listed,
+        )
     return found if found.start != found.end or found.must_check else None
 
 
@@ -144,6 +155,9 @@ def _facts(plan: ReadPlan, reads: list[RangeRead]) -> Iterator[Fact]:
         yield from read.notices
         if isinstance(read.fold, TransactionFold):
             yield from read.fold.facts(live_only=found.is_new)
+            if found.is_tail and read.fold.hole is not None:
+                detail = "compaction has passed where reading stopped: what ended a transaction may be gone"
+                yield PartitionNotice(NoticeKind.LOST, read.partition, read.topic_id, read.fold.hole, found.end, detail)
         else:
             yield from read.fold.facts(read.partition, read.topic_id, plan.listed_ms)
             if 0 <= read.last_stable_offset < read.fold.position:

@@ -24,6 +24,7 @@ class TransactionFold:
         position: the next offset to fetch.
         times: the broker's timestamps of the first and the last record, None before the first.
         records: records seen.
+        hole: the first offset that is no longer there, because compaction has been there; None if all are.
     """
 
     def __init__(self, log_partition: int, start: int, end: int) -> None:
@@ -34,6 +35,7 @@ class TransactionFold:
         self.leader_epoch = -1
         self.size = 0
         self.records = 0
+        self.hole: int | None = None
         self.times: tuple[int, int] | None = None
         self._views: dict[int, CoordinatorView] = {}
         self._owner: dict[str, int] = {}
@@ -51,6 +53,8 @@ class TransactionFold:
             WireError: a batch, key or value of this log that cannot be decoded; `position` is the batch's offset.
         """
         for offset, header in walk(buffer):
+            if header.base_offset > self.position and self.hole is None:
+                self.hole = self.position
             if header.base_offset >= self.end:
                 self.position = self.end
                 return
@@ -79,7 +83,6 @@ class TransactionFold:
             self._views[owner] = replace(self._views[owner], state=TransactionState.DEAD, log_offset=offset)
 
     def _value(self, transactional_id: str, record: Record, value: TransactionLogValue) -> None:
-        self._gone.pop(transactional_id, None)
         view = self._view(transactional_id, record, value)
         for former in {value.previous_producer_id, self._owner.get(transactional_id, -1)}:
             if former >= 0 and former != value.producer_id:
@@ -114,7 +117,10 @@ class TransactionFold:
         )
 
     def facts(self, *, live_only: bool) -> Iterator[TransactionSeen | TransactionalIdGone]:
-        """What the range says about each producer id, and the ids whose last record is a tombstone.
+        """What the range says about each producer id, and the last tombstone of each id that has one.
+
+        A tombstone counts even where the id has come back since: it ends what was known under a former producer
+        id, which the new one does not name. What came after it has a higher offset, and wins.
 
         `live_only` is for the first reading of a log: to the verdict an idle id equals an absent one, and loading
         a million idle ids would cost minutes.

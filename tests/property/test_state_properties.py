@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from support.facts import DictStore
 from support.strategies import barriers, buckets, facts, producer_facts, producers
-from txnwatch.state.bucket import BucketState, process
+from txnwatch.state.bucket import process
+from txnwatch.state.bucket_state import BucketState
 from txnwatch.state.codec import decode_bucket, decode_producer, encode_bucket, encode_producer
 from txnwatch.state.emitted import StrayWrite
 from txnwatch.state.errors import CheckpointError

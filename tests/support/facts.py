@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from txnwatch.state.bucket import BucketState, process
+from txnwatch.state.bucket import process
+from txnwatch.state.bucket_state import BucketState
 from txnwatch.state.codec import decode_bucket, decode_producer, encode_bucket, encode_producer
 from txnwatch.state.emitted import BucketCount, Emitted
 from txnwatch.state.facts import (

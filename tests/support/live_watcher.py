@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from support.facts import DictStore
 from txnwatch.state import bucket
-from txnwatch.state.bucket import BucketState
+from txnwatch.state.bucket_state import BucketState
 from txnwatch.state.facts import Barrier, Fact, NoticeKind
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.policy import DetectionPolicy

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from support.facts import DictStore
 from txnwatch.state import bucket
-from txnwatch.state.bucket import BucketState
+from txnwatch.state.bucket_state import BucketState
 from txnwatch.state.facts import Barrier, Bracket, CensusTaken, Fact, NoticeKind, OpenDescribed, PartitionNotice
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.policy import DetectionPolicy

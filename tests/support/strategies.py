@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from txnwatch.state.bucket import BucketState, Standing
+from txnwatch.state.bucket_state import BucketState, Standing
 from txnwatch.state.facts import (
     Barrier,
     Bracket,
@@ -83,6 +83,7 @@ buckets = st.builds(
     st.dictionaries(data_partitions, st.builds(Standing, offsets, times, times), max_size=2),
     st.dictionaries(log_partitions, st.integers(-1, 60), max_size=2),
     st.dictionaries(log_partitions, st.integers(-1, 60), max_size=2),
+    st.dictionaries(log_partitions, st.integers(1, 9), max_size=2),
     st.integers(-9999, 9999),
     st.integers(-1, 99),
 )

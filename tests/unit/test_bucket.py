@@ -19,7 +19,8 @@ from support.facts import (
     seen,
     transaction,
 )
-from txnwatch.state.bucket import BucketState, process
+from txnwatch.state.bucket import process
+from txnwatch.state.bucket_state import BucketState
 from txnwatch.state.emitted import OutstandingGap, PartitionAlarm, SpanCandidate
 from txnwatch.state.facts import Barrier, NoticeKind
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition

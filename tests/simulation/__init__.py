@@ -1,0 +1,1 @@
+"""A seeded cluster in small, the real reader against it, and a judge who knows everything."""

@@ -1,0 +1,257 @@
+"""The transaction coordinators: every change is committed to `__transaction_state` before it takes effect.
+
+Law: a record is appended, and only when the high watermark has passed it does memory change and anything follow
+from it (the client's answer, markers, Complete*). A coordinator that takes a log over knows what the log holds,
+and sends the markers of every Prepare* again. While a record is under way nothing else happens to its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from simulation.encoding import Saying
+from simulation.partition import PartitionLog
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.transaction import TransactionState as S
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+
+START_MS = 1_700_000_000_000
+TIMEOUT_MS, TWO_PHASE_MS = 60_000, 2147483647
+_IDLE = frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT})
+
+
+class Marker(NamedTuple):
+    """A marker on its way to a partition."""
+
+    partition: TopicPartition
+    transactional_id: str
+    log: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    commit: bool
+    version: int
+
+
+@dataclass(slots=True)
+class Pending:
+    """A record that is in the leader's log and not committed yet."""
+
+    offset: int
+    value: TransactionLogValue | None
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One transactional id in a coordinator's memory; `unmarked` are the participants that still lack a marker."""
+
+    transactional_id: str
+    log: int
+    value: TransactionLogValue | None = None
+    pending: Pending | None = None
+    unmarked: set[TopicPartition] = field(default_factory=set)
+
+    @property
+    def held(self) -> frozenset[TopicPartition]:
+        """The partitions a live transaction has."""
+        value = self.value
+        if value is None or not value.state.is_live:
+            return frozenset()
+        return frozenset(TopicPartition(name, number) for name, parts in value.partitions or () for number in parts)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a request would be taken now."""
+        return self.pending is None
+
+    @property
+    def is_idle(self) -> bool:
+        """Known, and nothing live."""
+        return self.value is not None and self.value.state in _IDLE
+
+
+class Coordinators:
+    """All coordinators of the cluster, by partition of their log.
+
+    Attributes:
+        transactions: what they remember.
+        markers: on their way, in any order.
+        max_epoch: the last producer epoch before another producer id is handed out (32767 in Kafka).
+        now_ms: the brokers' clock.
+    """
+
+    def __init__(self, logs: list[PartitionLog], max_epoch: int) -> None:
+        self.logs = logs
+        self.max_epoch = max_epoch
+        self.transactions: dict[str, Transaction] = {}
+        self.markers: list[Marker] = []
+        self.now_ms = START_MS
+        self._next_producer_id = 100
+
+    def is_held(self, producer_id: int, partition: TopicPartition) -> bool:
+        """The truth: whether a live transaction of the producer has the partition, so that a marker is owed."""
+        return any(
+            known.value is not None and known.value.producer_id == producer_id and partition in known.held
+            for known in self.transactions.values()
+        )
+
+    def init(self, name: str, log: int, version: int, timeout_ms: int) -> None:
+        """InitProducerId: a new id, the next epoch, another producer id; an open transaction is aborted first."""
+        known = self.transactions.setdefault(name, Transaction(name, log))
+        value = known.value
+        if not known.is_free:
+            return
+        if value is None:
+            self._append(known, self._value(self._new_producer_id(), 0, S.EMPTY, version, timeout_ms))
+        elif value.state is S.ONGOING:
+            self.fence(known)
+        elif value.state in _IDLE and value.producer_epoch >= self.max_epoch - 1:
+            fresh = self._value(self._new_producer_id(), 0, S.EMPTY, version, timeout_ms, previous=value.producer_id)
+            self._append(known, fresh)
+        elif value.state in _IDLE:
+            epoch, previous = value.producer_epoch + 1, value.producer_id
+            self._append(known, self._value(value.producer_id, epoch, S.EMPTY, version, timeout_ms, previous=previous))
+
+    def add(self, known: Transaction, partition: TopicPartition) -> None:
+        """AddPartitionsToTxn, or the implicit one of transaction.version 2: the whole set, Ongoing."""
+        value = known.value
+        if value is None or not known.is_free or not (value.state is S.ONGOING or value.state in _IDLE):
+            return
+        held = known.held | {partition}
+        start_ms = value.start_ms if value.state is S.ONGOING else self.now_ms
+        self._append(known, self._changed(value, S.ONGOING, partitions=_grouped(held), start_ms=start_ms))
+
+    def end(self, known: Transaction, *, commit: bool) -> None:
+        """EndTxn: from transaction.version 2 on with the next epoch, or with another producer id to follow."""
+        value = known.value
+        if value is None or not known.is_free:
+            return
+        version = value.client_transaction_version
+        is_empty_abort = version == 2 and value.state in _IDLE and not commit
+        if value.state is not S.ONGOING and not is_empty_abort:
+            return
+        epoch, following = value.producer_epoch, -1
+        if version == 2:
+            epoch += 1
+            following = self._new_producer_id() if epoch >= self.max_epoch else -1
+        state = S.PREPARE_COMMIT if commit else S.PREPARE_ABORT
+        held = _grouped(known.held)
+        self._append(
+            known, self._changed(value, state, producer_epoch=epoch, next_producer_id=following, partitions=held)
+        )
+
+    def fence(self, known: Transaction) -> None:
+        """An abort by the coordinator, for a timeout or a successor: the next epoch in every version."""
+        value = known.value
+        if value is not None and known.is_free and value.state is S.ONGOING:
+            epoch = value.producer_epoch + 1
+            self._append(
+                known,
+                self._changed(value, S.PREPARE_ABORT, producer_epoch=epoch, partitions=_grouped(known.held)),
+            )
+
+    def expire(self, known: Transaction) -> None:
+        """A tombstone for an id that was idle for long."""
+        if known.is_free and known.is_idle:
+            self._append(known, None)
+
+    def forget(self, known: Transaction) -> None:
+        """The fault: a tombstone although a transaction is live; a restart later the coordinator believes it."""
+        if known.is_free and known.value is not None and self.logs[known.log].has_leader:
+            self._append(known, None)
+
+    def complete(self) -> None:
+        """Complete* for everything whose markers are all written."""
+        for known in list(self.transactions.values()):
+            value = known.value
+            if value is None or not known.is_free or not value.state.is_prepare or known.unmarked:
+                continue
+            done = S.COMPLETE_COMMIT if value.state is S.PREPARE_COMMIT else S.COMPLETE_ABORT
+            moved = {"producer_id": value.next_producer_id, "producer_epoch": 0} if value.next_producer_id >= 0 else {}
+            self._append(known, self._changed(value, done, partitions=(), next_producer_id=-1, **moved))
+
+    def acknowledge(self, marker: Marker) -> None:
+        """A marker is committed, or its partition is gone, or, the fault, is taken for gone."""
+        known = self.transactions.get(marker.transactional_id)
+        if known is None or known.value is None or marker.coordinator_epoch != self.logs[marker.log].epoch:
+            return
+        value = known.value
+        if value.state.is_prepare and (value.producer_id, value.producer_epoch) == marker[3:5]:
+            known.unmarked.discard(marker.partition)
+
+    def committed(self, log: int) -> None:
+        """The high watermark has moved: records below it take effect."""
+        watermark = self.logs[log].high_watermark
+        for known in list(self.transactions.values()):
+            if known.log == log and known.pending is not None and known.pending.offset < watermark:
+                value, known.pending = known.pending.value, None
+                self._enter(known, value)
+
+    def take_over(self, log: int) -> None:
+        """Another leader of the log, with its next epoch: memory is what the log says, to its end."""
+        held = self.logs[log]
+        for name in [name for name, known in self.transactions.items() if known.log == log]:
+            del self.transactions[name]
+        last = {entry.body.transactional_id: entry.body for entry in held.entries if isinstance(entry.body, Saying)}
+        for name, saying in last.items():
+            if saying.value is not None:
+                self._enter(self.transactions.setdefault(name, Transaction(name, log)), saying.value)
+
+    def _enter(self, known: Transaction, value: TransactionLogValue | None) -> None:
+        known.value = value
+        if value is None:
+            self.transactions.pop(known.transactional_id, None)
+        elif value.state.is_prepare:
+            known.unmarked = set(known.held)
+            self.markers.extend(
+                Marker(
+                    partition,
+                    known.transactional_id,
+                    known.log,
+                    value.producer_id,
+                    value.producer_epoch,
+                    self.logs[known.log].epoch,
+                    value.state is S.PREPARE_COMMIT,
+                    value.client_transaction_version,
+                )
+                for partition in sorted(known.unmarked)
+            )
+
+    def _append(self, known: Transaction, value: TransactionLogValue | None) -> None:
+        log = self.logs[known.log]
+        if log.has_leader:
+            offset = log.append(Saying(known.transactional_id, value, self.now_ms))
+            known.pending = Pending(offset, value)
+
+    def _changed(self, value: TransactionLogValue, state: S, **changes: Any) -> TransactionLogValue:
+        previous = value.producer_id if value.version >= 1 else -1
+        return replace(value, state=state, last_update_ms=self.now_ms, previous_producer_id=previous, **changes)
+
+    def _value(
+        self, producer_id: int, epoch: int, state: S, version: int, timeout_ms: int, *, previous: int | None = None
+    ) -> TransactionLogValue:
+        return TransactionLogValue(
+            version=min(version, 1),
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            transaction_timeout_ms=timeout_ms,
+            state=state,
+            partitions=None,
+            last_update_ms=self.now_ms,
+            start_ms=-1,
+            previous_producer_id=(producer_id if previous is None else previous) if version else -1,
+            client_transaction_version=version if version == 2 else 0,
+        )
+
+    def _new_producer_id(self) -> int:
+        self._next_producer_id += 1
+        return self._next_producer_id
+
+
+def _grouped(held: Iterable[TopicPartition]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    topics: dict[str, list[int]] = {}
+    for partition in sorted(held):
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    return tuple((name, tuple(numbers)) for name, numbers in topics.items())

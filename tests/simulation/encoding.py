@@ -1,0 +1,76 @@
+"""What stands in the model's logs, and the bytes a broker would send for it.
+
+The bytes come from tests/support, which was written down from Kafka's formats and uses nothing of txnwatch's
+decoders. A batch does not change once it is written, so equal batches of different seeds share their bytes.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from support.batches import a_batch, a_marker, a_record
+from support.transaction_log import a_key, a_value
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+
+
+class Data(NamedTuple):
+    """A transactional batch of a producer."""
+
+    producer_id: int
+    producer_epoch: int
+    count: int = 1
+
+
+class Mark(NamedTuple):
+    """A marker."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    commit: bool
+
+
+class Saying(NamedTuple):
+    """A record of the coordinator's log; no value is a tombstone."""
+
+    transactional_id: str
+    value: TransactionLogValue | None
+    timestamp_ms: int
+
+
+Body = Data | Mark | Saying
+
+
+@lru_cache(maxsize=1 << 16)
+def encode(offset: int, leader_epoch: int, body: Body) -> bytes:
+    """The batch as a broker sends it."""
+    match body:
+        case Data(producer_id, producer_epoch, count):
+            return a_batch(
+                offset,
+                count=count,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                leader_epoch=leader_epoch,
+            )
+        case Mark(producer_id, producer_epoch, coordinator_epoch, commit):
+            return a_marker(
+                offset,
+                commit=commit,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                coordinator_epoch=coordinator_epoch,
+                leader_epoch=leader_epoch,
+            )
+        case Saying(transactional_id, value, timestamp_ms):
+            record = a_record(key=a_key(transactional_id), value=a_value(value) if value is not None else None)
+            return a_batch(
+                offset,
+                records=[record],
+                producer_id=-1,
+                transactional=False,
+                leader_epoch=leader_epoch,
+                base_sequence=-1,
+                base_timestamp=timestamp_ms,
+            )

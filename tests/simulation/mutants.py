@@ -1,0 +1,203 @@
+"""Bugs planted on purpose: each takes one piece of the argument away, and the simulation has to notice.
+
+A mutant is a reader with one method changed, or a function of the product wrapped for as long as the reader runs;
+the product itself stays clean. Those of a census (judged against the T of its own batch, a follower believed, ...)
+belong here as well once there is one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from unittest import mock
+
+from simulation.reader import Listing, Reader, Said
+from simulation.run import USUAL
+from simulation.view import View
+from simulation.world import Setting, World
+from support.facts import DictStore
+from txnwatch.state import judge, machine
+from txnwatch.state.emitted import Emitted
+from txnwatch.state.facts import Barrier, Fact, NoticeKind, PartitionNotice, ProducerSeen, TransactionSeen
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.transaction import Marker, Span
+from txnwatch.state.verdict import Look, look_at
+from txnwatch.streaming.cluster import LATEST, READ_UNCOMMITTED, Listed
+from txnwatch.streaming.fetch import RangeRead
+from txnwatch.streaming.read_plan import ReadPlan
+
+HEALTHY_AND_QUICK = Setting(faults=frozenset(), rate=8.0)
+MARKERS_GET_LOST = Setting(faults=frozenset({"lost marker"}), rate=4.0)
+
+
+class Wrapped(Reader):
+    """A reader that runs its buckets with a function of the product replaced."""
+
+    def patch(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Emitted]:
+        with self.patch():
+            return super().process(number, store, facts)
+
+
+class LogListedFirst(Reader):
+    """The barrier's order is turned round: T is asked for before D."""
+
+    class _View(View):
+        def list_offsets(
+            self,
+            partitions: Iterable[TopicPartition],
+            *,
+            timestamp: int = LATEST,
+            isolation: int = READ_UNCOMMITTED,
+            timeout_s: float | None = None,  # noqa: ARG002 - the product passes it on
+        ) -> dict[TopicPartition, Listed]:
+            asked = list(partitions)
+            if (timestamp, isolation) != (LATEST, READ_UNCOMMITTED):
+                return super().list_offsets(asked, timestamp=timestamp, isolation=isolation)
+            if any(partition.topic == TRANSACTION_STATE_TOPIC for partition in asked):
+                return self._first
+            self._first = super().list_offsets([log.partition for log in self.world.logs])
+            return super().list_offsets(asked)
+
+    def new_view(self, world: World, rng: random.Random) -> View:
+        return self._View(world, rng, super().new_view(world, rng).unanswered)
+
+
+class EmptyBatchIsABarrier(Reader):
+    """The same listing is judged once more, under the next number."""
+
+    def attempt(self, found: Listing) -> Said:
+        said = super().attempt(found)
+        again: list[Fact] = [replace(said.barrier, number=said.barrier.number + 1, reread={}, healed={})]
+        for number, store in enumerate(self.stores):
+            said.emitted.extend(self.process(number, store, again))
+        return said
+
+
+class ChangedBarrier(Reader):
+    """A reader whose barriers are told otherwise."""
+
+    def change(self, barrier: Barrier) -> Barrier:
+        raise NotImplementedError
+
+    def facts(self, facts: list[Fact]) -> list[Fact]:
+        return [self.change(fact) if isinstance(fact, Barrier) else fact for fact in facts]
+
+
+class LimitedIsProven(ChangedBarrier):
+    """Listed counts as read."""
+
+    def change(self, barrier: Barrier) -> Barrier:
+        return replace(barrier, limited_data=frozenset())
+
+
+class StaleLogIsFresh(ChangedBarrier):
+    """A T that was not answered, or not read, is carried as if it were."""
+
+    def change(self, barrier: Barrier) -> Barrier:
+        return replace(barrier, stale_coordinator=frozenset())
+
+
+class StaleDataIsFresh(ChangedBarrier):
+    """A D that was not answered is carried as if it were."""
+
+    def change(self, barrier: Barrier) -> Barrier:
+        return replace(barrier, stale_data=frozenset())
+
+
+class NoSecondLookAtTheLog(Wrapped):
+    """Once uncovered, always uncovered."""
+
+    def patch(self) -> AbstractContextManager[object]:
+        def once(producer, partition, span, barrier, unread) -> Look:  # type: ignore[no-untyped-def] # noqa: ANN001
+            look = look_at(producer, partition, span, barrier, unread)
+            return Look.UNCOVERED if look is Look.COVERED and span.uncovered_at is not None else look
+
+        return mock.patch.object(judge, "look_at", once)
+
+
+class RotationToOneProducerIdOnly(Reader):
+    """A record that moves a transactional id on is told to its new producer id alone."""
+
+    def facts(self, facts: list[Fact]) -> list[Fact]:
+        return [fact for fact in facts if not (isinstance(fact, TransactionSeen) and fact.view.superseded_by >= 0)]
+
+
+class OnlyANewerEpochCloses(Wrapped):
+    """`>` instead of `>=` in the rule that closes a span."""
+
+    def patch(self) -> AbstractContextManager[object]:
+        closing: Callable[[Span | None, ProducerSeen], Marker | None] = machine._closing_marker
+
+        def strict(prior: Span | None, fact: ProducerSeen) -> Marker | None:
+            marker = closing(prior, fact)
+            return marker if prior is None or marker is None or marker.producer_epoch > prior.epoch else None
+
+        return mock.patch.object(machine, "_closing_marker", strict)
+
+
+class OneMarkerLost(Reader):
+    """The first range of a run that closes something is not passed on."""
+
+    is_lost = False
+
+    def facts(self, facts: list[Fact]) -> list[Fact]:
+        kept: list[Fact] = []
+        for fact in facts:
+            if not self.is_lost and isinstance(fact, ProducerSeen) and fact.last_marker is not None:
+                self.is_lost = True
+            else:
+                kept.append(fact)
+        return kept
+
+
+class TruncationIgnored(Reader):
+    """Nobody is told that a partition was cut."""
+
+    def facts(self, facts: list[Fact]) -> list[Fact]:
+        return [fact for fact in facts if not self._is_truncation(fact)]
+
+    def _is_truncation(self, fact: Fact) -> bool:
+        return (
+            isinstance(fact, PartitionNotice)
+            and fact.kind is NoticeKind.TRUNCATED
+            and fact.partition.topic != TRANSACTION_STATE_TOPIC
+        )
+
+
+class LogTailLostUnnoticed(Reader):
+    """The leader of `__transaction_state` is not asked whether what was read is still there."""
+
+    def read(self, plan: ReadPlan) -> list[Fact]:
+        def blind(read: RangeRead) -> None:
+            if read.partition.topic == TRANSACTION_STATE_TOPIC:
+                read.last_epoch, read.must_check = -1, False
+
+        real = self.view.read
+
+        def read_blindly(read: RangeRead) -> None:
+            blind(read)
+            real(read)
+
+        with mock.patch.object(self.view, "read", read_blindly):
+            return super().read(plan)
+
+
+# With the worlds in which each shows soonest.
+MUTANTS: tuple[tuple[type[Reader], Setting], ...] = (
+    (LogListedFirst, USUAL),
+    (EmptyBatchIsABarrier, HEALTHY_AND_QUICK),
+    (LimitedIsProven, HEALTHY_AND_QUICK),
+    (StaleLogIsFresh, USUAL),
+    (StaleDataIsFresh, HEALTHY_AND_QUICK),
+    (NoSecondLookAtTheLog, USUAL),
+    (RotationToOneProducerIdOnly, MARKERS_GET_LOST),
+    (OnlyANewerEpochCloses, USUAL),
+    (OneMarkerLost, USUAL),
+    (TruncationIgnored, USUAL),
+    (LogTailLostUnnoticed, USUAL),
+)

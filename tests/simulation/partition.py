@@ -1,0 +1,210 @@
+"""One partition with its replication: what a leader has, what is committed, and what a failover leaves of it.
+
+Law: nothing below the high watermark is lost by a clean failover; an unclean one keeps a prefix. A leader answers
+ListOffsets only once its high watermark has reached the offset its epoch began at, and Fetch compares the epoch
+of what was read before with its own (KIP-320). The entries that retention has taken stay in memory, below `start`:
+the leader's producer state outlives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from simulation.encoding import Body, Data, Mark, encode
+from txnwatch.state.ids import TopicPartition
+
+OFFSET_OUT_OF_RANGE = 1
+NO_RECORDS: list[Entry] = []
+
+
+class Entry(NamedTuple):
+    """One batch of a log."""
+
+    offset: int
+    next_offset: int
+    leader_epoch: int
+    body: Body
+
+    def encoded(self) -> bytes:
+        return encode(self.offset, self.leader_epoch, self.body)
+
+
+class Fetched(NamedTuple):
+    """What a leader answers to Fetch for one partition."""
+
+    error_code: int = 0
+    diverging_epoch: int = -1
+    diverging_end: int = -1
+    entries: list[Entry] = NO_RECORDS
+
+
+@dataclass(slots=True)
+class PartitionLog:
+    """The leader's log; `follower_*` is what its one follower has of it and knows of the high watermark."""
+
+    partition: TopicPartition
+    topic_id: str
+    entries: list[Entry] = field(default_factory=list)
+    start: int = 0
+    end: int = 0
+    high_watermark: int = 0
+    follower_end: int = 0
+    follower_watermark: int = 0
+    epoch: int = 0
+    epoch_start: int = 0
+    epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+    has_leader: bool = True
+
+    @property
+    def is_listable(self) -> bool:
+        """Whether the leader's high watermark can be trusted: else it answers OFFSET_NOT_AVAILABLE."""
+        return self.has_leader and self.high_watermark >= self.epoch_start
+
+    def append(self, body: Body) -> int:
+        offset = self.end
+        self.end += body.count if isinstance(body, Data) else 1
+        self.entries.append(Entry(offset, self.end, self.epoch, body))
+        return offset
+
+    def replicate(self) -> None:
+        """The follower catches up; it learns of the new high watermark one fetch later."""
+        if self.has_leader:
+            self.follower_watermark = self.high_watermark
+            self.follower_end = self.high_watermark = self.end
+
+    def copy(self) -> None:
+        """The follower has everything, but the leader has not heard of it: nothing is committed yet."""
+        if self.has_leader:
+            self.follower_end = self.end
+
+    def fail_over(self) -> None:
+        """Clean: the follower has all that is committed, but may know an older high watermark."""
+        self._lead(self.follower_end)
+        self.high_watermark = min(self.follower_watermark, self.end)
+
+    def fail_over_unclean(self, to: int) -> None:
+        """A replica that was left behind leads, alone in sync: what it has is the log, and committed."""
+        self._lead(to)
+        self.high_watermark = self.follower_end = self.follower_watermark = self.end
+
+    def _lead(self, to: int) -> None:
+        self.entries = [entry for entry in self.entries if entry.next_offset <= to]
+        self.end = max(self.start, to)
+        self.epoch += 1
+        self.epoch_start = self.end
+        self.epochs = [(epoch, start) for epoch, start in self.epochs if start < self.end]
+        self.epochs.append((self.epoch, self.end))
+        self.follower_end = min(self.follower_end, self.end)
+        self.has_leader = True
+        self.rebuild()
+
+    def rebuild(self) -> None:
+        """What else the leader remembers, made anew from its log."""
+
+    def boundaries(self) -> list[int]:
+        """Offsets at which an unclean failover could cut the log: behind a batch, as compaction keeps the last one."""
+        begin = [0] if self.entries and self.entries[0].offset == 0 else []
+        return [end for end in (*begin, *(entry.next_offset for entry in self.entries[:-1])) if end >= self.start]
+
+    def fetch(self, position: int, last_epoch: int, most: int) -> Fetched:
+        """The leader's answer to a consumer, at most `most` batches; it has checked that there is a leader."""
+        if last_epoch >= 0:
+            agreed = self._end_of(last_epoch)
+            if agreed is None or position < self.start:
+                return Fetched(OFFSET_OUT_OF_RANGE)
+            if agreed[0] < last_epoch or agreed[1] < position:
+                return Fetched(0, *agreed)
+        if not self.start <= position <= self.end:
+            return Fetched(OFFSET_OUT_OF_RANGE)
+        found = [e for e in self.entries if e.next_offset > position and e.next_offset <= self.high_watermark]
+        return Fetched(entries=found[:most])
+
+    def _end_of(self, asked: int) -> tuple[int, int] | None:
+        """The largest epoch not above the asked one, and where it ends (`LeaderEpochFileCache.endOffsetFor`)."""
+        if asked == self.epochs[-1][0]:
+            return asked, self.end
+        if asked > self.epochs[-1][0]:
+            return None
+        floor = [epoch for epoch, _ in self.epochs if epoch <= asked]
+        above = next(start for epoch, start in self.epochs if epoch > asked)
+        return (floor[-1] if floor else asked), above
+
+
+@dataclass(slots=True)
+class Producer:
+    """A leader's entry for one producer id; `coordinator_epoch` is that of the last marker."""
+
+    epoch: int
+    open_start: int | None = None
+    coordinator_epoch: int = -1
+
+
+@dataclass(slots=True)
+class DataPartition(PartitionLog):
+    """A partition of user data: `producers` is the leader's producer state, markers above the watermark included.
+
+    Which producers are open at any moment is what DescribeProducers answers: a census reads it from here.
+    """
+
+    producers: dict[int, Producer] = field(default_factory=dict)
+    closing: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def open_spans(self) -> Iterator[tuple[int, int]]:
+        """(producer id, start) of everything open, also where the marker is not committed yet."""
+        for producer_id, producer in self.producers.items():
+            if producer.open_start is not None:
+                yield producer_id, producer.open_start
+        if self.closing:
+            self.closing = {span: at for span, at in self.closing.items() if at >= self.high_watermark}
+            yield from self.closing
+
+    def produce(self, body: Data) -> bool:
+        """A transactional batch; refused only where a newer epoch has been seen."""
+        known = self.producers.get(body.producer_id)
+        if not self.has_leader or (known is not None and body.producer_epoch < known.epoch):
+            return False
+        self._apply(self.append(body), body)
+        return True
+
+    def mark(self, body: Mark, *, is_version_2: bool) -> bool:
+        """A marker from a coordinator; refused for an old epoch of the producer or of the coordinator."""
+        known = self.producers.get(body.producer_id)
+        if known is not None:
+            strict = is_version_2 and known.open_start is not None
+            if body.producer_epoch < known.epoch or (strict and body.producer_epoch == known.epoch):
+                return False
+            if body.coordinator_epoch < known.coordinator_epoch:
+                return False
+        self._apply(self.append(body), body)
+        return True
+
+    def rebuild(self) -> None:
+        self.producers, self.closing = {}, {}
+        for entry in self.entries:
+            self._apply(entry.offset, entry.body)
+
+    def _apply(self, offset: int, body: Body) -> None:
+        if isinstance(body, Data):
+            known = self.producers.setdefault(body.producer_id, Producer(body.producer_epoch))
+            known.epoch = body.producer_epoch
+            known.open_start = offset if known.open_start is None else known.open_start
+        elif isinstance(body, Mark):
+            known = self.producers.setdefault(body.producer_id, Producer(body.producer_epoch))
+            if known.open_start is not None:
+                self.closing[body.producer_id, known.open_start] = offset
+            known.epoch, known.open_start = body.producer_epoch, None
+            known.coordinator_epoch = body.coordinator_epoch
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where read_committed consumers stop: a transaction is stable once its marker is committed."""
+        unstable: dict[int, int] = {}
+        for entry in self.entries:
+            body = entry.body
+            if entry.offset < self.high_watermark and isinstance(body, Data):
+                unstable.setdefault(body.producer_id, entry.offset)
+            elif entry.offset < self.high_watermark and isinstance(body, Mark):
+                unstable.pop(body.producer_id, None)
+        return min(max(self.start, min([*unstable.values(), self.high_watermark])), self.high_watermark)

@@ -1,0 +1,19 @@
+"""Every planted bug turns the simulation red: what passes here proves that the simulation can fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation.mutants import MUTANTS
+from simulation.reader import Reader
+from simulation.run import run
+from simulation.world import Setting
+
+_MOST_SEEDS = 400
+
+
+@pytest.mark.parametrize(("mutant", "setting"), MUTANTS, ids=[mutant.__name__ for mutant, _ in MUTANTS])
+def test_a_planted_bug_is_found(mutant: type[Reader], setting: Setting) -> None:
+    found = next((seed for seed in range(_MOST_SEEDS) if run(seed, setting, mutant).problems), None)
+    assert found is not None, f"{mutant.__name__} went through {_MOST_SEEDS} seeds: {mutant.__doc__}"
+    assert not run(found, setting).problems, "the seed fails without the planted bug, too"

@@ -1,0 +1,146 @@
+"""The cluster as txnwatch asks it: metadata, ListOffsets, Fetch; with a step of the world between any two answers.
+
+Stands in for `streaming.cluster.Cluster` towards the real `Lister` and for the network loop of `streaming.fetch`
+towards its real `RangeRead`s. A leader that does not answer is an error for that partition, never a missing answer.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from simulation.partition import DataPartition, PartitionLog
+from simulation.world import World
+from txnwatch.state.errors import BrokerError
+from txnwatch.state.facts import NoticeKind
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming import fetch
+from txnwatch.streaming.cluster import (
+    EARLIEST,
+    LATEST,
+    NO_LEADER,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Listed,
+    Metadata,
+    PartitionInfo,
+    TopicInfo,
+)
+from txnwatch.streaming.fetch import RangeRead
+from txnwatch.streaming.wire.fetch_response import PartitionData
+
+CLUSTER_ID = "simulated"
+_PATIENCE = 4
+_NO_ANSWER = Listed(-1, -1, "REQUEST_TIMED_OUT")
+
+
+class View:
+    """What one client sees of the world.
+
+    Attributes:
+        unanswered: how often a request for one partition is lost.
+        served: the data batches that were handed out: (topic id, partition, offset).
+    """
+
+    def __init__(self, world: World, rng: random.Random, unanswered: float) -> None:
+        self.world = world
+        self.unanswered = unanswered
+        self.metadata: Metadata | None = None
+        self.served: set[tuple[str, TopicPartition, int]] = set()
+        self._rng = rng
+
+    @property
+    def known(self) -> Metadata:
+        return self.metadata if self.metadata is not None else self.refresh()
+
+    def refresh(self) -> Metadata:
+        self.world.churn()
+        if self._rng.random() < self.unanswered:
+            raise BrokerError("no broker answered")
+        topics: dict[str, TopicInfo] = {}
+        for log in (*self.world.data.values(), *self.world.logs):
+            name = log.partition.topic
+            is_internal = name == TRANSACTION_STATE_TOPIC
+            topic = topics.setdefault(name, TopicInfo(name, log.topic_id, is_internal, {}))
+            topic.partitions[log.partition.partition] = PartitionInfo(1 if log.has_leader else NO_LEADER, log.epoch)
+        self.metadata = Metadata(CLUSTER_ID, {}, topics)
+        return self.metadata
+
+    def find(self, partition: TopicPartition) -> PartitionLog | None:
+        """The partition's log as it is now."""
+        if partition.topic == TRANSACTION_STATE_TOPIC:
+            return self.world.logs[partition.partition]
+        return self.world.data.get(partition)
+
+    def list_offsets(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        timestamp: int = LATEST,
+        isolation: int = READ_UNCOMMITTED,
+        timeout_s: float | None = None,
+    ) -> dict[TopicPartition, Listed]:
+        """One answer for each partition, at moments of their own."""
+        del timeout_s
+        answers: dict[TopicPartition, Listed] = {}
+        for partition in partitions:
+            self.world.churn()
+            answers[partition] = self._listed(partition, timestamp, isolation)
+        return answers
+
+    def _listed(self, partition: TopicPartition, timestamp: int, isolation: int) -> Listed:
+        log = self.find(partition)
+        if self._rng.random() < self.unanswered or log is None or not log.has_leader:
+            return _NO_ANSWER
+        info = self.known.info(partition)
+        if info is None or info.leader_epoch != log.epoch:
+            return Listed(-1, -1, "FENCED_LEADER_EPOCH")
+        if timestamp == EARLIEST:
+            return Listed(log.start, log.epoch)
+        if not log.is_listable:
+            return Listed(-1, -1, "OFFSET_NOT_AVAILABLE")
+        if isolation == READ_COMMITTED and isinstance(log, DataPartition):
+            return Listed(log.last_stable_offset, log.epoch)
+        return Listed(log.high_watermark, log.epoch)
+
+    def read(self, read: RangeRead) -> None:
+        """Fetches until the range is read, or for as long as patience lasts; then what is left is a gap."""
+        patience = _PATIENCE
+        while read.needs_fetch:
+            self.world.churn()
+            before = (read.fold.position, read.must_check)
+            problem = self._fetch(read)
+            if (read.fold.position, read.must_check) == before:
+                patience -= 1
+            if patience == 0 and read.needs_fetch:
+                read.gap(problem or "the leader sent nothing")
+
+    def _fetch(self, read: RangeRead) -> str | None:
+        log = self.find(read.partition)
+        if log is None or log.topic_id != read.topic_id:
+            read.absences += 1
+            if read.absences >= fetch.ABSENCES_OF_A_DELETED_TOPIC:
+                read.notice(NoticeKind.DELETED, read.fold.position, read.end, "the topic is gone")
+                read.is_over = True
+            return "UNKNOWN_TOPIC_ID"
+        read.absences = 0
+        if not log.has_leader or self._rng.random() < self.unanswered:
+            return "no leader"
+        answer = log.fetch(read.fold.position, fetch._last_epoch(read), 1 + int(self._rng.random() * 6))
+        if answer.error_code:
+            return fetch._refusal(self, read, answer.error_code)  # type: ignore[arg-type]
+        records = b"".join([entry.encoded() for entry in answer.entries])
+        self.served.update((log.topic_id, log.partition, entry.offset) for entry in answer.entries)
+        data = PartitionData(
+            read.partition.topic,
+            read.partition.partition,
+            0,
+            log.high_watermark,
+            -1,
+            log.start,
+            answer.diverging_epoch,
+            answer.diverging_end,
+            memoryview(records),
+        )
+        fetch._take_records(read, data)
+        return None

@@ -1,0 +1,292 @@
+"""The whole cluster: clients, coordinators, partitions, what goes wrong with them, and the truth about it.
+
+Law: one call of `step` is one thing that happens, chosen by the seed. What is drawn never depends on which faults
+are switched on: a fault that is off is drawn and does nothing, so that a failing seed keeps failing while what it
+does not need is taken away from it. The truth is recomputed after every step and kept with its time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from simulation.client import Client
+from simulation.coordinator import TIMEOUT_MS, TWO_PHASE_MS, Coordinators, Marker
+from simulation.encoding import Mark
+from simulation.faults import FAULTS
+from simulation.partition import DataPartition, PartitionLog
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+
+MOST_CLIENTS, MOST_PARTITIONS, MOST_LOGS = 3, 3, 2
+TOPICS = (TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("pay-ments", 0))
+
+
+class SpanId(NamedTuple):
+    """Open data of a producer on a partition, by where it begins."""
+
+    partition: TopicPartition
+    topic_id: str
+    producer_id: int
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How large a world is, and what may go wrong in it; a shrinker makes it smaller.
+
+    Attributes:
+        batches: micro-batches of the reader while the world moves.
+        steps: how many things happen at most; then the world stands still.
+        rate: how many things happen, on average, between two steps of the reader; None lets the seed choose.
+    """
+
+    clients: int = MOST_CLIENTS
+    partitions: int = MOST_PARTITIONS
+    logs: int = MOST_LOGS
+    batches: int = 12
+    steps: int = 10**6
+    rate: float | None = None
+    faults: frozenset[str] = frozenset(FAULTS)
+
+
+@dataclass(slots=True)
+class Unacknowledged:
+    """A marker in a leader's log that is not committed yet."""
+
+    marker: Marker
+    topic_id: str
+    offset: int
+    leader_epoch: int
+
+
+@dataclass
+class World:
+    """The cluster.
+
+    Attributes:
+        tick: how many things have happened.
+        hanging: spans that no marker is owed to now, with the tick since which.
+        was_hanging: the same, over: (from, to, whether a transaction has taken it in; else it is gone).
+        seen: what happened how often, for those who want to know what a run was about.
+        timeline: the same in words, kept only if asked for.
+    """
+
+    setting: Setting
+    rng: random.Random
+    timeline: list[str] | None = None
+    tick: int = 0
+    hanging: dict[SpanId, int] = field(default_factory=dict)
+    was_hanging: dict[SpanId, list[tuple[int, int, bool]]] = field(default_factory=dict)
+    seen: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.data: dict[TopicPartition, DataPartition] = {}
+        self.topic_number = 0
+        for name in dict.fromkeys(partition.topic for partition in TOPICS[: self.setting.partitions]):
+            self.create_topic(name)
+        self.logs = [
+            PartitionLog(TopicPartition(TRANSACTION_STATE_TOPIC, number), "log-id")
+            for number in range(self.setting.logs)
+        ]
+        self.coordinators = Coordinators(self.logs, max_epoch=self.rng.choice((3, 5, 30)))
+        self.clients = [self._client(number) for number in range(MOST_CLIENTS)]
+        self.unacknowledged: list[Unacknowledged] = []
+        self._actions = _actions(self)
+
+    def _client(self, number: int) -> Client:
+        log = self.rng.randrange(MOST_LOGS) % len(self.logs)
+        timeout_ms = TWO_PHASE_MS if self.rng.random() < 0.1 else TIMEOUT_MS
+        return Client(f"app-{number}", log, self.rng.randrange(3), timeout_ms)
+
+    def create_topic(self, name: str) -> None:
+        """A topic under an id of its own; over one of the same name if there was one."""
+        self.topic_number += 1
+        for partition in TOPICS[: self.setting.partitions]:
+            if partition.topic == name:
+                self.data[partition] = DataPartition(partition, f"{name}-id-{self.topic_number}")
+
+    def note(self, text: str) -> None:
+        """A line of the timeline."""
+        if self.timeline is not None:
+            self.timeline.append(f"{self.tick:5d} {text}")
+
+    def churn(self) -> None:
+        """What happens between two steps of the reader."""
+        rng, rate = self.rng, self.setting.rate or 0.0
+        while rng.random() < rate / (1.0 + rate):
+            self.step()
+
+    def step(self) -> None:
+        """One thing happens."""
+        if self.tick >= self.setting.steps:
+            return
+        self.tick += 1
+        self.coordinators.now_ms += self.rng.randrange(40)
+        self._actions[int(self.rng.random() * len(self._actions))]()
+        self.look()
+
+    def look(self) -> None:
+        """Brings the truth up to date."""
+        now: set[SpanId] = set()
+        held = self.coordinators.is_held
+        for partition, log in self.data.items():
+            for producer_id, start in log.open_spans():
+                if not held(producer_id, partition):
+                    now.add(SpanId(partition, log.topic_id, producer_id, start))
+        if now == self.hanging.keys():
+            return
+        for span in now - self.hanging.keys():
+            self.hanging[span] = self.tick
+            self.seen["span hangs"] += 1
+            self.note(f"  => {span.partition}@{span.start} of producer id {span.producer_id} is owed no marker")
+        for span in self.hanging.keys() - now:
+            is_held = held(span.producer_id, span.partition)
+            self.was_hanging.setdefault(span, []).append((self.hanging.pop(span), self.tick, is_held))
+            self.note(f"  => {span.partition}@{span.start} of producer id {span.producer_id} no longer hangs")
+
+    # What happens by itself in every cluster.
+
+    def client_acts(self) -> None:
+        index = self.rng.randrange(MOST_CLIENTS)
+        if index < self.setting.clients:
+            self.clients[index].act(self, self.rng)
+        else:
+            self.clients[index].act(None, self.rng)
+
+    def replicate(self) -> None:
+        everything: list[PartitionLog] = [*self.data.values(), *self.logs]
+        log = everything[self.rng.randrange(len(everything))]
+        if self.rng.random() < 0.2:
+            log.copy()
+        else:
+            self.commit(log)
+
+    def commit(self, log: PartitionLog) -> None:
+        """The follower of a log catches up."""
+        log.replicate()
+        if log.partition.topic == TRANSACTION_STATE_TOPIC:
+            self.coordinators.committed(log.partition.partition)
+            return
+        for waiting in list(self.unacknowledged):
+            at = self.data.get(waiting.marker.partition)
+            is_there = at is log and waiting.topic_id == log.topic_id and waiting.leader_epoch == log.epoch
+            if is_there and log.high_watermark > waiting.offset:
+                self.unacknowledged.remove(waiting)
+                self.coordinators.acknowledge(waiting.marker)
+
+    def deliver(self) -> None:
+        draw = self.rng.random()
+        if self.coordinators.markers:
+            marker = self.coordinators.markers.pop(int(draw * len(self.coordinators.markers)))
+            self.deliver_marker(marker)
+
+    def deliver_marker(self, marker: Marker) -> None:
+        """A marker reaches its partition's leader: written, refused for good, or to be sent again."""
+        at = self.data.get(marker.partition)
+        if at is None:
+            self.coordinators.acknowledge(marker)
+        elif not at.has_leader:
+            self.coordinators.markers.append(marker)
+        else:
+            body = Mark(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.commit)
+            offset = at.end
+            written = at.mark(body, is_version_2=marker.version == 2)
+            if written:
+                self.unacknowledged.append(Unacknowledged(marker, at.topic_id, offset, at.epoch))
+            self.seen["marker written" if written else "marker refused"] += 1
+            self.note(f"{at.partition}@{offset}: {body} {'written' if written else 'refused'}")
+
+    def complete(self) -> None:
+        self._resend()
+        self.coordinators.complete()
+
+    def _resend(self) -> None:
+        """A marker whose leader has changed before it was committed is sent again."""
+        for waiting in list(self.unacknowledged):
+            at = self.data.get(waiting.marker.partition)
+            if at is None or at.topic_id != waiting.topic_id or at.epoch != waiting.leader_epoch:
+                self.unacknowledged.remove(waiting)
+                self.coordinators.markers.append(waiting.marker)
+
+    def expire(self) -> None:
+        draw = self.rng.random()
+        known = list(self.coordinators.transactions.values())
+        if known and draw < 0.1:
+            self.coordinators.expire(known[int(draw * 10 * len(known))])
+
+    def time_out(self) -> None:
+        draw = self.rng.random()
+        known = list(self.coordinators.transactions.values())
+        if known:
+            chosen = known[int(draw * len(known))]
+            if chosen.value is not None and chosen.value.transaction_timeout_ms != TWO_PHASE_MS:
+                self.coordinators.fence(chosen)
+
+    def leader_moves(self) -> None:
+        """A clean failover, of data or of the coordinator's log; everything committed stays."""
+        everything: list[PartitionLog] = [*self.data.values(), *self.logs]
+        log = everything[self.rng.randrange(len(everything))]
+        log.fail_over()
+        self.seen["failover"] += 1
+        self.note(f"{log.partition}: clean failover, epoch {log.epoch}, end {log.end}")
+        self.after_failover(log)
+
+    def after_failover(self, log: PartitionLog) -> None:
+        """What a new leader of the coordinator's log does first."""
+        if log.partition.topic == TRANSACTION_STATE_TOPIC:
+            self.coordinators.take_over(log.partition.partition)
+
+    def heal(self) -> None:
+        """No more faults: leaders are back, clients go away, and the coordinators finish what they can."""
+        self.note("--- the cluster heals ---")
+        for _ in range(200):
+            for log in (*self.data.values(), *self.logs):
+                log.has_leader = True
+                self.commit(log)
+            for marker in [self.coordinators.markers.pop() for _ in range(len(self.coordinators.markers))]:
+                self.deliver_marker(marker)
+            for known in list(self.coordinators.transactions.values()):
+                self.coordinators.fence(known)
+            self.complete()
+            self.tick += 1
+            self.look()
+            if self._is_quiet():
+                return
+        raise AssertionError("the model never comes to rest")
+
+    def _is_quiet(self) -> bool:
+        busy = any(
+            not known.is_free or (known.value is not None and known.value.state.value == "Ongoing")
+            for known in self.coordinators.transactions.values()
+        )
+        return not busy and not self.coordinators.markers and not self.unacknowledged and self._is_replicated()
+
+    def _is_replicated(self) -> bool:
+        return all(log.high_watermark == log.end for log in (*self.data.values(), *self.logs))
+
+
+def _actions(world: World) -> list[Callable[[], None]]:
+    """What happens how often, of a hundred things."""
+    usual: list[tuple[int, Callable[[], None]]] = [
+        (38, world.client_acts),
+        (24, world.replicate),
+        (14, world.deliver),
+        (12, world.complete),
+        (1, world.expire),
+        (2, world.time_out),
+        (1, world.leader_moves),
+    ]
+    faulty = [(share, _fault(world, name, act)) for name, (share, act) in FAULTS.items()]
+    return [act for share, act in (*usual, *faulty) for _ in range(share)]
+
+
+def _fault(world: World, name: str, act: Callable[[World, float], bool]) -> Callable[[], None]:
+    def happen() -> None:
+        draw = world.rng.random()
+        if name in world.setting.faults and act(world, draw):
+            world.seen[name] += 1
+
+    return happen
