@@ -1,0 +1,178 @@
+"""Logs that are cut, cleaned or made anew while they are read: each case was first found by the simulation."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from support.batches import a_batch, a_record
+from support.facts import (
+    NAME,
+    ORDERS,
+    OTHER,
+    PRODUCER,
+    TOPIC_IDS,
+    BucketRun,
+    a_marker,
+    log_notice,
+    notice,
+    seen,
+    transaction,
+)
+from support.transaction_log import a_key, a_value
+from txnwatch.state.emitted import OutstandingGap, SpanCandidate, SpanEnd, SpanEnded
+from txnwatch.state.facts import NoticeKind, TransactionalIdGone
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.transaction import TransactionState as S
+from txnwatch.streaming.fetch import RangeRead
+from txnwatch.streaming.fold import PartitionFold
+from txnwatch.streaming.offsets import Position, SourceOffset
+from txnwatch.streaming.options import parse_options
+from txnwatch.streaming.planner import Answer, Limits, Listing, Rewinds, plan
+from txnwatch.streaming.read_plan import plan_reads
+from txnwatch.streaming.transaction_fold import TransactionFold
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+
+LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+OPTIONS = parse_options({"kafka.bootstrap.servers": "unused:1", "subscribe": "orders"})
+
+
+def planned(known: Position, told: Answer, rewinds: Rewinds, limits: Limits | None = None) -> SourceOffset:
+    previous = SourceOffset("cluster", 6, 900, 901, {ORDERS: known})
+    return plan(previous, Listing("cluster", {ORDERS: told}, 1000, 1001), limits or Limits(), rewinds)
+
+
+@pytest.mark.parametrize(
+    "told", [Answer("id", 30, epoch=4), Answer("id", 6, epoch=3)], ids=["under a new epoch", "below what was read"]
+)
+@pytest.mark.parametrize("rewinds", [Rewinds({ORDERS: 4}), Rewinds({}, {ORDERS: 4})], ids=["reread", "healed"])
+def test_a_rewind_waits_until_a_truncation_would_have_been_seen(told: Answer, rewinds: Rewinds) -> None:
+    found = planned(Position("id", 10, 3, 10), told, rewinds)
+    assert (found.reread, found.healed) == ({}, {})
+
+
+def test_a_healing_read_is_not_cut_by_a_limit() -> None:
+    found = planned(Position("id", 10, 3, 10), Answer("id", 90, 3), Rewinds({}, {ORDERS: 4}), Limits(5))
+    assert found.positions[ORDERS].offset == 90
+
+
+def a_range(start: int, end: int) -> RangeRead:
+    return RangeRead(ORDERS, "id", start, end, last_epoch=3, must_check=False, new_fold=PartitionFold)
+
+
+def test_a_log_that_ends_below_what_was_read_is_asked_where_it_was_cut() -> None:
+    read = a_range(15, 13)
+    assert read.needs_fetch
+    assert read.notices == []
+
+
+def test_a_gap_before_the_leader_told_of_a_cut_puts_what_was_read_in_doubt() -> None:
+    unasked, asked = a_range(15, 13), a_range(13, 15)
+    unasked.gap("no leader")
+    asked.gap("no leader")
+    assert [found.kind for found in (*unasked.notices, *asked.notices)] == [NoticeKind.LOST, NoticeKind.GAP]
+
+
+def a_saying(offset: int, value: TransactionLogValue | None) -> bytes:
+    record = a_record(key=a_key(NAME), value=a_value(value) if value is not None else None)
+    return a_batch(offset, records=[record], producer_id=-1, transactional=False)
+
+
+def an_empty(producer_id: int) -> TransactionLogValue:
+    return TransactionLogValue(1, producer_id, 0, 60_000, S.EMPTY, None, 1, -1)
+
+
+def test_a_tombstone_counts_though_the_id_has_come_back_in_the_same_range() -> None:
+    fold = TransactionFold(0, 5, 7)
+    fold.feed(a_saying(5, None) + a_saying(6, an_empty(OTHER)))
+    assert TransactionalIdGone(NAME, 0, 5) in list(fold.facts(live_only=False))
+    run = BucketRun()
+    run.batch(transaction(4, S.ONGOING, ORDERS), seen(0, 10, data=5))
+    run.batch(*fold.facts(live_only=False))
+    assert any(isinstance(said, SpanCandidate) for said in run.batch())
+
+
+@pytest.mark.parametrize(("first", "hole"), [(5, None), (8, 5)], ids=["all there", "compacted"])
+def test_a_fold_of_the_log_knows_what_compaction_took(first: int, hole: int | None) -> None:
+    fold = TransactionFold(0, 5, 9)
+    fold.feed(b"".join(a_saying(offset, an_empty(PRODUCER)) for offset in range(first, 9)))
+    assert fold.hole == hole
+
+
+@pytest.mark.parametrize(
+    ("start", "reread", "is_tail"),
+    [
+        (Position("log-id", 5, 3, 5), {}, True),
+        (Position("log-id", 5, 3, 8), {}, False),
+        (Position("log-id", 5, 3, 5), {LOG: 4}, True),
+        (Position("log-id", 5, 3, 5), {LOG: 0}, False),
+    ],
+    ids=["goes on at the end", "goes on after a chunk", "again from a gap", "again from the beginning"],
+)
+def test_holes_count_where_all_before_had_been_read(
+    start: Position,
+    reread: dict[TopicPartition, int],
+    is_tail: bool,  # noqa: FBT001 - a case
+) -> None:
+    before = SourceOffset("cluster", 6, 900, 901, {LOG: start})
+    end = SourceOffset("cluster", 7, 1000, 1001, {LOG: Position("log-id", 9, 3, 9)}, reread=reread)
+    (found,) = plan_reads(before, end, OPTIONS)[0].ranges
+    assert found.is_tail == is_tail
+
+
+def test_a_wish_that_is_older_than_a_truncation_of_the_log_does_not_answer_it() -> None:
+    run = BucketRun()
+    run.batch(transaction(2, S.ONGOING, ORDERS), seen(0, 10, data=5))
+    run.batch(log_notice(NoticeKind.TRUNCATED, 5))
+    said = run.batch(reread={LOG: 4})
+    assert OutstandingGap(LOG, -1) in said
+    assert PRODUCER in run.bucket.agenda, "the live transaction was not asked for again yet"
+
+
+def test_after_a_truncation_of_the_log_a_lower_record_is_news_for_an_idle_id_too() -> None:
+    run = BucketRun()
+    run.batch(transaction(9, S.EMPTY))
+    run.batch(log_notice(NoticeKind.TRUNCATED, 5))
+    run.batch(transaction(3, S.PREPARE_ABORT, ORDERS), seen(0, 10, data=5), reread={LOG: 0})
+    view = run.producer().view
+    assert view is not None
+    assert view.holds(ORDERS)
+    assert not [said for _ in range(3) for said in run.batch() if isinstance(said, SpanCandidate)]
+
+
+def test_a_healing_read_forgets_what_it_does_not_show() -> None:
+    run = BucketRun()
+    run.batch(seen(0, 10, data=5), seen(0, 10, data=6, producer_id=OTHER))
+    run.batch()
+    run.batch(notice(NoticeKind.LOST, 10))
+    said = run.batch(seen(4, 20, data=5), healed={ORDERS: 4})
+    ended = [saying for saying in said if isinstance(saying, SpanEnded)]
+    assert [(saying.producer_id, saying.how) for saying in ended] == [(OTHER, SpanEnd.TRUNCATED)]
+    assert ORDERS in run.producer(PRODUCER).spans
+
+
+def test_a_healing_read_that_closes_a_span_ends_it_by_its_marker() -> None:
+    run = BucketRun()
+    run.batch(seen(0, 10, data=5))
+    run.batch()
+    said = run.batch(seen(4, 20, marker=a_marker(15)), healed={ORDERS: 4})
+    assert [saying.how for saying in said if isinstance(saying, SpanEnded)] == [SpanEnd.MARKER]
+
+
+def test_a_healing_read_that_was_cut_short_heals_nothing() -> None:
+    run = BucketRun()
+    run.batch(seen(0, 10, data=5))
+    run.batch(notice(NoticeKind.LOST, 10))
+    said = run.batch(notice(NoticeKind.GAP, 4), healed={ORDERS: 4})
+    assert OutstandingGap(ORDERS, -1) in said
+    assert ORDERS in run.producer().spans
+
+
+def test_a_gap_of_a_new_topic_outlives_the_news_that_the_old_one_is_gone() -> None:
+    gap, gone = notice(NoticeKind.GAP, 3), notice(NoticeKind.DELETED, 0, topic_id="the one before")
+    for order in ((gap, gone), (gone, gap)):
+        assert OutstandingGap(ORDERS, 3) in BucketRun().batch(*order)
+    own = dataclasses.replace(gone, topic_id=TOPIC_IDS[ORDERS.topic])
+    for order in ((gap, own), (own, gap)):
+        assert not [said for said in BucketRun().batch(*order) if isinstance(said, OutstandingGap)]
