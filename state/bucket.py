@@ -14,7 +14,7 @@ from typing import Protocol
 
 from txnwatch.state.batch import Batch
 from txnwatch.state.bucket_state import BucketState, Standing
-from txnwatch.state.census import described_open, not_described
+from txnwatch.state.census import described_open, not_described, not_there
 from txnwatch.state.emitted import (
     BucketCount,
     CensusIncomplete,
@@ -22,7 +22,6 @@ from txnwatch.state.emitted import (
     Emitted,
     OutstandingGap,
     PartitionAlarm,
-    SpanEnd,
 )
 from txnwatch.state.facts import (
     Barrier,
@@ -31,7 +30,7 @@ from txnwatch.state.facts import (
 from txnwatch.state.gaps import begin_readings, close_gaps, finished_readings, in_reading, note_gaps
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.judge import Bench, due_ms, judge
-from txnwatch.state.machine import ProducerFact, Step, apply, forget_unseen, without
+from txnwatch.state.machine import ProducerFact, Step, apply, forget_unseen
 from txnwatch.state.policy import DetectionPolicy
 from txnwatch.state.transaction import ProducerState
 
@@ -124,9 +123,9 @@ CLOCK_STEP_MS = 1_000
 
 def _take_census(batch: Batch, desk: _Desk) -> None:
     """What the batch's census shows as open is opened; what it should show and does not is over."""
-    brackets = dict(batch.brackets())
-    if not brackets and not batch.censuses:
+    if not batch.censuses:
         return
+    brackets = dict(batch.brackets())
     number = batch.barrier.number
     shown: set[tuple[int, TopicPartition]] = set()
     for fact in batch.described:
@@ -136,14 +135,11 @@ def _take_census(batch: Batch, desk: _Desk) -> None:
             desk.take(described_open(desk.load(fact.producer_id), fact, bracket, number))
     known = batch.known_to_round()
     for producer_id in desk.awaited:
-        for partition, span in desk.load(producer_id).spans.items():
+        for partition in desk.load(producer_id).spans:
             bracket = brackets.get(partition)
-            if bracket is None:
-                if span.by_census and known is not None and partition not in known:
-                    desk.take(without(desk.load(producer_id), partition, span, SpanEnd.PARTITION_GONE))
-            elif span.topic_id != bracket.topic_id:
-                desk.take(without(desk.load(producer_id), partition, span, SpanEnd.PARTITION_GONE))
-            elif (producer_id, partition) not in shown and span.start_offset < bracket.below:
+            if bracket is None and known is not None and partition not in known:
+                desk.take(not_there(desk.load(producer_id), partition))
+            elif bracket is not None and (producer_id, partition) not in shown:
                 desk.take(not_described(desk.load(producer_id), partition, bracket, number))
 
 

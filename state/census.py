@@ -39,6 +39,7 @@ def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Bracke
         start_offset=fact.start_offset,
         epoch=fact.producer_epoch,
         by_census=not bracket.is_scanned,
+        seen_at=number,
         eligible_from=number + 1 if is_another else prior.eligible_from,
         uncovered_at=None if is_another else prior.uncovered_at,
         reseen_at=number if seen_again and not is_another else prior.reseen_at,
@@ -76,6 +77,7 @@ def _opened(producer: ProducerState, prior: Span | None, fact: OpenDescribed, br
         first_seen_ms=fact.described_ms,
         eligible_from=number + 1,
         by_census=not bracket.is_scanned,
+        seen_at=number,
     )
     markers = producer.markers
     lost = markers.get(fact.partition)
@@ -84,9 +86,19 @@ def _opened(producer: ProducerState, prior: Span | None, fact: OpenDescribed, br
     return Step(replace(_with(producer, fact.partition, span), markers=markers), emitted)
 
 
-def not_described(producer: ProducerState, partition: TopicPartition, bracket: Bracket, number: int) -> Step:
-    """The producer after a census of batch `number` did not show its span, though it begins below L."""
+def not_there(producer: ProducerState, partition: TopicPartition) -> Step:
+    """The producer after a whole round that knows no such partition."""
     span = producer.spans[partition]
+    return without(producer, partition, span, SpanEnd.PARTITION_GONE) if span.by_census else Step(producer)
+
+
+def not_described(producer: ProducerState, partition: TopicPartition, bracket: Bracket, number: int) -> Step:
+    """The producer after a census of batch `number` that does not show its span."""
+    span = producer.spans[partition]
+    if span.topic_id != bracket.topic_id:
+        return without(producer, partition, span, SpanEnd.PARTITION_GONE)
+    if span.start_offset >= bracket.below:  # a log that is shorter than it was, where nobody else would see it
+        return without(producer, partition, span, SpanEnd.TRUNCATED) if span.by_census else Step(producer)
     is_over = span.start_offset < bracket.stable or span.absent_at is not None
     if is_over and not bracket.is_scanned:
         return without(producer, partition, span, SpanEnd.CENSUS)

@@ -75,6 +75,7 @@ class TransactionSeen:
 
     producer_id: int
     view: CoordinatorView
+    held: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

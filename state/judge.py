@@ -91,11 +91,11 @@ def _judge_span(
     if look is Look.COVERED:
         return _covered(producer, partition, span, bench)
     if look is Look.UNCOVERED:
-        if span.by_census and span.reseen_at is None:
+        if span.by_census and _needs_census(span, bench):
             bench.wanted.add(partition)
         if span.uncovered_at is None:
             return replace(span, uncovered_at=bench.barrier.number), ()
-        if _is_still_open(partition, span, bench) and (span.reseen_at or 0) < bench.barrier.number:
+        if _is_still_open(partition, span, bench):
             return _proven(producer, partition, span, bench, span.uncovered_at)
         look = Look.DATA_UNPROVEN
     if look is Look.ENDING and span.over_at is None:
@@ -137,8 +137,20 @@ def _covered(
 
 
 def _is_still_open(partition: TopicPartition, span: Span, bench: Bench) -> bool:
-    """Whether the span was seen open after the look that found it uncovered: in the log, or by a later census."""
-    return span.reseen_at is not None if span.by_census else not _data_unproven(partition, bench)
+    """Whether the span was seen open after the look that found it uncovered, and before this look.
+
+    In the log, read to an end that this barrier has listed; or by a census before this barrier, and just now.
+    """
+    if not span.by_census:
+        return not _data_unproven(partition, bench)
+    number = bench.barrier.number
+    return span.reseen_at is not None and span.reseen_at < number and span.seen_at >= number - 1
+
+
+def _needs_census(span: Span, bench: Bench) -> bool:
+    """Whether the proof, or its repetition, waits for another look at a partition that is not scanned."""
+    is_due = span.said is None or span.said.next_ms <= bench.now_ms
+    return span.reseen_at is None or (is_due and span.seen_at < bench.barrier.number)
 
 
 def _data_unproven(partition: TopicPartition, bench: Bench) -> bool:

@@ -40,7 +40,7 @@ def apply(producer: ProducerState, fact: ProducerFact, barrier_number: int) -> S
         case ProducerSeen():
             return _apply_producer_seen(producer, fact, barrier_number)
         case TransactionSeen():
-            return _apply_view(producer, fact.view)
+            return _apply_view(_held_in_between(producer, fact), fact.view)
         case TransactionalIdGone():
             return _apply_gone(producer, fact)
         case PartitionNotice():
@@ -161,8 +161,19 @@ def _extended(prior: Span, fact: ProducerSeen) -> Span:
         last_offset=max(prior.last_offset, fact.last_offset),
         last_timestamp_ms=fact.last_timestamp_ms if later else prior.last_timestamp_ms,
         by_census=False,
+        seen_at=-1,
         reseen_at=None,
     )
+
+
+def _held_in_between(producer: ProducerState, fact: TransactionSeen) -> ProducerState:
+    """A live transaction has held these partitions since they were looked at last: the proof begins anew there."""
+    anew = {
+        partition: replace(span, uncovered_at=None, reseen_at=None)
+        for partition, span in producer.spans.items()
+        if partition in fact.held and span.uncovered_at is not None
+    }
+    return replace(producer, spans={**producer.spans, **anew}) if anew else producer
 
 
 def _apply_view(producer: ProducerState, view: CoordinatorView) -> Step:

@@ -107,7 +107,8 @@ class Span:
             barrier k; what a census shows while batch k is read counts at k + 1, because T(k) is older.
         uncovered_at: barrier of the first look that found no live transaction holding it, else None.
         by_census: the partition is not scanned; only what a census shows is known of the span.
-        reseen_at: batch of the first census that saw it again after `uncovered_at`; for such spans only.
+        seen_at: batch of the last census that saw it, for such spans only.
+        reseen_at: batch of the first one that did after `uncovered_at`.
         absent_at: batch of the first census whose leader no longer had it open, else None.
         over_at: batch of the census from which it has surely ended.
         stray: it was proven that no transaction owned the data.
@@ -125,6 +126,7 @@ class Span:
     eligible_from: int
     uncovered_at: int | None = None
     by_census: bool = False
+    seen_at: int = -1
     reseen_at: int | None = None
     absent_at: int | None = None
     over_at: int | None = None

@@ -68,7 +68,7 @@ class CensusRota:
         """The census to take while the batch from `previous` to `following` is read, None if nothing is due."""
         now_s = time.monotonic()
         self._look_at(known)
-        is_round = bool(self._watched) and now_s >= self._round_due_s
+        is_round = self.options.census_pattern is not None and now_s >= self._round_due_s
         if is_round:
             self._round_due_s = now_s + self.options.census_interval_s
         is_healing = now_s >= self._heal_due_s

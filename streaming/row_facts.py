@@ -131,7 +131,8 @@ def _transaction_fact(row: Sequence[Any]) -> TransactionSeen:
         participants=frozenset(TopicPartition.parse(text) for text in row[_INDEX["participants"]]),
         superseded_by=row[_INDEX["superseded_by"]],
     )
-    return TransactionSeen(row[_INDEX["producer_id"]], view)
+    held = frozenset(TopicPartition.parse(text) for text in row[_INDEX["held"]])
+    return TransactionSeen(row[_INDEX["producer_id"]], view, held)
 
 
 def _barrier_fact(row: Sequence[Any]) -> Barrier:

@@ -65,6 +65,7 @@ SCHEMA: Final = pa.schema(
         pa.field("log_offset", pa.int64()),
         pa.field("superseded_by", pa.int64()),
         pa.field("participants", pa.list_(pa.string())),
+        pa.field("held", pa.list_(pa.string())),
         pa.field("detail", pa.string()),
     ]
 )
@@ -171,6 +172,7 @@ def _transaction_row(fact: TransactionSeen) -> Row:
         "log_offset": view.log_offset,
         "superseded_by": view.superseded_by,
         "participants": sorted(str(partition) for partition in view.participants),
+        "held": sorted(str(partition) for partition in fact.held),
     }
 
 

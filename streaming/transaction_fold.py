@@ -38,6 +38,7 @@ class TransactionFold:
         self.hole: int | None = None
         self.times: tuple[int, int] | None = None
         self._views: dict[int, CoordinatorView] = {}
+        self._held: dict[int, frozenset[TopicPartition]] = {}
         self._owner: dict[str, int] = {}
         self._gone: dict[str, int] = {}
 
@@ -87,6 +88,8 @@ class TransactionFold:
         for former in {value.previous_producer_id, self._owner.get(transactional_id, -1)}:
             if former >= 0 and former != value.producer_id:
                 self._supersede(former, view, value.producer_id)
+        if view.is_live:
+            self._held[value.producer_id] = self._held.get(value.producer_id, frozenset()) | view.participants
         prior = self._views.get(value.producer_id)
         if prior is not None and not view.is_live and not view.participants:
             view = replace(view, participants=prior.participants)
@@ -127,7 +130,8 @@ class TransactionFold:
         """
         for producer_id, view in self._views.items():
             if view.is_live or not live_only:
-                yield TransactionSeen(producer_id, view)
+                held = self._held.get(producer_id, frozenset())
+                yield TransactionSeen(producer_id, view, held - view.participants if view.is_live else held)
         if not live_only:
             for transactional_id, offset in self._gone.items():
                 yield TransactionalIdGone(transactional_id, self.log_partition, offset)

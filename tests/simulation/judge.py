@@ -8,28 +8,21 @@ healed, several batches have run, and a span that no marker is owed to has no ca
 span has ended, or was taken in by a live transaction that then ended, was never said to be over. OPEN: a gap that
 never closed.
 
-Three ends are not judged. A span none of whose data was ever there to be read, because retention was faster, cannot
-be known from the log (a census would know it). A partition with a gap whose last stable offset hides behind the
-log's start stays unproven, and says so in every batch, until a census heals it. What a batch said that died before
-it was committed is judged as true or false, but not remembered: the ledger looks again at what it has open.
+Where there is no scan, a candidate rests on a census that may be as old as the batch before. What a batch said that
+died before it was committed is judged as true or false, but not remembered: the ledger looks again at what it has
+open.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from simulation.encoding import Data
 from simulation.reader import Said
 from simulation.view import View
 from simulation.world import SpanId, World
 from txnwatch.state.emitted import SpanCandidate, SpanEnded
 from txnwatch.state.ids import TopicPartition
-
-# A stray span is found uncovered, then a transaction of its producer takes the partition in and is complete again,
-# all between two proven looks at T, its marker above the last D: the state sees no live transaction at either look.
-# The facts tell the last record of a range only, not what was live in between. The confirming read refutes it.
-TAKEN_IN_AND_DONE_IS_NOT_SEEN = True
 
 
 @dataclass
@@ -61,7 +54,10 @@ class Judge:
             self.world.note(
                 f"CANDIDATE {name.partition}@{name.start} of {name.producer_id} ({candidate.reason}), {barriers}"
             )
-        self.told[place] = name
+        if said.is_committed:
+            self.told[place] = name
+        if span.by_census:
+            said = replace(said, since=said.before, data_listed=said.before)
         if not any(self._hung(real, said) for real in self._same(name)):
             self.problems.append(f"FALSE: {name} at barrier {said.barrier.number}")
 
@@ -69,8 +65,6 @@ class Judge:
         if self.world.hanging.get(span, said.until + 1) <= said.until:
             return True
         since = {False: said.since, True: said.data_listed}
-        if TAKEN_IN_AND_DONE_IS_NOT_SEEN and not self.world.coordinators.is_held(span.producer_id, span.partition):
-            since[True] = 0
         return any(
             begun <= said.until and end > since[is_held] for begun, end, is_held in self.world.was_hanging.get(span, ())
         )
@@ -87,8 +81,7 @@ class Judge:
 
     def close(self, outstanding: Mapping[TopicPartition, int]) -> list[str]:
         """After everything has come to rest: what was missed, what was left, and which gaps never closed."""
-        blind = {partition for partition in outstanding if self._waits_for_a_census(partition)}
-        self.problems.extend(f"OPEN: the gap of {gap} never closed" for gap in outstanding if gap not in blind)
+        self.problems.extend(f"OPEN: the gap of {gap} never closed" for gap in outstanding)
         truth = set(self.world.hanging)
         found: set[SpanId] = set()
         for name in self.told.values():
@@ -96,17 +89,8 @@ class Judge:
             found.update(match)
             if not match and not self._is_held(name):
                 self.problems.append(f"LEFT: {name} is still a candidate")
-        self.problems.extend(
-            f"MISSED: {span}"
-            for span in sorted(truth - found)
-            if self._was_served(span) and span.partition not in blind
-        )
+        self.problems.extend(f"MISSED: {span}" for span in sorted(truth - found))
         return self.problems
-
-    def _waits_for_a_census(self, partition: TopicPartition) -> bool:
-        """Whether the last stable offset hides behind the log's start: then no reading can close a gap."""
-        at = self.world.data.get(partition)
-        return at is not None and at.start > 0 and at.last_stable_offset == at.start
 
     def _is_held(self, name: SpanId) -> bool:
         """Taken in by a transaction that is stuck in Prepare*: told, covered, and not over."""
@@ -116,12 +100,3 @@ class Judge:
         producer = at.producers.get(name.producer_id)
         is_open = producer is not None and producer.open_start is not None
         return is_open and self.world.coordinators.is_held(name.producer_id, name.partition)
-
-    def _was_served(self, span: SpanId) -> bool:
-        return any(
-            (span.topic_id, span.partition, entry.offset) in self.view.served
-            for entry in self.world.data[span.partition].entries
-            if entry.offset >= span.start
-            and isinstance(entry.body, Data)
-            and entry.body.producer_id == span.producer_id
-        )

@@ -72,7 +72,7 @@ class EmptyBatchIsABarrier(Reader):
 
     def attempt(self, found: Listing) -> Said:
         said = super().attempt(found)
-        again: list[Fact] = [replace(said.barrier, number=said.barrier.number + 1, reread={}, healed={})]
+        again: list[Fact] = [replace(said.barrier, number=said.barrier.number + 1, reread={})]
         for number, store in enumerate(self.stores):
             said.emitted.extend(self.process(number, store, again))
         return said

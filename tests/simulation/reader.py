@@ -22,11 +22,12 @@ from txnwatch.state import bucket as buckets
 from txnwatch.state.bucket_state import BucketState
 from txnwatch.state.codec import decode_bucket, encode_bucket
 from txnwatch.state.emitted import Emitted, OutstandingGap
-from txnwatch.state.facts import Barrier, Fact
+from txnwatch.state.facts import Barrier, CensusTaken, Fact
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.policy import DetectionPolicy
+from txnwatch.streaming import census, read_plan
 from txnwatch.streaming import lister as listing
-from txnwatch.streaming import read_plan
+from txnwatch.streaming.control_file import wishes_of
 from txnwatch.streaming.offsets import SourceOffset
 from txnwatch.streaming.options import EARLIEST, LATEST, parse_options
 from txnwatch.streaming.planner import Limits
@@ -37,18 +38,26 @@ _OPTIONS = parse_options(
     {"kafka.bootstrap.servers": "simulated:1", "subscribePattern": ".*", "metadataRefreshMs": "1", "buckets": "1"}
 )
 WHOLE = Limits().coordinator_chunk
+_NEVER_S = 1e9  # the census of the beginning, and those that are asked for, must do
+_SHARE_BY_CENSUS = 0.3
 _TASK_SIZE = 4  # offsets worth a task here: small worlds have several plans a batch, too
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What one attempt at a batch said, with the ticks of its listings and of its end."""
+    """What one attempt at a batch said, with the ticks of its listings and of its end.
+
+    Attributes:
+        before: the tick the batch before it began at: as old may a census be that a candidate rests on.
+    """
 
     emitted: list[Emitted]
     barrier: Barrier
     since: int
     data_listed: int
     until: int
+    before: int = 0
+    is_committed: bool = True
 
 
 @dataclass(slots=True)
@@ -65,7 +74,8 @@ class Reader:
 
     Attributes:
         done: the offset committed last.
-        wishes: what the driver has asked its source to read again.
+        wishes: what the driver has asked its source to read, or to have described, again.
+        gaps: what the last batch could not read and no reading or census has made whole.
         seen: what happened how often.
     """
 
@@ -80,7 +90,13 @@ class Reader:
             metadata_refresh_s=0.0,
             buckets=bucket_count,
             starting_offsets=EARLIEST if rng.random() < 0.5 else LATEST,
+            census_interval_s=0.0,
+            heal_interval_s=rng.choice((0.0, _NEVER_S)),
         )
+        if rng.random() < _SHARE_BY_CENSUS:
+            topics = sorted({partition.topic for partition in world.data})
+            scanned = tuple(topic for topic in topics if rng.random() < 0.5) or ("nothing",)
+            self.options = replace(self.options, pattern=None, topics=scanned, census_pattern=".*")
         self.lister = listing.Lister(self.options, self.view, self.now_ms)  # type: ignore[arg-type]
         data_limit = 1 + rng.randrange(8) if rng.random() < 0.4 else None
         chunk = 1 + rng.randrange(6) if rng.random() < 0.3 else WHOLE
@@ -88,9 +104,11 @@ class Reader:
         self.crashes = 0.15 * rng.random() if rng.random() < 0.5 else 0.0
         self.done = SourceOffset.beginning()
         self.wishes: dict[TopicPartition, int] = {}
+        self.gaps: dict[TopicPartition, int] = {}
         self.stores = [DictStore() for _ in range(bucket_count)]
         self.rows = [encode_bucket(BucketState()) for _ in range(bucket_count)]
         self.clock_ms = 0
+        self.before = 0
 
     def new_view(self, world: World, rng: random.Random) -> View:
         return View(world, rng, rng.choice((0.0, 0.0, 0.05, 0.2)))
@@ -102,6 +120,8 @@ class Reader:
     def settle(self) -> None:
         """From now on nothing cuts a batch and every request is answered."""
         self.limits, self.crashes, self.view.unanswered = Limits(), 0.0, 0.0
+        self.lister._rota.options = replace(self.options, heal_interval_s=0.0)
+        self.lister._rota._heal_due_s = 0.0
 
     def batch(self, heard: Callable[[Said], None]) -> bool:
         """One micro-batch, with as many attempts as it takes; whether there was one."""
@@ -113,8 +133,9 @@ class Reader:
         while True:
             kept = [dict(store.rows) for store in self.stores], list(self.rows), set(self.view.served)
             said = self.attempt(found)
-            heard(said)
-            if self.rng.random() >= self.crashes:
+            is_committed = self.rng.random() >= self.crashes
+            heard(replace(said, is_committed=is_committed))
+            if is_committed:
                 break
             self.seen["crash between batch and commit"] += 1
             self.world.note(f"batch {end.barrier} dies before it is committed")
@@ -122,10 +143,10 @@ class Reader:
                 store.rows = rows
             self.rows, self.view.served = kept[1], kept[2]
             self.world.churn()
-        self.done = end
+        self.done, self.before = end, found.since
         if self.rng.random() < 0.9:  # the file is written a moment late now and then
-            gaps = (gap for gap in said.emitted if isinstance(gap, OutstandingGap))
-            self.wishes = {gap.partition: gap.from_offset for gap in gaps}
+            self.wishes = wishes_of(said.emitted, ())
+        self.gaps = {gap.partition: gap.from_offset for gap in said.emitted if isinstance(gap, OutstandingGap)}
         return True
 
     def list_ends(self) -> Listing | None:
@@ -150,7 +171,7 @@ class Reader:
     def attempt(self, found: Listing) -> Said:
         """Reads the ranges and runs the buckets, once."""
         with mock.patch.object(read_plan, "OFFSETS_WORTH_A_TASK", _TASK_SIZE):
-            plans = plan_reads(self.done, found.end, self.options)
+            plans = plan_reads(self.done, found.end, self.options, self.lister.census_of(found.end.barrier))
         facts = [fact for plan in plans for fact in self.read(plan)]
         self.rng.shuffle(facts)
         facts = self.facts(facts)
@@ -159,18 +180,31 @@ class Reader:
         for number, store in enumerate(self.stores):
             self.world.churn()
             emitted.extend(self.process(number, store, facts))
-        return Said(emitted, barrier, found.since, found.data_listed, self.world.tick)
+        return Said(emitted, barrier, found.since, found.data_listed, self.world.tick, self.before)
 
     def read(self, plan: ReadPlan) -> list[Fact]:
         """One task."""
         reads = [read_plan._read(found, self.options) for found in plan.ranges]
         for read in reads:
             self.view.read(read)
-        facts = list(read_plan._facts(plan, reads))
+        facts = [*read_plan._facts(plan, reads), *self.census(plan)]
         for read in reads:
             for notice in read.notices:
                 self.seen[f"notice {notice.kind}"] += 1
                 self.world.note(f"notice {notice.kind} {notice.partition} from {notice.from_offset}: {notice.detail}")
+        return facts
+
+    def census(self, plan: ReadPlan) -> list[Fact]:
+        """The census of the batch, if this task takes it."""
+        if plan.census is None:
+            return []
+        with mock.patch.object(census, "describe_producers", lambda view, partitions: view.describe(partitions)):
+            facts = list(census.take_census(self.view, plan.census))  # type: ignore[arg-type]
+        (taken,) = [fact for fact in facts if isinstance(fact, CensusTaken)]
+        shown = ", ".join(f"{f.partition}@{f.start_offset} of {f.producer_id}" for f in facts if f is not taken)
+        self.world.note(f"census of {', '.join(map(str, taken.taken))}: open {shown or 'nothing'}")
+        self.seen["census whole"] += len(taken.taken)
+        self.seen["census failed"] += len(taken.failed)
         return facts
 
     def facts(self, facts: list[Fact]) -> list[Fact]:

@@ -61,7 +61,7 @@ def run(
     else:
         world.heal()
         _settle(reader, judge)
-        judge.close(reader.wishes)
+        judge.close(reader.gaps)
     return Outcome(seed, setting, judge.problems, world.tick, world.seen + reader.seen, world.timeline or [])
 
 
@@ -72,7 +72,7 @@ def _settle(reader: Reader, judge: Judge) -> None:
     for _ in range(_MOST_SETTLING_BATCHES):
         reader.clock_ms += _LONG_MS
         reader.batch(judge.hear)
-        if judge.problems or not reader.wishes:
+        if judge.problems or not reader.gaps:
             break
     for _ in range(_LAST_BATCHES):
         reader.clock_ms += _LONG_MS

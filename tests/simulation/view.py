@@ -9,24 +9,22 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from simulation.partition import DataPartition, PartitionLog
+from simulation.partition import DataPartition, PartitionLog, Producer
 from simulation.world import World
 from txnwatch.state.errors import BrokerError
 from txnwatch.state.facts import NoticeKind
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.ports import ActiveProducer
 from txnwatch.streaming import fetch
 from txnwatch.streaming.cluster import (
     EARLIEST,
     LATEST,
-    NO_LEADER,
     READ_COMMITTED,
     READ_UNCOMMITTED,
     Listed,
-    Metadata,
-    PartitionInfo,
-    TopicInfo,
 )
 from txnwatch.streaming.fetch import RangeRead
+from txnwatch.streaming.metadata import NO_LEADER, Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.wire.fetch_response import PartitionData
 
 CLUSTER_ID = "simulated"
@@ -103,6 +101,29 @@ class View:
             return Listed(log.last_stable_offset, log.epoch)
         return Listed(log.high_watermark, log.epoch)
 
+    def describe(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[ActiveProducer, ...] | str]:
+        """DescribeProducers: what a replica's producer state has open, markers above the high watermark included.
+
+        It carries no leader epoch: whoever is asked answers, also as a follower that was the leader a moment ago.
+        """
+        answers: dict[TopicPartition, tuple[ActiveProducer, ...] | str] = {}
+        for partition in partitions:
+            self.world.churn()
+            log = self.world.data.get(partition)
+            if log is None or not log.has_leader or self._rng.random() < self.unanswered:
+                answers[partition] = "NOT_LEADER_OR_FOLLOWER"
+                continue
+            answers[partition] = tuple(
+                ActiveProducer(producer_id, known.epoch, -1, 0, known.coordinator_epoch, known.open_start)
+                for producer_id, known in self.producers(log).items()
+                if known.open_start is not None
+            )
+        return answers
+
+    def producers(self, log: DataPartition) -> dict[int, Producer]:
+        """Whose memory answers; a mutant asks a follower."""
+        return log.producers
+
     def read(self, read: RangeRead) -> None:
         """Fetches until the range is read, or for as long as patience lasts; then what is left is a gap."""
         patience = _PATIENCE
@@ -136,7 +157,7 @@ class View:
             read.partition.partition,
             0,
             log.high_watermark,
-            -1,
+            log.last_stable_offset if isinstance(log, DataPartition) else -1,
             log.start,
             answer.diverging_epoch,
             answer.diverging_end,

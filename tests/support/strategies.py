@@ -45,6 +45,7 @@ spans = st.builds(
     st.integers(0, 9),
     uncovered_at=st.none() | st.integers(0, 9),
     by_census=st.booleans(),
+    seen_at=st.integers(-1, 9),
     reseen_at=st.none() | st.integers(0, 9),
     absent_at=st.none() | st.integers(0, 9),
     over_at=st.none() | st.integers(0, 9),
@@ -145,7 +146,7 @@ def producers_seen(draw: st.DrawFn) -> ProducerSeen:
 
 producer_facts: st.SearchStrategy[Fact] = st.one_of(
     producers_seen(),
-    st.builds(TransactionSeen, producer_ids, views),
+    st.builds(TransactionSeen, producer_ids, views, st.frozensets(data_partitions, max_size=2)),
     st.builds(TransactionalIdGone, st.sampled_from(["checkout-1", "käse"]), log_partitions, offsets),
     notices,
 )
