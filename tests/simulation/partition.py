@@ -42,7 +42,10 @@ class Fetched(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionLog:
-    """The leader's log; `follower_*` is what its one follower has of it and knows of the high watermark."""
+    """The leader's log; `follower_*` is what its one follower has of it and knows of the high watermark.
+
+    `committed` is what the high watermark has reached, also where a new leader does not know it yet.
+    """
 
     partition: TopicPartition
     topic_id: str
@@ -50,6 +53,7 @@ class PartitionLog:
     start: int = 0
     end: int = 0
     high_watermark: int = 0
+    committed: int = 0
     follower_end: int = 0
     follower_watermark: int = 0
     epoch: int = 0
@@ -72,7 +76,7 @@ class PartitionLog:
         """The follower catches up; it learns of the new high watermark one fetch later."""
         if self.has_leader:
             self.follower_watermark = self.high_watermark
-            self.follower_end = self.high_watermark = self.end
+            self.follower_end = self.high_watermark = self.committed = self.end
 
     def copy(self) -> None:
         """The follower has everything, but the leader has not heard of it: nothing is committed yet."""
@@ -87,7 +91,7 @@ class PartitionLog:
     def fail_over_unclean(self, to: int) -> None:
         """A replica that was left behind leads, alone in sync: what it has is the log, and committed."""
         self._lead(to)
-        self.high_watermark = self.follower_end = self.follower_watermark = self.end
+        self.high_watermark = self.follower_end = self.follower_watermark = self.committed = self.end
 
     def _lead(self, to: int) -> None:
         self.entries = [entry for entry in self.entries if entry.next_offset <= to]
@@ -157,7 +161,7 @@ class DataPartition(PartitionLog):
             if producer.open_start is not None:
                 yield producer_id, producer.open_start
         if self.closing:
-            self.closing = {span: at for span, at in self.closing.items() if at >= self.high_watermark}
+            self.closing = {span: at for span, at in self.closing.items() if at >= self.committed}
             yield from self.closing
 
     def produce(self, body: Data) -> bool:
