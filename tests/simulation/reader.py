@@ -86,6 +86,7 @@ class Reader:
         chunk = 1 + rng.randrange(6) if rng.random() < 0.3 else WHOLE
         self.limits = Limits(data_limit, chunk)
         self.crashes = 0.15 * rng.random() if rng.random() < 0.5 else 0.0
+        self.lateness = 0.1
         self.done = SourceOffset.beginning()
         self.wishes: dict[TopicPartition, int] = {}
         self.stores = [DictStore() for _ in range(bucket_count)]
@@ -101,7 +102,7 @@ class Reader:
 
     def settle(self) -> None:
         """From now on nothing cuts a batch and every request is answered."""
-        self.limits, self.crashes, self.view.unanswered = Limits(), 0.0, 0.0
+        self.limits, self.crashes, self.lateness, self.view.unanswered = Limits(), 0.0, 0.0, 0.0
 
     def batch(self, heard: Callable[[Said], None]) -> bool:
         """One micro-batch, with as many attempts as it takes; whether there was one."""
@@ -123,7 +124,7 @@ class Reader:
             self.rows, self.view.served = kept[1], kept[2]
             self.world.churn()
         self.done = end
-        if self.rng.random() < 0.9:  # the file is written a moment late now and then
+        if self.rng.random() >= self.lateness:  # the file is written a moment late now and then
             gaps = (gap for gap in said.emitted if isinstance(gap, OutstandingGap))
             self.wishes = {gap.partition: gap.from_offset for gap in gaps}
         return True
