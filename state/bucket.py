@@ -82,7 +82,7 @@ def process(
     batch = _Batch(facts)
     desk = _Desk(bucket, store)
     number = batch.barrier.number
-    _begin_readings(bucket, batch.notices)
+    _begin_readings(bucket, batch)
     for fact in batch.for_awaited:
         for producer_id in list(bucket.agenda):
             desk.apply(producer_id, fact, number)
@@ -175,9 +175,17 @@ def _forget_unhealed(batch: _Batch, desk: _Desk) -> None:
             desk.take(drop_unseen(desk.load(producer_id), partition, shown.get(producer_id)))
 
 
-def _begin_readings(bucket: BucketState, notices: Iterable[PartitionNotice]) -> None:
-    """What a truncated partition of the log shows from now on is another reading of it, this batch's included."""
-    for notice in notices:
+def _begin_readings(bucket: BucketState, batch: _Batch) -> None:
+    """What a truncated partition of the log shows from now on is another reading of it, this batch's included.
+
+    So is a re-read from the beginning: what was read in the batch that told of the loss may be from before it.
+    """
+    for partition, start in batch.barrier.reread.items():
+        log_partition = partition.partition
+        is_log = partition.topic == TRANSACTION_STATE_TOPIC
+        if is_log and start <= 0 and bucket.coordinator_gaps.get(log_partition) == FROM_BEGINNING:
+            bucket.readings[log_partition] = bucket.readings.get(log_partition, 0) + 1
+    for notice in batch.notices:
         log_partition = notice.partition.partition
         if notice.partition.topic == TRANSACTION_STATE_TOPIC and notice.kind is not NoticeKind.GAP:
             bucket.readings[log_partition] = bucket.readings.get(log_partition, 0) + 1
@@ -233,7 +241,8 @@ def _finish_rereads(bucket: BucketState, stale_coordinator: Container[int], desk
         del bucket.rereading[log_partition]
         if gap == FROM_BEGINNING:
             for producer_id in list(bucket.agenda):
-                desk.take(forget_unseen(desk.load(producer_id), log_partition))
+                reading = bucket.readings.get(log_partition, 0)
+                desk.take(forget_unseen(desk.load(producer_id), log_partition, reading))
 
 
 def _drop_below(partition: TopicPartition, stable: int, desk: _Desk) -> None:

@@ -141,6 +141,13 @@ def test_after_a_truncation_of_the_log_a_lower_record_is_news_for_an_idle_id_too
     assert not [said for _ in range(3) for said in run.batch() if isinstance(said, SpanCandidate)]
 
 
+def test_what_the_batch_of_the_loss_still_showed_is_forgotten_unless_it_is_seen_again() -> None:
+    run = BucketRun()
+    run.batch(log_notice(NoticeKind.LOST, 5), transaction(6, S.ONGOING, ORDERS), seen(0, 10, data=5))
+    run.batch(reread={LOG: 0})
+    assert any(isinstance(said, SpanCandidate) for _ in range(2) for said in run.batch())
+
+
 def test_a_healing_read_forgets_what_it_does_not_show() -> None:
     run = BucketRun()
     run.batch(seen(0, 10, data=5), seen(0, 10, data=6, producer_id=OTHER))
