@@ -60,6 +60,7 @@ class PartitionLog:
     epoch_start: int = 0
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
     has_leader: bool = True
+    cleaned_to: int = 0
 
     @property
     def is_listable(self) -> bool:
@@ -108,9 +109,13 @@ class PartitionLog:
         """What else the leader remembers, made anew from its log."""
 
     def boundaries(self) -> list[int]:
-        """Offsets at which an unclean failover could cut the log: behind a batch, as compaction keeps the last one."""
+        """Offsets at which an unclean failover could cut the log: behind a batch, as compaction keeps the last one.
+
+        Never inside what is compacted: a replica that does not have the later record has not dropped the earlier.
+        """
         begin = [0] if self.entries and self.entries[0].offset == 0 else []
-        return [end for end in (*begin, *(entry.next_offset for entry in self.entries[:-1])) if end >= self.start]
+        ends = (*begin, *(entry.next_offset for entry in self.entries[:-1]))
+        return [end for end in ends if end >= max(self.start, self.cleaned_to)]
 
     def fetch(self, position: int, last_epoch: int, most: int) -> Fetched:
         """The leader's answer to a consumer, at most `most` batches; it has checked that there is a leader."""
