@@ -42,7 +42,8 @@ class Judge:
     problems: list[str] = field(default_factory=list)
 
     def hear(self, said: Said) -> None:
-        """One attempt at a batch."""
+        """One attempt at a batch; only what was committed is remembered."""
+        before = dict(self.told)
         for emitted in said.emitted:
             if isinstance(emitted, SpanCandidate):
                 self._candidate(emitted, said)
@@ -50,6 +51,8 @@ class Judge:
                 self.world.seen[f"ended: {emitted.how}"] += 1
                 self.world.note(f"over ({emitted.how}): {emitted.partition}@{emitted.span.start_offset}")
                 self.told.pop((emitted.partition, emitted.producer_id), None)
+        if not said.is_committed:
+            self.told = before
 
     def _candidate(self, candidate: SpanCandidate, said: Said) -> None:
         span = candidate.span
@@ -94,7 +97,7 @@ class Judge:
         for name in self.told.values():
             match = [real for real in self._same(name) if real in truth]
             found.update(match)
-            if not match and not self._is_held(name):
+            if not match and not self._is_held(name) and name.partition not in blind:
                 self.problems.append(f"LEFT: {name} is still a candidate")
         self.problems.extend(
             f"MISSED: {span}"

@@ -49,6 +49,7 @@ class Said:
     since: int
     data_listed: int
     until: int
+    is_committed: bool = True
 
 
 @dataclass(slots=True)
@@ -114,8 +115,9 @@ class Reader:
         while True:
             kept = [dict(store.rows) for store in self.stores], list(self.rows), set(self.view.served)
             said = self.attempt(found)
+            said = replace(said, is_committed=self.rng.random() >= self.crashes)
             heard(said)
-            if self.rng.random() >= self.crashes:
+            if said.is_committed:
                 break
             self.seen["crash between batch and commit"] += 1
             self.world.note(f"batch {end.barrier} dies before it is committed")
