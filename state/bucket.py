@@ -14,7 +14,7 @@ from typing import Protocol
 
 from txnwatch.state.batch import Batch
 from txnwatch.state.bucket_state import BucketState, Standing
-from txnwatch.state.census import described_open, not_described, not_there
+from txnwatch.state.census import described_open, doubted, not_described, not_there
 from txnwatch.state.emitted import (
     BucketCount,
     CensusIncomplete,
@@ -63,7 +63,10 @@ def process(
     batch = Batch(facts)
     desk = _Desk(bucket, store)
     number = batch.barrier.number
-    begin_readings(bucket, batch.notices)
+    begin_readings(bucket, batch)
+    for partition in batch.barrier.risen:
+        for producer_id in list(bucket.agenda):
+            desk.take(doubted(desk.load(producer_id), partition))
     for fact in batch.for_awaited:
         for producer_id in list(bucket.agenda):
             desk.apply(producer_id, fact, number)
@@ -72,8 +75,9 @@ def process(
     close_gaps(bucket, batch)
     note_gaps(bucket, batch.notices)
     for log_partition in finished_readings(bucket, batch):
+        reading = bucket.readings.get(log_partition, 0)
         for producer_id in list(bucket.agenda):
-            desk.take(forget_unseen(desk.load(producer_id), log_partition))
+            desk.take(forget_unseen(desk.load(producer_id), log_partition, reading))
     _take_census(batch, desk)
     if speaks_for_partitions:
         desk.emitted.extend(PartitionAlarm(notice) for notice in batch.notices)

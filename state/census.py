@@ -112,5 +112,13 @@ def not_described(producer: ProducerState, partition: TopicPartition, bracket: B
     return Step(_with(producer, partition, span))
 
 
+def doubted(producer: ProducerState, partition: TopicPartition) -> Step:
+    """After an election: what a census did not show may be open again, if the log was cut where nobody had read it."""
+    span = producer.spans.get(partition)
+    if span is None or span.absent_at is None:
+        return Step(producer)
+    return Step(_with(producer, partition, replace(span, absent_at=None, over_at=None)))
+
+
 def _with(producer: ProducerState, partition: TopicPartition, span: Span) -> ProducerState:
     return replace(producer, spans={**producer.spans, partition: span})

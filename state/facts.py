@@ -181,6 +181,8 @@ class Barrier:
         limited_data: answered, but a limit made reading stop short of it.
         reread: ranges that went back, by the offset they began at; that closes an earlier gap there unless the
             same batch reports a new one.
+        risen: data partitions whose leader epoch has risen since the last pair: what a census has not shown may be
+            in a log again that an election has cut where it was not read yet.
         clock_offset_ms: broker clock minus ours, where this batch had fresh broker-stamped records.
     """
 
@@ -191,6 +193,7 @@ class Barrier:
     limited_data: frozenset[TopicPartition] = frozenset()
     stale_coordinator: frozenset[int] = frozenset()
     reread: dict[TopicPartition, int] = field(default_factory=dict)
+    risen: frozenset[TopicPartition] = frozenset()
     clock_offset_ms: int | None = None
 
 

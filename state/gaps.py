@@ -16,12 +16,25 @@ from txnwatch.state.facts import NoticeKind, PartitionNotice, ProducerSeen, Tran
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC
 
 
-def begin_readings(bucket: BucketState, notices: Iterable[PartitionNotice]) -> None:
-    """What a truncated partition of the log shows from now on is another reading of it, this batch's included."""
-    for notice in notices:
-        log_partition = notice.partition.partition
-        if notice.partition.topic == TRANSACTION_STATE_TOPIC and notice.kind is not NoticeKind.GAP:
-            bucket.readings[log_partition] = bucket.readings.get(log_partition, 0) + 1
+def begin_readings(bucket: BucketState, batch: Batch) -> None:
+    """What a truncated partition of the log shows from now on is another reading of it, this batch's included.
+
+    So is a re-read from the beginning: what was read in the batch that told of the loss may be from before it.
+    """
+    begun = [
+        partition.partition
+        for partition, start in batch.barrier.reread.items()
+        if partition.topic == TRANSACTION_STATE_TOPIC
+        and start <= 0
+        and bucket.coordinator_gaps.get(partition.partition) == FROM_BEGINNING
+    ]
+    cut = [
+        notice.partition.partition
+        for notice in batch.notices
+        if notice.partition.topic == TRANSACTION_STATE_TOPIC and notice.kind is not NoticeKind.GAP
+    ]
+    for log_partition in (*begun, *cut):
+        bucket.readings[log_partition] = bucket.readings.get(log_partition, 0) + 1
 
 
 def in_reading(seen: ProducerSeen | TransactionSeen, bucket: BucketState) -> ProducerSeen | TransactionSeen:

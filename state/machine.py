@@ -251,10 +251,12 @@ def _reread_from_beginning(producer: ProducerState, notice: PartitionNotice) -> 
     return Step(replace(producer, view=replace(view, log_offset=UNSEEN)))
 
 
-def forget_unseen(producer: ProducerState, log_partition: int) -> Step:
+def forget_unseen(producer: ProducerState, log_partition: int, reading: int = 0) -> Step:
     """After a whole new reading of a coordinator partition: an id it did not show again is gone."""
     view = producer.view
-    if view is None or view.log_partition != log_partition or view.log_offset != UNSEEN:
+    if view is None or view.log_partition != log_partition:
+        return Step(producer)
+    if view.log_offset != UNSEEN and view.reading >= reading:
         return Step(producer)
     return _moved(producer, replace(view, state=TransactionState.DEAD))
 

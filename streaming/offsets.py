@@ -124,7 +124,7 @@ class SourceOffset:
         at = self.positions[partition]
         return replace(at, offset=min(at.offset, max(self.begun.get(partition, 0), end)))
 
-    def barrier_fact(self, clock_offset_ms: int | None) -> Barrier:
+    def barrier_fact(self, clock_offset_ms: int | None, risen: frozenset[TopicPartition] = frozenset()) -> Barrier:
         """What every bucket is told about this pair of listings."""
         return Barrier(
             number=self.barrier,
@@ -138,6 +138,7 @@ class SourceOffset:
                 if not _is_data(p) and (at.is_stale or at.offset < at.listed)
             ),
             reread=self.reread,
+            risen=risen,
             clock_offset_ms=clock_offset_ms,
         )
 

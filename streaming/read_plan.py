@@ -56,6 +56,7 @@ class ReadPlan:
     listed_ms: int
     end: SourceOffset | None = None
     previous_listed_ms: int = 0
+    risen: frozenset[TopicPartition] = frozenset()
     census: Census | None = None
 
 
@@ -71,11 +72,23 @@ def plan_reads(
     shares = _spread(data, tasks)
     is_large = census is not None and len(census.asked) > ASKED_WORTH_A_TASK
     listed_ms, previous_listed_ms = end.data_listed_ms, start.coordinator_listed_ms
-    plans = [ReadPlan((*log, *shares[0]), listed_ms, end, previous_listed_ms, None if is_large else census)]
+    first_census = None if is_large else census
+    plans = [ReadPlan((*log, *shares[0]), listed_ms, end, previous_listed_ms, _risen(start, end), first_census)]
     plans.extend(ReadPlan(tuple(share), listed_ms) for share in shares[1:])
     if is_large:
         plans.append(ReadPlan((), listed_ms, census=census))
     return plans
+
+
+def _risen(start: SourceOffset, end: SourceOffset) -> frozenset[TopicPartition]:
+    """Data partitions that have had an election between two listings."""
+    return frozenset(
+        partition
+        for partition, at in end.positions.items()
+        if partition in start.positions
+        and at.epoch != start.positions[partition].epoch
+        and partition.topic != TRANSACTION_STATE_TOPIC
+    )
 
 
 def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) -> Range | None:
@@ -165,7 +178,7 @@ def _facts(plan: ReadPlan, reads: list[RangeRead]) -> Iterator[Fact]:
     if plan.end is not None:
         for partition, topic_id in plan.end.gone.items():
             yield PartitionNotice(NoticeKind.DELETED, partition, topic_id, 0, 0, "no longer in the cluster's metadata")
-        yield plan.end.barrier_fact(_clock_offset_ms(plan, reads))
+        yield plan.end.barrier_fact(_clock_offset_ms(plan, reads), plan.risen)
 
 
 def _census_facts(plan: ReadPlan, cluster: Cluster) -> Iterator[Fact]:

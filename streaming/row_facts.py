@@ -145,6 +145,7 @@ def _barrier_fact(row: Sequence[Any]) -> Barrier:
         limited_data=frozenset(TopicPartition.parse(text) for text in raw["limited_data"]),
         stale_coordinator=frozenset(raw["stale_coordinator"]),
         reread={TopicPartition.parse(text): start for text, start in raw["reread"].items()},
+        risen=frozenset(TopicPartition.parse(text) for text in raw["risen"]),
         clock_offset_ms=raw["clock_offset_ms"],
     )
 

@@ -246,6 +246,7 @@ def _barrier_row(fact: Barrier) -> Row:
         "limited_data": sorted(str(partition) for partition in fact.limited_data),
         "stale_coordinator": sorted(fact.stale_coordinator),
         "reread": {str(partition): start for partition, start in fact.reread.items()},
+        "risen": sorted(str(partition) for partition in fact.risen),
         "clock_offset_ms": fact.clock_offset_ms,
     }
     return {"kind": BARRIER, "listed_ms": fact.coordinator_listed_ms, "detail": json.dumps(detail)}

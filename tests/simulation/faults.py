@@ -129,8 +129,9 @@ def compaction(world: World, draw: float) -> bool:
         assert isinstance(entry.body, Saying)
         last[entry.body.transactional_id] = entry.offset
     kept = set(last.values())
-    if len(kept) == len(cleaned):
+    if len(kept) == len(cleaned) or not world.may_compact:
         return False
+    log.cleaned_to = cleaned[-1].next_offset
     log.entries = [entry for entry in log.entries if entry.offset in kept or entry not in cleaned]
     world.note(f"{log.partition}: compacted to {[entry.offset for entry in log.entries]}")
     return True

@@ -35,7 +35,8 @@ class Judge:
     problems: list[str] = field(default_factory=list)
 
     def hear(self, said: Said) -> None:
-        """One attempt at a batch."""
+        """One attempt at a batch; only what was committed is remembered."""
+        before = dict(self.told)
         for emitted in said.emitted:
             if isinstance(emitted, SpanCandidate):
                 self._candidate(emitted, said)
@@ -43,6 +44,8 @@ class Judge:
                 self.world.seen[f"ended: {emitted.how}"] += 1
                 self.world.note(f"over ({emitted.how}): {emitted.partition}@{emitted.span.start_offset}")
                 self.told.pop((emitted.partition, emitted.producer_id), None)
+        if not said.is_committed:
+            self.told = before
 
     def _candidate(self, candidate: SpanCandidate, said: Said) -> None:
         span = candidate.span
@@ -54,8 +57,7 @@ class Judge:
             self.world.note(
                 f"CANDIDATE {name.partition}@{name.start} of {name.producer_id} ({candidate.reason}), {barriers}"
             )
-        if said.is_committed:
-            self.told[place] = name
+        self.told[place] = name
         if span.by_census:
             said = replace(said, since=said.before, data_listed=said.before)
         if not any(self._hung(real, said) for real in self._same(name)):

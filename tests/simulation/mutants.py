@@ -1,8 +1,7 @@
 """Bugs planted on purpose: each takes one piece of the argument away, and the simulation has to notice.
 
 A mutant is a reader with one method changed, or a function of the product wrapped for as long as the reader runs;
-the product itself stays clean. Those of a census (judged against the T of its own batch, a follower believed, ...)
-belong here as well once there is one.
+the product itself stays clean.
 """
 
 from __future__ import annotations
@@ -13,16 +12,29 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from unittest import mock
 
+from simulation.partition import DataPartition, Producer
 from simulation.reader import Listing, Reader, Said
 from simulation.run import USUAL
 from simulation.view import View
 from simulation.world import Setting, World
 from support.facts import DictStore
+from txnwatch.state import bucket as buckets
 from txnwatch.state import judge, machine
+from txnwatch.state.census import described_open
 from txnwatch.state.emitted import Emitted
-from txnwatch.state.facts import Barrier, Fact, NoticeKind, PartitionNotice, ProducerSeen, TransactionSeen
+from txnwatch.state.facts import (
+    Barrier,
+    Bracket,
+    Fact,
+    NoticeKind,
+    OpenDescribed,
+    PartitionNotice,
+    ProducerSeen,
+    TransactionSeen,
+)
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.transaction import Marker, Span
+from txnwatch.state.machine import Step
+from txnwatch.state.transaction import Marker, ProducerState, Span
 from txnwatch.state.verdict import Look, look_at
 from txnwatch.streaming.cluster import LATEST, READ_UNCOMMITTED, Listed
 from txnwatch.streaming.fetch import RangeRead
@@ -187,6 +199,30 @@ class LogTailLostUnnoticed(Reader):
             return super().read(plan)
 
 
+class CensusJudgedAtOnce(Wrapped):
+    """What a census shows is judged against the T of its own batch, which is older."""
+
+    def patch(self) -> AbstractContextManager[object]:
+        def early(producer: ProducerState, fact: OpenDescribed, bracket: Bracket, number: int) -> Step:
+            return described_open(producer, fact, bracket, number - 1)
+
+        return mock.patch.object(buckets, "described_open", early)
+
+
+class FollowerBelieved(Reader):
+    """DescribeProducers is answered by a replica that lags."""
+
+    class _View(View):
+        def producers(self, log: DataPartition) -> dict[int, Producer]:
+            lagging = DataPartition(log.partition, log.topic_id)
+            lagging.entries = [entry for entry in log.entries if entry.next_offset <= log.follower_end // 2]
+            lagging.rebuild()
+            return lagging.producers
+
+    def new_view(self, world: World, rng: random.Random) -> View:
+        return self._View(world, rng, super().new_view(world, rng).unanswered)
+
+
 # With the worlds in which each shows soonest.
 MUTANTS: tuple[tuple[type[Reader], Setting], ...] = (
     (LogListedFirst, USUAL),
@@ -200,4 +236,6 @@ MUTANTS: tuple[tuple[type[Reader], Setting], ...] = (
     (OneMarkerLost, USUAL),
     (TruncationIgnored, USUAL),
     (LogTailLostUnnoticed, USUAL),
+    (CensusJudgedAtOnce, HEALTHY_AND_QUICK),
+    (FollowerBelieved, USUAL),
 )

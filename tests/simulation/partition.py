@@ -42,7 +42,10 @@ class Fetched(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionLog:
-    """The leader's log; `follower_*` is what its one follower has of it and knows of the high watermark."""
+    """The leader's log; `follower_*` is what its one follower has of it and knows of the high watermark.
+
+    `committed` is what the high watermark has reached, also where a new leader does not know it yet.
+    """
 
     partition: TopicPartition
     topic_id: str
@@ -50,12 +53,14 @@ class PartitionLog:
     start: int = 0
     end: int = 0
     high_watermark: int = 0
+    committed: int = 0
     follower_end: int = 0
     follower_watermark: int = 0
     epoch: int = 0
     epoch_start: int = 0
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
     has_leader: bool = True
+    cleaned_to: int = 0
 
     @property
     def is_listable(self) -> bool:
@@ -72,7 +77,7 @@ class PartitionLog:
         """The follower catches up; it learns of the new high watermark one fetch later."""
         if self.has_leader:
             self.follower_watermark = self.high_watermark
-            self.follower_end = self.high_watermark = self.end
+            self.follower_end = self.high_watermark = self.committed = self.end
 
     def copy(self) -> None:
         """The follower has everything, but the leader has not heard of it: nothing is committed yet."""
@@ -87,7 +92,7 @@ class PartitionLog:
     def fail_over_unclean(self, to: int) -> None:
         """A replica that was left behind leads, alone in sync: what it has is the log, and committed."""
         self._lead(to)
-        self.high_watermark = self.follower_end = self.follower_watermark = self.end
+        self.high_watermark = self.follower_end = self.follower_watermark = self.committed = self.end
 
     def _lead(self, to: int) -> None:
         self.entries = [entry for entry in self.entries if entry.next_offset <= to]
@@ -104,9 +109,13 @@ class PartitionLog:
         """What else the leader remembers, made anew from its log."""
 
     def boundaries(self) -> list[int]:
-        """Offsets at which an unclean failover could cut the log: behind a batch, as compaction keeps the last one."""
+        """Offsets at which an unclean failover could cut the log: behind a batch, as compaction keeps the last one.
+
+        Never inside what is compacted: a replica that does not have the later record has not dropped the earlier.
+        """
         begin = [0] if self.entries and self.entries[0].offset == 0 else []
-        return [end for end in (*begin, *(entry.next_offset for entry in self.entries[:-1])) if end >= self.start]
+        ends = (*begin, *(entry.next_offset for entry in self.entries[:-1]))
+        return [end for end in ends if end >= max(self.start, self.cleaned_to)]
 
     def fetch(self, position: int, last_epoch: int, most: int) -> Fetched:
         """The leader's answer to a consumer, at most `most` batches; it has checked that there is a leader."""
@@ -157,7 +166,7 @@ class DataPartition(PartitionLog):
             if producer.open_start is not None:
                 yield producer_id, producer.open_start
         if self.closing:
-            self.closing = {span: at for span, at in self.closing.items() if at >= self.high_watermark}
+            self.closing = {span: at for span, at in self.closing.items() if at >= self.committed}
             yield from self.closing
 
     def produce(self, body: Data) -> bool:

@@ -102,6 +102,7 @@ class Reader:
         chunk = 1 + rng.randrange(6) if rng.random() < 0.3 else WHOLE
         self.limits = Limits(data_limit, chunk)
         self.crashes = 0.15 * rng.random() if rng.random() < 0.5 else 0.0
+        self.lateness = 0.1
         self.done = SourceOffset.beginning()
         self.wishes: dict[TopicPartition, int] = {}
         self.gaps: dict[TopicPartition, int] = {}
@@ -119,7 +120,7 @@ class Reader:
 
     def settle(self) -> None:
         """From now on nothing cuts a batch and every request is answered."""
-        self.limits, self.crashes, self.view.unanswered = Limits(), 0.0, 0.0
+        self.limits, self.crashes, self.lateness, self.view.unanswered = Limits(), 0.0, 0.0, 0.0
         self.lister._rota.options = replace(self.options, heal_interval_s=0.0)
         self.lister._rota._heal_due_s = 0.0
 
@@ -133,9 +134,9 @@ class Reader:
         while True:
             kept = [dict(store.rows) for store in self.stores], list(self.rows), set(self.view.served)
             said = self.attempt(found)
-            is_committed = self.rng.random() >= self.crashes
-            heard(replace(said, is_committed=is_committed))
-            if is_committed:
+            said = replace(said, is_committed=self.rng.random() >= self.crashes)
+            heard(said)
+            if said.is_committed:
                 break
             self.seen["crash between batch and commit"] += 1
             self.world.note(f"batch {end.barrier} dies before it is committed")
@@ -144,7 +145,7 @@ class Reader:
             self.rows, self.view.served = kept[1], kept[2]
             self.world.churn()
         self.done, self.before = end, found.since
-        if self.rng.random() < 0.9:  # the file is written a moment late now and then
+        if self.rng.random() >= self.lateness:  # the file is written a moment late now and then
             self.wishes = wishes_of(said.emitted, ())
         self.gaps = {gap.partition: gap.from_offset for gap in said.emitted if isinstance(gap, OutstandingGap)}
         return True

@@ -9,7 +9,7 @@ from simulation.reader import Reader
 from simulation.run import run
 from simulation.world import Setting
 
-_MOST_SEEDS = 400
+_MOST_SEEDS = 600
 
 
 @pytest.mark.parametrize(("mutant", "setting"), MUTANTS, ids=[mutant.__name__ for mutant, _ in MUTANTS])

@@ -14,7 +14,7 @@ from simulation.faults import FAULTS
 from simulation.run import USUAL, report, run, shrink
 
 FIRST_SEED = int(os.environ.get("TXNWATCH_FIRST_SEED", "0"))
-SEEDS = int(os.environ.get("TXNWATCH_SEEDS", "1500"))
+SEEDS = int(os.environ.get("TXNWATCH_SEEDS", "1200"))
 # What a few hundred seeds must have seen, or they have not tested what this file claims.
 NEEDED = frozenset(
     {

@@ -70,6 +70,7 @@ class World:
         tick: how many things have happened.
         hanging: spans that no marker is owed to now, with the tick since which.
         was_hanging: the same, over: (from, to, whether a transaction has taken it in; else it is gone).
+        may_compact: whether the log may be compacted at this moment.
         seen: what happened how often, for those who want to know what a run was about.
         timeline: the same in words, kept only if asked for.
     """
@@ -81,6 +82,7 @@ class World:
     hanging: dict[SpanId, int] = field(default_factory=dict)
     was_hanging: dict[SpanId, list[tuple[int, int, bool]]] = field(default_factory=dict)
     seen: Counter[str] = field(default_factory=Counter)
+    may_compact: bool = True
 
     def __post_init__(self) -> None:
         self.data: dict[TopicPartition, DataPartition] = {}

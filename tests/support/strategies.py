@@ -97,6 +97,7 @@ barriers = st.builds(
     st.frozensets(data_partitions, max_size=2),
     st.frozensets(log_partitions, max_size=2),
     st.dictionaries(partitions, offsets, max_size=2),
+    st.frozensets(data_partitions, max_size=2),
     st.none() | st.integers(-9999, 9999),
 )
 notices = st.builds(

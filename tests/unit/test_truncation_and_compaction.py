@@ -14,7 +14,7 @@ from support.facts import (
     PRODUCER,
     TOPIC_IDS,
     BucketRun,
-    a_marker,
+    census,
     log_notice,
     notice,
     seen,
@@ -29,7 +29,7 @@ from txnwatch.streaming.fetch import RangeRead
 from txnwatch.streaming.fold import PartitionFold
 from txnwatch.streaming.offsets import Position, SourceOffset
 from txnwatch.streaming.options import parse_options
-from txnwatch.streaming.planner import Answer, Limits, Listing, Rewinds, plan
+from txnwatch.streaming.planner import Answer, Limits, Listing, plan
 from txnwatch.streaming.read_plan import plan_reads
 from txnwatch.streaming.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
@@ -38,23 +38,13 @@ LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 OPTIONS = parse_options({"kafka.bootstrap.servers": "unused:1", "subscribe": "orders"})
 
 
-def planned(known: Position, told: Answer, rewinds: Rewinds, limits: Limits | None = None) -> SourceOffset:
-    previous = SourceOffset("cluster", 6, 900, 901, {ORDERS: known})
-    return plan(previous, Listing("cluster", {ORDERS: told}, 1000, 1001), limits or Limits(), rewinds)
-
-
 @pytest.mark.parametrize(
     "told", [Answer("id", 30, epoch=4), Answer("id", 6, epoch=3)], ids=["under a new epoch", "below what was read"]
 )
-@pytest.mark.parametrize("rewinds", [Rewinds({ORDERS: 4}), Rewinds({}, {ORDERS: 4})], ids=["reread", "healed"])
-def test_a_rewind_waits_until_a_truncation_would_have_been_seen(told: Answer, rewinds: Rewinds) -> None:
-    found = planned(Position("id", 10, 3, 10), told, rewinds)
-    assert (found.reread, found.healed) == ({}, {})
-
-
-def test_a_healing_read_is_not_cut_by_a_limit() -> None:
-    found = planned(Position("id", 10, 3, 10), Answer("id", 90, 3), Rewinds({}, {ORDERS: 4}), Limits(5))
-    assert found.positions[ORDERS].offset == 90
+def test_a_rewind_waits_until_a_truncation_would_have_been_seen(told: Answer) -> None:
+    previous = SourceOffset("cluster", 6, 900, 901, {ORDERS: Position("id", 10, 3, 10)})
+    found = plan(previous, Listing("cluster", {ORDERS: told}, 1000, 1001), Limits(), {ORDERS: 4})
+    assert found.reread == {}
 
 
 def a_range(start: int, end: int) -> RangeRead:
@@ -141,32 +131,31 @@ def test_after_a_truncation_of_the_log_a_lower_record_is_news_for_an_idle_id_too
     assert not [said for _ in range(3) for said in run.batch() if isinstance(said, SpanCandidate)]
 
 
-def test_a_healing_read_forgets_what_it_does_not_show() -> None:
+def test_what_the_batch_of_the_loss_still_showed_is_forgotten_unless_it_is_seen_again() -> None:
+    run = BucketRun()
+    run.batch(log_notice(NoticeKind.LOST, 5), transaction(6, S.ONGOING, ORDERS), seen(0, 10, data=5))
+    run.batch(reread={LOG: 0})
+    assert any(isinstance(said, SpanCandidate) for _ in range(2) for said in run.batch())
+
+
+def test_after_a_loss_a_census_forgets_what_it_does_not_show() -> None:
     run = BucketRun()
     run.batch(seen(0, 10, data=5), seen(0, 10, data=6, producer_id=OTHER))
     run.batch()
     run.batch(notice(NoticeKind.LOST, 10))
-    said = run.batch(seen(4, 20, data=5), healed={ORDERS: 4})
+    said = [*run.batch(*census(5, below=20, stable=5)), *run.batch(*census(5, below=20, stable=5)), *run.batch()]
     ended = [saying for saying in said if isinstance(saying, SpanEnded)]
-    assert [(saying.producer_id, saying.how) for saying in ended] == [(OTHER, SpanEnd.TRUNCATED)]
+    assert [(saying.producer_id, saying.how) for saying in ended] == [(OTHER, SpanEnd.CENSUS)]
     assert ORDERS in run.producer(PRODUCER).spans
 
 
-def test_a_healing_read_that_closes_a_span_ends_it_by_its_marker() -> None:
+def test_an_election_brings_back_what_a_census_did_not_show() -> None:
     run = BucketRun()
     run.batch(seen(0, 10, data=5))
-    run.batch()
-    said = run.batch(seen(4, 20, marker=a_marker(15)), healed={ORDERS: 4})
-    assert [saying.how for saying in said if isinstance(saying, SpanEnded)] == [SpanEnd.MARKER]
-
-
-def test_a_healing_read_that_was_cut_short_heals_nothing() -> None:
-    run = BucketRun()
-    run.batch(seen(0, 10, data=5))
-    run.batch(notice(NoticeKind.LOST, 10))
-    said = run.batch(notice(NoticeKind.GAP, 4), healed={ORDERS: 4})
-    assert OutstandingGap(ORDERS, -1) in said
-    assert ORDERS in run.producer().spans
+    run.batch(*census(below=10))
+    run.batch(limited_data={ORDERS})
+    run.batch(risen=frozenset({ORDERS}))
+    assert ORDERS in run.producer().spans, "the marker that the census knew of may be lost"
 
 
 def test_a_gap_of_a_new_topic_outlives_the_news_that_the_old_one_is_gone() -> None:
