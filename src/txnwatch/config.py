@@ -22,7 +22,14 @@ from txnwatch.streaming.options import parse_bootstrap
 
 ENVIRONMENT_PREFIX = "TXNWATCH_"
 # Read elsewhere, before settings are: where downloads are cached and from where, which servers the tests use.
-RESERVED_ENVIRONMENT = {"TXNWATCH_CACHE", "TXNWATCH_MAVEN_REPOSITORY", "TXNWATCH_TEST_SERVERS", "TXNWATCH_CONFIG"}
+RESERVED_ENVIRONMENT = {
+    "TXNWATCH_CACHE",
+    "TXNWATCH_MAVEN_REPOSITORY",
+    "TXNWATCH_TEST_SERVERS",
+    "TXNWATCH_TEST_KAFKA_IMAGE",
+    "TXNWATCH_TEST_REDIS_IMAGE",
+    "TXNWATCH_CONFIG",
+}
 EVENTS_TOPIC = "txnwatch.events"
 
 

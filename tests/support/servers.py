@@ -3,12 +3,15 @@
 Law: at most one Kafka cluster runs at a time, so that the suite fits a small machine. A cluster starts when a test
 first asks for it; when a test asks for another one, it is stopped and keeps its data and ports; when a test asks
 for it again it comes back as it was. Tests do not share topics or transactional ids, so none notices.
+`TXNWATCH_TEST_SERVERS` says what `kafka` and `redis_server` run on; every other cluster is embedded.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +24,7 @@ from txnwatch.streaming.broker import Endpoint
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.security import Security
 
+_SERVERS = "TXNWATCH_TEST_SERVERS"
 _THREE_REPLICAS = {
     "default.replication.factor": "3",
     "offsets.topic.replication.factor": "3",
@@ -64,6 +68,48 @@ class Clusters:
 _CLUSTERS = Clusters()
 
 
+def on_docker(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether `kafka` and `redis_server` are containers.
+
+    Raises:
+        pytest.UsageError: the variable says neither this nor that.
+    """
+    chosen = environ.get(_SERVERS) or "embedded"
+    if chosen not in {"embedded", "docker"}:
+        raise pytest.UsageError(f"{_SERVERS}: expected embedded or docker, found {chosen!r}")
+    return chosen == "docker"
+
+
+def pytest_configure() -> None:
+    """A word nobody knows ends the session before any test."""
+    on_docker()
+
+
+def pytest_report_header() -> str:
+    """What the servers run on, and from which images."""
+    if not on_docker():
+        return "servers: embedded"
+    from support.containers import KAFKA_IMAGE, REDIS_IMAGE
+
+    return f"servers: docker for kafka ({KAFKA_IMAGE}) and redis_server ({REDIS_IMAGE}), embedded for the rest"
+
+
+def _one_broker(directory: Path) -> EmbeddedKafka:
+    if not on_docker():
+        return EmbeddedKafka(directory)
+    from support.containers import ContainerKafka
+
+    return ContainerKafka(directory)
+
+
+def _redis(directory: Path) -> EmbeddedRedis:
+    if not on_docker():
+        return EmbeddedRedis(directory)
+    from support.containers import ContainerRedis
+
+    return ContainerRedis(directory)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before any fixture: the cluster a test needs may have been stopped for another one."""
@@ -80,11 +126,12 @@ def clusters() -> Clusters:
 @pytest.fixture(scope="session")
 def kafka(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
     """One broker that does not verify transactional writes, so that a raw producer can make faults."""
-    started = clusters.start("kafka", lambda: EmbeddedKafka(tmp_path_factory.mktemp("kafka")))
-    set_verification(started.bootstrap_servers, [1], enabled=False)
-    create_coordinators(started)
-    yield started
-    clusters.end("kafka")
+    with _one_broker(tmp_path_factory.mktemp("kafka")) as one_broker:
+        started = clusters.start("kafka", lambda: one_broker)
+        set_verification(started.bootstrap_servers, [1], enabled=False)
+        create_coordinators(started)
+        yield started
+        clusters.end("kafka")
 
 
 @pytest.fixture(scope="session")
@@ -100,7 +147,7 @@ def kafka3(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iter
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
     """A Redis; who stops it starts it again."""
-    with EmbeddedRedis(tmp_path_factory.mktemp("redis")) as server:
+    with _redis(tmp_path_factory.mktemp("redis")) as server:
         yield server.start()
 
 

@@ -34,6 +34,11 @@ class EmbeddedRedis:
         """redis://host:port/0."""
         return f"redis://127.0.0.1:{self.port}/0"
 
+    @property
+    def server_options(self) -> list[str]:
+        """What redis-server is started with, wherever it keeps its data."""
+        return ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"]
+
     def start(self, progress: Progress = lambda _: None) -> EmbeddedRedis:
         """Starts the server, also again after it was stopped.
 
@@ -42,8 +47,8 @@ class EmbeddedRedis:
         """
         progress("starting Redis")
         self.directory.mkdir(parents=True, exist_ok=True)
-        command = [redis_server(), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"]
-        self._server = ServerProcess("Redis", [*command, "--dir", str(self.directory)], self.directory / "redis.log")
+        command = [redis_server(), *self.server_options, "--dir", str(self.directory)]
+        self._server = ServerProcess("Redis", command, self.directory / "redis.log")
         self._server.start(self._answers, timeout_s=20.0)
         return self
 
