@@ -23,6 +23,13 @@ it: dev-venv ## integration tests: a real Kafka and a real Redis
 e2e: dev-venv ## end-to-end tests: the whole job
 	@$(BIN)/python -m pytest tests/e2e $(ARGS)
 
+faults: dev-venv ## every fault on real brokers of two versions, beside the other tools; writes docs/faults.md
+	@$(BIN)/python -m pytest tests/faults -m "" --fault-results docs/faults.json $(ARGS)
+	@$(BIN)/python scripts/generate_docs.py
+
+soak: dev-venv ## healthy applications, rolling restarts, dying clients: not one false verdict (ARGS="--minutes 60")
+	@PYTHONPATH=tests $(BIN)/python tests/faults/soak.py $(ARGS)
+
 lint: dev-venv ## formatting and lint rules
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -50,4 +57,4 @@ run-venv:
 dev-venv:
 	@scripts/venv.sh dev
 
-.PHONY: help demo test unit it e2e lint types bench docs ci clean run-venv dev-venv
+.PHONY: help demo test unit it e2e faults soak lint types bench docs ci clean run-venv dev-venv

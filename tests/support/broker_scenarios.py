@@ -44,9 +44,9 @@ def lost_on_disk(world: World) -> Fault:
     return _fault(world, producer.transactional_id, producer.producer_id, partition, now_s(), commit=False)
 
 
-def committed_without_a_leader(world: World) -> Fault:
+def committed_without_a_leader(world: World, *, before: int = 0) -> Fault:
     partition = world.partition(3)
-    name, producer = _healthy_client(world, partition)
+    name, producer = _healthy_client(world, partition, before)
     with leaderless(world.kafka, world.cluster, partition, 3):
         producer.commit_transaction(60.0)
         time.sleep(SEEN_S)
@@ -56,7 +56,7 @@ def committed_without_a_leader(world: World) -> Fault:
 def waiting_for_a_leader(world: World) -> Fault:
     """The same on a version that waits for the leader."""
     partition = world.partition(3)
-    name, producer = _healthy_client(world, partition)
+    name, producer = _healthy_client(world, partition, before=0)
     world.kafka.broker(3).kill()
     await_leader(world.cluster, partition, NO_LEADER)
     producer.commit_transaction(60.0)
@@ -75,17 +75,20 @@ def too_few_in_sync(world: World) -> Fault:
     return Fault(producer.transactional_id, ids, partition, now_s(), partial(world.kafka.start_broker, 3))
 
 
-def _healthy_client(world: World, partition: TopicPartition) -> tuple[str, Producer]:
-    """librdkafka with an open transaction on two partitions, each write verified by the brokers."""
+def _healthy_client(world: World, partition: TopicPartition, before: int) -> tuple[str, Producer]:
+    """librdkafka with an open transaction on two partitions after some that ended well; each write is verified."""
     name, other = unique("app"), world.partition(2)
     timeout = {"transaction.timeout.ms": LONG_TIMEOUT_MS}
     with world.verifying():
         producer = Producer({"bootstrap.servers": world.bootstrap, "transactional.id": name, "log_level": 2, **timeout})
         producer.init_transactions(30.0)
-        producer.begin_transaction()
-        for at in (partition, other):
-            producer.produce(at.topic, value=b"paid", partition=at.partition)
-        assert producer.flush(30.0) == 0
+        for number in range(before + 1):
+            producer.begin_transaction()
+            for at in (partition, other):
+                producer.produce(at.topic, value=b"paid", partition=at.partition)
+            assert producer.flush(30.0) == 0
+            if number < before:
+                producer.commit_transaction(30.0)
     return name, producer
 
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from support.event_tail import EventTail, Told
 from support.servers import connect
 from support.topics import create_topic, unique
+from support.waiting import eventually
 from support.watch import RunningWatch
-from txnwatch.embedded.faults import set_verification
+from txnwatch.embedded.faults import abort_by_hand, set_verification, stray_write
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.cluster import Cluster
@@ -89,7 +90,18 @@ def fault_world(kafka: EmbeddedKafka, checkpoint: Path) -> Iterator[World]:
             RunningWatch(kafka.bootstrap_servers, checkpoint, *_WATCH) as watch,
         ):
             watch.until_ready()
-            yield World(kafka, cluster, watch, tail)
+            world = World(kafka, cluster, watch, tail)
+            _warm_up(world)
+            yield world
+
+
+def _warm_up(world: World) -> None:
+    """The first verdict of a process takes seconds more: Spark compiles what it has not run before."""
+    partition = world.partition(2)
+    producer = stray_write(world.cluster, unique("first"), partition)
+    eventually(lambda: world.told_after(0, [producer.producer_id]), 60.0, "the first verdict")
+    abort_by_hand(world.cluster, partition, producer.producer_id)
+    eventually(lambda: len(world.told_after(0, [producer.producer_id])) == 2, 60.0, "its end")
 
 
 def three_brokers(directory: Path, version: str) -> EmbeddedKafka:

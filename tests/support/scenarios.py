@@ -6,7 +6,6 @@ true: the verdict, its reason, how the transaction would have ended, and how the
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -61,6 +60,7 @@ class Scenario:
         how: how the last incident is resolved.
         in_plain_test: runs with `make test` too.
         pending: the partition is named as one that lacks its marker.
+        truncated: a marker that had been read is gone again, and that is said as well.
     """
 
     row: str
@@ -75,6 +75,7 @@ class Scenario:
     versions: tuple[str, ...] = BOTH
     in_plain_test: bool = False
     pending: bool = False
+    truncated: bool = False
 
 
 def _fault(
@@ -191,19 +192,16 @@ def long_timeout(world: World) -> Fault:
 
 
 def two_phase(world: World) -> Fault:
-    """The coordinator's record is injected: 4.3.1 has no stable request that begins such a transaction."""
+    """4.3.1 has no stable request that begins one: its record is injected, and the coordinator restarted to read it."""
     partition = world.partition(2)
     producer = RawProducer(world.cluster, unique("app")).init()
-    name, held = producer.transactional_id, ((partition.topic, (partition.partition,)),)
-    inject(world.cluster, name, _value(producer, TransactionState.ONGOING, held, TWO_PHASE_TIMEOUT_MS))
-    time.sleep(1.0)
+    held = ((partition.topic, (partition.partition,)),)
+    inject(
+        world.cluster, producer.transactional_id, _value(producer, TransactionState.ONGOING, held, TWO_PHASE_TIMEOUT_MS)
+    )
+    world.restart(1)
     producer.produce(partition)
-
-    def end() -> None:
-        abort_by_hand(world.cluster, partition, producer.producer_id)
-        inject(world.cluster, name, _value(producer, TransactionState.COMPLETE_ABORT, (), TWO_PHASE_TIMEOUT_MS))
-
-    return _fault(world, producer, partition, end)
+    return _fault(world, producer, partition, lambda: producer.end(commit=True))
 
 
 def late_offsets(world: World) -> Fault:
