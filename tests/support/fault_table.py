@@ -34,7 +34,6 @@ SCENARIOS: tuple[Scenario, ...] = (
         "the marker lies before the data",
         partial(quiet.late_after, commit=True),
         reason="already_completed",
-        outcome="none",
     ),
     Scenario(
         "B",
@@ -182,6 +181,5 @@ SCENARIOS: tuple[Scenario, ...] = (
         "`__consumer_offsets` has pending offsets that nobody will end",
         quiet.late_offsets,
         reason="already_completed",
-        outcome="none",
     ),
 )

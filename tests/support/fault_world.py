@@ -28,6 +28,7 @@ EVENTS = "faults.events"
 OFFSETS = TopicPartition("__consumer_offsets", 0)
 SCAN_S = 12.0  # how often the coordinators look for transactions that have timed out
 STUCK_MS = 3_000
+SPARE = 24  # partitions of each node; no scenario uses one that another has used
 _COMPACTED = {"cleanup.policy": "compact", "min.insync.replicas": "1"}
 _BROKER = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(int(SCAN_S * 1000)),
@@ -42,22 +43,29 @@ _WATCH = (
 
 @dataclass
 class World:
-    """What a scenario has at hand."""
+    """What a scenario has at hand; `spare` are partitions that were there before the watch, by their only node."""
 
     kafka: EmbeddedKafka
     cluster: Cluster
     watch: RunningWatch
     tail: EventTail
+    spare: dict[int, list[TopicPartition]]
 
     @property
     def bootstrap(self) -> str:
         """host:port of every broker."""
         return self.kafka.bootstrap_servers
 
-    def partition(self, *nodes: int, name: str = "fault", **config: str) -> TopicPartition:
-        """A new topic of one partition, on these nodes."""
+    def partition(self, *nodes: int, **config: str) -> TopicPartition:
+        """A partition nobody has written to yet, on these nodes; with settings of its own, a new topic.
+
+        New topics are found within seconds, which are not what is measured here.
+        """
+        known = self.spare.get(nodes[0], []) if not config else []
+        if known:
+            return known.pop()
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        (created,) = create_topic(self.cluster, unique(name), replicas=[list(nodes)], config=settings)
+        (created,) = create_topic(self.cluster, unique("fault"), replicas=[list(nodes)], config=settings)
         return created
 
     def restart(self, node: int) -> None:
@@ -84,13 +92,14 @@ def fault_world(kafka: EmbeddedKafka, checkpoint: Path) -> Iterator[World]:
         create_topic(cluster, TRANSACTION_STATE_TOPIC, replicas=[[1]] * 4, config=_COMPACTED)
         create_topic(cluster, OFFSETS.topic, replicas=[[1]], config=_COMPACTED)
         create_topic(cluster, EVENTS, replicas=[[1]], config=_COMPACTED)
+        spare = {node: create_topic(cluster, f"on-{node}", replicas=[[node]] * SPARE) for node in (2, 3)}
         set_verification(kafka.bootstrap_servers, NODES, enabled=False)
         with (
             contextlib.closing(EventTail(kafka.bootstrap_servers, EVENTS)) as tail,
             RunningWatch(kafka.bootstrap_servers, checkpoint, *_WATCH) as watch,
         ):
             watch.until_ready()
-            world = World(kafka, cluster, watch, tail)
+            world = World(kafka, cluster, watch, tail, spare)
             _warm_up(world)
             yield world
 
