@@ -143,8 +143,9 @@ comes back: from its return) to the event on its topic, with three brokers and t
 other work. The others were asked right after that, about the same cluster:
 
 - **find-hanging**: `kafka-transactions.sh find-hanging --broker-id` of the partition's leader, with its default of 15
-  minutes and with `--max-transaction-timeout 0`, which also lists what is healthy and a moment old;
-- **kafka-python**: `KafkaAdminClient.find_hanging_transactions`, at its default and with a threshold of zero;
+  minutes and with `--max-transaction-timeout 0`, with the seconds it took;
+- **kafka-python**: `KafkaAdminClient.find_hanging_transactions`, at its default and with a threshold of zero, where it
+  lists every transaction that is live, the healthy ones too;
 - **gauge**: the leader's `PartitionsWithLateTransactionsCount`, which moves 20 minutes after the last write.
 
 `stuck_prepare_ms` was 3 s, and the buffers of `late` were nearly zero, so that they could be seen at all.
@@ -157,9 +158,9 @@ def faults_page() -> str:
     results = list(json.loads((ROOT / "docs" / "faults.json").read_text()).values())
     versions = sorted({result["version"] for result in results}, reverse=True)
     same: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for result in sorted(results, key=lambda one: (one["row"], one["name"], -versions.index(one["version"]))):
+    for result in sorted(results, key=lambda one: (one["row"], one["name"], versions.index(one["version"]))):
         key = (result["row"], result["name"], result["truth"], str(result["verdict"]), str(result["reason"]))
-        same.setdefault(key, []).insert(0, result)
+        same.setdefault(key, []).append(result)
     wrong = [text for result in results for text in result["false_verdicts"]]
     return "\n".join(
         [
@@ -168,7 +169,8 @@ def faults_page() -> str:
             _GENERATED,
             _FAULTS_ABOUT,
             f"Kafka {' and '.join(versions)}; {len(results)} runs. Said beside what is in the table: "
-            + (f"{len(wrong)} wrong verdicts: {'; '.join(wrong)}." if wrong else "nothing."),
+            + (f"{len(wrong)} wrong verdicts: {'; '.join(wrong)}." if wrong else "nothing.")
+            + " Every incident names the transactional id, except where a row says otherwise.",
             "",
             "| | fault | what really happened | txnwatch | find-hanging | kafka-python | gauge |",
             "|---|---|---|---|---|---|---|",
@@ -188,9 +190,9 @@ def _fault_row(rows: list[dict[str, Any]]) -> str:
 
 def _said(rows: list[dict[str, Any]]) -> str:
     first = rows[0]
-    times = _each(rows, lambda row: f"{row['seconds']:.1f} s" if row["seconds"] is not None else _SILENT, always=True)
     if first["verdict"] is None:
-        return times
+        return _SILENT
+    times = _each(rows, lambda row: f"{row['seconds']:.1f} s", always=True)
     reason = f" / `{first['reason']}`" if first["reason"] else ""
     outcome = first["expected_outcome"]
     owed = f", owed: {outcome}" if outcome in {"commit", "abort"} else ""

@@ -51,10 +51,11 @@ def false_verdicts(world: World, start: int, fault: Fault, scenario: Scenario) -
     ]
 
 
-@pytest.mark.parametrize(("world", "scenario"), list(cases()), indirect=["world"], scope="module")
+@pytest.mark.parametrize(("version", "scenario"), list(cases()))
 def test_a_fault_is_told_as_what_it_is_and_nothing_else_is_told(
-    world: World, scenario: Scenario, results: Results | None
+    world: World, version: str, scenario: Scenario, results: Results | None
 ) -> None:
+    assert world.kafka.version == version
     start, lines = len(world.tail.told), len(world.watch.lines)
     fault = scenario.make(world)
     wanted = scenario.verdicts[-1] if scenario.verdicts else None
