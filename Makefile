@@ -14,17 +14,24 @@ demo: run-venv ## a real Kafka, a real hang: found, named and resolved (ARGS=--k
 test: dev-venv ## every test a contributor needs, one summary
 	@$(BIN)/python -m pytest $(ARGS)
 
-unnightly: dev-venv ## the simulation at length: a hundred thousand seeds (SEEDS=N)
-	@TXNWATCH_SEEDS=$(or $(SEEDS),100000) $(BIN)/python -m pytest tests/simulation/test_simulation.py $(ARGS)
+unit: dev-venv ## unit and property tests and the simulation: no JVM, no network
+	@$(BIN)/python -m pytest tests/unit tests/property tests/simulation $(ARGS)
 
-it: dev-venv ## unit and property tests: no JVM, no network, seconds
-	@$(BIN)/python -m pytest tests/unit tests/property $(ARGS)
+nightly: dev-venv ## the simulation at length: a hundred thousand seeds (SEEDS=N)
+	@TXNWATCH_SEEDS=$(or $(SEEDS),100000) $(BIN)/python -m pytest tests/simulation/test_simulation.py $(ARGS)
 
 it: dev-venv ## integration tests: a real Kafka and a real Redis
 	@$(BIN)/python -m pytest tests/integration tests/contract $(ARGS)
 
 e2e: dev-venv ## end-to-end tests: the whole job
 	@$(BIN)/python -m pytest tests/e2e $(ARGS)
+
+faults: dev-venv ## every fault on real brokers of two versions, beside the other tools; writes docs/faults.md
+	@$(BIN)/python -m pytest tests/faults -m "" --fault-results docs/faults.json $(ARGS)
+	@$(BIN)/python scripts/generate_docs.py
+
+soak: dev-venv ## healthy applications, rolling restarts, dying clients: not one false verdict (ARGS="--minutes 60")
+	@PYTHONPATH=tests $(BIN)/python tests/faults/soak.py $(ARGS)
 
 lint: dev-venv ## formatting and lint rules
 	@$(BIN)/ruff format --check .
@@ -53,4 +60,4 @@ run-venv:
 dev-venv:
 	@scripts/venv.sh dev
 
-.PHONY: help demo test unit nightly it e2e lint types bench docs ci clean run-venv dev-venv
+.PHONY: help demo test unit nightly it e2e faults soak lint types bench docs ci clean run-venv dev-venv

@@ -1,14 +1,18 @@
 """Writes the pages that are generated from code: `make docs`. A test compares them with the tree.
 
 What is generated: docs/verdicts.md (the table of verdicts), docs/events.md (the Avro schema), docs/cli.md (the
-parser) and deploy/reference-config.toml (the settings model).
+parser), deploy/reference-config.toml (the settings model) and docs/faults.md (docs/faults.json, what the last
+`make faults` found).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pydantic_core import PydanticUndefined
 
@@ -132,7 +136,92 @@ def reference_config() -> str:
     return "\n".join([*lines, ""])
 
 
+_FAULTS_ABOUT = """\
+Each row is made on real brokers with ordinary requests, killed brokers and shortened files, while `txnwatch run`
+watches; `make faults` does it again and writes this page. Seconds are from the fault in effect (for a broker that
+comes back: from its return) to the event on its topic, with three brokers and txnwatch on two cores shared with
+other work. The others were asked right after that, about the same cluster:
+
+- **find-hanging**: `kafka-transactions.sh find-hanging --broker-id` of the partition's leader, with its default of 15
+  minutes and with `--max-transaction-timeout 0`, with the seconds it took;
+- **kafka-python**: `KafkaAdminClient.find_hanging_transactions`, at its default and with a threshold of zero, where it
+  lists every transaction that is live, the healthy ones too;
+- **gauge**: the leader's `PartitionsWithLateTransactionsCount`, which moves 20 minutes after the last write.
+
+`stuck_prepare_ms` was 3 s, and the buffers of `late` were nearly zero, so that they could be seen at all.
+"""
+_SILENT = "nothing, as it should"
+
+
+def faults_page() -> str:
+    """docs/faults.md."""
+    results = list(json.loads((ROOT / "docs" / "faults.json").read_text()).values())
+    versions = sorted({result["version"] for result in results}, reverse=True)
+    same: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for result in sorted(results, key=lambda one: (one["row"], one["name"], versions.index(one["version"]))):
+        key = (result["row"], result["name"], result["truth"], str(result["verdict"]), str(result["reason"]))
+        same.setdefault(key, []).append(result)
+    wrong = [text for result in results for text in result["false_verdicts"]]
+    return "\n".join(
+        [
+            "# Faults, and who sees them",
+            "",
+            _GENERATED,
+            _FAULTS_ABOUT,
+            f"Kafka {' and '.join(versions)}; {len(results)} runs. Said beside what is in the table: "
+            + (f"{len(wrong)} wrong verdicts: {'; '.join(wrong)}." if wrong else "nothing.")
+            + " Every incident names the transactional id, except where a row says otherwise.",
+            "",
+            "| | fault | what really happened | txnwatch | find-hanging | kafka-python | gauge |",
+            "|---|---|---|---|---|---|---|",
+            *(_fault_row(rows) for rows in same.values()),
+            "",
+        ]
+    )
+
+
+def _fault_row(rows: list[dict[str, Any]]) -> str:
+    first = rows[0]
+    return (
+        f"| {first['row']} | {first['fault']} | {first['truth']} | {_said(rows)} | {_peer(rows, 'find_hanging')} "
+        f"| {_peer(rows, 'kafka_python')} | {_each(rows, lambda row: row['others'].get('gauge'))} |"
+    )
+
+
+def _said(rows: list[dict[str, Any]]) -> str:
+    first = rows[0]
+    if first["verdict"] is None:
+        return _SILENT
+    times = _each(rows, lambda row: f"{row['seconds']:.1f} s", always=True)
+    reason = f" / `{first['reason']}`" if first["reason"] else ""
+    outcome = first["expected_outcome"]
+    owed = f", owed: {outcome}" if outcome in {"commit", "abort"} else ""
+    named = "" if all(row["is_named"] for row in rows) else ", not named"
+    return f"`{first['verdict']}`{reason}{owed}{named}: {times}"
+
+
+def _peer(rows: list[dict[str, Any]], name: str) -> str:
+    return _each(rows, lambda row: f"{_answer(row, name)}; at 0: {_answer(row, f'{name}_at_0')}")
+
+
+def _answer(row: dict[str, Any], name: str) -> str:
+    told = row["others"].get(name)
+    if told is None:
+        return "not asked"
+    return f"**found**, {told['seconds']:.1f} s" if told["says"] == "found" else str(told["says"]).replace("|", "/")
+
+
+def _each(rows: list[dict[str, Any]], tell: Callable[[dict[str, Any]], object], *, always: bool = False) -> str:
+    """What is told of each version, once where it is the same."""
+    told = {row["version"]: str(tell(row)) for row in rows}
+    plain = {re.sub(r", [0-9.]+ s", "", text) for text in told.values()}
+    if len(plain) == 1 and not always:
+        return next(iter(told.values()))
+    return "; ".join(f"{text} ({version})" for version, text in told.items())
+
+
 PAGES = {
+    "docs/faults.md": faults_page,
     "docs/verdicts.md": verdicts_page,
     "docs/events.md": events_page,
     "docs/cli.md": cli_page,

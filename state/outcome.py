@@ -43,10 +43,14 @@ def expected_outcome(
 def _belongs(marker: Marker, view: CoordinatorView) -> bool:
     """Whether the marker is the one of the transaction in view, so that what follows it came too late.
 
-    Its outcome and epoch must agree; as epochs are reused up to transaction.version 1, so must the clocks.
+    Its outcome and epoch must agree. Up to transaction.version 1 the transaction before has the same epoch, and its
+    marker lies milliseconds before this one's beginning: only the clocks tell them apart. In doubt an ABORT is taken
+    for its own, because either way the data may be aborted; a COMMIT is not, because if it is the one before, the
+    data is this transaction's, its marker is lost, and the client was told that it committed.
     """
+    doubt_ms = _CLOCK_TOLERANCE_MS if marker.commit else -_CLOCK_TOLERANCE_MS
     return (
         marker.outcome == view.state.outcome
         and marker.producer_epoch == view.producer_epoch
-        and marker.timestamp_ms >= view.start_ms - _CLOCK_TOLERANCE_MS
+        and marker.timestamp_ms > view.start_ms + doubt_ms
     )

@@ -27,6 +27,10 @@ _LAYERS = {
 }
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fault-results", type=Path, default=None, help="JSON file for what the faults came to")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:

@@ -72,6 +72,12 @@ class RunningWatch:
 
         return eventually(found, timeout_s, f"{text!r} in {self.lines[-5:]}") or ""
 
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """kill -9."""
         self._signal(signal.SIGKILL)

@@ -21,6 +21,18 @@ CASES: dict[str, tuple[CoordinatorView | None, Marker | None, int | None, str]] 
     "aborted, the partition never had a marker": (ABORTED, None, -1, "abort"),
     "committed, some marker was there that we did not see": (COMMITTED, None, 4, "unknown"),
     "aborted with its marker, data after it": (ABORTED, ITS_MARKER, 0, "none"),
+    "committed, and the COMMIT before may be the one of the transaction before": (
+        COMMITTED,
+        a_marker(40, commit=True, timestamp_ms=START_MS + 50),
+        0,
+        "unknown",
+    ),
+    "committed with its marker, surely later than its beginning, data after it": (
+        COMMITTED,
+        a_marker(40, commit=True, timestamp_ms=START_MS + 60_000),
+        0,
+        "none",
+    ),
     "the marker before is of another outcome": (ABORTED, a_marker(40, commit=True), 0, "unknown"),
     "the marker before is of another epoch": (ABORTED, a_marker(40, epoch=1), 0, "unknown"),
     "the marker before is older than the transaction": (

@@ -18,6 +18,7 @@ from kafka.protocol.producer import (
     EndTxnRequest,
     InitProducerIdRequest,
     ProduceRequest,
+    TxnOffsetCommitRequest,
 )
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
@@ -31,6 +32,7 @@ _RETRY = frozenset({6, 5, 3, 14, 15, 16, 51, 74, 75, 76})
 VERIFIED_SINCE = 12  # Produce 12 and later add the partition to the transaction themselves (KIP-890)
 CURRENT_TIMESTAMP = -1
 _BATCH_SIZE = 1 << 20
+_GROUP, _TRANSACTION = 0, 1  # key types of FindCoordinator
 
 
 @dataclass
@@ -90,6 +92,31 @@ class RawProducer:
                 group_id=group,
             )
         )
+
+    def commit_offset(self, group: str, partition: TopicPartition, offset: int) -> None:
+        """TxnOffsetCommit, version 3: it does not add the group's partition of `__consumer_offsets` itself."""
+        topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        offsets = topic.TxnOffsetCommitRequestPartition(
+            version=3,
+            partition_index=partition.partition,
+            committed_offset=offset,
+            committed_leader_epoch=-1,
+            committed_metadata=None,
+        )
+        request = TxnOffsetCommitRequest(
+            version=3,
+            transactional_id=self.transactional_id,
+            group_id=group,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            generation_id=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[topic(version=3, name=partition.topic, partitions=[offsets])],
+        )
+        answer = self._at_coordinator(lambda _: request, group=group)
+        for result in answer.topics[0].partitions:
+            _raise_for(result.error_code, f"TxnOffsetCommit of {group}")
 
     def produce(
         self,
@@ -158,10 +185,10 @@ class RawProducer:
             self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
             self._sequences.clear()
 
-    def _at_coordinator(self, build: Any) -> Any:
+    def _at_coordinator(self, build: Any, group: str | None = None) -> Any:
         error = "no answer"
         for _ in _attempts():
-            coordinator = self._coordinator()
+            coordinator = self._coordinator(group)
             if coordinator is None:
                 continue
             connection = self.cluster.node(coordinator)
@@ -172,11 +199,12 @@ class RawProducer:
                 _raise_for(code, request.name)
                 return response
             error = error_name(code)
-        raise TxnwatchError(f"the coordinator of {self.transactional_id} kept answering {error}")
+        raise TxnwatchError(f"the coordinator of {group or self.transactional_id} kept answering {error}")
 
-    def _coordinator(self) -> int | None:
+    def _coordinator(self, group: str | None) -> int | None:
         connection: Connection = self.cluster.connection(self.cluster.bootstrap[0])
-        request = FindCoordinatorRequest(version=4, key_type=1, coordinator_keys=[self.transactional_id])
+        key_type, key = (_TRANSACTION, self.transactional_id) if group is None else (_GROUP, group)
+        request = FindCoordinatorRequest(version=4, key_type=key_type, coordinator_keys=[key])
         answer = connection.call(request, 15.0).coordinators[0]
         if answer.error_code:
             return None

@@ -1,0 +1,119 @@
+"""Every fault of the table on real brokers, watched by the real `txnwatch run`: told as what it is, and nothing else.
+
+A part runs with every `make test`; `make faults` runs all, on both versions, asks the other tools about the same
+cluster at the same moment, and writes docs/faults.md from what it found.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from support.event_tail import Told
+from support.fault_results import Result, Results
+from support.fault_table import SCENARIOS
+from support.fault_world import World
+from support.peers import what_others_say
+from support.scenarios import BOTH, Fault, Scenario
+from support.waiting import eventually
+
+VERDICT_S = 60.0
+SILENCE_S = 8.0
+SETTLE_S = 3.0
+
+
+def cases() -> Iterator[pytest.param]:
+    for version in BOTH:
+        for scenario in SCENARIOS:
+            if version in scenario.versions:
+                is_quick = scenario.in_plain_test and version == BOTH[0]
+                marks = pytest.mark.e2e if is_quick else pytest.mark.faults
+                yield pytest.param(version, scenario, marks=marks, id=f"{version}-{scenario.row}-{scenario.name}")
+
+
+def all_told(world: World, start: int, fault: Fault, verdict: str | None = None) -> list[Told]:
+    found = world.told_after(start, sorted(fault.producer_ids))
+    return [told for told in found if verdict is None or told.event.verdict == verdict]
+
+
+def everything_ended(world: World, start: int) -> bool:
+    last = {told.event.incident_id: told.event.status for told in world.tail.told[start:]}
+    return all(status == "resolved" for status in last.values())
+
+
+def false_verdicts(world: World, start: int, fault: Fault, scenario: Scenario) -> list[str]:
+    return [
+        f"{told.event.verdict} {told.event.transactional_id} {told.event.subject}"
+        for told in world.tail.told[start:]
+        if told.event.producer_id not in fault.producer_ids or told.event.verdict not in scenario.verdicts
+    ]
+
+
+@pytest.mark.parametrize(("version", "scenario"), list(cases()))
+def test_a_fault_is_told_as_what_it_is_and_nothing_else_is_told(
+    world: World, version: str, scenario: Scenario, results: Results | None
+) -> None:
+    assert world.kafka.version == version
+    start, lines = len(world.tail.told), len(world.watch.lines)
+    fault = scenario.make(world)
+    wanted = scenario.verdicts[-1] if scenario.verdicts else None
+    try:
+        if wanted is None:
+            time.sleep(SILENCE_S)
+        else:
+            eventually(lambda: all_told(world, start, fault, wanted), VERDICT_S, f"{scenario.name}: {wanted}")
+        others = what_others_say(world, fault) if results is not None else {}
+    finally:
+        fault.end()
+    if wanted is not None:
+        eventually(lambda: everything_ended(world, start), VERDICT_S, f"the end of {scenario.name}")
+    time.sleep(SETTLE_S)  # for what must not come
+    told = all_told(world, start, fault, wanted)
+    if results is not None:
+        results.keep(result_of(world, scenario, fault, told, others, start))
+    assert false_verdicts(world, start, fault, scenario) == []
+    assert everything_ended(world, start)
+    corrected = [line for line in world.watch.lines[lines:] if "otherwise in the log" in line]
+    assert len(corrected) == scenario.truncated, corrected
+    if wanted is not None:
+        must_be_as_expected(scenario, fault, told)
+
+
+def must_be_as_expected(scenario: Scenario, fault: Fault, told: list[Told]) -> None:
+    event, end = told[0].event, told[-1].event
+    assert (event.verdict, event.reason) == (scenario.verdicts[-1], scenario.reason)
+    assert event.expected_outcome == scenario.outcome
+    assert event.transactional_id == fault.transactional_id
+    assert end.resolution is not None
+    assert end.resolution["how"] == scenario.how
+    if scenario.pending:
+        assert event.pending_partitions == (str(fault.partition),)
+    elif event.topic is not None:
+        assert (event.topic, event.partition) == fault.partition
+
+
+def result_of(
+    world: World, scenario: Scenario, fault: Fault, told: list[Told], others: dict[str, object], start: int
+) -> Result:
+    event = told[0].event if told else None
+    evidence = event.evidence if event is not None else {}
+    first, second = evidence.get("first_barrier"), evidence.get("second_barrier")
+    end = told[-1].event.resolution if told else None
+    return Result(
+        row=scenario.row,
+        name=scenario.name,
+        version=world.kafka.version,
+        fault=scenario.fault,
+        truth=scenario.truth,
+        verdict=event.verdict if event is not None else None,
+        reason=event.reason if event is not None else None,
+        expected_outcome=event.expected_outcome if event is not None else None,
+        is_named=event is not None and event.transactional_id == fault.transactional_id,
+        seconds=round(told[0].at_s - fault.at_s, 2) if told else None,
+        barriers=second - first if first is not None and second is not None else None,
+        resolution=end["how"] if end is not None else None,
+        false_verdicts=false_verdicts(world, start, fault, scenario),
+        others=others,
+    )

@@ -1,0 +1,123 @@
+"""The cluster the faults happen on, with the real `txnwatch run` watching it.
+
+Three brokers. Node 1 is the controller and holds what must survive: the coordinators, the offsets and the events;
+data goes to nodes 2 and 3, which the faults kill. Transactional writes are not verified except where a scenario
+asks for it, and txnwatch is told small thresholds, so that what rests on time is told within seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.event_tail import EventTail, Told
+from support.servers import connect
+from support.topics import create_topic, unique
+from support.waiting import eventually
+from support.watch import RunningWatch
+from txnwatch.embedded.faults import abort_by_hand, set_verification, stray_write
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.cluster import Cluster
+
+NODES = [1, 2, 3]
+EVENTS = "faults.events"
+OFFSETS = TopicPartition("__consumer_offsets", 0)
+SCAN_S = 12.0  # how often the coordinators look for transactions that have timed out
+STUCK_MS = 3_000
+SPARE = 24  # partitions of each node; no scenario uses one that another has used
+_COMPACTED = {"cleanup.policy": "compact", "min.insync.replicas": "1"}
+_BROKER = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(int(SCAN_S * 1000)),
+    "auto.create.topics.enable": "false",
+}
+# Late at once after its timeout: that the coordinator is owed one more scan is what the scenario plays with.
+_WATCH = (
+    *("--events-topic", EVENTS, "--stuck-prepare-ms", str(STUCK_MS)),
+    *("--coordinator-scan-interval-ms", "0", "--late-buffer-ms", "500", "--long-running-min-ms", "1000"),
+)
+
+
+@dataclass
+class World:
+    """What a scenario has at hand; `spare` are partitions that were there before the watch, by their only node."""
+
+    kafka: EmbeddedKafka
+    cluster: Cluster
+    watch: RunningWatch
+    tail: EventTail
+    spare: dict[int, list[TopicPartition]]
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port of every broker."""
+        return self.kafka.bootstrap_servers
+
+    def partition(self, *nodes: int, **config: str) -> TopicPartition:
+        """A partition nobody has written to yet, on these nodes; with settings of its own, a new topic.
+
+        New topics are found within seconds, which are not what is measured here.
+        """
+        known = self.spare.get(nodes[0], []) if not config else []
+        if known:
+            return known.pop()
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        (created,) = create_topic(self.cluster, unique("fault"), replicas=[list(nodes)], config=settings)
+        return created
+
+    def restart(self, node: int) -> None:
+        """kill -9, and back."""
+        self.kafka.broker(node).kill()
+        self.kafka.start_broker(node)
+
+    @contextlib.contextmanager
+    def verifying(self) -> Iterator[None]:
+        """With KIP-890's verification on, as brokers have it by default."""
+        set_verification(self.bootstrap, NODES, enabled=True)
+        yield
+        set_verification(self.bootstrap, NODES, enabled=False)
+
+    def told_after(self, start: int, producer_ids: Sequence[int]) -> list[Told]:
+        """What was told about some producers, from a position of the tail on."""
+        return [told for told in self.tail.told[start:] if told.event.producer_id in producer_ids]
+
+
+@contextlib.contextmanager
+def fault_world(kafka: EmbeddedKafka, checkpoint: Path) -> Iterator[World]:
+    """A world on a cluster that has just started."""
+    with contextlib.closing(connect(kafka, timeout_s=2.0)) as cluster:
+        create_topic(cluster, TRANSACTION_STATE_TOPIC, replicas=[[1]] * 4, config=_COMPACTED)
+        create_topic(cluster, OFFSETS.topic, replicas=[[1]], config=_COMPACTED)
+        create_topic(cluster, EVENTS, replicas=[[1]], config=_COMPACTED)
+        spare = {node: create_topic(cluster, f"on-{node}", replicas=[[node]] * SPARE) for node in (2, 3)}
+        set_verification(kafka.bootstrap_servers, NODES, enabled=False)
+        with (
+            contextlib.closing(EventTail(kafka.bootstrap_servers, EVENTS)) as tail,
+            RunningWatch(kafka.bootstrap_servers, checkpoint, *_WATCH) as watch,
+        ):
+            watch.until_ready()
+            world = World(kafka, cluster, watch, tail, spare)
+            _warm_up(world)
+            yield world
+
+
+def _warm_up(world: World) -> None:
+    """The first verdict of a process takes seconds more: Spark compiles what it has not run before."""
+    partition = world.partition(2)
+    producer = stray_write(world.cluster, unique("first"), partition)
+    eventually(lambda: world.told_after(0, [producer.producer_id]), 60.0, "the first verdict")
+    abort_by_hand(world.cluster, partition, producer.producer_id)
+    eventually(lambda: len(world.told_after(0, [producer.producer_id])) == 2, 60.0, "its end")
+
+
+def three_brokers(directory: Path, version: str) -> EmbeddedKafka:
+    """The cluster of a world."""
+    return EmbeddedKafka(directory, brokers=len(NODES), version=version, properties=_BROKER)
+
+
+def now_s() -> float:
+    """Our clock, as the tail has it."""
+    return time.time()

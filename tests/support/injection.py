@@ -1,0 +1,38 @@
+"""Records put into `__transaction_state` behind the coordinator's back.
+
+A producer whose client.id is `__admin_client` may write there. The coordinator reads its log only when it takes a
+partition over: until then it goes by its memory.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from support.transaction_log import a_key, a_value
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue, coordinator_partition
+
+
+def inject(cluster: Cluster, transactional_id: str, value: TransactionLogValue | None) -> None:
+    """Writes a record for an id, a tombstone for None, and returns when it is acknowledged."""
+    servers = ",".join(str(endpoint) for endpoint in cluster.bootstrap)
+    producer = Producer({"bootstrap.servers": servers, "client.id": "__admin_client", "acks": "all", "log_level": 2})
+    problems: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            problems.append(error)
+
+    producer.produce(
+        TRANSACTION_STATE_TOPIC,
+        key=a_key(transactional_id),
+        value=None if value is None else a_value(value),
+        partition=coordinator_partition(
+            transactional_id, len(cluster.refresh().topics[TRANSACTION_STATE_TOPIC].partitions)
+        ),
+        on_delivery=delivered,
+    )
+    producer.flush(10.0)
+    if problems:
+        raise KafkaException(problems[0])

@@ -1,0 +1,229 @@
+"""What a fault scenario is, and the scenarios that need no broker to die. `support.broker_scenarios` has the others.
+
+`make` brings a fault about and returns when it is in effect; `end` ends what hangs. What is expected is what is
+true: the verdict, its reason, how the transaction would have ended, and how the incident is resolved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from support.fault_world import OFFSETS, World, now_s
+from support.injection import inject
+from support.topics import unique
+from support.waiting import eventually
+from txnwatch.embedded.faults import (
+    LONG_TIMEOUT_MS,
+    abort_by_hand,
+    await_end,
+    foreign_marker,
+    late_write,
+    stray_write,
+)
+from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.policy import TWO_PHASE_TIMEOUT_MS
+from txnwatch.state.transaction import TransactionState
+from txnwatch.streaming.admin import ClusterAdmin
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+
+KAFKA_4, KAFKA_3 = "4.3.1", "3.9.2"
+BOTH = (KAFKA_4, KAFKA_3)
+SHORT_TIMEOUT_MS = 5_000
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault in effect.
+
+    Attributes:
+        producer_ids: whose; anything said about another one is false.
+        partition: the one it is about.
+        at_s: since when, our clock.
+    """
+
+    transactional_id: str
+    producer_ids: frozenset[int]
+    partition: TopicPartition
+    at_s: float
+    end: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One row of the table.
+
+    Attributes:
+        truth: what really happened, and what hangs.
+        verdicts: what is said in the end, and before it what may be said on the way; empty for silence.
+        how: how the last incident is resolved.
+        in_plain_test: runs with `make test` too.
+        pending: the partition is named as one that lacks its marker.
+        truncated: a marker that had been read is gone again, and that is said as well.
+    """
+
+    row: str
+    name: str
+    fault: str
+    truth: str
+    make: Callable[[World], Fault]
+    verdicts: tuple[str, ...] = ("hanging",)
+    reason: str | None = None
+    outcome: str = "unknown"
+    how: str = "aborted"
+    versions: tuple[str, ...] = BOTH
+    in_plain_test: bool = False
+    pending: bool = False
+    truncated: bool = False
+
+
+def _fault(
+    world: World, producer: RawProducer, partition: TopicPartition, end: Callable[[], None] | None = None
+) -> Fault:
+    at_s = now_s()
+
+    def by_hand() -> None:
+        abort_by_hand(world.cluster, partition, producer.producer_id)
+
+    return Fault(producer.transactional_id, frozenset({producer.producer_id}), partition, at_s, end or by_hand)
+
+
+def open_transaction(world: World, partition: TopicPartition, timeout_ms: int = LONG_TIMEOUT_MS) -> RawProducer:
+    """An open transaction with one record."""
+    producer = RawProducer(world.cluster, unique("app"), timeout_ms).init()
+    producer.add(partition)
+    producer.produce(partition)
+    return producer
+
+
+def never_begun(world: World) -> Fault:
+    partition = world.partition(2)
+    return _fault(world, stray_write(world.cluster, unique("app"), partition), partition)
+
+
+def late_after(world: World, *, commit: bool) -> Fault:
+    partition = world.partition(2)
+    return _fault(world, late_write(world.cluster, unique("app"), partition, commit=commit), partition)
+
+
+def late_after_timeout(world: World) -> Fault:
+    added, other = world.partition(2), world.partition(3)
+    producer = open_transaction(world, added, timeout_ms=1_000)
+    eventually(lambda: _state(world, producer) is TransactionState.COMPLETE_ABORT, 60.0, "the coordinator's scan")
+    producer.produce(other)
+    return _fault(world, producer, other)
+
+
+def refused_marker(world: World) -> Fault:
+    partition = world.partition(2)
+    producer = open_transaction(world, partition)
+    foreign_marker(world.cluster, partition, producer)
+    producer.end(commit=True)
+
+    def end() -> None:
+        completed = _value(producer, TransactionState.COMPLETE_COMMIT, (), LONG_TIMEOUT_MS)
+        inject(world.cluster, producer.transactional_id, completed)
+
+    return _fault(world, producer, partition, end)
+
+
+def forgotten(world: World) -> Fault:
+    partition = world.partition(2)
+    producer = open_transaction(world, partition)
+    inject(world.cluster, producer.transactional_id, None)
+    world.restart(1)
+    return _fault(world, producer, partition)
+
+
+def next_transaction(world: World, name: str, partition: TopicPartition) -> None:
+    """The producer's next transaction takes in what lies open."""
+    producer = RawProducer(world.cluster, name).init()
+    producer.add(partition)
+    producer.produce(partition)
+    producer.end(commit=True)
+
+
+def absorbed_later(world: World) -> Fault:
+    partition = world.partition(2)
+    producer = stray_write(world.cluster, unique("app"), partition)
+    return _fault(world, producer, partition, lambda: next_transaction(world, producer.transactional_id, partition))
+
+
+def absorbed_at_once(world: World) -> Fault:
+    partition = world.partition(2)
+    producer = stray_write(world.cluster, unique("app"), partition)
+    next_transaction(world, producer.transactional_id, partition)
+    return _fault(world, producer, partition, lambda: None)
+
+
+def past_its_timeout(world: World) -> Fault:
+    """If the coordinator's scan comes too soon, the next try has a whole interval."""
+    partition = world.partition(2)
+    start = len(world.tail.told)
+    tried: list[RawProducer] = []
+    for _ in range(3):
+        producer = open_transaction(world, partition, SHORT_TIMEOUT_MS)
+        tried.append(producer)
+        at_s = now_s() + SHORT_TIMEOUT_MS / 1000
+        if _is_told_late(world, start, producer):
+            break
+    ids = frozenset(producer.producer_id for producer in tried)
+    return Fault(producer.transactional_id, ids, partition, at_s, lambda: None)
+
+
+def _is_told_late(world: World, start: int, producer: RawProducer) -> bool:
+    """Whether it is told to be late, rather than that it ends before."""
+
+    def is_late() -> bool:
+        return any(told.event.verdict == "late" for told in world.told_after(start, [producer.producer_id]))
+
+    def is_over() -> bool:
+        return _state(world, producer) is TransactionState.COMPLETE_ABORT
+
+    eventually(lambda: is_late() or is_over(), 60.0, "late, or its end")
+    return is_late()
+
+
+def long_timeout(world: World) -> Fault:
+    partition = world.partition(2)
+    producer = open_transaction(world, partition)
+    return _fault(world, producer, partition, lambda: producer.end(commit=True))
+
+
+def two_phase(world: World) -> Fault:
+    """4.3.1 has no stable request that begins one: its record is injected, and the coordinator restarted to read it."""
+    partition = world.partition(2)
+    producer = RawProducer(world.cluster, unique("app")).init()
+    held = ((partition.topic, (partition.partition,)),)
+    inject(
+        world.cluster, producer.transactional_id, _value(producer, TransactionState.ONGOING, held, TWO_PHASE_TIMEOUT_MS)
+    )
+    world.restart(1)
+    producer.produce(partition)
+    return _fault(world, producer, partition, lambda: producer.end(commit=True))
+
+
+def late_offsets(world: World) -> Fault:
+    producer, group = RawProducer(world.cluster, unique("app")).init(), unique("group")
+    source = world.partition(2)
+    producer.add_offsets(group)
+    producer.commit_offset(group, source, 1)
+    producer.end(commit=True)
+    await_end(world.cluster, producer, OFFSETS)
+    producer.commit_offset(group, source, 2)
+    return _fault(world, producer, OFFSETS)
+
+
+def _state(world: World, producer: RawProducer) -> TransactionState | None:
+    name = producer.transactional_id
+    return ClusterAdmin(world.cluster).describe_transactions([name])[name].state
+
+
+def _value(
+    producer: RawProducer, state: TransactionState, partitions: tuple[tuple[str, tuple[int, ...]], ...], timeout_ms: int
+) -> TransactionLogValue:
+    now_ms = int(now_s() * 1000)
+    return TransactionLogValue(
+        0, producer.producer_id, producer.producer_epoch, timeout_ms, state, partitions, now_ms, now_ms
+    )
