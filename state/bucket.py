@@ -10,7 +10,7 @@ commands.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from txnwatch.state.batch import Batch
@@ -23,6 +23,7 @@ from txnwatch.state.emitted import (
     OutstandingGap,
     PartitionAlarm,
     SpanEnd,
+    StrayWrite,
 )
 from txnwatch.state.facts import (
     Barrier,
@@ -100,6 +101,7 @@ def process(
             desk.apply(producer_id, fact, number)
     for seen in batch.for_one:
         desk.apply(seen.producer_id, seen, number)
+    desk.name_strays()
     _note_gaps(bucket, batch, desk)
     _take_census(batch, desk)
     if speaks_for_partitions:
@@ -138,6 +140,15 @@ class _Desk:
 
     def apply(self, producer_id: int, fact: ProducerFact, barrier_number: int) -> None:
         self.take(apply(self.load(producer_id), fact, barrier_number))
+
+    def name_strays(self) -> None:
+        """The data of a batch is applied before the coordinator's records, which say whose it is."""
+        self.emitted = [
+            replace(said, view=self.touched[said.producer_id].view)
+            if isinstance(said, StrayWrite) and said.view is None
+            else said
+            for said in self.emitted
+        ]
 
     def store_changes(self) -> None:
         for producer_id, producer in self.touched.items():
