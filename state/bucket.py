@@ -10,6 +10,7 @@ commands.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Protocol
 
 from txnwatch.state.batch import Batch
@@ -22,6 +23,7 @@ from txnwatch.state.emitted import (
     Emitted,
     OutstandingGap,
     PartitionAlarm,
+    StrayWrite,
 )
 from txnwatch.state.facts import (
     Barrier,
@@ -72,6 +74,7 @@ def process(
             desk.apply(producer_id, fact, number)
     for seen in batch.for_one:
         desk.apply(seen.producer_id, in_reading(seen, bucket), number)
+    desk.name_strays()
     close_gaps(bucket, batch)
     note_gaps(bucket, batch.notices)
     for log_partition in finished_readings(bucket, batch):
@@ -115,6 +118,15 @@ class _Desk:
 
     def apply(self, producer_id: int, fact: ProducerFact, barrier_number: int) -> None:
         self.take(apply(self.load(producer_id), fact, barrier_number))
+
+    def name_strays(self) -> None:
+        """The data of a batch is applied before the coordinator's records, which say whose it is."""
+        self.emitted = [
+            replace(said, view=self.touched[said.producer_id].view)
+            if isinstance(said, StrayWrite) and said.view is None
+            else said
+            for said in self.emitted
+        ]
 
     def store_changes(self) -> None:
         for producer_id, producer in self.touched.items():

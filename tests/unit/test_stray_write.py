@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from support import batches
-from support.facts import ORDERS, PRODUCER, START_MS, TOPIC_IDS, BucketRun, a_marker, seen, transaction
+from support.facts import NAME, ORDERS, PRODUCER, START_MS, TOPIC_IDS, BucketRun, a_marker, seen, transaction
 from txnwatch.state.emitted import Emitted, SpanCandidate, SpanEnd, SpanEnded, StrayWrite
 from txnwatch.state.facts import Fact
 from txnwatch.state.transaction import TransactionState as S
@@ -67,6 +67,12 @@ def test_in_one_range_the_marker_is_told_along() -> None:
     (found,) = stray(run.batch(*fold(["d0", "d1", "c1"], 0, 3)))
     assert found.joined.marker is not None
     assert (found.joined.marker.offset, found.joined.marker.commit) == (2, True)
+
+
+def test_it_is_named_by_the_coordinators_record_of_the_same_batch() -> None:
+    (found,) = stray(BucketRun().batch(transaction(1, S.COMPLETE_COMMIT), *fold(["d0", "d1", "c1"], 0, 3)))
+    assert found.view is not None
+    assert found.view.transactional_id == NAME
 
 
 def test_an_owner_after_two_barriers_without_one_has_absorbed_it() -> None:
