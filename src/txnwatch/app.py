@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,7 @@ class Watch:
         cluster_id, topics: known after `check`.
         report: gets one line for everything an operator should know that is no event.
         on_event: gets every event.
+        counts: what was told of partitions and views, and confirmations by answer.
     """
 
     settings: RunSettings
@@ -59,6 +61,7 @@ class Watch:
     cluster_id: str = ""
     topics: Sequence[TopicInfo] = ()
     batches: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
     _ledger: Ledger | None = field(default=None, init=False)
     _undescribed: dict[TopicPartition, int] = field(default_factory=dict, init=False)
     _told: set[TopicPartition] = field(default_factory=set, init=False)
@@ -173,9 +176,11 @@ class Watch:
         """What an operator should know that is no event."""
         match said:
             case PartitionAlarm(notice):
+                self.counts[f"partitions {notice.kind}"] += 1
                 where = f"{notice.partition} [{notice.from_offset}, {notice.to_offset})"
                 self.report(f"warning: {notice.kind} {where}: {notice.detail}")
             case ViewHealed():
+                self.counts[f"view mismatches ({said.mismatch})"] += 1
                 self.report(
                     f"warning: producer id {said.producer_id} on {said.partition} from {said.start_offset}: "
                     f"{said.mismatch} at its leader, otherwise in the log as we read it; the leader's word counts"
@@ -197,6 +202,7 @@ class Watch:
     def close(self) -> None:
         """A last try to deliver what waits."""
         if self._ledger is not None:
+            self.counts.update(self._ledger.counts)
             for outbox in self._ledger.outboxes:
                 outbox.close(wall_clock_ms())
             self._ledger = None

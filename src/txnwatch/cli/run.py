@@ -61,7 +61,8 @@ def run(parsed: argparse.Namespace) -> int:
                 finally:
                     watch.close()
                     _quietly(session.stop)
-    _report("stopped")
+    told = "".join(f", {count} {what}" for what, count in sorted(watch.counts.items()))
+    _report(f"stopped after {watch.batches} micro-batches{told}")
     return 0
 
 
