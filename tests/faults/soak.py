@@ -127,8 +127,9 @@ class Trouble:
 
     def move_coordinators(self, _: int) -> None:
         """Every partition goes back to its first replica, the coordinators' too."""
+        admin = admin_of(self.cluster)  # kept until the answer is there: with the client goes the request
         with contextlib.suppress(KafkaException):
-            admin_of(self.cluster).elect_leaders(ElectionType.PREFERRED, None).result(20.0)
+            admin.elect_leaders(ElectionType.PREFERRED, None).result(20.0)
             self.done["leaders moved back"] += 1
 
 
