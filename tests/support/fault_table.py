@@ -127,7 +127,6 @@ SCENARIOS: tuple[Scenario, ...] = (
         quiet.absorbed_at_once,
         verdicts=("stray_write",),
         how="absorbed",
-        in_plain_test=True,
     ),
     Scenario(
         "H",
