@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from txnwatch.sinks import compose
 from txnwatch.sinks.compose import Origin
@@ -26,8 +26,8 @@ from txnwatch.state.emitted import (
     TransactionMoved,
 )
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import IncidentEvent, resolved, transaction_incident_id, updated
-from txnwatch.state.ports import PartitionReading, TransactionAdmin
+from txnwatch.state.incident import IncidentEvent, id_once_more, resolved, transaction_incident_id, updated
+from txnwatch.state.ports import PartitionReading, TransactionAdmin, TransactionDescription
 from txnwatch.state.verdict import RULE_OF, Verdict
 
 CONFIRM_BUDGET_MS = 2_000
@@ -58,6 +58,8 @@ class Ledger:
     _known: dict[str, IncidentEvent] = field(default_factory=dict)
     _spans: dict[SpanKey, str] = field(default_factory=dict)
     doubted: set[TopicPartition] = field(default_factory=set)
+    _tried: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
+    _tries: int = 0
     _look_again_ms: int = 0
     _unknown: dict[str, str] = field(default_factory=dict)
 
@@ -147,7 +149,8 @@ class Ledger:
     def _new_spans(self, emitted: Sequence[Emitted]) -> Iterable[IncidentEvent]:
         new = [
             candidate for candidate in emitted if isinstance(candidate, SpanCandidate) and not self._is_open(candidate)
-        ][:CANDIDATES_AT_A_TIME]
+        ]
+        new = self._next_to_try(new)
         confirmations = confirm_spans(self.admin, new)
         confirmed = [pair for pair in confirmations if pair[1].answer is Answer.CONFIRMED]
         topics = {candidate.partition.topic for candidate, _ in confirmed}
@@ -163,8 +166,28 @@ class Ledger:
             known = self._open_span(candidate.span.topic_id, candidate.partition, candidate.producer_id)
             if known is not None:
                 yield self._enter(updated(known, event.time_ms, **compose.changes(known, event)))
-            elif event.incident_id not in self._known:
-                yield self._enter(event)
+            else:
+                yield self._enter(replace(event, incident_id=self._unused(event.incident_id)))
+
+    def _unused(self, incident_id: str) -> str:
+        """The id for a span that was just confirmed; another one if it hung before and was resolved.
+
+        An election can take the very marker away that ended it, and then it hangs again, at the same offset.
+        """
+        found, times = incident_id, 0
+        while found in self._known:
+            times += 1
+            found = id_once_more(incident_id, times)
+        return found
+
+    def _next_to_try(self, candidates: list[SpanCandidate]) -> list[SpanCandidate]:
+        """As many as one batch confirms, those first that have waited longest: nobody starves behind the unknown."""
+        keys = {candidate: (candidate.partition, candidate.producer_id) for candidate in candidates}
+        chosen = sorted(candidates, key=lambda candidate: self._tried.get(keys[candidate], 0))[:CANDIDATES_AT_A_TIME]
+        self._tries += 1
+        self._tried = {key: self._tried.get(key, 0) for key in keys.values()}
+        self._tried.update({keys[candidate]: self._tries for candidate in chosen})
+        return chosen
 
     def _is_open(self, candidate: SpanCandidate) -> bool:
         """Whether the span is told as hanging already; a stray write that came to hang is news."""
@@ -231,11 +254,15 @@ class Ledger:
         described = self.admin.describe_transactions(names) if names else {}
         for incident in incidents:
             now = described[incident.transactional_id or ""]
-            if now.problem is None and (
-                str(now.state) != incident.transaction_state or now.producer_id != incident.producer_id
-            ):
+            if now.problem is None and not _is_same(now, incident):
                 detail = f"the coordinator has it in {now.state}" if now.state is not None else "the id is gone"
                 yield self._enter(resolved(incident, now_ms, compose.no_longer_open(now_ms, detail)))
+
+
+def _is_same(now: TransactionDescription, incident: IncidentEvent) -> bool:
+    """Whether the coordinator still has the very transaction in the very state."""
+    is_one = now.producer_id == incident.producer_id and str(now.state) == incident.transaction_state
+    return is_one and (incident.verdict == Verdict.STUCK_PREPARE or now.start_ms == incident.open_since_ms)
 
 
 def _is_over(reading: PartitionReading, incident: IncidentEvent) -> str | None:
@@ -244,8 +271,11 @@ def _is_over(reading: PartitionReading, incident: IncidentEvent) -> str | None:
     if reading.topic_id != incident.topic_id:
         return "the topic was re-created"
     row = reading.open_transaction(incident.producer_id)
+    start = incident.txn_start_offset if incident.txn_start_offset is not None else -1
     if row is None:
-        return "its leader has nothing open there any more"
+        # A marker above the high watermark has ended it in the leader's memory, and can still be lost.
+        is_stable = start < reading.last_stable_offset
+        return "its leader has nothing open there any more" if is_stable else None
     return None if row.txn_start_offset == incident.txn_start_offset else "another transaction is open there now"
 
 

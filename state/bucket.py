@@ -24,10 +24,12 @@ from txnwatch.state.emitted import (
     OutstandingGap,
     PartitionAlarm,
     StrayWrite,
+    Unproven,
 )
 from txnwatch.state.facts import (
     Barrier,
     Fact,
+    ProducerSeen,
 )
 from txnwatch.state.gaps import begin_readings, close_gaps, finished_readings, in_reading, note_gaps
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -72,8 +74,10 @@ def process(
     for fact in batch.for_awaited:
         for producer_id in list(bucket.agenda):
             desk.apply(producer_id, fact, number)
+    unread = bucket.gaps.keys() | {notice.partition for notice in batch.notices}
     for seen in batch.for_one:
-        desk.apply(seen.producer_id, in_reading(seen, bucket), number)
+        follows_on = not isinstance(seen, ProducerSeen) or seen.partition not in unread
+        desk.apply(seen.producer_id, in_reading(seen, bucket), number, follows_on=follows_on)
     desk.name_strays()
     close_gaps(bucket, batch)
     note_gaps(bucket, batch.notices)
@@ -116,8 +120,8 @@ class _Desk:
         self.touched[step.producer.producer_id] = step.producer
         self.emitted.extend(step.emitted)
 
-    def apply(self, producer_id: int, fact: ProducerFact, barrier_number: int) -> None:
-        self.take(apply(self.load(producer_id), fact, barrier_number))
+    def apply(self, producer_id: int, fact: ProducerFact, barrier_number: int, *, follows_on: bool = True) -> None:
+        self.take(apply(self.load(producer_id), fact, barrier_number, follows_on=follows_on))
 
     def name_strays(self) -> None:
         """The data of a batch is applied before the coordinator's records, which say whose it is."""
@@ -173,6 +177,7 @@ def _judge_all(barrier: Barrier, desk: _Desk, policy: DetectionPolicy, *, speaks
             bucket.agenda.pop(producer_id, None)
     desk.emitted.extend(CensusWanted(partition) for partition in sorted(bench.wanted))
     if speaks_for_partitions:
+        desk.emitted.append(_unproven(bucket, barrier))
         desk.emitted.extend(_outstanding(bucket))
     desk.emitted.append(
         BucketCount(
@@ -214,6 +219,12 @@ def _set_clock(bucket: BucketState, barrier: Barrier) -> bool:
         return False
     bucket.clock_offset_ms = told
     return True
+
+
+def _unproven(bucket: BucketState, barrier: Barrier) -> Unproven:
+    logs = barrier.stale_coordinator | bucket.coordinator_gaps.keys() | bucket.rereading.keys()
+    log_partitions = {TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in logs}
+    return Unproven(tuple(sorted(barrier.stale_data | bucket.gaps.keys() | log_partitions)))
 
 
 def _outstanding(bucket: BucketState) -> Iterable[OutstandingGap]:

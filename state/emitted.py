@@ -105,6 +105,13 @@ class CensusIncomplete:
     failed: tuple[TopicPartition, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Unproven:
+    """Partitions of which this barrier proves nothing: their leader told no end, or they are not read to it."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
 class Mismatch(StrEnum):
     """What a census found to be otherwise than the log had told us."""
 
@@ -164,6 +171,7 @@ Emitted = (
     | OutstandingGap
     | CensusWanted
     | CensusIncomplete
+    | Unproven
     | ViewHealed
     | BucketCount
 )

@@ -19,8 +19,8 @@ class Joined(NamedTuple):
     """Data that joined an open transaction of an older epoch: the older one had ended without its marker here.
 
     A newer epoch is handed out only after every marker of the older one was written (or, since KIP-890, a new
-    transaction begins only then), so what was still open belongs to no transaction any more (kafka-facts: an epoch
-    bump closes nothing, and the next marker closes both). `marker` is that marker, if the same range has it.
+    transaction begins only then), so what was still open belongs to no transaction any more (for the leader an
+    epoch bump closes nothing, and the next marker closes both). `marker` is that marker, if the same range has it.
     """
 
     start_offset: int

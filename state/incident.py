@@ -86,6 +86,11 @@ def span_incident_id(cluster_id: str, topic_id: str, partition: int, producer_id
     return _hash("span", cluster_id, topic_id, partition, producer_id, start_offset)
 
 
+def id_once_more(incident_id: str, times: int) -> str:
+    """The id of the incident about a span that hangs again, after its incident was resolved so many times."""
+    return _hash("again", incident_id, times)
+
+
 def transaction_incident_id(
     cluster_id: str, transactional_id: str, producer_id: int, start_ms: int, verdict: Verdict
 ) -> str:

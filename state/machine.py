@@ -1,9 +1,10 @@
 """The transition table: how one fact changes what is known about one producer id.
 
-`apply(producer, fact) -> Step(producer, emitted)`. Rule 1: every change of a `ProducerState` is made here or, for
-judgements, in judge.py. Rule 2: facts are joined, not replayed: a range read twice, or a longer range read after
-a shorter one, leads to the same state, because a span is decided by offsets (its start against the markers read)
-and a coordinator record by its offset in the log. Rule 3: only what was said is reported when it ends.
+`apply(producer, fact, barrier) -> Step(producer, emitted)`. Rule 1: every change of a `ProducerState` is made here,
+in census.py for what leaders describe, or in judge.py for judgements. Rule 2: facts are joined, not replayed: a range
+read twice, or a longer range read after a shorter one, leads to the same state, because a span is decided by offsets
+(its start against the markers read) and a coordinator record by its offset in the log. Rule 3: only what was said is
+reported when it ends.
 """
 
 from __future__ import annotations
@@ -34,11 +35,15 @@ class Step(NamedTuple):
     emitted: tuple[Emitted, ...] = ()
 
 
-def apply(producer: ProducerState, fact: ProducerFact, barrier_number: int) -> Step:
-    """The producer's state after one fact that was read in the batch of barrier `barrier_number`."""
+def apply(producer: ProducerState, fact: ProducerFact, barrier_number: int, *, follows_on: bool = True) -> Step:
+    """The producer's state after one fact that was read in the batch of barrier `barrier_number`.
+
+    `follows_on` is false where something before the range was not read: a marker may lie there, and then data of a
+    newer epoch has joined nothing.
+    """
     match fact:
         case ProducerSeen():
-            return _apply_producer_seen(producer, fact, barrier_number)
+            return _apply_producer_seen(producer, fact, barrier_number, follows_on=follows_on)
         case TransactionSeen():
             return _apply_view(_held_in_between(producer, fact), fact.view)
         case TransactionalIdGone():
@@ -47,7 +52,7 @@ def apply(producer: ProducerState, fact: ProducerFact, barrier_number: int) -> S
             return _apply_notice(producer, fact)
 
 
-def _apply_producer_seen(producer: ProducerState, fact: ProducerSeen, barrier_number: int) -> Step:
+def _apply_producer_seen(producer: ProducerState, fact: ProducerSeen, barrier_number: int, *, follows_on: bool) -> Step:
     prior = producer.spans.get(fact.partition)
     if prior is not None and prior.topic_id != fact.topic_id:
         # The topic was re-created: what was open in the old one is gone with it.
@@ -59,7 +64,7 @@ def _apply_producer_seen(producer: ProducerState, fact: ProducerSeen, barrier_nu
     if prior is not None and closing is None and _begins_anew(prior, fact):
         emitted += _unseen_end(producer.producer_id, fact.partition, prior)
         prior = None
-    joined = _joined(prior, fact, closing)
+    joined = _joined(prior if follows_on and prior is not None and prior.absent_at is None else None, fact, closing)
     is_known = joined is not None and prior is not None and prior.absorbed and joined.start_offset == prior.start_offset
     if joined is not None and not is_known:
         emitted += (_stray(producer, fact, joined, prior),)

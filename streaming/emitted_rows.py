@@ -87,6 +87,7 @@ _KINDS = (
     out.OutstandingGap,
     out.CensusWanted,
     out.CensusIncomplete,
+    out.Unproven,
     out.ViewHealed,
     out.BucketCount,
 )
@@ -102,6 +103,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "how": out.SpanEnd,
     "joined": _joined,
     "mismatch": out.Mismatch,
+    "partitions": lambda value: tuple(TopicPartition(*partition) for partition in value),
     "failed": lambda value: tuple(TopicPartition(*partition) for partition in value),
     "notice": _notice,
     "spans": lambda value: tuple((TopicPartition(*partition), start) for partition, start in value),

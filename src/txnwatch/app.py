@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from txnwatch.config import RunSettings, client_properties
+from txnwatch.lasting import Lasting
 from txnwatch.sinks.compose import Origin
 from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic, read_events
 from txnwatch.sinks.ledger import Ledger
 from txnwatch.sinks.outbox import Outbox
 from txnwatch.sinks.redis import RedisEventSink
-from txnwatch.state.emitted import CensusIncomplete, Emitted, PartitionAlarm, ViewHealed
+from txnwatch.state.emitted import CensusIncomplete, Emitted, PartitionAlarm, Unproven, ViewHealed
 from txnwatch.state.errors import SinkError
-from txnwatch.state.ids import TopicPartition
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.state.incident import IncidentEvent
 from txnwatch.state.ports import EventSink
 from txnwatch.streaming.admin import ClusterAdmin
@@ -41,7 +42,6 @@ Report = Callable[[str], None]
 _ADMIN_TIMEOUT_S = 2.0
 _WISHES_FILE = "txnwatch-wishes.json"
 _SPARK_LOG = "spark.log"
-_LASTING_MS = 30_000
 
 
 @dataclass
@@ -52,6 +52,7 @@ class Watch:
         cluster_id, topics: known after `check`.
         report: gets one line for everything an operator should know that is no event.
         on_event: gets every event.
+        is_ready: whether the coordinator's log has been read to its end once: before, nothing is proven.
         counts: what was told of partitions and views, and confirmations by answer.
     """
 
@@ -61,10 +62,9 @@ class Watch:
     cluster_id: str = ""
     topics: Sequence[TopicInfo] = ()
     batches: int = 0
+    is_ready: bool = False
     counts: Counter[str] = field(default_factory=Counter)
     _ledger: Ledger | None = field(default=None, init=False)
-    _undescribed: dict[TopicPartition, int] = field(default_factory=dict, init=False)
-    _told: set[TopicPartition] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
         directory = local_directory(self.settings.checkpoint)
@@ -72,6 +72,8 @@ class Watch:
         self._scratch = Path(self.checkpoint) if directory is not None else Path(tempfile.mkdtemp(prefix="txnwatch-"))
         self._properties = client_properties(self.settings.command_config)
         self.options = parse_options(self._source_options())
+        self._undescribed = Lasting("not described by their leaders", self.report)
+        self._unproven = Lasting("not listed, or not read to their ends", self.report)
 
     @property
     def spark_log(self) -> Path:
@@ -186,18 +188,11 @@ class Watch:
                     f"{said.mismatch} at its leader, otherwise in the log as we read it; the leader's word counts"
                 )
             case CensusIncomplete(failed):
-                self._tell_undescribed(set(failed))
-
-    def _tell_undescribed(self, failed: set[TopicPartition]) -> None:
-        """Says once which partitions stay undescribed; a while is an election, or a topic that comes or goes."""
-        now_ms = wall_clock_ms()
-        self._undescribed = {partition: self._undescribed.get(partition, now_ms) for partition in failed}
-        lasting = {partition for partition, since_ms in self._undescribed.items() if now_ms - since_ms >= _LASTING_MS}
-        if lasting - self._told:
-            names = ", ".join(str(partition) for partition in sorted(lasting)[:3])
-            more = f" and {len(lasting) - 3} more" if len(lasting) > 3 else ""
-            self.report(f"warning: not described by their leaders, so nothing is proven there: {names}{more}")
-        self._told = lasting
+                self._undescribed.told(set(failed))
+            case Unproven(partitions):
+                self._unproven.told(set(partitions))
+                if not any(partition.topic == TRANSACTION_STATE_TOPIC for partition in partitions):
+                    self.is_ready = True
 
     def close(self) -> None:
         """A last try to deliver what waits."""

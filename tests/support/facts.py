@@ -8,7 +8,7 @@ from typing import Any
 from txnwatch.state.bucket import process
 from txnwatch.state.bucket_state import BucketState
 from txnwatch.state.codec import decode_bucket, decode_producer, encode_bucket, encode_producer
-from txnwatch.state.emitted import BucketCount, Emitted
+from txnwatch.state.emitted import BucketCount, Emitted, Unproven
 from txnwatch.state.facts import (
     Barrier,
     Bracket,
@@ -174,7 +174,7 @@ class BucketRun:
         return decode_bucket(self._bucket)
 
     def batch(self, *facts: Fact, **exceptions: Any) -> list[Emitted]:
-        """Runs one batch and returns what it said, without the counts."""
+        """Runs one batch and returns what it said, without what every batch says."""
         self.number += 1
         self.now_ms += self.step_ms
         barrier = Barrier(self.number, self.now_ms - 1, self.now_ms, **exceptions)
@@ -182,7 +182,8 @@ class BucketRun:
         emitted = process(bucket, self.store, [*facts, barrier], self.policy, speaks_for_partitions=True)
         self._bucket = encode_bucket(bucket)
         self.counts = [said for said in emitted if isinstance(said, BucketCount)]
-        return [said for said in emitted if not isinstance(said, BucketCount)]
+        self.unproven = [said for said in emitted if isinstance(said, Unproven)]
+        return [said for said in emitted if not isinstance(said, BucketCount | Unproven)]
 
     def pass_time(self, milliseconds: int) -> None:
         """Lets time pass without a batch."""

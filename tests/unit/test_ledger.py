@@ -130,9 +130,22 @@ def test_an_end_of_what_nobody_heard_of_says_nothing(world: World) -> None:
 def test_an_incident_is_never_opened_twice(world: World) -> None:
     candidate = world.hang()
     world.batch(candidate)
-    world.batch(SpanEnded(candidate.producer_id, candidate.partition, candidate.span, SpanEnd.TRUNCATED, None))
+    world.batch(candidate)
+    world.batch(world.abort(candidate))
     world.batch(candidate)
     assert world.told() == [OPENED, RESOLVED]
+
+
+def test_what_hangs_again_is_another_incident(world: World) -> None:
+    candidate = world.hang()
+    ended = SpanEnded(candidate.producer_id, candidate.partition, candidate.span, SpanEnd.TRUNCATED, None)
+    for _ in range(2):  # its leader has it open all the time: a marker came, and an election took it away
+        world.batch(candidate)
+        world.batch(ended)
+    world.restart()
+    world.batch(candidate)
+    assert world.told() == [OPENED, RESOLVED, OPENED, RESOLVED, OPENED]
+    assert len({event.incident_id for event in world.topic.told}) == 3
 
 
 def test_a_restart_remembers_what_was_published_and_says_nothing_again(world: World) -> None:

@@ -7,9 +7,9 @@ import itertools
 import pytest
 
 from support import batches
-from support.facts import NAME, ORDERS, PRODUCER, START_MS, TOPIC_IDS, BucketRun, a_marker, seen, transaction
+from support.facts import NAME, ORDERS, PRODUCER, START_MS, TOPIC_IDS, BucketRun, a_marker, notice, seen, transaction
 from txnwatch.state.emitted import Emitted, SpanCandidate, SpanEnd, SpanEnded, StrayWrite
-from txnwatch.state.facts import Fact
+from txnwatch.state.facts import Fact, NoticeKind
 from txnwatch.state.transaction import TransactionState as S
 from txnwatch.streaming.fold import PartitionFold
 
@@ -96,3 +96,13 @@ def test_what_was_absorbed_can_still_come_to_hang() -> None:
     run.batch(transaction(1, S.ONGOING, ORDERS))
     said = [*run.batch(transaction(2, S.COMPLETE_ABORT)), *run.batch()]
     assert [candidate.span.start_offset for candidate in said if isinstance(candidate, SpanCandidate)] == [5]
+
+
+@pytest.mark.parametrize("kind", [NoticeKind.GAP, NoticeKind.LOST])
+@pytest.mark.parametrize("together", [True, False])
+def test_a_marker_that_was_not_read_makes_no_stray_write(kind: NoticeKind, *, together: bool) -> None:
+    run = BucketRun()
+    run.batch(transaction(1, S.ONGOING, ORDERS), seen(0, 10, data=5))
+    later = seen(20, 30, data=21, epoch=1)
+    told = [notice(kind, 10, end=20), later] if together else [notice(kind, 10, end=20)]
+    assert not stray([*run.batch(*told), *run.batch(later)])

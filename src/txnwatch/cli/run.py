@@ -92,11 +92,12 @@ def _supervise(watch: Watch, session: SparkSession, stop: threading.Event) -> No
 def _watch_query(watch: Watch, query: StreamingQuery, stop: threading.Event) -> None:
     """Waits for the query's end or the wish to stop; says when it is ready, and when it falls silent."""
     seen, since, is_silent = watch.batches, time.monotonic(), False
-    first = watch.batches
+    first, is_told = watch.batches, False
     while not stop.wait(_POLL_S) and query.isActive:
         if watch.batches != seen:
-            if seen == first:
+            if watch.is_ready and not is_told:
                 _report("ready: every transaction is being watched")
+                is_told = True
             elif is_silent:
                 _report("the brokers answer again")
             seen, since, is_silent = watch.batches, time.monotonic(), False

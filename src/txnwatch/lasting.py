@@ -1,0 +1,41 @@
+"""Evidence that stays missing is told once; for a while it is only an election, or a topic that comes or goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from txnwatch.state.ids import TopicPartition
+from txnwatch.streaming.clock import wall_clock_ms
+
+_LASTING_MS = 30_000
+_NAMED = 3
+
+
+@dataclass(slots=True)
+class Lasting:
+    """One kind of missing evidence, by partition.
+
+    Attributes:
+        what: what is wrong with them, in words.
+        report: gets a line when partitions have been so for half a minute, and one when none is any more.
+    """
+
+    what: str
+    report: Callable[[str], None]
+    now_ms: Callable[[], int] = wall_clock_ms
+    _since_ms: dict[TopicPartition, int] = field(default_factory=dict)
+    _said: set[TopicPartition] = field(default_factory=set)
+
+    def told(self, partitions: set[TopicPartition]) -> None:
+        """Takes in which partitions are concerned now."""
+        now_ms = self.now_ms()
+        self._since_ms = {partition: self._since_ms.get(partition, now_ms) for partition in partitions}
+        lasting = {partition for partition, since_ms in self._since_ms.items() if now_ms - since_ms >= _LASTING_MS}
+        if lasting - self._said:
+            names = ", ".join(str(partition) for partition in sorted(lasting)[:_NAMED])
+            more = f" and {len(lasting) - _NAMED} more" if len(lasting) > _NAMED else ""
+            self.report(f"warning: {self.what}, so nothing is proven there: {names}{more}")
+        elif self._said and not lasting:
+            self.report(f"no partition is any more {self.what}")
+        self._said = lasting
