@@ -97,8 +97,9 @@ def not_described(producer: ProducerState, partition: TopicPartition, bracket: B
     span = producer.spans[partition]
     if span.topic_id != bracket.topic_id:
         return without(producer, partition, span, SpanEnd.PARTITION_GONE)
-    if span.start_offset >= bracket.below:  # a log that is shorter than it was, where nobody else would see it
-        return without(producer, partition, span, SpanEnd.TRUNCATED) if span.by_census else Step(producer)
+    if span.start_offset >= bracket.below:
+        # The log is shorter than it was. What lies above a scan that went back is read, and opened, again.
+        return without(producer, partition, span, SpanEnd.TRUNCATED)
     is_over = span.start_offset < bracket.stable or span.absent_at is not None
     if is_over and not bracket.is_scanned:
         return without(producer, partition, span, SpanEnd.CENSUS)
@@ -107,17 +108,21 @@ def not_described(producer: ProducerState, partition: TopicPartition, bracket: B
         absent_at=number if span.absent_at is None else span.absent_at,
         over_at=number if is_over and span.over_at is None else span.over_at,
         by_census=span.by_census and not bracket.is_scanned,
+        uncovered_at=None,
         reseen_at=None,
     )
     return Step(_with(producer, partition, span))
 
 
 def doubted(producer: ProducerState, partition: TopicPartition) -> Step:
-    """After an election: what a census did not show may be open again, if the log was cut where nobody had read it."""
+    """After an election: what a census did not show may be open again, if the log was cut where nobody had read it.
+
+    It may as well be over: nothing is said of it, and nothing dropped, until another census has told.
+    """
     span = producer.spans.get(partition)
-    if span is None or span.absent_at is None:
+    if span is None or span.over_at is None:
         return Step(producer)
-    return Step(_with(producer, partition, replace(span, absent_at=None, over_at=None)))
+    return Step(_with(producer, partition, replace(span, over_at=None)))
 
 
 def _with(producer: ProducerState, partition: TopicPartition, span: Span) -> ProducerState:

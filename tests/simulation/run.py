@@ -17,7 +17,7 @@ USUAL = Setting()
 # ended the former producer id is gone, and nobody reads that partition again. It takes a partition of more than a
 # million records, and an id that wears out 32,767 epochs, or expires, within one such reading.
 NOT_WITH_CHUNKS = frozenset({"compaction"})
-_MOST_SETTLING_BATCHES, _LAST_BATCHES = 200, 4
+_MOST_SETTLING_BATCHES, _LAST_BATCHES = 200, 6
 _LONG_MS = 61_000
 
 

@@ -165,3 +165,22 @@ def test_a_gap_of_a_new_topic_outlives_the_news_that_the_old_one_is_gone() -> No
     own = dataclasses.replace(gone, topic_id=TOPIC_IDS[ORDERS.topic])
     for order in ((gap, own), (own, gap)):
         assert not [said for said in BucketRun().batch(*order) if isinstance(said, OutstandingGap)]
+
+
+def test_an_election_after_a_census_that_closed_a_gap_opens_nothing_that_was_not_shown() -> None:
+    run = BucketRun()
+    run.batch(seen(0, 10, data=5))
+    run.batch(notice(NoticeKind.LOST, 10))
+    said = [*run.batch(*census(below=20)), *run.batch(risen=frozenset({ORDERS})), *run.batch(), *run.batch()]
+    assert not [candidate for candidate in said if isinstance(candidate, SpanCandidate)]
+    run.batch(*census(below=20))
+    run.batch()
+    assert ORDERS not in run.producer().spans
+
+
+def test_a_census_of_a_log_that_is_shorter_than_a_span_ends_it() -> None:
+    run = BucketRun()
+    run.batch(seen(0, 10, data=5))
+    run.batch(notice(NoticeKind.LOST, 10))
+    run.batch(*census(below=5))
+    assert ORDERS not in run.producer().spans
