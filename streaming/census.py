@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 
 from txnwatch.state.errors import BrokerError
 from txnwatch.state.facts import Bracket, CensusTaken, Fact, OpenDescribed
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.ids import TopicPartition
 from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import READ_COMMITTED, Cluster
 from txnwatch.streaming.fetch import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.streaming.metadata import Metadata
-from txnwatch.streaming.offsets import SourceOffset
+from txnwatch.streaming.offsets import SourceOffset, is_data
 from txnwatch.streaming.options import SourceOptions
 from txnwatch.streaming.planner import is_begun
 from txnwatch.streaming.producers import describe_producers
@@ -80,7 +80,7 @@ class CensusRota:
         scanned = following.positions if is_healing else {*following.begun, *wanted} & following.positions.keys()
         for partition in scanned:
             position = following.positions[partition]
-            if partition.topic != TRANSACTION_STATE_TOPIC and is_begun(position) and not position.is_stale:
+            if is_data(partition) and is_begun(position) and not position.is_stale:
                 is_first = not is_begun(previous.positions.get(partition))
                 asked[partition] = Asked(position.topic_id, position.offset, is_first)
         return Census(asked, missing, is_round) if asked or is_round else None

@@ -20,7 +20,7 @@ from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import Cluster, Listed
 from txnwatch.streaming.control_file import read_wishes
 from txnwatch.streaming.fetch import ABSENCES_OF_A_DELETED_TOPIC
-from txnwatch.streaming.offsets import SourceOffset
+from txnwatch.streaming.offsets import SourceOffset, is_data
 from txnwatch.streaming.options import EARLIEST, SourceOptions
 from txnwatch.streaming.planner import Answer, Limits, Listing, is_begun, plan
 
@@ -53,7 +53,7 @@ class Lister:
         limits = self._limits if limited else Limits()
         wishes = self._granted_wishes(previous)
         following = plan(previous, listing, limits, _rereads(wishes))
-        asked = [partition for partition, start in wishes.items() if start < 0 and _is_data(partition)]
+        asked = [partition for partition, start in wishes.items() if start < 0 and is_data(partition)]
         self._censuses = {following.barrier: self._rota.next_census(self._cluster.known, previous, following, asked)}
         return following
 
@@ -212,8 +212,4 @@ class Lister:
 
 def _rereads(wishes: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Where to go back to: a coordinator partition as a whole is read from its beginning, a data partition never."""
-    return {partition: max(start, 0) for partition, start in wishes.items() if start >= 0 or not _is_data(partition)}
-
-
-def _is_data(partition: TopicPartition) -> bool:
-    return partition.topic != TRANSACTION_STATE_TOPIC
+    return {partition: max(start, 0) for partition, start in wishes.items() if start >= 0 or not is_data(partition)}

@@ -130,12 +130,12 @@ class SourceOffset:
             number=self.barrier,
             data_listed_ms=self.data_listed_ms,
             coordinator_listed_ms=self.coordinator_listed_ms,
-            stale_data=frozenset(p for p, at in self.positions.items() if _is_data(p) and at.is_stale),
-            limited_data=frozenset(p for p, at in self.positions.items() if _is_data(p) and at.offset < at.listed),
+            stale_data=frozenset(p for p, at in self.positions.items() if is_data(p) and at.is_stale),
+            limited_data=frozenset(p for p, at in self.positions.items() if is_data(p) and at.offset < at.listed),
             stale_coordinator=frozenset(
                 p.partition
                 for p, at in self.positions.items()
-                if not _is_data(p) and (at.is_stale or at.offset < at.listed)
+                if not is_data(p) and (at.is_stale or at.offset < at.listed)
             ),
             reread=self.reread,
             risen=risen,
@@ -151,5 +151,6 @@ def _starts_in(raw: Mapping[str, int]) -> dict[TopicPartition, int]:
     return {TopicPartition.parse(text): start for text, start in raw.items()}
 
 
-def _is_data(partition: TopicPartition) -> bool:
+def is_data(partition: TopicPartition) -> bool:
+    """Whether it is a partition of users' data, not of the coordinator's log."""
     return partition.topic != TRANSACTION_STATE_TOPIC

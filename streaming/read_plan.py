@@ -18,7 +18,7 @@ from txnwatch.streaming.census import Census, take_census
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.fetch import RangeRead, read_ranges
 from txnwatch.streaming.fold import PartitionFold
-from txnwatch.streaming.offsets import SourceOffset
+from txnwatch.streaming.offsets import SourceOffset, is_data
 from txnwatch.streaming.options import SourceOptions
 from txnwatch.streaming.planner import is_begun
 from txnwatch.streaming.rows import EPISODE, Row, fact_rows, record_batch
@@ -65,8 +65,8 @@ def plan_reads(
 ) -> list[ReadPlan]:
     """The tasks of one batch, with its census if there is one."""
     ranges = [found for found in (_range(start, end, partition) for partition in end.positions) if found is not None]
-    log = [found for found in ranges if found.partition.topic == TRANSACTION_STATE_TOPIC]
-    data = [found for found in ranges if found.partition.topic != TRANSACTION_STATE_TOPIC]
+    log = [found for found in ranges if not is_data(found.partition)]
+    data = [found for found in ranges if is_data(found.partition)]
     offsets = sum(max(0, found.end - found.start) for found in data)
     tasks = max(1, min(options.input_partitions, -(-offsets // OFFSETS_WORTH_A_TASK)))
     shares = _spread(data, tasks)
@@ -85,9 +85,7 @@ def _risen(start: SourceOffset, end: SourceOffset) -> frozenset[TopicPartition]:
     return frozenset(
         partition
         for partition, at in end.positions.items()
-        if partition in start.positions
-        and at.epoch != start.positions[partition].epoch
-        and partition.topic != TRANSACTION_STATE_TOPIC
+        if partition in start.positions and at.epoch != start.positions[partition].epoch and is_data(partition)
     )
 
 
