@@ -82,7 +82,8 @@ def _fields(record: dict[str, object], heading: str) -> list[str]:
     for field in fields:
         kind = field["type"]
         parts = kind if isinstance(kind, list) else [kind]
-        inner = next((part for part in parts if isinstance(part, dict) and part["type"] == "record"), None)
+        parts = [part["items"] if isinstance(part, dict) and part["type"] == "array" else part for part in parts]
+        inner = next((part for part in parts if isinstance(part, dict)), None)
         if inner is not None:
             nested.extend(_fields(inner, f"## `{field['name']}`"))
         lines.append(f"| `{field['name']}` | {_type(kind)} | {field['doc']} |")
@@ -93,7 +94,7 @@ def _type(kind: object) -> str:
     if isinstance(kind, list):
         return ", ".join(_type(part) for part in kind)
     if isinstance(kind, dict):
-        return f"array of {kind['items']}" if kind["type"] == "array" else str(kind["type"])
+        return f"array of {_type(kind['items'])}" if kind["type"] == "array" else str(kind["type"])
     return str(kind)
 
 

@@ -19,6 +19,7 @@ from txnwatch.state.incident import IncidentEvent
 
 SPEC_VERSION: Final = "1.0"
 _SINGLE_OBJECT_MAGIC: Final = b"\xc3\x01"
+_ARRAYS: Final = ("pending_partitions", "consumer_groups")
 _FIELDS: Final = tuple(spec.name for spec in fields(IncidentEvent))
 
 Encoder = Callable[[IncidentEvent], bytes]
@@ -72,7 +73,8 @@ def from_bytes(value: bytes) -> IncidentEvent:
 def event_of(raw: Mapping[str, Any]) -> IncidentEvent:
     """An event from its fields; fields of a later version are left out."""
     known = {name: raw[name] for name in _FIELDS if name in raw}
-    return IncidentEvent(**{**known, "pending_partitions": tuple(known["pending_partitions"])})
+    known.update({name: tuple(known[name]) for name in _ARRAYS if name in known})
+    return IncidentEvent(**known)
 
 
 def cloud_event_headers(event: IncidentEvent, content_type: str) -> dict[str, str | bytes | None]:
@@ -95,8 +97,7 @@ def _rfc3339(time_ms: int) -> str:
 
 def _plain(event: IncidentEvent) -> dict[str, Any]:
     raw = asdict(event)
-    raw["pending_partitions"] = list(event.pending_partitions)
-    return raw
+    return {**raw, **{name: list(raw[name]) for name in _ARRAYS}}
 
 
 FORMATS: Final[dict[str, tuple[Encoder, str]]] = {

@@ -9,7 +9,7 @@ the cluster, transactional id, producer id, start time and family. Fixed when op
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from txnwatch.state.verdict import RULE_OF, Verdict
@@ -17,7 +17,7 @@ from txnwatch.state.verdict import RULE_OF, Verdict
 OPENED, UPDATED, RESOLVED = "opened", "updated", "resolved"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentEvent:
     """One event of the public contract; `sinks/incident_event.avsc` documents every field."""
 
@@ -25,38 +25,41 @@ class IncidentEvent:
     sequence: int
     status: str
     verdict: str
-    reason: str | None
+    reason: str | None = None
     severity: str
     cluster_id: str
-    topic: str | None
-    partition: int | None
-    topic_id: str | None
+    topic: str | None = None
+    partition: int | None = None
+    topic_id: str | None = None
     producer_id: int
     producer_epoch: int
-    transactional_id: str | None
-    coordinator_id: int | None
-    coordinator_epoch: int | None
-    transaction_state: str | None
-    txn_start_offset: int | None
+    transactional_id: str | None = None
+    coordinator_id: int | None = None
+    coordinator_epoch: int | None = None
+    transaction_state: str | None = None
+    txn_start_offset: int | None = None
     open_since_ms: int
     open_since_clock: str
-    last_write_ms: int | None
-    transaction_timeout_ms: int | None
+    last_write_ms: int | None = None
+    transaction_timeout_ms: int | None = None
     age_ms: int
-    overdue_ms: int | None
-    last_stable_offset: int | None
-    high_watermark: int | None
-    hidden_records: int | None
-    is_lso_blocker: bool | None
-    cleanup_policy: str | None
-    pending_partitions: tuple[str, ...]
+    overdue_ms: int | None = None
+    last_stable_offset: int | None = None
+    high_watermark: int | None = None
+    hidden_records: int | None = None
+    lso_standing_ms: int | None = None
+    is_lso_blocker: bool | None = None
+    cleanup_policy: str | None = None
+    pending_partitions: tuple[str, ...] = ()
+    consumer_groups: tuple[dict[str, Any], ...] = ()
     evidence: dict[str, Any]
     expected_outcome: str
-    suggested_command: str | None
+    suggested_command: str | None = None
     detected_at_ms: int
     detection_latency_ms: int
     time_ms: int
-    resolution: dict[str, Any] | None = field(default=None)
+    action: dict[str, Any] | None = None
+    resolution: dict[str, Any] | None = None
 
     @property
     def event_id(self) -> str:
