@@ -74,7 +74,7 @@ def plan(
     }
     stood = {partition: position.offset for partition, position in known.items() if is_begun(position)}
     starts = {**stood, **begun, **back}
-    ends = _ends(starts, listing, limits)
+    ends = _ends(starts, {partition: known[partition].offset for partition in back}, listing, limits)
     return SourceOffset(
         cluster_id=listing.cluster_id,
         barrier=previous.barrier + 1,
@@ -108,10 +108,13 @@ def _may_go_back(known: Position, answer: Answer) -> bool:
     return answer.epoch == known.epoch and answer.end >= known.offset
 
 
-def _ends(starts: Mapping[TopicPartition, int], listing: Listing, limits: Limits) -> dict[TopicPartition, int]:
+def _ends(
+    starts: Mapping[TopicPartition, int], stood: Mapping[TopicPartition, int], listing: Listing, limits: Limits
+) -> dict[TopicPartition, int]:
     """How far each answered partition is read: to its end, or, of data, each a share of the limit by its backlog.
 
-    A rewound range may be cut like any other: the position then stands lower than before and goes on from there.
+    A rewound range is read at least to where it `stood`: a position that stands lower than what the state knows would
+    not see that the log is cut between the two.
     """
     ends: dict[TopicPartition, int] = {}
     backlog: dict[TopicPartition, int] = {}
@@ -127,7 +130,7 @@ def _ends(starts: Mapping[TopicPartition, int], listing: Listing, limits: Limits
     if limits.data_offsets is not None and total > limits.data_offsets:
         for partition, behind in backlog.items():
             ends[partition] = starts[partition] + max(1, limits.data_offsets * behind // total)
-    return ends
+    return {partition: max(end, stood.get(partition, end)) for partition, end in ends.items()}
 
 
 def _position(known: Position | None, answer: Answer, end: int | None) -> Position:
