@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from txnwatch.state.confirmation import (
+    Answer,
     SpanConfirmation,
     TransactionConfirmation,
     assess_span,
     assess_transaction,
     coordinator_reading,
+    holds,
 )
 from txnwatch.state.emitted import SpanCandidate, TransactionCandidate
-from txnwatch.state.ports import TransactionAdmin
+from txnwatch.state.ports import TransactionAdmin, TransactionDescription
 
 
 def confirm_spans(
@@ -44,6 +46,32 @@ def confirm_spans(
         )
         for candidate in candidates
     ]
+
+
+def confirm_contradicted(
+    admin: TransactionAdmin, held: Sequence[SpanCandidate]
+) -> list[tuple[SpanCandidate, SpanConfirmation]]:
+    """Spans that by the log a live transaction holds: those whose coordinator says otherwise, at two looks in a row.
+
+    The log proves nothing here, so the fresh answers must be the whole proof: the second reading of the partition and
+    the second answer of its coordinator are listed after the first of either.
+    """
+    if not held:
+        return []
+    descriptions = admin.describe_transactions(
+        sorted({candidate.view.transactional_id for candidate in held if candidate.view is not None})
+    )
+    found = [
+        candidate
+        for candidate in held
+        if candidate.view is not None and _is_contradicted(descriptions[candidate.view.transactional_id], candidate)
+    ]
+    looked_at = confirm_spans(admin, found)
+    return confirm_spans(admin, [candidate for candidate, first in looked_at if first.answer is Answer.CONFIRMED])
+
+
+def _is_contradicted(description: TransactionDescription, candidate: SpanCandidate) -> bool:
+    return description.problem is None and not holds(description, candidate)
 
 
 def confirm_transactions(

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 
 from txnwatch.sinks import compose
 from txnwatch.sinks.compose import Origin
-from txnwatch.sinks.confirm import confirm_spans, confirm_transactions
+from txnwatch.sinks.confirm import confirm_contradicted, confirm_spans, confirm_transactions
 from txnwatch.sinks.outbox import Outbox
 from txnwatch.state.confirmation import Answer
 from txnwatch.state.emitted import (
+    CoverInDoubt,
     Emitted,
     SpanCandidate,
     SpanEnded,
@@ -147,11 +148,10 @@ class Ledger:
         )
 
     def _new_spans(self, emitted: Sequence[Emitted]) -> Iterable[IncidentEvent]:
-        new = [
-            candidate for candidate in emitted if isinstance(candidate, SpanCandidate) and not self._is_open(candidate)
-        ]
-        new = self._next_to_try(new)
-        confirmations = confirm_spans(self.admin, new)
+        new = [said for said in emitted if isinstance(said, SpanCandidate) and not self._is_open(said)]
+        held = [said.candidate for said in emitted if isinstance(said, CoverInDoubt)]
+        held = [candidate for candidate in held if not self._is_open(candidate)][:CANDIDATES_AT_A_TIME]
+        confirmations = confirm_spans(self.admin, self._next_to_try(new)) + confirm_contradicted(self.admin, held)
         confirmed = [pair for pair in confirmations if pair[1].answer is Answer.CONFIRMED]
         topics = {candidate.partition.topic for candidate, _ in confirmed}
         policies = self.admin.cleanup_policies(topics) if topics else {}

@@ -42,6 +42,16 @@ class SpanCandidate:
 
 
 @dataclass(frozen=True, slots=True)
+class CoverInDoubt:
+    """A span held by a transaction that is older than it should be: is it still, its coordinator is to be asked.
+
+    If not, the log's last word on it is not the coordinator's, and the candidate is to be confirmed at two looks.
+    """
+
+    candidate: SpanCandidate
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionCandidate:
     """A live transaction that a rule resting on time found worth telling."""
 
@@ -164,6 +174,7 @@ class BucketCount:
 Emitted = (
     SpanCandidate
     | StrayWrite
+    | CoverInDoubt
     | TransactionCandidate
     | SpanEnded
     | TransactionMoved

@@ -10,15 +10,16 @@ from collections import Counter
 from collections.abc import Container
 from dataclasses import dataclass, field, replace
 
-from txnwatch.state.emitted import Emitted, SpanCandidate, StrayWrite, TransactionCandidate
+from txnwatch.state.emitted import CoverInDoubt, Emitted, SpanCandidate, StrayWrite, TransactionCandidate
 from txnwatch.state.facts import Barrier, Joined
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.machine import Step, dropped
-from txnwatch.state.policy import DetectionPolicy
-from txnwatch.state.transaction import ProducerState, Said, Span
+from txnwatch.state.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
+from txnwatch.state.transaction import COVER, CoordinatorView, ProducerState, Said, Span
 from txnwatch.state.verdict import (
     Look,
     Verdict,
+    doubt_ms,
     look_at,
     overdue,
     reason_of,
@@ -72,7 +73,8 @@ def judge(producer: ProducerState, bench: Bench) -> Step:
     if spans:
         producer = replace(producer, spans={**producer.spans, **spans})
     step = _judge_time(producer, bench)
-    return Step(step.producer, (*emitted, *step.emitted))
+    doubted = _doubt_covers(step.producer, bench)
+    return Step(doubted.producer, (*emitted, *step.emitted, *doubted.emitted))
 
 
 def _over(producer: ProducerState, bench: Bench) -> list[TopicPartition]:
@@ -178,10 +180,8 @@ def _candidate(
 
 def _judge_time(producer: ProducerState, bench: Bench) -> Step:
     view = producer.view
-    if view is None or not view.is_live:
+    if view is None or not view.is_live or not _is_read(view, bench):
         return Step(producer)
-    if view.log_partition in bench.barrier.stale_coordinator or view.log_partition in bench.coordinator_gaps:
-        return Step(producer)  # hours of backlog after a restart must not raise a storm
     passed = overdue(thresholds(view, bench.policy, bench.clock_offset_ms), bench.broker_now_ms)
     if passed is None:
         return Step(producer)
@@ -199,6 +199,38 @@ def _judge_time(producer: ProducerState, bench: Bench) -> Step:
         broker_now_ms=bench.broker_now_ms,
     )
     return Step(replace(producer, said={**producer.said, passed.verdict: _again(said, bench)}), (candidate,))
+
+
+def _is_read(view: CoordinatorView, bench: Bench) -> bool:
+    """Whether its log is read to an end of this barrier: hours of backlog after a restart must not raise a storm."""
+    log_partition = view.log_partition
+    return log_partition not in bench.barrier.stale_coordinator and log_partition not in bench.coordinator_gaps
+
+
+def _doubt_covers(producer: ProducerState, bench: Bench) -> Step:
+    """What a transaction that has outlived its time holds: a view gone stale must not cover a hang for ever."""
+    view = producer.view
+    held = [(partition, span) for partition, span in sorted(producer.spans.items()) if _is_held(producer, partition)]
+    if view is None or not held or not _is_read(view, bench):
+        return Step(producer)
+    said = producer.said.get(COVER)
+    if bench.broker_now_ms <= doubt_ms(view, bench.policy, bench.clock_offset_ms):
+        return Step(producer)
+    if said is not None and bench.now_ms < said.next_ms:
+        return Step(producer)
+    number = bench.barrier.number
+    asked = tuple(CoverInDoubt(_candidate(producer, partition, span, bench, number)) for partition, span in held)
+    next_ms = bench.now_ms + bench.policy.two_phase_check_ms
+    again = Said(1, next_ms) if _is_two_phase(view) else _again(said, bench)
+    return Step(replace(producer, said={**producer.said, COVER: again}), asked)
+
+
+def _is_held(producer: ProducerState, partition: TopicPartition) -> bool:
+    return producer.view is not None and producer.view.holds(partition)
+
+
+def _is_two_phase(view: CoordinatorView) -> bool:
+    return view.timeout_ms == TWO_PHASE_TIMEOUT_MS and not view.state.is_prepare
 
 
 def _again(said: Said | None, bench: Bench) -> Said:
@@ -221,6 +253,10 @@ def due_ms(producer: ProducerState, bench: Bench) -> int:
         if passed is not None:
             said = producer.said.get(passed.verdict)
             dues.append(0 if said is None else said.next_ms)
+        if any(view.holds(partition) for partition in producer.spans):
+            doubted = producer.said.get(COVER)
+            from_ms = doubt_ms(view, bench.policy, bench.clock_offset_ms) - bench.clock_offset_ms
+            dues.append(from_ms if doubted is None else doubted.next_ms)
         dues.extend(ahead.at_ms - bench.clock_offset_ms for ahead in found if ahead.at_ms >= bench.broker_now_ms)
     return min(dues, default=NEVER_MS)
 

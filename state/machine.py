@@ -22,8 +22,8 @@ from txnwatch.state.facts import (
     TransactionSeen,
 )
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.transaction import CoordinatorView, Marker, ProducerState, Said, Span, TransactionState
-from txnwatch.state.verdict import ONGOING, PREPARE, RULE_OF, Verdict
+from txnwatch.state.transaction import COVER, CoordinatorView, Marker, ProducerState, Said, Span, TransactionState
+from txnwatch.state.verdict import ONGOING, PREPARE, Verdict
 
 ProducerFact = ProducerSeen | TransactionSeen | TransactionalIdGone | PartitionNotice
 
@@ -209,10 +209,10 @@ def _moved(producer: ProducerState, view: CoordinatorView) -> Step:
     said = dict(producer.said)
     emitted: list[Emitted] = []
     for verdict in producer.said:
-        if prior is not None and (
-            RULE_OF[Verdict(verdict)].family != family_of(view) or view.start_ms != prior.start_ms
-        ):
-            del said[verdict]
+        if prior is None or (family_of(prior) == family_of(view) and view.start_ms == prior.start_ms):
+            continue
+        del said[verdict]
+        if verdict != COVER:
             emitted.append(TransactionMoved(producer.producer_id, Verdict(verdict), prior, view))
     return Step(replace(producer, view=view, said=said), tuple(emitted))
 

@@ -27,8 +27,8 @@ def expected_outcome(
 
     `coordinator_epoch` is what DescribeProducers says: -1 where the producer has never had a marker there.
     """
-    if view is None or view.superseded_by >= 0:
-        return UNKNOWN
+    if view is None or view.superseded_by >= 0 or view.holds(partition):
+        return UNKNOWN  # the last: the coordinator has contradicted its own log
     if view.state is TransactionState.EMPTY and not view.participants:
         # Nothing was ever added under this epoch; data of an older epoch may have had an owner.
         return NONE if span.start_epoch == view.producer_epoch else UNKNOWN

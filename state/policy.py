@@ -19,6 +19,7 @@ class DetectionPolicy:
         long_running_min_ms: and no earlier than this, so that a default client (60 s timeout) that the
             coordinator is about to abort by itself raises nothing.
         clock_tolerance_ms: a clock difference up to this is covered by `late_buffer_ms`; more is added to it.
+        two_phase_check_ms: how often a coordinator is asked whether it still holds an old two-phase transaction.
         repeat_first_ms, repeat_max_ms: pauses between repeats of an unresolved candidate; each doubles.
         standing_still_ms: a last stable offset that has not moved for so long is looked into by a census.
         idle_retention_ms: how long a producer id that has nothing open keeps its transactional id in state.
@@ -30,6 +31,7 @@ class DetectionPolicy:
     long_running_fraction: float = 0.8
     long_running_min_ms: int = 120_000
     clock_tolerance_ms: int = 5_000
+    two_phase_check_ms: int = 3_600_000
     repeat_first_ms: int = 1_000
     repeat_max_ms: int = 60_000
     standing_still_ms: int = 2_000

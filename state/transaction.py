@@ -170,11 +170,14 @@ class CoordinatorView:
         return self.is_live and partition in self.participants
 
 
+COVER = "cover"
+
+
 @dataclass(frozen=True, slots=True)
 class ProducerState:
     """All that is known about one producer id.
 
-    `said` is keyed by time-based verdict; spans carry their own.
+    `said` is keyed by time-based verdict, and by COVER for its hold on spans; spans carry their own.
     """
 
     producer_id: int

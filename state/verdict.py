@@ -146,7 +146,7 @@ def reason_of(view: CoordinatorView | None, partition: TopicPartition) -> Reason
         return Reason.NO_TRANSACTIONAL_ID
     if view.superseded_by >= 0:
         return Reason.PRODUCER_ID_SUPERSEDED
-    if view.is_live:
+    if view.is_live and partition not in view.participants:
         return Reason.NOT_A_PARTICIPANT
     if view.state is TransactionState.EMPTY:
         return Reason.NOT_STARTED
@@ -175,6 +175,12 @@ def thresholds(view: CoordinatorView, policy: DetectionPolicy, clock_offset_ms: 
     warn = max(int(view.timeout_ms * policy.long_running_fraction), policy.long_running_min_ms)
     found = (Threshold(Verdict.LONG_RUNNING, view.start_ms + warn), Threshold(Verdict.LATE, view.start_ms + late))
     return found if warn < view.timeout_ms else found[1:]
+
+
+def doubt_ms(view: CoordinatorView, policy: DetectionPolicy, clock_offset_ms: int) -> int:
+    """From when on (the broker's clock) what a live transaction holds is not taken from the log alone."""
+    found = thresholds(view, policy, clock_offset_ms)
+    return found[-1].at_ms if found else view.start_ms + policy.two_phase_check_ms
 
 
 def overdue(found: tuple[Threshold, ...], broker_now_ms: int) -> Threshold | None:

@@ -33,7 +33,11 @@ def decode_emitted(kind: str, payload: str) -> Emitted:
     """
     raw = json.loads(payload)
     kinds: dict[str, Callable[..., Emitted]] = {cls.__name__: cls for cls in _KINDS}
-    return kinds[kind](**{name: _READ.get(name, _same)(value) for name, value in raw.items()})
+    return kinds[kind](**_fields(raw))
+
+
+def _fields(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _READ.get(name, _same)(value) for name, value in raw.items()}
 
 
 def _plain(value: object) -> object:
@@ -80,6 +84,7 @@ def _notice(value: Mapping[str, Any]) -> PartitionNotice:
 _KINDS = (
     out.SpanCandidate,
     out.StrayWrite,
+    out.CoverInDoubt,
     out.TransactionCandidate,
     out.SpanEnded,
     out.TransactionMoved,
@@ -92,6 +97,7 @@ _KINDS = (
     out.BucketCount,
 )
 _READ: dict[str, Callable[[Any], Any]] = {
+    "candidate": lambda value: out.SpanCandidate(**_fields(value)),
     "partition": _partition,
     "span": _span,
     "view": _view,

@@ -7,7 +7,8 @@ from itertools import pairwise
 import pytest
 
 from support.facts import NAME, ORDERS, PRODUCER, START_MS, TIMEOUT_MS, BucketRun, seen, transaction
-from txnwatch.state.emitted import Emitted, TransactionCandidate, TransactionMoved
+from txnwatch.state.emitted import CoverInDoubt, Emitted, TransactionCandidate, TransactionMoved
+from txnwatch.state.ids import TopicPartition
 from txnwatch.state.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
 from txnwatch.state.transaction import TransactionState as S
 from txnwatch.state.verdict import Verdict
@@ -112,8 +113,7 @@ def test_a_candidate_tells_where_the_transaction_is_open() -> None:
     run = watching()
     run.batch(seen(0, 10, data=4))
     run.now_ms += 10**7
-    (candidate,) = run.batch()
-    assert isinstance(candidate, TransactionCandidate)
+    (candidate,) = [said for said in run.batch() if isinstance(said, TransactionCandidate)]
     assert candidate.spans == ((ORDERS, 4),)
     assert candidate.view.transactional_id == NAME
     assert candidate.overdue_ms == run.now_ms - START_MS - TIMEOUT_MS - LATE_AFTER_MS
@@ -134,6 +134,59 @@ def test_what_was_said_is_taken_back_when_the_transaction_moves_on(state: S, the
     (moved, *_) = run.batch(then)  # type: ignore[arg-type]
     assert isinstance(moved, TransactionMoved)
     assert (moved.producer_id, moved.verdict) == (PRODUCER, verdict)
+
+
+DOUBTED_FROM = {
+    "two-phase, hourly": (S.ONGOING, TWO_PHASE_TIMEOUT_MS, POLICY.two_phase_check_ms),
+    "late": (S.ONGOING, TIMEOUT_MS, TIMEOUT_MS + LATE_AFTER_MS),
+    "not before it is late": (S.ONGOING, QUARTER_HOUR_MS, QUARTER_HOUR_MS + LATE_AFTER_MS),
+    "stuck in Prepare*": (S.PREPARE_ABORT, TIMEOUT_MS, POLICY.stuck_prepare_ms),
+}
+
+
+@pytest.mark.parametrize(("state", "timeout_ms", "age_ms"), DOUBTED_FROM.values(), ids=DOUBTED_FROM.keys())
+def test_what_an_old_transaction_holds_is_asked_for_at_its_coordinator(state: S, timeout_ms: int, age_ms: int) -> None:
+    run = watching(state, timeout_ms=timeout_ms)
+    run.batch(seen(0, 10, data=4))
+    assert doubted(run_until(run, START_MS + age_ms)) == []
+    assert doubted(run_until(run, START_MS + age_ms + 500)) == [(PRODUCER, ORDERS, 4)]
+
+
+def test_a_two_phase_transaction_is_asked_for_hourly() -> None:
+    run = watching(timeout_ms=TWO_PHASE_TIMEOUT_MS)
+    run.batch(seen(0, 10, data=4))
+    hours = [
+        minutes / 60
+        for minutes in range(10, 240, 10)
+        if doubted(run_until(run, START_MS + minutes * 60_000)) and not verdicts(run.batch())
+    ]
+    assert [later - earlier for earlier, later in pairwise(hours)] == pytest.approx([1.0] * (len(hours) - 1), abs=0.2)
+    assert len(hours) == 3
+
+
+def test_nothing_is_doubted_that_is_not_held_or_not_read_to_its_end() -> None:
+    run = watching(timeout_ms=TWO_PHASE_TIMEOUT_MS)
+    run.now_ms += 10**7
+    assert doubted(run.batch()) == [], "nothing is open"
+    assert doubted(run.batch(seen(0, 10, data=4), stale_coordinator=frozenset({0}))) == []
+    assert doubted(run.batch()) == [(PRODUCER, ORDERS, 4)]
+
+
+def test_the_next_transaction_is_young_again() -> None:
+    run = watching(timeout_ms=TWO_PHASE_TIMEOUT_MS)
+    run.batch(seen(0, 10, data=4))
+    run.now_ms += 10**7
+    assert doubted(run.batch())
+    begun_ms = run.now_ms
+    assert (
+        doubted(run.batch(transaction(2, S.ONGOING, ORDERS, start_ms=begun_ms, timeout_ms=TWO_PHASE_TIMEOUT_MS))) == []
+    )
+    assert doubted(run_until(run, begun_ms + POLICY.two_phase_check_ms + 500))
+
+
+def doubted(emitted: list[Emitted]) -> list[tuple[int, TopicPartition, int]]:
+    found = (said.candidate for said in emitted if isinstance(said, CoverInDoubt))
+    return [(candidate.producer_id, candidate.partition, candidate.span.start_offset) for candidate in found]
 
 
 def test_more_partitions_for_the_same_transaction_take_nothing_back() -> None:
