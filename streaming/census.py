@@ -117,6 +117,9 @@ def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
     described = describe_producers(cluster, [partition for partition in here if before[partition].error is None])
     described_ms = wall_clock_ms()
     after = cluster.list_offsets(described, isolation=READ_COMMITTED)
+    # Leaders are asked by name: one may have described a new topic of that name already.
+    same = _those_known(cluster, census) if _look_around(cluster) else []
+    described = {partition: described[partition] for partition in same if partition in described}
     taken: dict[TopicPartition, Bracket] = {}
     for partition, producers in described.items():
         asked, low, stable = census.asked[partition], before[partition], after[partition]
@@ -136,8 +139,6 @@ def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
                     described_ms=described_ms,
                 )
     failed = (frozenset(census.asked) - taken.keys()) | census.missing
-    if failed:
-        _look_around(cluster)
     yield CensusTaken(taken, failed, census.is_round)
 
 
@@ -150,9 +151,10 @@ def _those_known(cluster: Cluster, census: Census) -> list[TopicPartition]:
     ]
 
 
-def _look_around(cluster: Cluster) -> None:
-    """A leader has moved, or a topic is gone: the next census should know."""
+def _look_around(cluster: Cluster) -> bool:
+    """Fresh metadata; whether there is any."""
     try:
         cluster.refresh()
     except BrokerError:
-        return
+        return False
+    return True

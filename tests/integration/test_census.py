@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from support.topics import admin_of, create_topic, unique
+from support.topics import admin_of, create_topic, delete_topic, unique
 from support.waiting import eventually
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.facts import Bracket, CensusTaken, Fact, OpenDescribed
@@ -87,3 +89,15 @@ def test_a_partition_nobody_knows_has_failed(cluster: Cluster) -> None:
     nowhere = TopicPartition(unique("nowhere"), 0)
     census, found = taken(cluster, nowhere, Asked("bm90LXRoZS1pZC1hdC1hbGw"))
     assert (census.taken, census.failed, found) == ({}, {nowhere}, {})
+
+
+def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(cluster: Cluster, partition: TopicPartition) -> None:
+    with closing(Cluster(cluster.bootstrap, cluster.security)) as late:
+        old_id = topic_id(late, partition)
+        delete_topic(cluster, partition.topic)
+        create_topic(cluster, partition.topic)
+        producer = RawProducer(cluster, unique("census")).init()
+        producer.add(partition)
+        producer.produce(partition, [b"a"])
+        census, _ = taken(late, partition, Asked(old_id))
+        assert (census.taken, census.failed) == ({}, {partition})
