@@ -124,15 +124,20 @@ class SourceOffset:
         at = self.positions[partition]
         return replace(at, offset=min(at.offset, max(self.begun.get(partition, 0), end)))
 
-    def barrier_fact(self, clock_offset_ms: int | None, risen: frozenset[TopicPartition] = frozenset()) -> Barrier:
-        """What every bucket is told about this pair of listings."""
+    def barrier_fact(
+        self,
+        clock_offset_ms: int | None,
+        risen: frozenset[TopicPartition] = frozenset(),
+        unfinished: frozenset[int] = frozenset(),
+    ) -> Barrier:
+        """What every bucket is told about this pair of listings; see ReadPlan for what a batch adds."""
         return Barrier(
             number=self.barrier,
             data_listed_ms=self.data_listed_ms,
             coordinator_listed_ms=self.coordinator_listed_ms,
             stale_data=frozenset(p for p, at in self.positions.items() if is_data(p) and at.is_stale),
             limited_data=frozenset(p for p, at in self.positions.items() if is_data(p) and at.offset < at.listed),
-            stale_coordinator=frozenset(
+            stale_coordinator=unfinished.union(
                 p.partition
                 for p, at in self.positions.items()
                 if not is_data(p) and (at.is_stale or at.offset < at.listed)

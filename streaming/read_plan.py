@@ -50,13 +50,18 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """What one task reads; `end` is the batch's whole offset, only in the plan that brings the barrier."""
+    """What one task reads; `end` is the batch's whole offset, only in the plan that brings the barrier.
+
+    `risen` are data partitions that have had an election since the listing before; `unfinished` partitions of the
+    coordinator's log of which this batch's reading may have been overtaken by compaction.
+    """
 
     ranges: tuple[Range, ...]
     listed_ms: int
     end: SourceOffset | None = None
     previous_listed_ms: int = 0
     risen: frozenset[TopicPartition] = frozenset()
+    unfinished: frozenset[int] = frozenset()
     census: Census | None = None
 
 
@@ -73,7 +78,8 @@ def plan_reads(
     is_large = census is not None and len(census.asked) > ASKED_WORTH_A_TASK
     listed_ms, previous_listed_ms = end.data_listed_ms, start.coordinator_listed_ms
     first_census = None if is_large else census
-    plans = [ReadPlan((*log, *shares[0]), listed_ms, end, previous_listed_ms, _risen(start, end), first_census)]
+    risen, unfinished = _risen(start, end), _unfinished(start, end)
+    plans = [ReadPlan((*log, *shares[0]), listed_ms, end, previous_listed_ms, risen, unfinished, first_census)]
     plans.extend(ReadPlan(tuple(share), listed_ms) for share in shares[1:])
     if is_large:
         plans.append(ReadPlan((), listed_ms, census=census))
@@ -87,6 +93,26 @@ def _risen(start: SourceOffset, end: SourceOffset) -> frozenset[TopicPartition]:
         for partition, at in end.positions.items()
         if partition in start.positions and at.epoch != start.positions[partition].epoch and is_data(partition)
     )
+
+
+def _unfinished(start: SourceOffset, end: SourceOffset) -> frozenset[int]:
+    """Partitions of the coordinator's log that were not read to their end before: one more batch must follow.
+
+    Their holes say nothing. While they are read, compaction can take a record away in favour of a later one, beyond
+    the end that was listed; the cleaner does not pass the high watermark, so the next listing has that one.
+    """
+    return frozenset(
+        partition.partition
+        for partition in end.positions
+        if not is_data(partition) and not _goes_on(start, end, partition)
+    )
+
+
+def _goes_on(start: SourceOffset, end: SourceOffset, partition: TopicPartition) -> bool:
+    before = start.positions.get(partition)
+    if before is None or partition in end.begun or end.reread.get(partition, 1) <= 0:
+        return False
+    return before.topic_id == end.positions[partition].topic_id and before.offset >= before.listed
 
 
 def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) -> Range | None:
@@ -176,7 +202,7 @@ def _facts(plan: ReadPlan, reads: list[RangeRead]) -> Iterator[Fact]:
     if plan.end is not None:
         for partition, topic_id in plan.end.gone.items():
             yield PartitionNotice(NoticeKind.DELETED, partition, topic_id, 0, 0, "no longer in the cluster's metadata")
-        yield plan.end.barrier_fact(_clock_offset_ms(plan, reads), plan.risen)
+        yield plan.end.barrier_fact(_clock_offset_ms(plan, reads), plan.risen, plan.unfinished)
 
 
 def _census_facts(plan: ReadPlan, cluster: Cluster) -> Iterator[Fact]:

@@ -123,13 +123,13 @@ def retention(world: World, draw: float) -> bool:
 def compaction(world: World, draw: float) -> bool:
     """Of every id in the cleaned part of `__transaction_state` only the last record stays."""
     log = world.logs[int(draw * len(world.logs))]
-    cleaned = [entry for entry in log.entries[:-1] if entry.next_offset < log.follower_end]
+    cleaned = [entry for entry in log.entries[:-1] if entry.next_offset <= log.high_watermark]
     last: dict[str, int] = {}
     for entry in cleaned:
         assert isinstance(entry.body, Saying)
         last[entry.body.transactional_id] = entry.offset
     kept = set(last.values())
-    if len(kept) == len(cleaned) or not world.may_compact:
+    if len(kept) == len(cleaned):
         return False
     log.cleaned_to = cleaned[-1].next_offset
     log.entries = [entry for entry in log.entries if entry.offset in kept or entry not in cleaned]

@@ -9,14 +9,10 @@ from dataclasses import dataclass, field, replace
 
 from simulation.faults import FAULTS
 from simulation.judge import Judge
-from simulation.reader import WHOLE, Reader
+from simulation.reader import Reader
 from simulation.world import Setting, World
 
 USUAL = Setting()
-# A first reading in chunks that compaction overtakes, of an id that changes its producer id meanwhile: the record that
-# ended the former producer id is gone, and nobody reads that partition again. It takes a partition of more than a
-# million records, and an id that wears out 32,767 epochs, or expires, within one such reading.
-NOT_WITH_CHUNKS = frozenset({"compaction"})
 _MOST_SETTLING_BATCHES, _LAST_BATCHES = 200, 6
 _LONG_MS = 61_000
 
@@ -47,8 +43,6 @@ def run(
         [] if keep_timeline else None,
     )
     reader = reader_of(world, rng)
-    if reader.limits.coordinator_chunk < WHOLE:
-        world.setting = replace(world.setting, faults=world.setting.faults - NOT_WITH_CHUNKS)
     judge = Judge(world, reader.view)
     for _ in range(rng.randrange(40)):
         world.step()

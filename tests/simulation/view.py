@@ -126,14 +126,6 @@ class View:
 
     def read(self, read: RangeRead) -> None:
         """Fetches until the range is read, or for as long as patience lasts; then what is left is a gap."""
-        # As in run.NOT_WITH_CHUNKS: a reading from the beginning expects holes and cannot see compaction overtake it.
-        self.world.may_compact = read.partition.topic != TRANSACTION_STATE_TOPIC or read.start > 0
-        try:
-            self._read(read)
-        finally:
-            self.world.may_compact = True
-
-    def _read(self, read: RangeRead) -> None:
         patience = _PATIENCE
         while read.needs_fetch:
             self.world.churn()
