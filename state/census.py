@@ -26,7 +26,7 @@ from txnwatch.state.transaction import ProducerState, Span
 def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Bracket, number: int) -> Step:
     """The producer after a census of batch `number` showed its transaction as open, beginning below L."""
     prior = producer.spans.get(fact.partition)
-    if prior is None or prior.topic_id != bracket.topic_id or prior.start_offset < fact.start_offset:
+    if prior is None or prior.topic_id != bracket.topic_id or _is_another(prior, fact):
         return _opened(producer, prior, fact, bracket, number)
     is_another = prior.start_offset != fact.start_offset  # a span is known by its start: the proof begins anew
     seen_again = not bracket.is_scanned and prior.uncovered_at is not None and prior.reseen_at is None
@@ -47,6 +47,11 @@ def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Bracke
         over_at=None,
     )
     return Step(_with(producer, fact.partition, span), emitted)
+
+
+def _is_another(prior: Span, fact: OpenDescribed) -> bool:
+    """A later start is another span. So is an earlier one of a span whose start its leader told before."""
+    return prior.start_offset < fact.start_offset or (prior.by_census and prior.start_offset != fact.start_offset)
 
 
 def _joined_unseen(producer: ProducerState, fact: OpenDescribed, bracket: Bracket, prior: Span) -> StrayWrite:

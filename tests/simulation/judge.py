@@ -24,6 +24,8 @@ from simulation.world import SpanId, World
 from txnwatch.state.emitted import CoverInDoubt, SpanCandidate, SpanEnded, StrayWrite
 from txnwatch.state.ids import TopicPartition
 
+END = 1_000_000
+
 
 @dataclass
 class Judge:
@@ -82,7 +84,8 @@ class Judge:
         name = SpanId(stray.partition, stray.topic_id, stray.producer_id, stray.joined.start_offset)
         self.world.seen["stray write told"] += 1
         self.world.note(f"STRAY WRITE {name.partition}@{name.start} of {name.producer_id}: {stray.joined}")
-        offsets = range(name.start, stray.joined.offset + 1)
+        end = stray.joined.offset + 1 if stray.joined.offset >= 0 else END  # not told: the log was not read so far
+        offsets = range(name.start, end)
         has_mixed = self.world.is_mixed(stray.topic_id, stray.partition, stray.producer_id, offsets)
         if not has_mixed and not self._same(name):
             self.problems.append(f"FALSE STRAY: {name} at barrier {said.barrier.number}")
