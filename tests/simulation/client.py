@@ -69,7 +69,7 @@ class Client:
         offset = at.end
         accepted = at.produce(Data(producer_id, epoch, count))
         if accepted:
-            world.wrote(self.transactional_id, at, offset, producer_id, epoch)
+            world.owners.wrote(world.coordinators, self.transactional_id, at, offset, (producer_id, epoch))
             world.note(f"{partition}@{offset}: data of {producer_id} epoch {epoch} ({self.transactional_id})")
         return accepted
 

@@ -86,7 +86,7 @@ class Judge:
         self.world.note(f"STRAY WRITE {name.partition}@{name.start} of {name.producer_id}: {stray.joined}")
         end = stray.joined.offset + 1 if stray.joined.offset >= 0 else END  # not told: the log was not read so far
         offsets = range(name.start, end)
-        has_mixed = self.world.is_mixed(stray.topic_id, stray.partition, stray.producer_id, offsets)
+        has_mixed = self.world.owners.is_mixed(stray.topic_id, stray.partition, stray.producer_id, offsets)
         if not has_mixed and not self._same(name):
             self.problems.append(f"FALSE STRAY: {name} at barrier {said.barrier.number}")
 

@@ -21,7 +21,7 @@ from support.facts import DictStore
 from txnwatch.state import bucket as buckets
 from txnwatch.state import judge, machine
 from txnwatch.state.census import described_open
-from txnwatch.state.emitted import Emitted
+from txnwatch.state.emitted import CoverInDoubt, Emitted
 from txnwatch.state.facts import (
     Barrier,
     Bracket,
@@ -133,7 +133,13 @@ class NoSecondLookAtTheLog(Wrapped):
 
 
 class RotationToOneProducerIdOnly(Reader):
-    """A record that moves a transactional id on is told to its new producer id alone."""
+    """A record that moves a transactional id on is told to its new producer id alone.
+
+    Asking the coordinators finds what that covers, but only once it is late: here nobody asks.
+    """
+
+    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Emitted]:
+        return _undoubted(super().process(number, store, facts))
 
     def facts(self, facts: list[Fact]) -> list[Fact]:
         return [fact for fact in facts if not (isinstance(fact, TransactionSeen) and fact.view.superseded_by >= 0)]
@@ -199,6 +205,17 @@ class LogTailLostUnnoticed(Reader):
             return super().read(plan)
 
 
+class NobodyAsksTheCoordinators(Reader):
+    """What an old transaction holds by the log is never doubted."""
+
+    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Emitted]:
+        return _undoubted(super().process(number, store, facts))
+
+
+def _undoubted(emitted: list[Emitted]) -> list[Emitted]:
+    return [said for said in emitted if not isinstance(said, CoverInDoubt)]
+
+
 class CensusJudgedAtOnce(Wrapped):
     """What a census shows is judged against the T of its own batch, which is older, and not looked at again."""
 
@@ -241,6 +258,7 @@ MUTANTS: tuple[tuple[type[Reader], Setting, int], ...] = (
     (OneMarkerLost, USUAL, 340),
     (TruncationIgnored, USUAL, 0),
     (LogTailLostUnnoticed, USUAL, 0),
+    (NobodyAsksTheCoordinators, USUAL, 4300),
     (CensusJudgedAtOnce, HEALTHY_AND_QUICK, 0),
     (FollowerBelieved, USUAL, 0),
 )

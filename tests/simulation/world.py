@@ -17,9 +17,9 @@ from simulation.client import Client
 from simulation.coordinator import TIMEOUT_MS, TWO_PHASE_MS, Coordinators, Marker
 from simulation.encoding import Mark
 from simulation.faults import FAULTS
+from simulation.owners import Owners
 from simulation.partition import DataPartition, PartitionLog
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.transaction import TransactionState as S
 
 MOST_CLIENTS, MOST_PARTITIONS, MOST_LOGS = 3, 3, 2
 TOPICS = (TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("pay-ments", 0))
@@ -71,7 +71,7 @@ class World:
         tick: how many things have happened.
         hanging: spans that no marker is owed to now, with the tick since which.
         was_hanging: the same, over: (from, to, whether a transaction has taken it in; else it is gone).
-        owners: which transactions data was written in, by topic id, partition, producer id and offset; None is none.
+        owners: which transactions data was written in.
         seen: what happened how often, for those who want to know what a run was about.
         timeline: the same in words, kept only if asked for.
     """
@@ -82,7 +82,7 @@ class World:
     tick: int = 0
     hanging: dict[SpanId, int] = field(default_factory=dict)
     was_hanging: dict[SpanId, list[tuple[int, int, bool]]] = field(default_factory=dict)
-    owners: dict[tuple[str, TopicPartition, int], dict[int, set[tuple[str, int] | None]]] = field(default_factory=dict)
+    owners: Owners = field(default_factory=Owners)
     seen: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -130,24 +130,6 @@ class World:
         self.coordinators.now_ms += self.rng.randrange(40)
         self._actions[int(self.rng.random() * len(self._actions))]()
         self.look()
-
-    def wrote(self, name: str, at: DataPartition, offset: int, producer_id: int, epoch: int) -> None:
-        """A client has written: whose transaction is the data part of?"""
-        value = self.coordinators.transactions[name].value if name in self.coordinators.transactions else None
-        is_owned = (
-            value is not None
-            and (value.producer_id, value.producer_epoch, value.state) == (producer_id, epoch, S.ONGOING)
-            and self.coordinators.is_held(producer_id, at.partition)
-        )
-        owner = (name, value.start_ms) if is_owned and value is not None else None
-        written = self.owners.setdefault((at.topic_id, at.partition, producer_id), {})
-        written.setdefault(offset, set()).add(owner)
-
-    def is_mixed(self, topic_id: str, partition: TopicPartition, producer_id: int, offsets: range) -> bool:
-        """Whether what was ever written there was not all of one transaction."""
-        written = self.owners.get((topic_id, partition, producer_id), {})
-        found = set().union(*(owners for offset, owners in written.items() if offset in offsets))
-        return None in found or len(found) > 1
 
     def look(self) -> None:
         """Brings the truth up to date."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 
 import pytest
 
@@ -22,7 +23,7 @@ from support.facts import (
 )
 from support.transaction_log import a_key, a_value
 from txnwatch.state.emitted import OutstandingGap, SpanCandidate, SpanEnd, SpanEnded
-from txnwatch.state.facts import NoticeKind, TransactionalIdGone
+from txnwatch.state.facts import Barrier, NoticeKind, TransactionalIdGone
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.transaction import TransactionState as S
 from txnwatch.streaming.fetch import RangeRead
@@ -30,7 +31,7 @@ from txnwatch.streaming.fold import PartitionFold
 from txnwatch.streaming.offsets import Position, SourceOffset
 from txnwatch.streaming.options import parse_options
 from txnwatch.streaming.planner import Answer, Limits, Listing, plan
-from txnwatch.streaming.read_plan import plan_reads
+from txnwatch.streaming.read_plan import _facts, plan_reads
 from txnwatch.streaming.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
@@ -100,15 +101,25 @@ def test_a_fold_of_the_log_knows_what_compaction_took(first: int, hole: int | No
     ],
     ids=["goes on at the end", "goes on after a chunk", "again from a gap", "again from the beginning"],
 )
-def test_holes_count_where_all_before_had_been_read(
+def test_holes_count_and_the_log_is_proven_where_all_before_had_been_read(
     start: Position,
     reread: dict[TopicPartition, int],
     is_tail: bool,  # noqa: FBT001 - a case
 ) -> None:
     before = SourceOffset("cluster", 6, 900, 901, {LOG: start})
     end = SourceOffset("cluster", 7, 1000, 1001, {LOG: Position("log-id", 9, 3, 9)}, reread=reread)
-    (found,) = plan_reads(before, end, OPTIONS)[0].ranges
+    plan = plan_reads(before, end, OPTIONS)[0]
+    (found,) = plan.ranges
     assert found.is_tail == is_tail
+    assert plan.unfinished == (frozenset() if is_tail else {0}), "a record may have moved on: one batch more"
+
+
+def test_a_log_that_is_read_for_the_first_time_is_not_proven_yet() -> None:
+    end = SourceOffset("cluster", 1, 1000, 1001, {LOG: Position("log-id", 9, 3, 9)}, begun={LOG: 0})
+    plan = plan_reads(SourceOffset.beginning(), end, OPTIONS)[0]
+    (barrier,) = _facts(replace(plan, ranges=()), [])
+    assert isinstance(barrier, Barrier)
+    assert barrier.stale_coordinator == {0}
 
 
 def test_a_wish_that_is_older_than_a_truncation_of_the_log_does_not_answer_it() -> None:
