@@ -222,7 +222,12 @@ def _doubt_covers(producer: ProducerState, bench: Bench) -> Step:
     asked = tuple(CoverInDoubt(_candidate(producer, partition, span, bench, number)) for partition, span in held)
     next_ms = bench.now_ms + bench.policy.two_phase_check_ms
     again = Said(1, next_ms) if _is_two_phase(view) else _again(said, bench)
-    return Step(replace(producer, said={**producer.said, COVER: again}), asked)
+    # It may be told now, without our being told; so its end will be said.
+    doubted = {partition: replace(span, said=span.said or Said(0, 0)) for partition, span in held}
+    return Step(
+        replace(producer, said={**producer.said, COVER: again}, spans={**producer.spans, **doubted}),
+        asked,
+    )
 
 
 def _is_held(producer: ProducerState, partition: TopicPartition) -> bool:

@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from simulation.reader import Said
-from simulation.view import View
 from simulation.world import SpanId, World
 from txnwatch.state.emitted import CoverInDoubt, SpanCandidate, SpanEnded, StrayWrite
 from txnwatch.state.ids import TopicPartition
@@ -32,7 +31,6 @@ class Judge:
     """What was told, and what is wrong with it."""
 
     world: World
-    view: View
     told: dict[tuple[TopicPartition, int], SpanId] = field(default_factory=dict)
     found: set[SpanId] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
@@ -99,14 +97,12 @@ class Judge:
         )
 
     def _same(self, name: SpanId) -> list[SpanId]:
-        """The span as the truth knows it: it may begin earlier, where its beginning could not be read."""
-        known = (*self.world.hanging, *self.world.was_hanging)
-        return [
-            real for real in known if real == name or (real[:3] == name[:3] and self._is_beginning_unread(real, name))
-        ]
+        """The span as the truth knows it. It may begin earlier: its beginning was not read, or taken for over.
 
-    def _is_beginning_unread(self, real: SpanId, name: SpanId) -> bool:
-        return real.start < name.start and (real.topic_id, real.partition, real.start) not in self.view.served
+        The confirming read has the beginning from the leader; what counts here is that the data is part of the span.
+        """
+        known = (*self.world.hanging, *self.world.was_hanging)
+        return [real for real in known if real[:3] == name[:3] and real.start <= name.start]
 
     def close(self, outstanding: Mapping[TopicPartition, int]) -> list[str]:
         """After everything has come to rest: what was missed, what was left, and which gaps never closed."""

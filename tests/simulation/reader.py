@@ -132,7 +132,7 @@ class Reader:
         end = SourceOffset.from_json(json.loads(json.dumps(found.end.to_json())))
         found = replace(found, end=end)
         while True:
-            kept = [dict(store.rows) for store in self.stores], list(self.rows), set(self.view.served)
+            kept = [dict(store.rows) for store in self.stores], list(self.rows)
             said = self.attempt(found)
             said = replace(said, is_committed=self.rng.random() >= self.crashes)
             heard(said)
@@ -142,7 +142,7 @@ class Reader:
             self.world.note(f"batch {end.barrier} dies before it is committed")
             for store, rows in zip(self.stores, kept[0], strict=True):
                 store.rows = rows
-            self.rows, self.view.served = kept[1], kept[2]
+            self.rows = kept[1]
             self.world.churn()
         self.done, self.before = end, found.since
         if self.rng.random() >= self.lateness:  # the file is written a moment late now and then

@@ -37,14 +37,12 @@ class View:
 
     Attributes:
         unanswered: how often a request for one partition is lost.
-        served: the data batches that were handed out: (topic id, partition, offset).
     """
 
     def __init__(self, world: World, rng: random.Random, unanswered: float) -> None:
         self.world = world
         self.unanswered = unanswered
         self.metadata: Metadata | None = None
-        self.served: set[tuple[str, TopicPartition, int]] = set()
         self._rng = rng
 
     @property
@@ -151,7 +149,6 @@ class View:
         if answer.error_code:
             return fetch._refusal(self, read, answer.error_code)  # type: ignore[arg-type]
         records = b"".join([entry.encoded() for entry in answer.entries])
-        self.served.update((log.topic_id, log.partition, entry.offset) for entry in answer.entries)
         data = PartitionData(
             read.partition.topic,
             read.partition.partition,

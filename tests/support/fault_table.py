@@ -163,6 +163,14 @@ SCENARIOS: tuple[Scenario, ...] = (
         verdicts=(),
     ),
     Scenario(
+        "I",
+        "stale_view",
+        "the log says that an old two-phase transaction holds a stray write; its coordinator knows of none",
+        "no transaction owns the data, whatever the log says",
+        quiet.stale_view,
+        reason="not_started",
+    ),
+    Scenario(
         "J",
         "too_few_in_sync",
         "a partition has fewer replicas in sync than min.insync.replicas when its client commits",

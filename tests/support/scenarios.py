@@ -7,7 +7,7 @@ true: the verdict, its reason, how the transaction would have ended, and how the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from support.fault_world import OFFSETS, World, now_s
 from support.injection import inject
@@ -30,7 +30,7 @@ from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 KAFKA_4, KAFKA_3 = "4.3.1", "3.9.2"
 BOTH = (KAFKA_4, KAFKA_3)
-SHORT_TIMEOUT_MS = 5_000
+SHORT_TIMEOUT_MS, HOUR_MS = 5_000, 3_600_000
 
 
 @dataclass(frozen=True)
@@ -202,6 +202,16 @@ def two_phase(world: World) -> Fault:
     world.restart(1)
     producer.produce(partition)
     return _fault(world, producer, partition, lambda: producer.end(commit=True))
+
+
+def stale_view(world: World) -> Fault:
+    """A record in the log that the coordinator, going by its memory, knows nothing of: it covers a stray write."""
+    partition = world.partition(2)
+    producer = stray_write(world.cluster, unique("app"), partition)
+    held = ((partition.topic, (partition.partition,)),)
+    value = _value(producer, TransactionState.ONGOING, held, TWO_PHASE_TIMEOUT_MS)
+    inject(world.cluster, producer.transactional_id, replace(value, start_ms=value.start_ms - 2 * HOUR_MS))
+    return _fault(world, producer, partition)
 
 
 def late_offsets(world: World) -> Fault:
