@@ -7,18 +7,21 @@ import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from txnwatch.config import RunSettings, client_properties
+from txnwatch.config import RunSettings, broker_properties, client_properties, registry_config
 from txnwatch.lasting import Lasting
 from txnwatch.sinks.compose import Origin
-from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic, read_events
+from txnwatch.sinks.encoding import FORMATS, from_bytes
+from txnwatch.sinks.event_log import read_events
+from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
 from txnwatch.sinks.ledger import Ledger
 from txnwatch.sinks.outbox import Outbox
 from txnwatch.sinks.redis import RedisEventSink
+from txnwatch.sinks.registry import RegistryCodec
 from txnwatch.state.emitted import CensusIncomplete, Emitted, PartitionAlarm, Unproven, ViewHealed
 from txnwatch.state.errors import SinkError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC
@@ -70,7 +73,9 @@ class Watch:
         directory = local_directory(self.settings.checkpoint)
         self.checkpoint = str(directory.absolute()) if directory is not None else self.settings.checkpoint
         self._scratch = Path(self.checkpoint) if directory is not None else Path(tempfile.mkdtemp(prefix="txnwatch-"))
-        self._properties = client_properties(self.settings.command_config)
+        properties = client_properties(self.settings.command_config)
+        self._properties = broker_properties(properties)
+        self._registry = registry_codec(self.settings.schema_registry_url, properties, self.settings.events_topic)
         self.options = parse_options(self._source_options())
         self._undescribed = Lasting("not described by their leaders", self.report)
         self._unproven = Lasting("not listed, or not read to their ends", self.report)
@@ -115,7 +120,8 @@ class Watch:
         warning = ensure_topic(config, self.settings.events_topic)
         if warning is not None:
             self.report(f"warning: {warning}")
-        sinks: list[EventSink] = [KafkaEventSink(config, self.settings.events_topic, self.settings.events_format)]
+        encoding = FORMATS.get(self.settings.encoding) or self._codec().encoding
+        sinks: list[EventSink] = [KafkaEventSink(config, self.settings.events_topic, encoding)]
         if self.settings.redis_url is not None:
             sinks.append(RedisEventSink(self.settings.redis_url, self.cluster_id))
         ledger = Ledger(
@@ -131,8 +137,12 @@ class Watch:
         self._ledger = ledger
         return ledger
 
+    def _codec(self) -> RegistryCodec:
+        assert self._registry is not None, "the settings see to that"
+        return self._registry
+
     def _published(self, config: dict[str, str]) -> Iterator[IncidentEvent]:
-        for found in read_events(config, self.settings.events_topic):
+        for found in read_events(config, self.settings.events_topic, decode=decoder(self._registry)):
             if isinstance(found, SinkError):
                 self.report(f"warning: passing over a record of the events topic: {found}")
             else:
@@ -222,6 +232,20 @@ def librdkafka_config(options: SourceOptions) -> dict[str, str]:
         "sasl.password": security.password,
     }
     return {**config, **{name: value for name, value in optional.items() if value is not None}}
+
+
+def registry_codec(url: str | None, properties: Mapping[str, str], topic: str) -> RegistryCodec | None:
+    """What speaks to the schema registry, if there is one.
+
+    Raises:
+        ConfigError: the registry client is not installed, or refuses the settings.
+    """
+    return RegistryCodec(registry_config(url, properties), topic) if url is not None else None
+
+
+def decoder(registry: RegistryCodec | None) -> Callable[[bytes], IncidentEvent]:
+    """What reads events back: all three encodings where there is a registry."""
+    return registry.decode if registry is not None else from_bytes
 
 
 def options_of(bootstrap_server: str, command_config: Path | None) -> SourceOptions:

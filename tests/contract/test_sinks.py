@@ -14,7 +14,9 @@ from support.redis_view import RedisView
 from support.topics import unique
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.redis import EmbeddedRedis
-from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic, read_events
+from txnwatch.sinks.encoding import FORMATS, Encoding
+from txnwatch.sinks.event_log import read_events
+from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
 from txnwatch.sinks.redis import RedisEventSink
 from txnwatch.state.errors import SinkError
 from txnwatch.state.incident import IncidentEvent
@@ -51,7 +53,7 @@ class RecordingStage:
 class TopicStage:
     """An events topic; its reader keeps the highest sequence of each incident and each event id once."""
 
-    def __init__(self, kafka: EmbeddedKafka, forwarder: Forwarder, encoding: str) -> None:
+    def __init__(self, kafka: EmbeddedKafka, forwarder: Forwarder, encoding: Encoding) -> None:
         self.cluster_id = "cluster"
         self._config = {"bootstrap.servers": kafka.bootstrap_servers}
         self._forwarder = forwarder

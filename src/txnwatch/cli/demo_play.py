@@ -35,7 +35,7 @@ from txnwatch.embedded.applications import (
 from txnwatch.embedded.jars import KAFKA_VERSION
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.redis import EmbeddedRedis
-from txnwatch.sinks.kafka import read_events
+from txnwatch.sinks.event_log import read_events
 from txnwatch.state.errors import BrokerError, SinkError, TxnwatchError
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent
