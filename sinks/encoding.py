@@ -87,7 +87,7 @@ def from_bytes(value: bytes) -> IncidentEvent:
     try:
         raw: Any
         if value[:1] == CONFLUENT_MAGIC:
-            raise SinkError("found Confluent framing: expected --schema-registry-url, to ask for its schema")  # noqa: TRY301
+            raise SinkError("found Confluent framing: expected --schema-registry-url, to ask for its schema")
         if value.startswith(_SINGLE_OBJECT_MAGIC):
             size = len(_single_object_header())
             raw = fastavro.schemaless_reader(io.BytesIO(value[size:]), _writers()[value[:size]], schema())

@@ -87,6 +87,10 @@ class KafkaEventSink:
             self._under_way.discard(event.event_id)
             raise SinkError(f"{self.name}: {exc}") from exc
 
+    def has_lost_everything(self) -> bool:
+        """See EventSink: the topic is the memory itself, nobody else could fill it."""
+        return False
+
     def close(self) -> None:
         """Lets librdkafka send what it still has."""
         self._producer.flush(self._timeout_s)

@@ -37,6 +37,18 @@ class Outbox:
         """Queues events behind those that wait."""
         self._waiting.extend(events)
 
+    def withdraw(self, event: IncidentEvent) -> None:
+        """Drops what waits and is no newer than this event of the same incident."""
+        self._waiting = deque(
+            waiting
+            for waiting in self._waiting
+            if waiting.incident_id != event.incident_id or waiting.sequence > event.sequence
+        )
+
+    def has_lost_everything(self) -> bool:
+        """See EventSink."""
+        return self._sink.has_lost_everything()
+
     def deliver(self, now_ms: int) -> None:
         """Delivers what waits, as far as the sink takes it."""
         if not self._waiting or now_ms < self._due_ms:

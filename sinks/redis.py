@@ -4,6 +4,7 @@ Keys, under `txnwatch:<cluster id>:`
   incidents         sorted set of open incidents' ids by open_since_ms
   incident:<id>     hash of one incident's latest event, the event's field names; kept a week after it is resolved
   events            stream of every event, capped
+  filled            since when the keys are kept (epoch milliseconds); gone if Redis was emptied, then all is sent again
 One script changes all three, and only if the event's sequence is newer than what the hash holds: events may be
 delivered twice, late, or by two writers.
 """
@@ -96,6 +97,13 @@ class RedisEventSink:
             ],
         )
 
+    def has_lost_everything(self) -> bool:
+        """See EventSink. Of several instances one is told so and fills it for all."""
+        try:
+            return bool(self._client.set(f"{self._prefix}filled", _now_ms(self._client), nx=True))
+        except redis.RedisError:
+            return False
+
     def close(self) -> None:
         """Closes the connections."""
         self._client.close()
@@ -105,3 +113,8 @@ def _text(value: object) -> str:
     if isinstance(value, str):
         return value
     return json.dumps(value, separators=(",", ":"))
+
+
+def _now_ms(client: redis.Redis) -> int:
+    seconds, micros = client.time()
+    return int(seconds) * 1000 + int(micros) // 1000

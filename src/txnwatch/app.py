@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from txnwatch.config import RunSettings, broker_properties, client_properties, r
 from txnwatch.lasting import Lasting
 from txnwatch.sinks.compose import Origin
 from txnwatch.sinks.encoding import FORMATS, from_bytes
-from txnwatch.sinks.event_log import read_events
+from txnwatch.sinks.event_log import EventLog
 from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
 from txnwatch.sinks.ledger import Ledger
 from txnwatch.sinks.outbox import Outbox
@@ -32,6 +32,7 @@ from txnwatch.streaming.checkpoint import local_directory
 from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.control_file import wishes_of, write_wishes
+from txnwatch.streaming.groups import ClusterGroups
 from txnwatch.streaming.metadata import TopicInfo
 from txnwatch.streaming.options import SourceOptions, parse_options
 from txnwatch.streaming.preflight import check_cluster
@@ -68,6 +69,7 @@ class Watch:
     is_ready: bool = False
     counts: Counter[str] = field(default_factory=Counter)
     _ledger: Ledger | None = field(default=None, init=False)
+    _log: EventLog | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         directory = local_directory(self.settings.checkpoint)
@@ -124,15 +126,19 @@ class Watch:
         sinks: list[EventSink] = [KafkaEventSink(config, self.settings.events_topic, encoding)]
         if self.settings.redis_url is not None:
             sinks.append(RedisEventSink(self.settings.redis_url, self.cluster_id))
+        cluster = Cluster(self.options.bootstrap, self.options.security, timeout_s=_ADMIN_TIMEOUT_S)
+        log = self._log = EventLog(config, self.settings.events_topic, decoder(self._registry))
         ledger = Ledger(
             origin=Origin(self.cluster_id, self.settings.bootstrap_server),
-            admin=ClusterAdmin(Cluster(self.options.bootstrap, self.options.security, timeout_s=_ADMIN_TIMEOUT_S)),
+            admin=ClusterAdmin(cluster),
+            groups=ClusterGroups(cluster),
             outboxes=[Outbox(sink, lambda text: self.report(f"warning: {text}")) for sink in sinks],
             now_ms=wall_clock_ms,
+            heard=lambda: self._events(log.news()),
             on_event=self.on_event,
             report=lambda text: self.report(f"warning: {text}"),
         )
-        ledger.remember(self._published(config))
+        ledger.remember(self._events(log.history()))
         ledger.resend_to(ledger.outboxes[1:])
         self._ledger = ledger
         return ledger
@@ -141,12 +147,12 @@ class Watch:
         assert self._registry is not None, "the settings see to that"
         return self._registry
 
-    def _published(self, config: dict[str, str]) -> Iterator[IncidentEvent]:
-        for found in read_events(config, self.settings.events_topic, decode=decoder(self._registry)):
-            if isinstance(found, SinkError):
-                self.report(f"warning: passing over a record of the events topic: {found}")
+    def _events(self, found: Iterable[IncidentEvent | SinkError]) -> Iterator[IncidentEvent]:
+        for one in found:
+            if isinstance(one, SinkError):
+                self.report(f"warning: passing over a record of the events topic: {one}")
             else:
-                yield found
+                yield one
 
     def start_spark(self) -> SparkSession:
         """The Spark session; what the JVM and its workers print goes to the log file."""
@@ -211,6 +217,9 @@ class Watch:
             for outbox in self._ledger.outboxes:
                 outbox.close(wall_clock_ms())
             self._ledger = None
+        if self._log is not None:
+            self._log.close()
+            self._log = None
 
 
 def librdkafka_config(options: SourceOptions) -> dict[str, str]:

@@ -140,7 +140,7 @@ def test_a_registry_that_is_away_loses_nothing_and_raises_nothing(
 def test_a_registry_that_hangs_costs_a_batch_two_seconds(tmp_path: Path) -> None:
     with SchemaRegistry(tmp_path) as own:
         own.process.pause()
-        with pytest.raises(RegistryAwayError, match="127.0.0.1"):
+        with pytest.raises(RegistryAwayError, match=r"127\.0\.0\.1"):
             codec_of(own, "events").encode(an_event())
         own.process.resume()
 
@@ -181,7 +181,7 @@ def test_the_registry_itself_refuses_a_schema_that_breaks_the_contract(registry:
 class _Guarded(BaseHTTPRequestHandler):
     seen: list[str | None] = []  # noqa: RUF012 - one server a test
 
-    def do_POST(self) -> None:  # noqa: N802 - its name
+    def do_POST(self) -> None:
         self.seen.append(self.headers["Authorization"])
         self.send_response(401)
         self.end_headers()

@@ -14,7 +14,7 @@ from support.redis_view import RedisView
 from support.topics import unique
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.redis import EmbeddedRedis
-from txnwatch.sinks.encoding import FORMATS, Encoding
+from txnwatch.sinks.encoding import Encoding
 from txnwatch.sinks.event_log import read_events
 from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
 from txnwatch.sinks.redis import RedisEventSink

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from support.facts import BucketRun, a_marker, seen, transaction
 from support.fake_admin import FakeAdmin
+from support.fake_groups import FakeGroups
 from support.recording_sink import RecordingSink
 from txnwatch.sinks.compose import Origin
 from txnwatch.sinks.ledger import Ledger
@@ -25,6 +26,7 @@ class World:
     """A cluster, a ledger and its sinks; the state's side is played by hand."""
 
     admin: FakeAdmin = field(default_factory=FakeAdmin)
+    groups: FakeGroups = field(default_factory=FakeGroups)
     topic: RecordingSink = field(default_factory=RecordingSink)
     redis: RecordingSink = field(default_factory=RecordingSink)
     reports: list[str] = field(default_factory=list)
@@ -36,7 +38,7 @@ class World:
 
     def a_ledger(self, remembering: Iterable[IncidentEvent] = ()) -> Ledger:
         outboxes = [Outbox(sink, self.reports.append) for sink in (self.topic, self.redis)]
-        ledger = Ledger(ORIGIN, self.admin, outboxes, lambda: self.now_ms, report=self.reports.append)
+        ledger = Ledger(ORIGIN, self.admin, self.groups, outboxes, lambda: self.now_ms, report=self.reports.append)
         ledger.remember(remembering)
         return ledger
 
