@@ -103,16 +103,28 @@ class Ledger:
             events.extend(self._look_again(now_ms))
         if self.heard is not None:
             self._memory.telling(events)
-        for outbox in self.outboxes:
-            outbox.put(events)
-            outbox.deliver(now_ms)
+        self._deliver(events, now_ms)
         for event in events:
             self.on_event(event)
 
+    def _deliver(self, events: Sequence[IncidentEvent], now_ms: int) -> None:
+        """The topic first: what it has not got a restart would forget, and the others would never hear of its end."""
+        topic, *others = self.outboxes
+        topic.put(events)
+        taken = topic.deliver(now_ms)
+        for outbox in others:
+            outbox.put(taken)
+            outbox.deliver(now_ms)
+
     def resend_to(self, outboxes: Iterable[Outbox]) -> None:
-        """Queues the latest event of every known incident again, for sinks that may have missed some."""
+        """Queues the latest event of every incident again, for sinks that may have missed some.
+
+        What the topic has not got yet goes to the others once it has.
+        """
+        waiting = self.outboxes[0].waiting_incidents
+        events = [event for event in self._memory.known.values() if event.incident_id not in waiting]
         for outbox in outboxes:
-            outbox.put(list(self._memory.known.values()))
+            outbox.put(events)
 
     def _fill_what_was_lost(self, now_ms: int) -> None:
         if now_ms < self._lost_check_ms:

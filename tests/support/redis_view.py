@@ -65,6 +65,10 @@ class RedisView:
         """Puts a value of another type there."""
         self._client.set(f"{self._prefix}{key}", "not ours")
 
+    def empty(self) -> None:
+        """Deletes every key of the cluster, as a FLUSHALL or an eviction would."""
+        self._client.delete(*self._client.scan_iter(f"{self._prefix}*"))
+
     @staticmethod
     def json(text: str) -> Any:
         """A field that is JSON."""

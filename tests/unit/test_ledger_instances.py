@@ -127,3 +127,12 @@ def test_an_instance_that_joins_later_knows_everything(pair: Pair) -> None:
     late = pair.world.another(pair.log)
     pair.step(late, candidate)
     assert pair.told() == [(1, "opened")]
+
+
+def test_a_topic_read_from_its_beginning_leaves_the_newest_whatever_stands_last(pair: Pair) -> None:
+    candidate = pair.world.hang()
+    pair.step(pair.one, candidate)
+    pair.step(pair.one, pair.world.abort(candidate))
+    late = pair.world.another(pair.log)
+    late.remember([*pair.log.records, pair.log.records[0]])
+    assert late.open_incidents == []
