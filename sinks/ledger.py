@@ -132,7 +132,7 @@ class Ledger:
         self._lost_check_ms = now_ms + LOST_CHECK_MS
         for outbox in self.outboxes[1:]:
             if outbox.has_lost_everything():
-                self.report(f"{outbox.name} has lost what it held; filling it again")
+                self.report(f"{outbox.name} is empty; filling it")
                 self.resend_to([outbox])
 
     def _listen(self, now_ms: int) -> Iterable[IncidentEvent]:

@@ -139,6 +139,8 @@ class Watch:
             report=lambda text: self.report(f"warning: {text}"),
         )
         ledger.remember(self._events(log.history()))
+        for outbox in ledger.outboxes[1:]:
+            outbox.has_lost_everything()  # it is filled now in any case
         ledger.resend_to(ledger.outboxes[1:])
         self._ledger = ledger
         return ledger

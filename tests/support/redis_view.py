@@ -67,7 +67,8 @@ class RedisView:
 
     def empty(self) -> None:
         """Deletes every key of the cluster, as a FLUSHALL or an eviction would."""
-        self._client.delete(*self._client.scan_iter(f"{self._prefix}*"))
+        for key in list(self._client.scan_iter(f"{self._prefix}*")):
+            self._client.delete(key)
 
     @staticmethod
     def json(text: str) -> Any:
