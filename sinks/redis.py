@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Final
+from typing import Any, Final
 
 import redis
 from redis.backoff import NoBackoff
@@ -120,9 +120,11 @@ def read_open_incidents(url: str) -> list[IncidentEvent]:
         SinkError: Redis is away, or holds nothing of ours.
     """
     where = f"Redis {url.rpartition('@')[2].removeprefix('redis://')}"
-    client = redis.Redis.from_url(url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S)
+    client: Any = redis.Redis.from_url(
+        url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S, decode_responses=True
+    )
     try:
-        prefixes = sorted(key.decode().removesuffix("filled") for key in client.scan_iter("txnwatch:*:filled"))
+        prefixes = sorted(key.removesuffix("filled") for key in client.scan_iter("txnwatch:*:filled"))
         if not prefixes:
             told = "holds nothing of txnwatch: expected one that `txnwatch run --redis-url` fills"
             raise SinkError(f"{where} {told}")
@@ -134,11 +136,11 @@ def read_open_incidents(url: str) -> list[IncidentEvent]:
     return sorted(found, key=lambda event: event.open_since_ms)
 
 
-def _open_under(client: redis.Redis, prefix: str) -> Iterator[IncidentEvent]:
+def _open_under(client: Any, prefix: str) -> Iterator[IncidentEvent]:  # noqa: ANN401 - redis-py types answers as anything
     for incident_id in client.zrange(f"{prefix}incidents", 0, -1):
-        held = client.hgetall(f"{prefix}incident:{incident_id.decode()}")
+        held = client.hgetall(f"{prefix}incident:{incident_id}")
         if held:  # else it was resolved in between
-            yield event_of({name.decode(): _value(name.decode(), value.decode()) for name, value in held.items()})
+            yield event_of({name: _value(name, value) for name, value in held.items()})
 
 
 def _value(name: str, text: str) -> object:
