@@ -67,7 +67,8 @@ def events_page() -> str:
             "same fields, flat. The record's key is `incident_id`; the headers are CloudEvents 1.0 in binary mode:",
             "`ce_id` (incident id and sequence, the same however often an event is published), `ce_type`",
             "(`io.txnwatch.<verdict>.<status>.v1`), `ce_source` (`/kafka/<cluster id>`), `ce_subject`, `ce_time`,",
-            "`ce_specversion` and `content-type`.",
+            "`ce_specversion` and `content-type`. How consumers use them, and the keys in Redis:",
+            "[consumers.md](consumers.md).",
             "",
             *_fields(schema, "## Fields"),
         ]
@@ -106,7 +107,8 @@ def cli_page() -> str:
         "# The command line",
         "",
         _GENERATED,
-        "Exit codes: 0 clean, 1 failure (one line on standard error says what and what to do), 2 usage.",
+        "Exit codes: 0 clean, 1 failure (one line on standard error says what and what to do), 2 usage,",
+        "3 found something, where a command is asked to fail on that (`--fail-on-found`).",
     ]
     for name, command in commands.choices.items():
         lines += ["", f"## txnwatch {name}", "", str(command.description), "", "| flag | meaning |", "|---|---|"]

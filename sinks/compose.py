@@ -8,8 +8,11 @@ from typing import Any
 
 from txnwatch.state.confirmation import SpanConfirmation, TransactionConfirmation
 from txnwatch.state.emitted import SpanCandidate, SpanEnd, SpanEnded, StrayWrite, TransactionCandidate, TransactionMoved
+from txnwatch.state.ending import ADMINISTRATOR, COORDINATOR, NEXT_TRANSACTION, ended_by
+from txnwatch.state.ending import UNKNOWN as UNKNOWN_WHO
 from txnwatch.state.incident import OPENED, IncidentEvent, span_incident_id, transaction_incident_id
 from txnwatch.state.outcome import UNKNOWN, expected_outcome
+from txnwatch.state.ports import PartitionReading, TransactionDescription
 from txnwatch.state.transaction import Marker, TransactionState
 from txnwatch.state.verdict import RULE_OF, Verdict
 
@@ -173,26 +176,47 @@ def stray_event(origin: Origin, stray: StrayWrite, now_ms: int) -> IncidentEvent
     )
 
 
-def span_resolution(ended: SpanEnded, now_ms: int) -> dict[str, Any]:
+def span_resolution(
+    ended: SpanEnded, incident: IncidentEvent, owner: TransactionDescription | None, now_ms: int
+) -> dict[str, Any]:
     """How an incident about a span ended, by the marker or notice that ended it."""
     marker = ended.marker
     match ended.how:
         case SpanEnd.MARKER if marker is not None:
-            return _resolution(_outcome(marker), "administrator", now_ms, marker)
+            return _resolution(_outcome(marker), ended_by(marker, incident, owner), now_ms, marker)
         case SpanEnd.ABSORBED if marker is not None:
             return absorbed(marker, now_ms)
         case SpanEnd.PARTITION_GONE:
-            return _resolution("partition_gone", "administrator", now_ms, None, "the topic was deleted or re-created")
+            return _resolution("partition_gone", ADMINISTRATOR, now_ms, None, "the topic was deleted or re-created")
         case SpanEnd.TRUNCATED:
-            return _resolution("truncated", "unknown", now_ms, None, "the log was truncated below the open data")
+            return _resolution("truncated", UNKNOWN_WHO, now_ms, None, "the log was truncated below the open data")
         case _:
             return no_longer_open(now_ms, "its leader has nothing open there any more")
+
+
+def refuted(now_ms: int, owner: TransactionDescription) -> dict[str, Any]:
+    """The resolution of an incident that a fresh look has contradicted: the span's own transaction is live."""
+    detail = f"{owner.transactional_id} is {owner.state} in that very transaction: its coordinator will end it"
+    return _resolution("refuted", COORDINATOR, now_ms, None, detail)
+
+
+def surroundings(incident: IncidentEvent, reading: PartitionReading) -> dict[str, Any]:
+    """What a fresh reading says of the partition around an open span."""
+    if reading.problem is not None or reading.last_stable_offset < 0 or incident.txn_start_offset is None:
+        return {}
+    stable = reading.last_stable_offset
+    return {
+        "last_stable_offset": stable,
+        "high_watermark": reading.high_watermark,
+        "hidden_records": reading.high_watermark - stable,
+        "is_lso_blocker": incident.txn_start_offset <= max(stable, reading.log_start_offset),
+    }
 
 
 def absorbed(marker: Marker, now_ms: int) -> dict[str, Any]:
     """The resolution of data that was decided together with a later transaction."""
     detail = f"{_outcome(marker)} together with a later transaction of the same producer"
-    return _resolution("absorbed", "next_transaction", now_ms, marker, detail)
+    return _resolution("absorbed", NEXT_TRANSACTION, now_ms, marker, detail)
 
 
 def changes(known: IncidentEvent, event: IncidentEvent) -> dict[str, Any]:
@@ -213,7 +237,7 @@ def changes(known: IncidentEvent, event: IncidentEvent) -> dict[str, Any]:
 
 def no_longer_open(now_ms: int, detail: str) -> dict[str, Any]:
     """The resolution of an incident whose end was not seen, only that it is over."""
-    return _resolution("no_longer_open", "unknown", now_ms, None, detail)
+    return _resolution("no_longer_open", UNKNOWN_WHO, now_ms, None, detail)
 
 
 def transaction_resolution(moved: TransactionMoved, now_ms: int) -> dict[str, Any]:
@@ -221,8 +245,8 @@ def transaction_resolution(moved: TransactionMoved, now_ms: int) -> dict[str, An
     view = moved.view
     how = {"commit": "committed", "abort": "aborted"}.get(view.state.outcome or "", "moved_on")
     if view.state is TransactionState.DEAD:
-        return _resolution("no_longer_open", "unknown", now_ms, None, "the coordinator no longer has the id")
-    return _resolution(how, "coordinator", now_ms, None, f"the coordinator moved on to {view.state}")
+        return _resolution("no_longer_open", UNKNOWN_WHO, now_ms, None, "the coordinator no longer has the id")
+    return _resolution(how, COORDINATOR, now_ms, None, f"the coordinator moved on to {view.state}")
 
 
 def _resolution(

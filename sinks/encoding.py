@@ -1,4 +1,7 @@
-"""Incident events as bytes: flat JSON, or Avro single-object encoding; one Avro schema owns the shape of both."""
+"""Incident events as bytes: flat JSON, or Avro single-object encoding; one Avro schema owns the shape of both.
+
+The third encoding, Confluent framing, needs a registry: sinks/registry.py.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import fastavro
 from fastavro.schema import fingerprint, to_parsing_canonical_form
@@ -22,23 +25,45 @@ _SINGLE_OBJECT_MAGIC: Final = b"\xc3\x01"
 _ARRAYS: Final = ("pending_partitions", "consumer_groups")
 _FIELDS: Final = tuple(spec.name for spec in fields(IncidentEvent))
 
-Encoder = Callable[[IncidentEvent], bytes]
+CONFLUENT_MAGIC: Final = b"\x00"
+
+
+class Encoding(NamedTuple):
+    """How events become a record's value, and the content type that says so."""
+
+    encode: Callable[[IncidentEvent], bytes]
+    content_type: str
+
+
+@cache
+def schema_text() -> str:
+    """The schema as it is published."""
+    return (files("txnwatch.sinks") / "incident_event.avsc").read_text()
 
 
 @cache
 def schema() -> dict[str, Any]:
     """The parsed schema."""
-    text = (files("txnwatch.sinks") / "incident_event.avsc").read_text()
-    parsed = fastavro.parse_schema(json.loads(text))
+    parsed = fastavro.parse_schema(json.loads(schema_text()))
     assert isinstance(parsed, dict)
     return parsed
 
 
 @cache
 def _single_object_header() -> bytes:
-    raw = json.loads((files("txnwatch.sinks") / "incident_event.avsc").read_text())
-    hexadecimal = fingerprint(to_parsing_canonical_form(raw), "CRC-64-AVRO")
+    return _header_of(schema_text())
+
+
+def _header_of(text: str) -> bytes:
+    hexadecimal = fingerprint(to_parsing_canonical_form(json.loads(text)), "CRC-64-AVRO")
     return _SINGLE_OBJECT_MAGIC + bytes.fromhex(hexadecimal)
+
+
+@cache
+def _writers() -> dict[bytes, Any]:
+    """The schemas events may have been written with, by header; a former one stays in the package when it changes."""
+    texts = [path.read_text() for path in files("txnwatch.sinks").iterdir() if path.name.endswith(".avsc")]
+    return {_header_of(text): fastavro.parse_schema(json.loads(text)) for text in texts}
 
 
 def to_json(event: IncidentEvent) -> bytes:
@@ -49,7 +74,7 @@ def to_json(event: IncidentEvent) -> bytes:
 def to_avro(event: IncidentEvent) -> bytes:
     """The event in Avro single-object encoding: marker, schema fingerprint, body."""
     body = io.BytesIO()
-    fastavro.schemaless_writer(body, schema(), _plain(event))
+    fastavro.schemaless_writer(body, schema(), plain(event))
     return _single_object_header() + body.getvalue()
 
 
@@ -57,12 +82,15 @@ def from_bytes(value: bytes) -> IncidentEvent:
     """An event as either encoding wrote it.
 
     Raises:
-        SinkError: neither JSON nor our Avro.
+        SinkError: neither JSON nor our Avro, or of a schema we do not know.
     """
     try:
         raw: Any
+        if value[:1] == CONFLUENT_MAGIC:
+            raise SinkError("found Confluent framing: expected --schema-registry-url, to ask for its schema")
         if value.startswith(_SINGLE_OBJECT_MAGIC):
-            raw = fastavro.schemaless_reader(io.BytesIO(value[len(_single_object_header()) :]), schema(), None)
+            size = len(_single_object_header())
+            raw = fastavro.schemaless_reader(io.BytesIO(value[size:]), _writers()[value[:size]], schema())
         else:
             raw = json.loads(value)
         return event_of(raw)
@@ -95,12 +123,13 @@ def _rfc3339(time_ms: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{millis:03d}Z"
 
 
-def _plain(event: IncidentEvent) -> dict[str, Any]:
+def plain(event: IncidentEvent) -> dict[str, Any]:
+    """The event as the schema's record."""
     raw = asdict(event)
     return {**raw, **{name: list(raw[name]) for name in _ARRAYS}}
 
 
-FORMATS: Final[dict[str, tuple[Encoder, str]]] = {
-    "json": (to_json, "application/json"),
-    "avro": (to_avro, "application/avro"),
+FORMATS: Final = {
+    "json": Encoding(to_json, "application/json"),
+    "avro": Encoding(to_avro, "application/avro"),
 }

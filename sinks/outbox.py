@@ -33,20 +33,37 @@ class Outbox:
         """Events that were not delivered yet."""
         return len(self._waiting)
 
+    @property
+    def waiting_incidents(self) -> set[str]:
+        """The incidents they are about."""
+        return {event.incident_id for event in self._waiting}
+
     def put(self, events: Sequence[IncidentEvent]) -> None:
         """Queues events behind those that wait."""
         self._waiting.extend(events)
 
-    def deliver(self, now_ms: int) -> None:
-        """Delivers what waits, as far as the sink takes it."""
+    def withdraw(self, event: IncidentEvent) -> None:
+        """Drops what waits and is no newer than this event of the same incident."""
+        self._waiting = deque(
+            waiting
+            for waiting in self._waiting
+            if waiting.incident_id != event.incident_id or waiting.sequence > event.sequence
+        )
+
+    def has_lost_everything(self) -> bool:
+        """See EventSink."""
+        return self._sink.has_lost_everything()
+
+    def deliver(self, now_ms: int) -> list[IncidentEvent]:
+        """Delivers what waits, as far as the sink takes it; returns what it took."""
+        taken: list[IncidentEvent] = []
         if not self._waiting or now_ms < self._due_ms:
-            return
+            return taken
         try:
             while self._waiting:
                 part = [self._waiting[position] for position in range(min(_AT_A_TIME, len(self._waiting)))]
                 self._sink.deliver(part)
-                for _ in part:
-                    self._waiting.popleft()
+                taken.extend(self._waiting.popleft() for _ in part)
         except SinkError as exc:
             if not self._pause_ms:
                 self._report(f"{exc}; {self.waiting} events are kept and delivered later")
@@ -56,6 +73,7 @@ class Outbox:
             if self._pause_ms:
                 self._report(f"{self.name} is back and has every event")
             self._pause_ms = 0
+        return taken
 
     def close(self, now_ms: int) -> None:
         """A last try, then lets go."""

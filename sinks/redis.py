@@ -4,6 +4,7 @@ Keys, under `txnwatch:<cluster id>:`
   incidents         sorted set of open incidents' ids by open_since_ms
   incident:<id>     hash of one incident's latest event, the event's field names; kept a week after it is resolved
   events            stream of every event, capped
+  filled            since when the keys are kept (epoch milliseconds); gone if Redis was emptied, then all is sent again
 One script changes all three, and only if the event's sequence is newer than what the hash holds: events may be
 delivered twice, late, or by two writers.
 """
@@ -11,20 +12,24 @@ delivered twice, late, or by two writers.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Final
+from typing import Any, Final
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from txnwatch.sinks.encoding import event_of, schema
 from txnwatch.state.errors import SinkError
 from txnwatch.state.incident import IncidentEvent
 
 _STREAM_LENGTH: Final = 100_000
 _KEEP_RESOLVED_S: Final = 7 * 24 * 3600
 _TIMEOUT_S: Final = 2.0
+_TEXTS: Final = frozenset(
+    field["name"] for field in schema()["fields"] if field["type"] in ("string", ["null", "string"])
+)
 
 # KEYS: incidents, incident hash, events stream. ARGV: id, sequence, is open, open_since_ms, stream length,
 # seconds to keep, event as JSON, then field, value, ... of the hash.
@@ -96,12 +101,58 @@ class RedisEventSink:
             ],
         )
 
+    def has_lost_everything(self) -> bool:
+        """See EventSink. Of several instances one is told so and fills it for all."""
+        try:
+            return bool(self._client.set(f"{self._prefix}filled", _now_ms(self._client), nx=True))
+        except redis.RedisError:
+            return False
+
     def close(self) -> None:
         """Closes the connections."""
         self._client.close()
+
+
+def read_open_incidents(url: str) -> list[IncidentEvent]:
+    """The open incidents of every cluster this Redis knows, oldest first.
+
+    Raises:
+        SinkError: Redis is away, or holds nothing of ours.
+    """
+    where = f"Redis {url.rpartition('@')[2].removeprefix('redis://')}"
+    client: Any = redis.Redis.from_url(
+        url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S, decode_responses=True
+    )
+    try:
+        prefixes = sorted(key.removesuffix("filled") for key in client.scan_iter("txnwatch:*:filled"))
+        if not prefixes:
+            told = "holds nothing of txnwatch: expected one that `txnwatch run --redis-url` fills"
+            raise SinkError(f"{where} {told}")
+        found = [event for prefix in prefixes for event in _open_under(client, prefix)]
+    except redis.RedisError as exc:
+        raise SinkError(f"{where}: {exc}") from exc
+    finally:
+        client.close()
+    return sorted(found, key=lambda event: event.open_since_ms)
+
+
+def _open_under(client: Any, prefix: str) -> Iterator[IncidentEvent]:  # noqa: ANN401 - redis-py types answers as anything
+    for incident_id in client.zrange(f"{prefix}incidents", 0, -1):
+        held = client.hgetall(f"{prefix}incident:{incident_id}")
+        if held:  # else it was resolved in between
+            yield event_of({name: _value(name, value) for name, value in held.items()})
+
+
+def _value(name: str, text: str) -> object:
+    return text if name in _TEXTS else json.loads(text)
 
 
 def _text(value: object) -> str:
     if isinstance(value, str):
         return value
     return json.dumps(value, separators=(",", ":"))
+
+
+def _now_ms(client: redis.Redis) -> int:
+    seconds, micros = client.time()
+    return int(seconds) * 1000 + int(micros) // 1000

@@ -46,3 +46,7 @@ class CheckpointError(TxnwatchError):
 
 class SinkError(TxnwatchError):
     """An event could not be delivered now; it is kept and tried again."""
+
+
+class RegistryAwayError(SinkError):
+    """The schema registry does not answer now: nothing is known about the event."""

@@ -6,7 +6,7 @@ list would look like an idle producer, and so like a hang.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -128,6 +128,32 @@ class TransactionAdmin(Protocol):
         """Writes a marker; returns the error, or None for none, which does not prove that anything was open."""
 
 
+class GroupOffset(NamedTuple):
+    """What a consumer group has committed of one partition; `has_members` is whether anybody has joined it now."""
+
+    group_id: str
+    committed_offset: int
+    has_members: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffsets:
+    """Committed offsets of all groups. Whole only if `problems` is empty; a group that has committed none is left out.
+
+    `problems` are few: one for each broker or reason, not one for each group.
+    """
+
+    offsets: Mapping[TopicPartition, tuple[GroupOffset, ...]]
+    problems: tuple[str, ...] = ()
+
+
+class ConsumerGroups(Protocol):
+    """What consumer groups have committed."""
+
+    def committed_offsets(self, partitions: Iterable[TopicPartition]) -> GroupOffsets:
+        """Asks every broker for the groups it coordinates, and for their offsets of some partitions."""
+
+
 class EventSink(Protocol):
     """Where incidents are told. Delivering the same event twice must leave the sink as delivering it once."""
 
@@ -141,6 +167,9 @@ class EventSink(Protocol):
         Raises:
             SinkError: it is not known that all arrived; the same events will be delivered again.
         """
+
+    def has_lost_everything(self) -> bool:
+        """Whether what was delivered before is gone; true once each time, and False where it cannot be known now."""
 
     def close(self) -> None:
         """Lets go of connections."""

@@ -7,18 +7,21 @@ import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from txnwatch.config import RunSettings, client_properties
+from txnwatch.config import RunSettings, broker_properties, client_properties, registry_config
 from txnwatch.lasting import Lasting
 from txnwatch.sinks.compose import Origin
-from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic, read_events
+from txnwatch.sinks.encoding import FORMATS, from_bytes
+from txnwatch.sinks.event_log import EventLog
+from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
 from txnwatch.sinks.ledger import Ledger
 from txnwatch.sinks.outbox import Outbox
 from txnwatch.sinks.redis import RedisEventSink
+from txnwatch.sinks.registry import RegistryCodec
 from txnwatch.state.emitted import CensusIncomplete, Emitted, PartitionAlarm, Unproven, ViewHealed
 from txnwatch.state.errors import SinkError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC
@@ -29,6 +32,7 @@ from txnwatch.streaming.checkpoint import local_directory
 from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.control_file import wishes_of, write_wishes
+from txnwatch.streaming.groups import ClusterGroups
 from txnwatch.streaming.metadata import TopicInfo
 from txnwatch.streaming.options import SourceOptions, parse_options
 from txnwatch.streaming.preflight import check_cluster
@@ -65,12 +69,15 @@ class Watch:
     is_ready: bool = False
     counts: Counter[str] = field(default_factory=Counter)
     _ledger: Ledger | None = field(default=None, init=False)
+    _log: EventLog | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         directory = local_directory(self.settings.checkpoint)
         self.checkpoint = str(directory.absolute()) if directory is not None else self.settings.checkpoint
         self._scratch = Path(self.checkpoint) if directory is not None else Path(tempfile.mkdtemp(prefix="txnwatch-"))
-        self._properties = client_properties(self.settings.command_config)
+        properties = client_properties(self.settings.command_config)
+        self._properties = broker_properties(properties)
+        self._registry = registry_codec(self.settings.schema_registry_url, properties, self.settings.events_topic)
         self.options = parse_options(self._source_options())
         self._undescribed = Lasting("not described by their leaders", self.report)
         self._unproven = Lasting("not listed, or not read to their ends", self.report)
@@ -115,28 +122,39 @@ class Watch:
         warning = ensure_topic(config, self.settings.events_topic)
         if warning is not None:
             self.report(f"warning: {warning}")
-        sinks: list[EventSink] = [KafkaEventSink(config, self.settings.events_topic, self.settings.events_format)]
+        encoding = FORMATS.get(self.settings.encoding) or self._codec().encoding
+        sinks: list[EventSink] = [KafkaEventSink(config, self.settings.events_topic, encoding)]
         if self.settings.redis_url is not None:
             sinks.append(RedisEventSink(self.settings.redis_url, self.cluster_id))
+        cluster = Cluster(self.options.bootstrap, self.options.security, timeout_s=_ADMIN_TIMEOUT_S)
+        log = self._log = EventLog(config, self.settings.events_topic, decoder(self._registry))
         ledger = Ledger(
             origin=Origin(self.cluster_id, self.settings.bootstrap_server),
-            admin=ClusterAdmin(Cluster(self.options.bootstrap, self.options.security, timeout_s=_ADMIN_TIMEOUT_S)),
+            admin=ClusterAdmin(cluster),
+            groups=ClusterGroups(cluster),
             outboxes=[Outbox(sink, lambda text: self.report(f"warning: {text}")) for sink in sinks],
             now_ms=wall_clock_ms,
+            heard=lambda: self._events(log.news()),
             on_event=self.on_event,
             report=lambda text: self.report(f"warning: {text}"),
         )
-        ledger.remember(self._published(config))
+        ledger.remember(self._events(log.history()))
+        for outbox in ledger.outboxes[1:]:
+            outbox.has_lost_everything()  # it is filled now in any case
         ledger.resend_to(ledger.outboxes[1:])
         self._ledger = ledger
         return ledger
 
-    def _published(self, config: dict[str, str]) -> Iterator[IncidentEvent]:
-        for found in read_events(config, self.settings.events_topic):
-            if isinstance(found, SinkError):
-                self.report(f"warning: passing over a record of the events topic: {found}")
+    def _codec(self) -> RegistryCodec:
+        assert self._registry is not None, "the settings see to that"
+        return self._registry
+
+    def _events(self, found: Iterable[IncidentEvent | SinkError]) -> Iterator[IncidentEvent]:
+        for one in found:
+            if isinstance(one, SinkError):
+                self.report(f"warning: passing over a record of the events topic: {one}")
             else:
-                yield found
+                yield one
 
     def start_spark(self) -> SparkSession:
         """The Spark session; what the JVM and its workers print goes to the log file."""
@@ -201,6 +219,9 @@ class Watch:
             for outbox in self._ledger.outboxes:
                 outbox.close(wall_clock_ms())
             self._ledger = None
+        if self._log is not None:
+            self._log.close()
+            self._log = None
 
 
 def librdkafka_config(options: SourceOptions) -> dict[str, str]:
@@ -222,6 +243,20 @@ def librdkafka_config(options: SourceOptions) -> dict[str, str]:
         "sasl.password": security.password,
     }
     return {**config, **{name: value for name, value in optional.items() if value is not None}}
+
+
+def registry_codec(url: str | None, properties: Mapping[str, str], topic: str) -> RegistryCodec | None:
+    """What speaks to the schema registry, if there is one.
+
+    Raises:
+        ConfigError: the registry client is not installed, or refuses the settings.
+    """
+    return RegistryCodec(registry_config(url, properties), topic) if url is not None else None
+
+
+def decoder(registry: RegistryCodec | None) -> Callable[[bytes], IncidentEvent]:
+    """What reads events back: all three encodings where there is a registry."""
+    return registry.decode if registry is not None else from_bytes
 
 
 def options_of(bootstrap_server: str, command_config: Path | None) -> SourceOptions:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import javaproperties
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from txnwatch.state.errors import ConfigError
 from txnwatch.state.policy import DetectionPolicy
@@ -33,6 +33,7 @@ RESERVED_ENVIRONMENT = {
     "TXNWATCH_CONFIG",
 }
 EVENTS_TOPIC = "txnwatch.events"
+_REGISTRY_PREFIX = "schema.registry."
 
 
 def _bootstrap(value: str) -> str:
@@ -82,7 +83,14 @@ class RunSettings(BaseModel):
     )
     checkpoint: str = Field("txnwatch-checkpoint", description="directory (or URI) that keeps offsets and state")
     events_topic: str = Field(EVENTS_TOPIC, description="topic for incident events; created compacted if absent")
-    events_format: Literal["json", "avro"] = Field("json", description="encoding of events: json or avro")
+    events_format: Literal["json", "avro", "confluent-avro"] | None = Field(
+        None,
+        description="encoding of events: json (default), avro (single-object encoding) or confluent-avro (default "
+        "where there is a registry)",
+    )
+    schema_registry_url: str | None = Field(
+        None, description="http://[user:password@]host:port of a Confluent-compatible schema registry"
+    )
     redis_url: str | None = Field(None, description="redis://host:port/db for current incidents")
     trigger_ms: Positive = Field(500, description="pause between the starts of two micro-batches")
     starting_offsets: Literal["latest", "earliest"] = Field(
@@ -111,6 +119,17 @@ class RunSettings(BaseModel):
     long_running_min_ms: NotNegative = Field(
         _DEFAULTS.long_running_min_ms, description="but no early warning before this age"
     )
+
+    @model_validator(mode="after")
+    def _has_a_registry(self) -> RunSettings:
+        if self.events_format == "confluent-avro" and self.schema_registry_url is None:
+            raise ValueError("events_format confluent-avro: expected schema_registry_url as well, found none")
+        return self
+
+    @property
+    def encoding(self) -> str:
+        """What events are written in."""
+        return self.events_format or ("json" if self.schema_registry_url is None else "confluent-avro")
 
     @property
     def policy(self) -> DetectionPolicy:
@@ -172,6 +191,8 @@ def _problem(error: Any, sources: Mapping[str, str]) -> str:  # noqa: ANN401 - p
     if error["type"] == "missing":
         variable = ENVIRONMENT_PREFIX + key.upper()
         return f"{key}: expected a value, found none: give --{key.replace('_', '-')}, {variable} or a line in the file"
+    if not key:  # about several keys together: the message names them
+        return str(error["msg"]).removeprefix("Value error, ")
     source = sources.get(key.partition(".")[0], "default")
     if error["type"] == "extra_forbidden":
         return f"{key}: unknown key, from {source}; known keys: {', '.join(sorted(RunSettings.model_fields))}"
@@ -193,3 +214,18 @@ def client_properties(path: Path | None) -> dict[str, str]:
             return dict(javaproperties.load(file))
     except (OSError, ValueError) as exc:
         raise ConfigError(f"--command-config {path}: expected a Java properties file, found: {exc}") from exc
+
+
+def registry_config(url: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """What confluent-kafka's registry client takes: the URL, and `schema.registry.*` of `--command-config`."""
+    mine = {name.removeprefix(_REGISTRY_PREFIX): value for name, value in properties.items() if _is_registry(name)}
+    return {**mine, "url": url}
+
+
+def broker_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """What of `--command-config` is for the brokers."""
+    return {name: value for name, value in properties.items() if not _is_registry(name)}
+
+
+def _is_registry(name: str) -> bool:
+    return name.startswith(_REGISTRY_PREFIX)

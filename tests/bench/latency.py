@@ -23,7 +23,7 @@ from txnwatch.config import EVENTS_TOPIC
 from txnwatch.embedded.applications import exactly_once_copier, idempotent_writer, transactional_writer
 from txnwatch.embedded.faults import late_write_after_abort, set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.sinks.kafka import read_events
+from txnwatch.sinks.event_log import read_events
 from txnwatch.state.errors import SinkError
 from txnwatch.state.ids import TopicPartition
 from txnwatch.streaming.broker import Endpoint

@@ -108,6 +108,17 @@ class SinkContract:
         assert stage.told() == [event.event_id for event in events]
         assert stage.view() == {events[0].incident_id: (3, "resolved")}
 
+    def test_what_was_filled_and_kept_has_lost_nothing(self, stage: SinkStage) -> None:
+        stage.sink.has_lost_everything()
+        stage.sink.deliver(life(stage))
+        assert not stage.sink.has_lost_everything()
+
+    def test_whether_a_sink_that_is_away_has_lost_anything_is_not_known(self, stage: SinkStage) -> None:
+        stage.sink.has_lost_everything()
+        stage.take_away()
+        assert not stage.sink.has_lost_everything()
+        stage.bring_back()
+
 
 def life(stage: SinkStage, open_since_ms: int = OPEN_SINCE_MS) -> list[IncidentEvent]:
     """A new incident of the stage's cluster: opened, updated, resolved."""

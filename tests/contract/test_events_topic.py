@@ -15,8 +15,9 @@ from support.incidents import a_life, an_event
 from support.topics import admin_of, create_topic, unique
 from support.waiting import eventually
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.sinks.encoding import from_bytes
-from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic, read_events
+from txnwatch.sinks.encoding import FORMATS, from_bytes
+from txnwatch.sinks.event_log import read_events
+from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
 from txnwatch.state.errors import BrokerError, SinkError
 from txnwatch.state.incident import IncidentEvent
 from txnwatch.streaming.cluster import Cluster
@@ -37,7 +38,7 @@ def topic(config: dict[str, str]) -> str:
 
 
 def deliver(config: dict[str, str], topic: str, events: list[IncidentEvent], encoding: str = "json") -> None:
-    sink = KafkaEventSink(config, topic, encoding)
+    sink = KafkaEventSink(config, topic, FORMATS[encoding])
     sink.deliver(events)
     sink.close()
 

@@ -14,7 +14,9 @@ from support.redis_view import RedisView
 from support.topics import unique
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.redis import EmbeddedRedis
-from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic, read_events
+from txnwatch.sinks.encoding import FORMATS, Encoding
+from txnwatch.sinks.event_log import read_events
+from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
 from txnwatch.sinks.redis import RedisEventSink
 from txnwatch.state.errors import SinkError
 from txnwatch.state.incident import IncidentEvent
@@ -51,7 +53,7 @@ class RecordingStage:
 class TopicStage:
     """An events topic; its reader keeps the highest sequence of each incident and each event id once."""
 
-    def __init__(self, kafka: EmbeddedKafka, forwarder: Forwarder, encoding: str) -> None:
+    def __init__(self, kafka: EmbeddedKafka, forwarder: Forwarder, encoding: Encoding) -> None:
         self.cluster_id = "cluster"
         self._config = {"bootstrap.servers": kafka.bootstrap_servers}
         self._forwarder = forwarder
@@ -94,6 +96,7 @@ class RedisStage(RedisView):
     def __init__(self, server: EmbeddedRedis) -> None:
         self.cluster_id = unique("cluster")
         super().__init__(server.url, self.cluster_id)
+        self.url = server.url
         self.sink: EventSink = RedisEventSink(server.url, self.cluster_id)
         self._server = server
 
@@ -125,7 +128,7 @@ class TestKafkaEventSink(SinkContract):
     def stage(self, kafka: EmbeddedKafka, request: pytest.FixtureRequest) -> Iterator[TopicStage]:
         host, port = kafka.bootstrap_servers.split(":")
         with Forwarder((host, int(port))) as forwarder:
-            stage = TopicStage(kafka, forwarder, request.param)
+            stage = TopicStage(kafka, forwarder, FORMATS[request.param])
             yield stage
             stage.sink.close()
 
@@ -178,6 +181,7 @@ class TestRedisEventSink(SinkContract):
             "is_lso_blocker": "true",
             "cleanup_policy": "compact",
             "pending_partitions": '["t-1","t-2"]',
+            "consumer_groups": "[]",
             "evidence": held["evidence"],
             "expected_outcome": "abort",
             "suggested_command": "kafka-transactions.sh --bootstrap-server 'b:9092' abort",
@@ -216,3 +220,18 @@ class TestRedisEventSink(SinkContract):
         stage.spoil("incidents")
         with pytest.raises(SinkError, match=r"^Redis 127\.0\.0\.1:\d+/0: .*WRONGTYPE"):
             stage.sink.deliver([an_event("incident", cluster_id=stage.cluster_id)])
+
+    def test_an_emptied_redis_says_so_once_whoever_asks(self, stage: RedisStage) -> None:
+        other = RedisEventSink(stage.url, stage.cluster_id)
+        assert stage.sink.has_lost_everything(), "never filled yet"
+        stage.empty()
+        assert [sink.has_lost_everything() for sink in (other, stage.sink, other)] == [True, False, False]
+        other.close()
+
+    def test_what_is_sent_again_after_a_loss_is_as_it_was(self, stage: RedisStage) -> None:
+        events = [*a_life("over", cluster_id=stage.cluster_id), an_event("open", cluster_id=stage.cluster_id)]
+        stage.sink.deliver(events)
+        before = (stage.view(), stage.open_ids(), stage.hash("open"))
+        stage.empty()
+        stage.sink.deliver(events[2:])
+        assert (stage.view(), stage.open_ids(), stage.hash("open")) == before

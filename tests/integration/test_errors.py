@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Position
 
-from support.servers import Clusters
+from support.servers import Clusters, connect
 from support.topics import unique
 from txnwatch.cli.main import main
 from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.state.ids import TopicPartition
 from txnwatch.streaming.checkpoint import locked
+from txnwatch.streaming.groups import ClusterGroups
 from txnwatch.streaming.offsets import SourceOffset
 
 AUTHORIZER = {
@@ -79,7 +84,10 @@ def test_a_host_nobody_knows(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     [
         (["--trigger-ms", "soon"], "trigger_ms: expected a valid integer"),
         (["--topics", "("], "topics: expected a regular expression"),
-        (["--events-format", "xml"], "events_format: expected 'json' or 'avro', found 'xml' from flag"),
+        (
+            ["--events-format", "xml"],
+            "events_format: expected 'json', 'avro' or 'confluent-avro', found 'xml' from flag",
+        ),
         (
             ["--bootstrap-server", "nowhere"],
             "bootstrap_server: expected host:port, several of them comma-separated, found 'nowhere' from flag",
@@ -158,3 +166,21 @@ def test_events_of_a_topic_that_is_not_there(capsys: pytest.CaptureFixture[str],
     assert code == FAILURE
     assert f"events topic '{topic}'" in line
     assert "has `txnwatch run` been started here?" in line
+
+
+def test_a_group_that_may_not_be_described_is_a_problem_that_names_the_right(guarded: EmbeddedKafka) -> None:
+    partition = TopicPartition("readable", 0)
+    for name in ("shown", "kept"):
+        consumer = Consumer({"bootstrap.servers": guarded.bootstrap_servers, "group.id": name})
+        consumer.commit(offsets=[Position(*partition, 5)], asynchronous=False)
+        consumer.close()
+    _acl(guarded, "--allow-principal", "User:somebody", "--operation", "Describe", "--group", "kept")
+    with contextlib.closing(connect(guarded)) as cluster:
+        found = ClusterGroups(cluster).committed_offsets([partition])
+    assert [one.group_id for one in found.offsets[partition]] == ["shown"]
+    (problem,) = found.problems
+    assert "DESCRIBE on the group is missing" in problem
+
+
+def _acl(kafka: EmbeddedKafka, *arguments: str) -> None:
+    _tool(kafka, "org.apache.kafka.tools.AclCommand", "--add", *arguments)

@@ -109,6 +109,10 @@ class FakeCluster:
         at.end += records
         return base
 
+    def plain(self, partition: TopicPartition, records: int = 1) -> None:
+        """Records outside of any transaction."""
+        self.partitions[partition].end += records
+
     def end(self, transactional_id: str, *, commit: bool) -> None:
         """EndTxn, every marker and Complete*."""
         owner = self.transactions[transactional_id]

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 
 from support.facts import BucketRun, a_marker, seen, transaction
 from support.fake_admin import FakeAdmin
+from support.fake_groups import FakeGroups
 from support.recording_sink import RecordingSink
+from support.shared_log import SharedLog
 from txnwatch.sinks.compose import Origin
 from txnwatch.sinks.ledger import Ledger
 from txnwatch.sinks.outbox import Outbox
 from txnwatch.state.emitted import Emitted, SpanCandidate, SpanEnd, SpanEnded
+from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent
 from txnwatch.state.ports import MarkerSpec
 from txnwatch.state.transaction import TransactionState as S
@@ -25,6 +28,7 @@ class World:
     """A cluster, a ledger and its sinks; the state's side is played by hand."""
 
     admin: FakeAdmin = field(default_factory=FakeAdmin)
+    groups: FakeGroups = field(default_factory=FakeGroups)
     topic: RecordingSink = field(default_factory=RecordingSink)
     redis: RecordingSink = field(default_factory=RecordingSink)
     reports: list[str] = field(default_factory=list)
@@ -36,8 +40,19 @@ class World:
 
     def a_ledger(self, remembering: Iterable[IncidentEvent] = ()) -> Ledger:
         outboxes = [Outbox(sink, self.reports.append) for sink in (self.topic, self.redis)]
-        ledger = Ledger(ORIGIN, self.admin, outboxes, lambda: self.now_ms, report=self.reports.append)
+        ledger = Ledger(ORIGIN, self.admin, self.groups, outboxes, lambda: self.now_ms, report=self.reports.append)
         ledger.remember(remembering)
+        return ledger
+
+    def another(self, log: SharedLog, *, groups: FakeGroups | None = None) -> Ledger:
+        """A ledger of another instance: it knows what the log holds, writes to it and follows it."""
+        outboxes = [Outbox(sink, self.reports.append) for sink in (log.sink(), self.redis)]
+        ledger = Ledger(
+            *(ORIGIN, self.admin, groups or self.groups, outboxes, lambda: self.now_ms),
+            heard=log.reader(),
+            report=self.reports.append,
+        )
+        ledger.remember(log.compacted.values())
         return ledger
 
     def restart(self) -> None:
@@ -54,16 +69,19 @@ class World:
         return self.candidate(owner.producer_id, name)
 
     def candidate(self, producer_id: int, name: str | None = None) -> SpanCandidate:
+        return self.candidate_on(self.partition, producer_id, name)
+
+    def candidate_on(self, partition: TopicPartition, producer_id: int, name: str | None = None) -> SpanCandidate:
         run = BucketRun()
-        row = self.admin.partitions[self.partition].producers[producer_id]
-        topic_id = self.admin.partitions[self.partition].topic_id
+        row = self.admin.partitions[partition].producers[producer_id]
+        topic_id = self.admin.partitions[partition].topic_id
         told = (
             []
             if name is None
-            else [transaction(1, S.COMPLETE_ABORT, self.partition, producer_id=producer_id, transactional_id=name)]
+            else [transaction(1, S.COMPLETE_ABORT, partition, producer_id=producer_id, transactional_id=name)]
         )
         start = row.txn_start_offset
-        data = seen(0, 10, data=start, producer_id=producer_id, partition=self.partition, topic_id=topic_id)
+        data = seen(0, 10, data=start, producer_id=producer_id, partition=partition, topic_id=topic_id)
         run.batch(data, *told)
         (said,) = run.batch()
         assert isinstance(said, SpanCandidate)

@@ -13,6 +13,7 @@ class RecordingSink:
 
     Attributes:
         is_away: while it is, every delivery is a SinkError.
+        is_emptied: it has lost everything, which it tells once.
         breaks_after: the next delivery takes so many events and then fails; the caller knows of none.
         tries: every delivery as it was asked for, failed ones too.
         told: each event once, in the order of first arrival.
@@ -22,6 +23,7 @@ class RecordingSink:
     def __init__(self, name: str = "recording") -> None:
         self.name = name
         self.is_away = False
+        self.is_emptied = False
         self.is_closed = False
         self.breaks_after: int | None = None
         self.tries: list[tuple[IncidentEvent, ...]] = []
@@ -50,6 +52,11 @@ class RecordingSink:
         known = self.latest.get(event.incident_id)
         if known is None or known.sequence < event.sequence:
             self.latest[event.incident_id] = event
+
+    def has_lost_everything(self) -> bool:
+        """See EventSink."""
+        was, self.is_emptied = self.is_emptied, False
+        return was
 
     def close(self) -> None:
         """See EventSink."""

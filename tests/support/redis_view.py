@@ -65,6 +65,11 @@ class RedisView:
         """Puts a value of another type there."""
         self._client.set(f"{self._prefix}{key}", "not ours")
 
+    def empty(self) -> None:
+        """Deletes every key of the cluster, as a FLUSHALL or an eviction would."""
+        for key in list(self._client.scan_iter(f"{self._prefix}*")):
+            self._client.delete(key)
+
     @staticmethod
     def json(text: str) -> Any:
         """A field that is JSON."""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from support.registry import SchemaRegistry
 from support.waiting import eventually
 from txnwatch.embedded.faults import set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
@@ -149,6 +150,13 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedR
     """A Redis; who stops it starts it again."""
     with _redis(tmp_path_factory.mktemp("redis")) as server:
         yield server.start()
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistry]:
+    """A schema registry that nobody stops."""
+    with SchemaRegistry(tmp_path_factory.mktemp("registry")) as started:
+        yield started
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Self
 from support.waiting import eventually
 from txnwatch.app import librdkafka_config, options_of
 from txnwatch.config import EVENTS_TOPIC
-from txnwatch.sinks.kafka import read_events
+from txnwatch.sinks.event_log import read_events
 from txnwatch.state.errors import BrokerError, SinkError
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent

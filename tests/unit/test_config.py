@@ -108,7 +108,7 @@ BAD_VALUES: dict[str, tuple[dict[str, Any], str, dict[str, str], str]] = {
         {"events_format": "xml"},
         "",
         {},
-        "events_format: expected 'json' or 'avro', found 'xml' from flag",
+        "events_format: expected 'json', 'avro' or 'confluent-avro', found 'xml' from flag",
     ),
     "no regular expression": (
         {"topics": "orders("},

@@ -188,7 +188,7 @@ def test_what_is_open_is_looked_at_again_now_and_then_and_not_in_every_batch(wor
         world.batch()
     assert world.admin.asked == []
     world.batch(after_ms=LOOK_AGAIN_MS)
-    assert world.admin.asked == ["read_partitions"]
+    assert world.admin.asked == ["describe_transactions", "read_partitions"]
 
 
 def test_events_of_another_cluster_on_the_same_topic_are_not_ours(world: World) -> None:

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from txnwatch.app import librdkafka_config, options_of
+from txnwatch.app import decoder, librdkafka_config, options_of, registry_codec
 from txnwatch.cli.event_lines import event_line
-from txnwatch.config import EVENTS_TOPIC
+from txnwatch.config import EVENTS_TOPIC, client_properties
 from txnwatch.sinks.encoding import to_json
-from txnwatch.sinks.kafka import read_events
+from txnwatch.sinks.event_log import read_events
 from txnwatch.state.errors import SinkError
 
 
@@ -25,6 +25,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     parser.add_argument("--bootstrap-server", required=True, help="host:port of some brokers, comma-separated")
     parser.add_argument("--command-config", type=Path, metavar="FILE", help="Java client properties file")
     parser.add_argument("--events-topic", default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)")
+    parser.add_argument("--schema-registry-url", metavar="URL", help="where events are in Confluent framing")
     parser.add_argument("--follow", action="store_true", help="go on with new events until interrupted")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="json: one event a line")
     parser.set_defaults(run=run)
@@ -33,7 +34,9 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 def run(parsed: argparse.Namespace) -> int:
     """Prints events; 0 at the end of the topic."""
     config = librdkafka_config(options_of(parsed.bootstrap_server, parsed.command_config))
-    for event in read_events(config, parsed.events_topic, follow=parsed.follow):
+    properties = client_properties(parsed.command_config)
+    decode = decoder(registry_codec(parsed.schema_registry_url, properties, parsed.events_topic))
+    for event in read_events(config, parsed.events_topic, follow=parsed.follow, decode=decode):
         if isinstance(event, SinkError):
             print(f"txnwatch: passing over a record: {event}", file=sys.stderr)
         else:

@@ -1,0 +1,103 @@
+"""What was told: the latest event of every incident, and what other instances add to it.
+
+Law: the events topic decides. Of two events of one sequence the first on the topic counts, because a consumer that
+keeps `ce_id` drops the second; who told the second takes the first over, and says an end that was dropped so once more,
+behind it. An event that came to stand behind a later one of its incident is followed by that later one again, because
+compaction keeps what stands last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.incident import IncidentEvent, id_once_more, resolved
+
+SpanKey = tuple[str, TopicPartition, int]
+
+
+@dataclass(slots=True)
+class Memory:
+    """The incidents of one cluster.
+
+    Attributes:
+        known: the latest event of each incident, resolved ones too.
+    """
+
+    cluster_id: str
+    known: dict[str, IncidentEvent] = field(default_factory=dict)
+    _spans: dict[SpanKey, str] = field(default_factory=dict)
+    _on_topic: dict[str, int] = field(default_factory=dict)
+    _unheard: dict[str, IncidentEvent] = field(default_factory=dict)
+
+    def remember(self, events: Iterable[IncidentEvent]) -> None:
+        """Takes in what was published before: the highest sequence of each incident counts."""
+        for event in events:
+            if event.cluster_id == self.cluster_id:
+                self._on_topic[event.incident_id] = max(event.sequence, self._on_topic.get(event.incident_id, 0))
+                if event.sequence > self.sequence(event.incident_id):
+                    self.enter(event)
+
+    def sequence(self, incident_id: str) -> int:
+        """The sequence of the latest event, 0 for none."""
+        known = self.known.get(incident_id)
+        return known.sequence if known is not None else 0
+
+    @property
+    def open_incidents(self) -> list[IncidentEvent]:
+        """The latest event of every open incident, oldest first."""
+        return sorted((event for event in self.known.values() if event.is_open), key=lambda event: event.open_since_ms)
+
+    def enter(self, event: IncidentEvent) -> IncidentEvent:
+        """This is the latest event of its incident now."""
+        self.known[event.incident_id] = event
+        if event.topic is not None and event.partition is not None and event.topic_id is not None:
+            key = (event.topic_id, TopicPartition(event.topic, event.partition), event.producer_id)
+            if event.is_open:
+                self._spans[key] = event.incident_id
+            elif self._spans.get(key) == event.incident_id:
+                del self._spans[key]
+        return event
+
+    def open_span(self, topic_id: str, partition: TopicPartition, producer_id: int) -> IncidentEvent | None:
+        """The open incident about a span."""
+        incident_id = self._spans.get((topic_id, partition, producer_id))
+        return self.known[incident_id] if incident_id is not None else None
+
+    def unused(self, incident_id: str) -> str:
+        """The id for a span that was just confirmed; another one if it hung before and was resolved.
+
+        An election can take the very marker away that ended it, and then it hangs again, at the same offset.
+        """
+        found, times = incident_id, 0
+        while found in self.known:
+            times += 1
+            found = id_once_more(incident_id, times)
+        return found
+
+    def telling(self, events: Iterable[IncidentEvent]) -> None:
+        """These are on their way to the topic and will be heard from there."""
+        self._unheard.update({event.event_id: event for event in events})
+
+    def hear(self, event: IncidentEvent, now_ms: int) -> tuple[bool, IncidentEvent | None]:
+        """An event as it stands on the topic next, ours or another instance's.
+
+        Returns whether it is news to us, and what has to be told because of it.
+        """
+        if event.cluster_id != self.cluster_id:
+            return False, None
+        ours = self._unheard.pop(event.event_id, None)
+        last = self._on_topic.get(event.incident_id, 0)
+        if event.sequence < last:
+            return False, self.known[event.incident_id]
+        if event.sequence == last:
+            return False, None
+        self._on_topic[event.incident_id] = event.sequence
+        known = self.known.get(event.incident_id)
+        if event == ours or (known is not None and known.sequence > event.sequence):
+            return False, None
+        self.enter(event)
+        if ours is None or ours.is_open or ours.resolution is None or not event.is_open:
+            return True, None
+        return True, self.enter(resolved(event, now_ms, ours.resolution))

@@ -1,0 +1,73 @@
+"""What every ConsumerGroups answers: the suite that the fake and the real one pass alike."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from support.topics import unique
+from support.waiting import eventually
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.ports import ConsumerGroups, GroupOffset
+
+_IN_TIME_S = 20.0
+
+
+class GroupStage(Protocol):
+    """Where groups commit."""
+
+    groups: ConsumerGroups
+
+    def topic(self, partitions: int) -> list[TopicPartition]:
+        """A topic that is ready."""
+
+    def commit(self, group_id: str, partition: TopicPartition, offset: int) -> None:
+        """Commits without joining."""
+
+    def join(self, group_id: str, partition: TopicPartition, offset: int) -> None:
+        """Joins, commits, and stays."""
+
+    def leave(self, group_id: str) -> None:
+        """Who joined leaves."""
+
+
+class GroupsContract:
+    """The suite."""
+
+    def test_what_groups_have_committed_is_told_of_each_partition(self, stage: GroupStage) -> None:
+        first, second, third = stage.topic(3)
+        one, other = unique("one"), unique("other")
+        stage.commit(one, first, 5)
+        stage.commit(one, second, 6)
+        stage.commit(other, first, 7)
+
+        found = stage.groups.committed_offsets([first, second, third])
+
+        assert found.problems == ()
+        assert set(found.offsets) == {first, second, third}
+        assert set(found.offsets[first]) == {GroupOffset(one, 5, False), GroupOffset(other, 7, False)}
+        assert set(found.offsets[second]) == {GroupOffset(one, 6, False)}
+        assert found.offsets[third] == ()
+
+    def test_a_group_with_members_says_so_until_they_are_gone(self, stage: GroupStage) -> None:
+        (partition,) = stage.topic(1)
+        name = unique("joined")
+        stage.join(name, partition, 3)
+
+        def told() -> bool | None:
+            offsets = stage.groups.committed_offsets([partition]).offsets[partition]
+            return next((one.has_members for one in offsets if one == (name, 3, one.has_members)), None)
+
+        eventually(lambda: told() is True, _IN_TIME_S, "the group with its member")
+        stage.leave(name)
+        eventually(lambda: told() is False, _IN_TIME_S, "the group without")
+
+    def test_the_last_commit_counts(self, stage: GroupStage) -> None:
+        (partition,) = stage.topic(1)
+        name = unique("twice")
+        stage.commit(name, partition, 9)
+        stage.commit(name, partition, 4)
+        assert [one.committed_offset for one in stage.groups.committed_offsets([partition]).offsets[partition]] == [4]
+
+    def test_nothing_asked_is_nothing_answered(self, stage: GroupStage) -> None:
+        found = stage.groups.committed_offsets([])
+        assert (dict(found.offsets), found.problems) == ({}, ())

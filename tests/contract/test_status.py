@@ -1,0 +1,106 @@
+"""`txnwatch status` says the same from Redis and from the events topic, and its exit code can be relied on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from support.incidents import OPEN_SINCE_MS, a_life, an_event
+from support.redis_view import RedisView
+from support.topics import unique
+from txnwatch.cli.main import main
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.embedded.redis import EmbeddedRedis
+from txnwatch.sinks.encoding import plain
+from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
+from txnwatch.sinks.redis import RedisEventSink
+from txnwatch.state.incident import IncidentEvent
+
+GROUP = {"group_id": "billing", "state": "stopped", "committed_offset": 99, "hidden_lag": 21}
+
+
+def the_events(cluster_id: str) -> list[IncidentEvent]:
+    older = an_event(
+        "older",
+        cluster_id=cluster_id,
+        open_since_ms=OPEN_SINCE_MS - 5_000,
+        topic=None,
+        partition=None,
+        verdict="late",
+        reason=None,
+        consumer_groups=(),
+        transaction_state="Ongoing",
+    )
+    newer = an_event("newer", cluster_id=cluster_id, consumer_groups=(GROUP,))
+    return [newer, *a_life("over", cluster_id=cluster_id), older]
+
+
+@pytest.fixture(params=["redis", "topic"])
+def source(request: pytest.FixtureRequest, kafka: EmbeddedKafka, redis_server: EmbeddedRedis) -> Iterator[list[str]]:
+    cluster_id = unique("status")
+    if request.param == "topic":
+        config, topic = {"bootstrap.servers": kafka.bootstrap_servers}, unique("events")
+        ensure_topic(config, topic)
+        KafkaEventSink(config, topic).deliver(the_events(cluster_id))
+        yield ["--bootstrap-server", kafka.bootstrap_servers, "--events-topic", topic]
+        return
+    view = RedisView(redis_server.url, "*")
+    view.empty()
+    with closing(RedisEventSink(redis_server.url, cluster_id)) as sink:
+        sink.has_lost_everything()
+        sink.deliver(the_events(cluster_id))
+        yield ["--redis-url", redis_server.url]
+    view.empty()
+    view.close()
+
+
+def test_the_open_incidents_as_json(source: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", *source, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["command"], set(document)) == ("status", {"txnwatch", "command", "incidents"})
+    expected = [event for event in the_events("") if event.incident_id in {"newer", "older"}]
+    assert document["incidents"] == [
+        {**plain(event), "cluster_id": document["incidents"][0]["cluster_id"]} for event in reversed(expected)
+    ]
+
+
+def test_the_open_incidents_as_a_table(source: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", *source]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:3]] == ["late", "hanging/already_completed"]
+    assert "billing" in lines[2]
+    assert "orders-3@99: kafka-transactions.sh --bootstrap-server 'b:9092' abort" in lines
+
+
+def test_found_something_is_exit_code_3_where_it_is_asked_for(source: list[str]) -> None:
+    assert main(["status", *source, "--fail-on-found"]) == 3
+
+
+def test_nothing_wrong_is_said_and_clean(kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> None:
+    topic = unique("events")
+    ensure_topic({"bootstrap.servers": kafka.bootstrap_servers}, topic)
+    flags = ["--bootstrap-server", kafka.bootstrap_servers, "--events-topic", topic, "--fail-on-found"]
+    assert main(["status", *flags]) == 0
+    assert capsys.readouterr().out == "nothing is wrong: no open incident\n"
+
+
+def test_an_empty_redis_is_no_all_clear(redis_server: EmbeddedRedis, capsys: pytest.CaptureFixture[str]) -> None:
+    with closing(RedisView(redis_server.url, "*")) as view:
+        view.empty()
+    assert main(["status", "--redis-url", redis_server.url]) == 1
+    assert "holds nothing of txnwatch" in capsys.readouterr().err
+
+
+def test_a_redis_that_is_away_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--redis-url", "redis://:secret@127.0.0.1:1/0"]) == 1
+    told = capsys.readouterr().err
+    assert "127.0.0.1:1" in told
+    assert "secret" not in told
+
+
+def test_neither_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status"]) == 2
+    assert "expected --redis-url or --bootstrap-server" in capsys.readouterr().err

@@ -1,0 +1,154 @@
+"""Consumers that really stand still: committed offsets of librdkafka's and of Java's clients, behind a real hang."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from support.topics import create_topic, unique
+from support.waiting import eventually
+from txnwatch.embedded.faults import await_end, late_write_after_abort
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.sinks.lookout import Lookout
+from txnwatch.state.ids import TopicPartition
+from txnwatch.streaming.admin import ClusterAdmin
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.groups import ClusterGroups
+
+BEFORE, AFTER, MORE = 7, 20, 5
+Hurt = dict[str, tuple[str, int, int]]
+
+
+class Reader:
+    """A consumer that polls in a thread and commits every 100 ms."""
+
+    def __init__(self, bootstrap: str, group_id: str, topic: str, isolation: str) -> None:
+        self.group_id = group_id
+        self.count = 0
+        self._stop = threading.Event()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group_id,
+                "isolation.level": isolation,
+                "auto.offset.reset": "earliest",
+                "auto.commit.interval.ms": 100,
+            }
+        )
+        self._consumer.subscribe([topic])
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            message = self._consumer.poll(0.05)
+            self.count += message is not None and message.error() is None
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(10.0)
+        self._consumer.close()
+
+
+@pytest.fixture
+def partition(cluster: Cluster) -> TopicPartition:
+    (created,) = create_topic(cluster, unique("hurt"))
+    return created
+
+
+@pytest.fixture
+def readers(kafka: EmbeddedKafka, partition: TopicPartition) -> Iterator[dict[str, Reader]]:
+    made = {
+        isolation: Reader(kafka.bootstrap_servers, unique(isolation), partition.topic, isolation)
+        for isolation in ("read_committed", "read_uncommitted")
+    }
+    yield made
+    for reader in made.values():
+        reader.close()
+
+
+def write(kafka: EmbeddedKafka, partition: TopicPartition, count: int) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for number in range(count):
+        producer.produce(partition.topic, partition=partition.partition, value=str(number))
+    assert producer.flush(10.0) == 0
+
+
+def look(lookout: Lookout, partition: TopicPartition, now_ms: int) -> dict[str, Any]:
+    return lookout.around(lookout.admin.read_partitions([partition]), now_ms)[partition]
+
+
+def by_group(fields: dict[str, Any]) -> Hurt:
+    return {
+        one["group_id"]: (one["state"], one["committed_offset"], one["hidden_lag"]) for one in fields["consumer_groups"]
+    }
+
+
+def hang_with_traffic(kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition) -> int:
+    """Records, an aborted transaction, a hang and more records; returns the last stable offset."""
+    write(kafka, partition, BEFORE)
+    aborted = RawProducer(cluster, unique("aborted")).init()
+    aborted.add(partition)
+    aborted.produce(partition)
+    aborted.end(commit=False)
+    await_end(cluster, aborted, partition)
+    late_write_after_abort(cluster, unique("zombie"), partition)
+    write(kafka, partition, AFTER)
+    return ClusterAdmin(cluster).read_partitions([partition])[partition].last_stable_offset
+
+
+def test_the_read_committed_group_is_stopped_and_the_other_is_not_hurt(
+    kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, readers: dict[str, Reader]
+) -> None:
+    stable = hang_with_traffic(kafka, cluster, partition)
+    reports: list[str] = []
+    lookout = Lookout(ClusterAdmin(cluster), ClusterGroups(cluster), reports.append)
+    frozen, free = readers["read_committed"], readers["read_uncommitted"]
+    end = BEFORE + AFTER + 5  # an aborted record, another one, their two markers, and the one that hangs
+    eventually(lambda: frozen.count >= BEFORE and free.count >= end - 2, 20.0, "both to read what they can")
+    first = eventually(
+        lambda: found if (found := by_group(look(lookout, partition, 0))).keys() == {frozen.group_id} else None,
+        20.0,
+        "the offsets to be committed",
+    )
+    assert first[frozen.group_id][0] == "at_risk", "one look proves nothing"
+    write(kafka, partition, MORE)
+
+    now = look(lookout, partition, 10_000)
+
+    state, committed, hidden = by_group(now)[frozen.group_id]
+    assert state == "stopped"
+    assert BEFORE <= committed <= stable
+    assert hidden == end + MORE - committed
+    assert now["lso_standing_ms"] == 10_000
+    assert frozen.count == BEFORE
+    assert reports == []
+
+
+def test_a_java_consumer_that_stands_still_is_stopped(
+    kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition
+) -> None:
+    stable, group = hang_with_traffic(kafka, cluster, partition), unique("console")
+    arguments = (
+        *("--bootstrap-server", kafka.bootstrap_servers, "--topic", partition.topic, "--from-beginning"),
+        *("--group", group, "--isolation-level", "read_committed", "--timeout-ms", "20000"),
+        *("--command-property", "auto.commit.interval.ms=100"),
+    )
+    thread = threading.Thread(target=kafka.tool, args=("org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments))
+    thread.start()
+    lookout = Lookout(ClusterAdmin(cluster), ClusterGroups(cluster), lambda _: None)
+
+    def arrived() -> bool:
+        state, committed, _ = by_group(look(lookout, partition, 0)).get(group, ("", -1, 0))
+        return state == "at_risk" and committed >= BEFORE
+
+    eventually(arrived, 15.0, "the group to commit what it can read")
+    write(kafka, partition, MORE)
+    state, committed, _ = by_group(look(lookout, partition, 10_000))[group]
+    assert (state, BEFORE <= committed <= stable) == ("stopped", True)
+    thread.join()

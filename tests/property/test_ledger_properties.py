@@ -1,0 +1,176 @@
+"""The ledger's invariants, whatever happens in whatever order, with one instance and with two.
+
+Seen by a consumer that keeps `ce_id`: the first event of an incident is `opened`, sequences rise by one, at most one
+`resolved` ends it, and nothing comes after. With one instance no `updated` is noise. Compaction leaves the newest.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.ledger_world import World
+from support.shared_log import SharedLog
+from txnwatch.state.emitted import Emitted, SpanCandidate
+from txnwatch.state.incident import IncidentEvent
+from txnwatch.state.news import worth_telling
+
+NAMES = ("a", "b", "c")
+QUIET_MS = (100, 500, 5_000, 12_000, 61_000)
+Step = tuple[str, int, int, int, bool]
+STEPS = ("hang", "end", "traffic", "commit", "join", "unread", "away", "redis", "restart", "quiet")
+steps = st.lists(
+    st.tuples(st.sampled_from(STEPS), st.integers(0, 2), st.integers(0, 1), st.sampled_from(QUIET_MS), st.booleans()),
+    max_size=40,
+)
+
+
+class Game:
+    """Some instances, one topic, and everything that can happen to them."""
+
+    def __init__(self, instances: int) -> None:
+        self.world = World()
+        self.log = SharedLog()
+        self.ledgers = [self.world.another(self.log) for _ in range(instances)]
+        self.listening = [ledger.heard for ledger in self.ledgers]
+        self._was_deaf = False
+        self.hanging: dict[str, SpanCandidate] = {}
+        self.partitions = dict(zip(NAMES, self.world.admin.create_topic("data", len(NAMES)), strict=True))
+        self._acts: dict[str, Callable[[str, int], tuple[Emitted, ...]]] = {
+            "hang": self._hang,
+            "end": self._end,
+            "traffic": self._traffic,
+            "commit": self._commit,
+            "join": self._join,
+            "unread": self._unread,
+            "away": self._away,
+            "redis": self._redis,
+            "restart": self._restart,
+            "quiet": lambda *_: (),
+        }
+
+    def play(self, step: Step) -> None:
+        """`is_deaf`: all tell something before any has heard the others; in the step after it they hear."""
+        what, name, instance, after_ms, is_deaf = step
+        said = self._acts[what](NAMES[name], instance % len(self.ledgers))
+        self.world.now_ms += after_ms
+        self.world.admin.now_ms = self.world.now_ms
+        order = self.ledgers if instance == 0 else self.ledgers[::-1]
+        self._was_deaf = is_deaf = is_deaf and not self._was_deaf
+        for ledger, hears in zip(self.ledgers, self.listening, strict=True):
+            ledger.heard = tuple if is_deaf else hears
+        for ledger in order:  # each instance's own state says the same; candidates are said again and again
+            ledger.on_batch([*said, *self.hanging.values()])
+
+    def settle(self) -> None:
+        self.log.is_away = False
+        self.world.admin.problems.clear()
+        for _ in range(8):
+            self.play(("quiet", 0, 0, 61_000, False))
+
+    def _hang(self, name: str, _: int) -> tuple[Emitted, ...]:
+        if name not in self.hanging and not self._is_open(name):
+            self.world.admin.begin(name, self.partitions[name])
+            self.world.admin.lose_markers(name, commit=False)
+            owner = self.world.admin.transactions[name]
+            self.hanging[name] = self.world.candidate_on(self.partitions[name], owner.producer_id, name)
+        return ()
+
+    def _is_open(self, name: str) -> bool:
+        owner = self.world.admin.transactions.get(name)
+        rows = self.world.admin.partitions[self.partitions[name]].producers
+        return owner is not None and owner.producer_id in rows and rows[owner.producer_id].txn_start_offset >= 0
+
+    def _end(self, name: str, _: int) -> tuple[Emitted, ...]:
+        candidate = self.hanging.pop(name, None)
+        return () if candidate is None else (self.world.abort(candidate),)
+
+    def _traffic(self, name: str, instance: int) -> tuple[Emitted, ...]:
+        self.world.admin.plain(self.partitions[name], 7 if instance else 300)
+        return ()
+
+    def _commit(self, name: str, _: int) -> tuple[Emitted, ...]:
+        at = self.world.admin.partitions[self.partitions[name]]
+        self.world.groups.commit(f"group-{name}", self.partitions[name], at.last_stable_offset)
+        return ()
+
+    def _join(self, name: str, _: int) -> tuple[Emitted, ...]:
+        """The producer's next transaction takes the span in; from then on the state says nothing of it."""
+        if name in self.hanging:
+            del self.hanging[name]
+            self.world.admin.begin(name, self.partitions[name])
+        elif self._is_open(name):
+            self.world.admin.end(name, commit=True)
+        return ()
+
+    def _unread(self, name: str, _: int) -> tuple[Emitted, ...]:
+        partition = self.partitions[name]
+        if self.world.admin.problems.pop(partition, None) is None:
+            self.world.admin.problems[partition] = "NOT_LEADER_OR_FOLLOWER"
+        return ()
+
+    def _away(self, _: str, __: int) -> tuple[Emitted, ...]:
+        self.log.is_away = not self.log.is_away
+        return ()
+
+    def _redis(self, _: str, __: int) -> tuple[Emitted, ...]:
+        self.world.redis.latest.clear()
+        self.world.redis.is_emptied = True
+        return ()
+
+    def _restart(self, _: str, instance: int) -> tuple[Emitted, ...]:
+        self.ledgers[instance] = self.world.another(self.log)
+        self.listening[instance] = self.ledgers[instance].heard
+        return ()
+
+
+def lives(log: SharedLog) -> dict[str, list[IncidentEvent]]:
+    found: dict[str, list[IncidentEvent]] = defaultdict(list)
+    for event in log.told:
+        found[event.incident_id].append(event)
+    return found
+
+
+def check_life(events: list[IncidentEvent]) -> None:
+    assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+    assert events[0].status == "opened"
+    assert [event.status for event in events[1:-1]] == ["updated"] * (len(events) - 2)
+    assert "opened" not in [event.status for event in events[1:]]
+
+
+def play(instances: int, game_steps: list[Step]) -> Game:
+    game = Game(instances)
+    for step in game_steps:
+        game.play(step)
+    game.settle()
+    for events in lives(game.log).values():
+        check_life(events)
+    for incident_id, last in game.log.compacted.items():
+        assert last.sequence == max(event.sequence for event in lives(game.log)[incident_id])
+    assert {name: event.sequence for name, event in game.world.redis.latest.items()} == {
+        name: event.sequence for name, event in game.log.compacted.items()
+    }
+    truth = {partition for name, partition in game.partitions.items() if game._is_open(name)}
+    for ledger in game.ledgers:
+        assert {(event.topic, event.partition) for event in ledger.open_incidents} <= truth
+        assert {(event.topic, event.partition) for event in ledger.open_incidents} >= {
+            candidate.partition for candidate in game.hanging.values()
+        }
+    return game
+
+
+@given(steps)
+def test_one_instance(game_steps: list[Step]) -> None:
+    game = play(1, game_steps)
+    for events in lives(game.log).values():
+        for known, now in itertools.pairwise(events):
+            assert now.status == "resolved" or worth_telling(known, now), "never an update of noise"
+
+
+@given(steps)
+def test_two_instances(game_steps: list[Step]) -> None:
+    play(2, game_steps)

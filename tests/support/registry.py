@@ -1,0 +1,85 @@
+"""A real schema registry for tests: Apicurio, with its Confluent-compatible API, from Maven Central, cached.
+
+It keeps its schemas in memory: `stop` and `start` is a registry that has lost them, `pause` one that hangs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import os
+import tarfile
+import urllib.request
+from pathlib import Path
+from typing import Self
+
+from txnwatch.embedded.jars import cache_directory, java
+from txnwatch.embedded.ports import free_ports
+from txnwatch.embedded.process import ServerProcess
+
+_VERSION = "3.0.9"
+_ARCHIVE = f"apicurio-registry-app-{_VERSION}"
+_REPOSITORY = os.environ.get("TXNWATCH_MAVEN_REPOSITORY", "https://repo1.maven.org/maven2/")
+_URL = f"{_REPOSITORY.rstrip('/')}/io/apicurio/apicurio-registry-app/{_VERSION}/{_ARCHIVE}-all.tar.gz"
+_START_S = 120.0
+
+
+class SchemaRegistry:
+    """One registry on the loopback interface. A context manager."""
+
+    def __init__(self, directory: Path) -> None:
+        (self.port,) = free_ports(1)
+        home = _home()
+        command = [
+            *(java(), "-Xmx384m", "-XX:+UseSerialGC"),
+            *("-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={self.port}"),
+            *("-jar", str(home / f"{_ARCHIVE}-runner.jar")),
+        ]
+        self.process = ServerProcess("Apicurio", command, directory / "apicurio.log")
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/apis/ccompat/v7"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.stop()
+
+    def start(self) -> None:
+        self.process.start(self._answers, timeout_s=_START_S)
+
+    def get(self, path: str) -> bytes:
+        """The body of an answer of the REST API."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10.0)
+        with contextlib.closing(connection):
+            connection.request("GET", f"/apis/ccompat/v7{path}")
+            return connection.getresponse().read()
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return self.get("/subjects").startswith(b"[")
+        return False
+
+
+def _home() -> Path:
+    home = cache_directory() / _ARCHIVE
+    stamp = home / ".complete"
+    if stamp.exists():
+        return home
+    home.mkdir(parents=True, exist_ok=True)
+    archive = home / "all.tar.gz"
+    urllib.request.urlretrieve(_URL, archive)
+    with urllib.request.urlopen(f"{_URL}.sha1", timeout=60.0) as published:
+        expected = published.read().decode().strip()
+    with archive.open("rb") as file:
+        found = hashlib.file_digest(file, "sha1").hexdigest()
+    assert found == expected, f"{_URL}: expected SHA-1 {expected}, found {found}"
+    with tarfile.open(archive) as packed:
+        packed.extractall(home, filter="data")
+    archive.unlink()
+    stamp.touch()
+    return home

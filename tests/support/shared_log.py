@@ -1,0 +1,72 @@
+"""An events topic in memory that several ledgers write and follow, and what a consumer of it makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from txnwatch.state.errors import SinkError
+from txnwatch.state.incident import IncidentEvent
+
+
+class SharedLog:
+    """Every record in the order of its arrival, doubles too.
+
+    Attributes:
+        is_away: while it is, nothing is taken and nothing is heard.
+    """
+
+    def __init__(self) -> None:
+        self.records: list[IncidentEvent] = []
+        self.is_away = False
+
+    @property
+    def told(self) -> list[IncidentEvent]:
+        """What a consumer sees that keeps `ce_id`: each event once."""
+        first: dict[str, IncidentEvent] = {}
+        for event in self.records:
+            first.setdefault(event.event_id, event)
+        return list(first.values())
+
+    @property
+    def compacted(self) -> dict[str, IncidentEvent]:
+        """What compaction leaves: the last record of each incident."""
+        return {event.incident_id: event for event in self.records}
+
+    def sink(self) -> SharedLogSink:
+        """One instance's way of writing."""
+        return SharedLogSink(self)
+
+    def reader(self) -> Callable[[], Iterable[IncidentEvent]]:
+        """One instance's way of following, from the end as it is now."""
+        position = len(self.records)
+
+        def heard() -> Iterable[IncidentEvent]:
+            nonlocal position
+            if self.is_away:
+                return ()
+            found, position = self.records[position:], len(self.records)
+            return found
+
+        return heard
+
+
+class SharedLogSink:
+    """An EventSink that writes to it."""
+
+    name = "shared log"
+
+    def __init__(self, log: SharedLog) -> None:
+        self._log = log
+
+    def deliver(self, events: Sequence[IncidentEvent]) -> None:
+        """See EventSink."""
+        if self._log.is_away:
+            raise SinkError("shared log: away")
+        self._log.records.extend(events)
+
+    def has_lost_everything(self) -> bool:
+        """See EventSink."""
+        return False
+
+    def close(self) -> None:
+        """See EventSink."""
