@@ -224,12 +224,6 @@ def librdkafka_config(options: SourceOptions) -> dict[str, str]:
     return {**config, **{name: value for name, value in optional.items() if value is not None}}
 
 
-def options_of(bootstrap_server: str, command_config: Path | None) -> SourceOptions:
-    """Where and how to connect, for commands that only ask."""
-    properties = {f"kafka.{name}": value for name, value in client_properties(command_config).items()}
-    return parse_options({**properties, "kafka.bootstrap.servers": bootstrap_server, "subscribePattern": ".*"})
-
-
 @contextlib.contextmanager
 def output_to(log: Path) -> Iterator[None]:
     """Sends what this process and those it starts print to a file; the JVM keeps it for life."""

@@ -1,0 +1,152 @@
+"""One answer of one command, as a table for people or as one JSON envelope for programs.
+
+Law: both come from the same rows, so that they cannot disagree. A row is a frozen dataclass; its field names are the
+JSON keys and, in Kafka's spelling, the headings. Times stay epoch milliseconds in JSON and become UTC in the table,
+in one place, here. What could not be asked is part of the answer, and an answer with such parts is not complete.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TextIO, runtime_checkable
+
+from rich.console import Console
+from rich.table import Table
+
+from txnwatch import __version__
+from txnwatch.cli.event_lines import duration, utc
+
+CLEAN, FAILURE, USAGE, FOUND = 0, 1, 2, 3
+_WIDE = 100_000
+_AS = "as"
+
+
+class NotChecked(NamedTuple):
+    """Something the answer should have covered and does not."""
+
+    what: str
+    why: str
+
+
+@runtime_checkable
+class Prose(Protocol):
+    """A row that people read as lines of text and not as a line of a table."""
+
+    def lines(self) -> Iterable[str]:
+        """The row in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one command found.
+
+    Attributes:
+        row_type: the dataclass of every row; it gives the headings of a table without rows.
+        summary: one line for people, below the table.
+        found: whether there is something that `--fail-on-found` is about.
+    """
+
+    command: str
+    cluster_id: str
+    row_type: type
+    rows: Sequence[Any]
+    not_checked: tuple[NotChecked, ...] = ()
+    summary: str = ""
+    found: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything was asked and answered."""
+        return not self.not_checked
+
+    def exit_code(self, *, fail_on_found: bool) -> int:
+        """3 for what was found if that is asked for, else 1 for an answer with parts missing, else 0."""
+        if fail_on_found and self.found:
+            return FOUND
+        return CLEAN if self.is_complete else FAILURE
+
+
+def time_column() -> Any:  # noqa: ANN401 - what dataclasses.field returns
+    """A field with epoch milliseconds; -1 or None where there is no such time."""
+    return dataclasses.field(metadata={_AS: _time})
+
+
+def duration_column() -> Any:  # noqa: ANN401
+    """A field with milliseconds; -1 or None where there is no such duration."""
+    return dataclasses.field(metadata={_AS: _duration})
+
+
+def write(answer: Answer, how: str, out: TextIO | None = None) -> None:
+    """Writes the answer to standard output: `text` or `json`."""
+    stream = sys.stdout if out is None else out
+    if how == "json":
+        print(json.dumps(envelope(answer), ensure_ascii=False), file=stream, flush=True)
+    else:
+        _write_text(answer, stream)
+
+
+def envelope(answer: Answer) -> dict[str, Any]:
+    """The JSON form."""
+    return {
+        "command": answer.command,
+        "version": __version__,
+        "cluster_id": answer.cluster_id,
+        "complete": answer.is_complete,
+        "not_checked": [missing._asdict() for missing in answer.not_checked],
+        "rows": [dataclasses.asdict(row) for row in answer.rows],
+    }
+
+
+def _write_text(answer: Answer, stream: TextIO) -> None:
+    if issubclass(answer.row_type, Prose):
+        for row in answer.rows:
+            print(*row.lines(), sep="\n", file=stream)
+    else:
+        _write_table(answer, stream)
+    for missing in answer.not_checked:
+        print(f"not checked: {missing.what}: {missing.why}", file=stream)
+    if answer.summary:
+        print(answer.summary, file=stream)
+    stream.flush()
+
+
+def _write_table(answer: Answer, stream: TextIO) -> None:
+    console = Console(file=stream, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = _WIDE  # a pipe has no width: no line is broken or cut
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    columns = dataclasses.fields(answer.row_type)
+    for column in columns:
+        table.add_column(heading(column.name), no_wrap=not console.is_terminal, overflow="fold")
+    for row in answer.rows:
+        table.add_row(*(_text(getattr(row, column.name), column.metadata.get(_AS)) for column in columns))
+    with console.capture() as captured:
+        console.print(table)
+    print(*(line.rstrip() for line in captured.get().splitlines()), sep="\n", file=stream)
+
+
+def heading(name: str) -> str:
+    """A field's name as Kafka's tools write it: `transactional_id` is TransactionalId."""
+    return "".join(part.capitalize() for part in name.removesuffix("_ms").split("_"))
+
+
+def _text(value: Any, render: Callable[[int], str] | None) -> str:  # noqa: ANN401 - any field of a row
+    if value is None:
+        return "-"
+    if render is not None:
+        return render(value)
+    if isinstance(value, tuple | list):
+        return ",".join(str(part) for part in value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _time(value: int) -> str:
+    return utc(value) if value >= 0 else "-"
+
+
+def _duration(value: int) -> str:
+    return duration(value) if value >= 0 else "-"
