@@ -107,4 +107,4 @@ def test_exit_codes(found: bool, missing: tuple[NotChecked, ...], fail_on_found:
 
 def test_headings() -> None:
     assert heading("transactional_id") == "TransactionalId"
-    assert heading("transaction_timeout_ms") == "TransactionTimeout"
+    assert heading("transaction_timeout_ms") == "TransactionTimeoutMs"

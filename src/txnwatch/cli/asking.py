@@ -10,6 +10,7 @@ from pathlib import Path
 from txnwatch.cli.output import Answer, write
 from txnwatch.config import ENVIRONMENT_PREFIX
 from txnwatch.connection import connected
+from txnwatch.sinks.compose import Origin
 from txnwatch.streaming.cluster import Cluster
 
 _TIMEOUT_S = 15.0
@@ -52,3 +53,8 @@ def ask(parsed: argparse.Namespace, question: Callable[[Cluster], Answer]) -> in
         answer = question(cluster)
     write(answer, parsed.format)
     return answer.exit_code(fail_on_found=getattr(parsed, "fail_on_found", False))
+
+
+def origin_of(cluster: Cluster, parsed: argparse.Namespace) -> Origin:
+    """What events and suggested commands of this run share."""
+    return Origin(cluster.known.cluster_id, parsed.bootstrap_server)

@@ -80,6 +80,11 @@ def duration_column() -> Any:  # noqa: ANN401
     return dataclasses.field(metadata={_AS: _duration})
 
 
+def line_column() -> Any:  # noqa: ANN401
+    """A text too long for a table: people read it on lines of their own, below."""
+    return dataclasses.field(metadata={_AS: None})
+
+
 def write(answer: Answer, how: str, out: TextIO | None = None) -> None:
     """Writes the answer to standard output: `text` or `json`."""
     stream = sys.stdout if out is None else out
@@ -119,19 +124,25 @@ def _write_table(answer: Answer, stream: TextIO) -> None:
     if not console.is_terminal:
         console.width = _WIDE  # a pipe has no width: no line is broken or cut
     table = Table(box=None, pad_edge=False, header_style="bold")
-    columns = dataclasses.fields(answer.row_type)
+    fields = dataclasses.fields(answer.row_type)
+    columns = [column for column in fields if _AS not in column.metadata or column.metadata[_AS] is not None]
     for column in columns:
-        table.add_column(heading(column.name), no_wrap=not console.is_terminal, overflow="fold")
+        name = column.name.removesuffix("_ms") if _AS in column.metadata else column.name
+        table.add_column(heading(name), no_wrap=not console.is_terminal, overflow="fold")
     for row in answer.rows:
         table.add_row(*(_text(getattr(row, column.name), column.metadata.get(_AS)) for column in columns))
     with console.capture() as captured:
         console.print(table)
     print(*(line.rstrip() for line in captured.get().splitlines()), sep="\n", file=stream)
+    below = [column.name for column in fields if column not in columns]
+    lines = (f"{name}: {getattr(row, name)}" for row in answer.rows for name in below if getattr(row, name))
+    for line in dict.fromkeys(lines):
+        print(line, file=stream)
 
 
 def heading(name: str) -> str:
     """A field's name as Kafka's tools write it: `transactional_id` is TransactionalId."""
-    return "".join(part.capitalize() for part in name.removesuffix("_ms").split("_"))
+    return "".join(part.capitalize() for part in name.split("_"))
 
 
 def _text(value: Any, render: Callable[[int], str] | None) -> str:  # noqa: ANN401 - any field of a row
