@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from txnwatch.config import RunSettings, client_properties
 from txnwatch.lasting import Lasting
-from txnwatch.sinks.compose import Origin
+from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic, read_events
 from txnwatch.sinks.ledger import Ledger
 from txnwatch.sinks.outbox import Outbox
@@ -119,7 +119,7 @@ class Watch:
         if self.settings.redis_url is not None:
             sinks.append(RedisEventSink(self.settings.redis_url, self.cluster_id))
         ledger = Ledger(
-            origin=Origin(self.cluster_id, self.settings.bootstrap_server),
+            origin=self._origin(),
             admin=ClusterAdmin(Cluster(self.options.bootstrap, self.options.security, timeout_s=_ADMIN_TIMEOUT_S)),
             outboxes=[Outbox(sink, lambda text: self.report(f"warning: {text}")) for sink in sinks],
             now_ms=wall_clock_ms,
@@ -130,6 +130,11 @@ class Watch:
         ledger.resend_to(ledger.outboxes[1:])
         self._ledger = ledger
         return ledger
+
+    def _origin(self) -> Origin:
+        config = self.settings.command_config
+        path = str(config.absolute()) if config is not None else None
+        return Origin(self.cluster_id, self.settings.bootstrap_server, path)
 
     def _published(self, config: dict[str, str]) -> Iterator[IncidentEvent]:
         for found in read_events(config, self.settings.events_topic):

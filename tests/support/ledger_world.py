@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from support.facts import BucketRun, a_marker, seen, transaction
 from support.fake_admin import FakeAdmin
 from support.recording_sink import RecordingSink
-from txnwatch.sinks.compose import Origin
+from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.ledger import Ledger
 from txnwatch.sinks.outbox import Outbox
 from txnwatch.state.emitted import Emitted, SpanCandidate, SpanEnd, SpanEnded

@@ -10,7 +10,7 @@ from pathlib import Path
 from txnwatch.cli.output import Answer, write
 from txnwatch.config import ENVIRONMENT_PREFIX
 from txnwatch.connection import connected
-from txnwatch.sinks.compose import Origin
+from txnwatch.sinks.commands import Origin
 from txnwatch.streaming.cluster import Cluster
 
 _TIMEOUT_S = 15.0
@@ -57,4 +57,5 @@ def ask(parsed: argparse.Namespace, question: Callable[[Cluster], Answer]) -> in
 
 def origin_of(cluster: Cluster, parsed: argparse.Namespace) -> Origin:
     """What events and suggested commands of this run share."""
-    return Origin(cluster.known.cluster_id, parsed.bootstrap_server)
+    path = str(parsed.command_config) if parsed.command_config is not None else None
+    return Origin(cluster.known.cluster_id, parsed.bootstrap_server, path)

@@ -11,7 +11,8 @@ from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask, origin_of
 from txnwatch.cli.output import Answer, NotChecked, duration_column, line_column, time_column
-from txnwatch.sinks.compose import Origin, hanging_event, transaction_event
+from txnwatch.sinks.commands import Origin
+from txnwatch.sinks.compose import hanging_event, transaction_event
 from txnwatch.sinks.search import Search, Searcher
 from txnwatch.state.emitted import SpanCandidate
 from txnwatch.state.errors import BrokerError, ConfigError
