@@ -30,6 +30,12 @@ def explain_id(origin: Origin, transactional_id: str) -> str:
     return _command(origin, "explain", transactional_id=transactional_id)
 
 
+def rehearse_abort(origin: Origin, partition: TopicPartition, start_offset: int) -> str:
+    """What ending it would mean, without ending it."""
+    where = {"topic": partition.topic, "partition": str(partition.partition), "start_offset": str(start_offset)}
+    return f"{_command(origin, 'abort', **where)} --dry-run"
+
+
 def end_hanging(origin: Origin, partition: TopicPartition, start_offset: int, expected_outcome: str) -> str:
     """The marker that is missing; where nobody knows which one, the command that tells more."""
     if expected_outcome == UNKNOWN:

@@ -17,8 +17,9 @@ from txnwatch.state.ids import TopicPartition
 from txnwatch.state.policy import DetectionPolicy
 from txnwatch.state.ports import PartitionReading, TransactionAdmin, TransactionDescription, TransactionListing
 from txnwatch.state.screening import open_spans, overdue_transaction, screen, settled, view_of
-from txnwatch.state.transaction import CoordinatorView
+from txnwatch.state.transaction import CoordinatorView, Marker
 
+Markers = Callable[[SpanCandidate], Marker | None]
 Views = Callable[[Collection[int]], tuple[dict[int, CoordinatorView], dict[str, str]]]
 _AT_ONCE = 1_000
 _TRIES = 3
@@ -34,13 +35,15 @@ class Search:
         hanging: proven, with the readings that prove it.
         overdue: late, long running and stuck transactions, confirmed.
         covered: open, and held by a live transaction.
-        not_checked: what, and why.
+        unproven: open, and not known whether it is held; why.
+        not_checked: what, and why; the unproven among it.
     """
 
     readings: dict[TopicPartition, PartitionReading] = field(default_factory=dict)
     hanging: list[tuple[SpanCandidate, SpanConfirmation]] = field(default_factory=list)
     overdue: list[tuple[TransactionCandidate, TransactionConfirmation]] = field(default_factory=list)
     covered: list[tuple[SpanCandidate, TransactionDescription]] = field(default_factory=list)
+    unproven: list[tuple[SpanCandidate, str]] = field(default_factory=list)
     not_checked: dict[str, str] = field(default_factory=dict)
 
 
@@ -50,6 +53,7 @@ class Searcher:
 
     Attributes:
         views: reads the coordinators' log for the owners of some producer ids; and what it could not read.
+        marker: reads the producer's last marker below a span that hangs; it tells how the span would have ended.
         now_ms: our clock.
         progress: told how many partitions have been read.
     """
@@ -57,6 +61,7 @@ class Searcher:
     admin: TransactionAdmin
     views: Views
     now_ms: Callable[[], int]
+    marker: Markers = lambda _: None
     policy: DetectionPolicy = field(default_factory=DetectionPolicy)
     progress: Callable[[int], None] = lambda _: None
 
@@ -106,6 +111,7 @@ class Searcher:
         again = self._confirm(screened.candidates, listing, found)
         again += [(span, why) for span, why in screened.unproven]
         if is_last:
+            found.unproven = again
             for span, why in again:
                 found.not_checked[f"{span.partition} producer id {span.producer_id}"] = f"not proven: {why}"
         return [span for span, _ in again]
@@ -119,7 +125,7 @@ class Searcher:
         for candidate, confirmation in confirm_spans(self.admin, named):
             answer = settled(candidate, confirmation)
             if answer.answer is Answer.CONFIRMED:
-                found.hanging.append((candidate, answer))
+                found.hanging.append((replace(candidate, last_marker=self.marker(candidate)), answer))
             elif answer.answer is Answer.UNKNOWN:
                 again.append((candidate, answer.why))
         return again

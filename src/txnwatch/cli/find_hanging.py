@@ -18,11 +18,12 @@ from txnwatch.state.emitted import SpanCandidate
 from txnwatch.state.errors import BrokerError, ConfigError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.incident import IncidentEvent
-from txnwatch.state.transaction import CoordinatorView
+from txnwatch.state.transaction import CoordinatorView, Marker
 from txnwatch.streaming.admin import ClusterAdmin
 from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.coordinator_log import read_views
+from txnwatch.streaming.last_marker import last_marker_below
 
 _MINUTE_MS = 60_000
 
@@ -83,11 +84,11 @@ def run(parsed: argparse.Namespace) -> int:
 
 def _answer(cluster: Cluster, parsed: argparse.Namespace) -> Answer:
     partitions = selected(cluster, parsed.topic, parsed.partition, parsed.broker_id)
-    admin = ClusterAdmin(cluster)
     origin = origin_of(cluster, parsed)
     with _progress(len(partitions)) as progress:
-        searcher = Searcher(admin, views_of(cluster), wall_clock_ms, progress=progress)
-        found = searcher.search(partitions, _old_enough(parsed.max_transaction_timeout * _MINUTE_MS))
+        found = searcher_of(cluster, progress).search(
+            partitions, _old_enough(parsed.max_transaction_timeout * _MINUTE_MS)
+        )
     is_narrowed = parsed.topic is not None or parsed.broker_id is not None
     events = list(_events(origin, found, set(partitions) if is_narrowed else None))
     checked = sum(reading.problem is None for reading in found.readings.values())
@@ -127,14 +128,17 @@ def selected(
     return found
 
 
-def views_of(cluster: Cluster) -> Callable[[Collection[int]], tuple[dict[int, CoordinatorView], dict[str, str]]]:
-    """Owners of producer ids by the coordinators' log, and what of it could not be read."""
+def searcher_of(cluster: Cluster, progress: Callable[[int], None] = lambda _: None) -> Searcher:
+    """The search, over a real cluster."""
 
-    def read(producer_ids: Collection[int]) -> tuple[dict[int, CoordinatorView], dict[str, str]]:
+    def views(producer_ids: Collection[int]) -> tuple[dict[int, CoordinatorView], dict[str, str]]:
         found = read_views(cluster, producer_ids)
         return found.views, {str(partition): why for partition, why in found.problems.items()}
 
-    return read
+    def marker(span: SpanCandidate) -> Marker | None:
+        return last_marker_below(cluster, span.partition, span.producer_id, span.span.start_offset)
+
+    return Searcher(ClusterAdmin(cluster), views, wall_clock_ms, marker, progress=progress)
 
 
 def _old_enough(at_least_ms: int) -> Callable[[SpanCandidate], bool]:
