@@ -148,3 +148,20 @@ class RecordsOf:
             if name is not None and self._wanted in (None, name):
                 value = decode_value(record.value) if record.value is not None else None
                 self.found.append(LogRecord(self._log_partition, record.offset, record.timestamp, name, value))
+
+
+def newest_stamp_ms(cluster: Cluster) -> int | None:
+    """The youngest timestamp a broker has set in the log; None where nothing could be read."""
+    topic = cluster.known.topics[TRANSACTION_STATE_TOPIC]
+    partitions = [TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in sorted(topic.partitions)]
+    ends = {partition: found.offset for partition, found in cluster.list_offsets(partitions).items() if not found.error}
+    reads = [
+        RangeRead(partition, topic.topic_id, max(0, end - 1), end, -1, must_check=False, new_fold=_any_of(partition))
+        for partition, end in ends.items()
+    ]
+    read_ranges(cluster, reads, patience_s=_PATIENCE_S)
+    return max((record.timestamp_ms for read in reads for record in read.fold.found), default=None)
+
+
+def _any_of(partition: TopicPartition) -> Callable[[int, int], RecordsOf]:
+    return lambda start, end: RecordsOf(partition.partition, None, start, end)

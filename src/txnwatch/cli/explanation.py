@@ -115,11 +115,10 @@ def _nothing_open(partition: TopicPartition, reading: PartitionReading, hidden: 
         text = (f"{words}{reading.high_watermark}.",)
     else:
         state = "unreplicated"
+        stop = f"stop at offset {reading.last_stable_offset} of {reading.high_watermark}"
         text = (
-            f"{partition}: no transaction is open, yet read_committed consumers stop at offset "
-            f"{reading.last_stable_offset} of {reading.high_watermark}.",
-            "The last marker is written and not yet on all in-sync replicas, or a transaction began just now: "
-            "look again, then at the replicas of this partition.",
+            f"{partition}: no transaction is open, yet read_committed consumers {stop}.",
+            "The last marker is written and not yet on all in-sync replicas: look at the replicas of this partition.",
         )
     ends = None if hidden == 0 else _NOT_KNOWN
     return Explanation(str(partition), state, None, None, None, hidden, ends, None, None, text)

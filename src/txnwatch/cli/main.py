@@ -18,7 +18,7 @@ from txnwatch.cli.output import CLEAN, FAILURE, USAGE
 from txnwatch.state.errors import ConfigError, TxnwatchError
 
 _INTERRUPTED = 130
-COMMANDS = ("run", "demo", "find-hanging", "list", "describe", "describe-producers", "explain", "events")
+COMMANDS = ("run", "demo", "find-hanging", "list", "describe", "describe-producers", "explain", "doctor", "events")
 
 
 def parser(commands: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:

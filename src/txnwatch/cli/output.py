@@ -48,6 +48,7 @@ class Answer:
         row_type: the dataclass of every row; it gives the headings of a table without rows.
         summary: one line for people, below the table.
         found: whether there is something that `--fail-on-found` is about.
+        failed: whether what was found is a failure whatever is asked for.
     """
 
     command: str
@@ -57,6 +58,7 @@ class Answer:
     not_checked: tuple[NotChecked, ...] = ()
     summary: str = ""
     found: bool = False
+    failed: bool = False
 
     @property
     def is_complete(self) -> bool:
@@ -64,10 +66,10 @@ class Answer:
         return not self.not_checked
 
     def exit_code(self, *, fail_on_found: bool) -> int:
-        """3 for what was found if that is asked for, else 1 for an answer with parts missing, else 0."""
-        if fail_on_found and self.found:
+        """3 for what was found if that is asked for, else 1 for a failure or an answer with parts missing, else 0."""
+        if fail_on_found and self.found and not self.failed:
             return FOUND
-        return CLEAN if self.is_complete else FAILURE
+        return CLEAN if self.is_complete and not self.failed else FAILURE
 
 
 def time_column() -> Any:  # noqa: ANN401 - what dataclasses.field returns
