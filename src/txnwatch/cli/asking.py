@@ -17,12 +17,12 @@ _TIMEOUT_S = 15.0
 _BOOTSTRAP, _PROPERTIES = f"{ENVIRONMENT_PREFIX}BOOTSTRAP_SERVER", f"{ENVIRONMENT_PREFIX}COMMAND_CONFIG"
 
 
-def add_connection_flags(parser: argparse.ArgumentParser) -> None:
+def add_connection_flags(parser: argparse.ArgumentParser, *, is_required: bool = True) -> None:
     """`--bootstrap-server` and `--command-config`; the TXNWATCH_* variables of `run` serve here too."""
     known = os.environ.get(_BOOTSTRAP)
     parser.add_argument(
         "--bootstrap-server",
-        required=known is None,
+        required=is_required and known is None,
         default=known,
         metavar="SERVER",
         help=f"host:port of some brokers, comma-separated (or {_BOOTSTRAP})",

@@ -60,6 +60,7 @@ class Caller:
     bootstrap_server: str
     principal: str
     events_topic: str
+    command_config: str | None = None
 
 
 def diagnose(found: Checkup, caller: Caller) -> list[CheckRow]:
@@ -237,9 +238,10 @@ def _lacks(told: Operations, operation: int) -> bool:
 
 
 def _grant(caller: Caller, operation: str, *resource: str) -> str:
+    config = ("--command-config", caller.command_config) if caller.command_config is not None else ()
     return shlex.join(
         [
-            *("kafka-acls.sh", "--bootstrap-server", caller.bootstrap_server, "--add"),
+            *("kafka-acls.sh", "--bootstrap-server", caller.bootstrap_server, *config, "--add"),
             *("--allow-principal", caller.principal, "--operation", operation, *resource),
         ]
     )

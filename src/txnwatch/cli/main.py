@@ -18,7 +18,18 @@ from txnwatch.cli.output import CLEAN, FAILURE, USAGE
 from txnwatch.state.errors import ConfigError, TxnwatchError
 
 _INTERRUPTED = 130
-COMMANDS = ("run", "demo", "find-hanging", "list", "describe", "describe-producers", "explain", "doctor", "events")
+COMMANDS = (
+    "run",
+    "demo",
+    "find-hanging",
+    "list",
+    "describe",
+    "describe-producers",
+    "explain",
+    "decode",
+    "doctor",
+    "events",
+)
 
 
 def parser(commands: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
