@@ -99,7 +99,9 @@ def cli_page() -> str:
         "# The command line",
         "",
         _GENERATED,
-        "Exit codes: 0 clean, 1 failure (one line on standard error says what and what to do), 2 usage.",
+        "Exit codes: 0 clean, 1 failure (one line on standard error says what and what to do) or an answer with parts",
+        "missing, 2 usage, 3 something was found (with `--fail-on-found`). `--format json` is one envelope for every",
+        "command: `command`, `version`, `cluster_id`, `complete`, `not_checked` (what, why) and `rows`.",
     ]
     for name, command in commands.choices.items():
         lines += ["", f"## txnwatch {name}", "", str(command.description), "", "| flag | meaning |", "|---|---|"]
@@ -110,7 +112,8 @@ def cli_page() -> str:
 def _flag(action: argparse.Action) -> str:
     value = "" if action.nargs == 0 else f" {action.metavar or '|'.join(action.choices or [action.dest.upper()])}"
     meaning = (action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%").replace("|", "\\|")
-    return f"| `{action.option_strings[-1]}{value}` | {meaning} |"
+    name = f"{action.option_strings[-1]}{value}" if action.option_strings else f"{action.metavar}".replace("|", "\\|")
+    return f"| `{name}` | {meaning} |"
 
 
 def reference_config() -> str:
