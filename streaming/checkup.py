@@ -76,7 +76,7 @@ class Checkup:
     Attributes:
         cluster_operations, topic_operations: what the caller may do, None where nobody told.
         without_leader: partitions that nobody leads.
-        id_problems: why transactional ids cannot be listed as a whole.
+        id_problems: why transactional ids cannot be listed as a whole, None where a broker is too old for it.
         newest_stamp_ms: the youngest broker timestamp in the coordinator's log, `asked_ms` our clock then.
     """
 
@@ -84,7 +84,7 @@ class Checkup:
     cluster_operations: Operations
     topic_operations: dict[str, Operations]
     without_leader: tuple[TopicPartition, ...]
-    id_problems: tuple[str, ...]
+    id_problems: tuple[str, ...] | None
     newest_stamp_ms: int | None
     asked_ms: int
 
@@ -109,7 +109,7 @@ def check_up(cluster: Cluster, now_ms: int) -> Checkup:
         cluster_operations=_cluster_operations(cluster),
         topic_operations=_topic_operations(cluster),
         without_leader=without_leader,
-        id_problems=ClusterAdmin(cluster).list_transactions([-1]).problems if can_list else (),
+        id_problems=ClusterAdmin(cluster).list_transactions([-1]).problems if can_list else None,
         newest_stamp_ms=newest_stamp_ms(cluster) if TRANSACTION_STATE_TOPIC in known.topics else None,
         asked_ms=now_ms,
     )

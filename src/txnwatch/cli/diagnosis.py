@@ -100,9 +100,8 @@ def _versions(name: str, facts: BrokerFacts) -> Iterator[CheckRow]:
         has = facts.versions.get(f"{api}Request", facts.versions.get(api))
         if has is None or has < version:
             told += 1
-            yield CheckRow(
-                "version", name, health, f"does not answer {api} version {version}", needed_by, f"{since} or later"
-            )
+            detail, fix = f"does not answer {api} version {version}", f"{name}: {since} or later"
+            yield CheckRow("version", name, health, detail, needed_by, fix)
     if not told:
         level = f", transaction.version {facts.transaction_version}" if facts.transaction_version is not None else ""
         yield CheckRow("version", name, Health.OK, f"answers all that is asked{level}", "all", None)
@@ -117,6 +116,9 @@ def _leaders(found: Checkup) -> Iterator[CheckRow]:
 
 def _ids(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     name, needed_by = "Describe on all transactional ids", "find-hanging, explain, run"
+    if found.id_problems is None:
+        yield CheckRow("right", name, Health.WARNING, "a broker is too old to tell", needed_by, None)
+        return
     if not found.id_problems:
         yield CheckRow("right", name, Health.OK, "no id is hidden", needed_by, None)
     for problem in found.id_problems:

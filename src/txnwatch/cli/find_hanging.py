@@ -189,7 +189,10 @@ def _row(event: IncidentEvent) -> FoundRow:
 def _summary(found: Search, events: int, checked: int) -> str:
     covered = len(found.covered)
     what = f"{len(found.hanging)} hanging, {events - len(found.hanging)} late, long running or stuck"
-    said = what if events else "nothing hangs, nothing is late or stuck"
+    nothing = (
+        "nothing found, but not all was checked" if found.not_checked else "nothing hangs, nothing is late or stuck"
+    )
+    said = what if events else nothing
     spans = f"{covered} open span{'s' if covered != 1 else ''} held by live transactions"
     parts = f", {len(found.not_checked)} not checked" if found.not_checked else ""
     return f"{said}: {checked} partitions checked{parts}, {spans}"

@@ -71,7 +71,8 @@ def filters_of(parsed: argparse.Namespace) -> Filters:
         ConfigError: a pattern that is none, or states that cannot have a duration.
     """
     states = tuple(parsed.state)
-    if parsed.duration_filter is not None:
+    longer_than_ms = -1 if parsed.duration_filter is None else parsed.duration_filter
+    if longer_than_ms >= 0:
         states = tuple(state for state in _LIVE if not states or state in states)
         if not states:
             raise ConfigError(f"--duration-filter: expected states that are open ({', '.join(_LIVE)}) beside it")
@@ -80,7 +81,6 @@ def filters_of(parsed: argparse.Namespace) -> Filters:
             re.compile(parsed.transactional_id_pattern)
         except re.error as exc:
             raise ConfigError(f"--transactional-id-pattern: expected a regular expression, found: {exc}") from exc
-    longer_than_ms = -1 if parsed.duration_filter is None else parsed.duration_filter
     return Filters(states, tuple(parsed.producer_id), longer_than_ms, parsed.transactional_id_pattern)
 
 
