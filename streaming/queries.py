@@ -25,7 +25,10 @@ _ANY_DURATION = -1
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What a listing is narrowed to; empty for no filter. `longer_than_ms` below 0 is none."""
+    """What a listing is narrowed to; empty for no filter. `longer_than_ms` below 0 is none.
+
+    Brokers before 3.8 do not know the duration, brokers before 4.1 not the pattern: what they answer with is more.
+    """
 
     states: tuple[str, ...] = ()
     producer_ids: tuple[int, ...] = ()
@@ -34,7 +37,7 @@ class Filters:
 
 
 def list_filtered(cluster: Cluster, filters: Filters) -> tuple[list[ListedTransaction], dict[int, str]]:
-    """Every broker's transactions, and by broker id why one did not answer, or not with these filters."""
+    """Every broker's transactions, and by broker id why one did not answer."""
     requests = dict.fromkeys(cluster.known.brokers, _list_request(filters))
     rows: list[ListedTransaction] = []
     problems: dict[int, str] = {}
@@ -54,9 +57,7 @@ def _list_request(filters: Filters) -> Callable[[Connection], Any]:
     def build(connection: Connection) -> Any:
         version = connection.require_version(ListTransactionsRequest)
         more: dict[str, Any] = {}
-        if filters.longer_than_ms >= 0:
-            if version < DURATION_SINCE:
-                raise BrokerError(f"broker {connection.endpoint} is too old for --duration-filter: Kafka 3.8 or later")
+        if filters.longer_than_ms >= 0 and version >= DURATION_SINCE:
             more["duration_filter"] = filters.longer_than_ms
         if filters.pattern is not None and version >= PATTERN_SINCE:
             more["transactional_id_pattern"] = filters.pattern

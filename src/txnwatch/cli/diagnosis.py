@@ -93,7 +93,6 @@ def _versions(name: str, facts: BrokerFacts) -> Iterator[CheckRow]:
         ("DescribeTransactions", 0, "Kafka 3.0", "find-hanging, explain, describe, run", Health.MISSING),
         ("ListTransactions", 0, "Kafka 3.0", "find-hanging, explain, list, run", Health.MISSING),
         ("Fetch", _TRUNCATION_SEEN_SINCE, "Kafka 2.7", "run", Health.WARNING),
-        ("ListTransactions", 1, "Kafka 3.8", "list --duration-filter", Health.WARNING),
     )
     told = 0
     for api, version, since, needed_by, health in needs:

@@ -94,12 +94,15 @@ def _answer(cluster: Cluster, filters: Filters) -> Answer:
             live.setdefault(row.coordinator, []).append(row.transactional_id)
     described, _ = describe_at(cluster, live)  # a detail: what is missing of it stays empty
     now_ms = wall_clock_ms()
-    rows = sorted(listed, key=lambda row: (row.transactional_id, row.coordinator))
+    listed = sorted(listed, key=lambda row: (row.transactional_id, row.coordinator))
+    rows = [_row(row, described.get(row.transactional_id), now_ms) for row in listed]
+    if filters.longer_than_ms >= 0:  # brokers before 3.8 do not
+        rows = [row for row in rows if row.open_for_ms is None or row.open_for_ms > filters.longer_than_ms]
     return Answer(
         command="list",
         cluster_id=cluster.known.cluster_id,
         row_type=ListedRow,
-        rows=[_row(row, described.get(row.transactional_id), now_ms) for row in rows],
+        rows=rows,
         not_checked=tuple(NotChecked(f"coordinator {node}", why) for node, why in problems.items()),
         found=bool(rows),
     )
