@@ -164,6 +164,8 @@ class ClusterAdmin:
     def _coordinators(self) -> dict[int, tuple[int, int]]:
         """Leader and epoch of each partition of the coordinator's log; all must have one."""
         topic = self._cluster.refresh().topics.get(TRANSACTION_STATE_TOPIC)
+        if topic is None:
+            self._expect_no_log()
         leaders = (
             {number: (info.leader, info.leader_epoch) for number, info in topic.partitions.items()} if topic else {}
         )
@@ -171,6 +173,13 @@ class ClusterAdmin:
         if without:
             raise BrokerError(f"{TRANSACTION_STATE_TOPIC}-{without[0]} has no leader: its ids cannot be listed")
         return leaders
+
+    def _expect_no_log(self) -> None:
+        """A log that is not shown may be hidden from us, and its ids with it; asked for by name it is refused."""
+        endpoint = self._cluster.any_connection().endpoint
+        told = self._cluster.metadata_from(endpoint, [TRANSACTION_STATE_TOPIC]).topics.get(TRANSACTION_STATE_TOPIC)
+        if told is not None and told.error not in (None, "UNKNOWN_TOPIC_OR_PARTITION"):
+            raise BrokerError(f"{TRANSACTION_STATE_TOPIC}: {told.error}: which ids there are cannot be told")
 
     def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
         """See TransactionAdmin."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka.protocol.admin import (
+    CreateTopicsRequest,
     DescribeClusterRequest,
     DescribeConfigsRequest,
     DescribeProducersRequest,
@@ -31,7 +32,7 @@ from txnwatch.streaming.coordinator_log import newest_stamp_ms
 from txnwatch.streaming.metadata import NO_LEADER
 
 # Kafka's class AclOperation
-READ, WRITE, CREATE, ALTER, DESCRIBE, DESCRIBE_CONFIGS = 3, 4, 5, 7, 8, 10
+READ, WRITE, ALTER, DESCRIBE, DESCRIBE_CONFIGS = 3, 4, 7, 8, 10
 SETTINGS = (
     "transaction.partition.verification.enable",
     "transaction.max.timeout.ms",
@@ -77,6 +78,7 @@ class Checkup:
         cluster_operations, topic_operations: what the caller may do, None where nobody told.
         without_leader: partitions that nobody leads.
         id_problems: why transactional ids cannot be listed as a whole, None where a broker is too old for it.
+        events_problem: why the events topic could not be created, None if it could, or is there.
         newest_stamp_ms: the youngest broker timestamp in the coordinator's log, `asked_ms` our clock then.
     """
 
@@ -85,11 +87,12 @@ class Checkup:
     topic_operations: dict[str, Operations]
     without_leader: tuple[TopicPartition, ...]
     id_problems: tuple[str, ...] | None
+    events_problem: str | None
     newest_stamp_ms: int | None
     asked_ms: int
 
 
-def check_up(cluster: Cluster, now_ms: int) -> Checkup:
+def check_up(cluster: Cluster, events_topic: str, now_ms: int) -> Checkup:
     """Asks every broker.
 
     Raises:
@@ -110,6 +113,7 @@ def check_up(cluster: Cluster, now_ms: int) -> Checkup:
         topic_operations=_topic_operations(cluster),
         without_leader=without_leader,
         id_problems=ClusterAdmin(cluster).list_transactions([-1]).problems if can_list else None,
+        events_problem=None if events_topic in known.topics else _create_problem(cluster, events_topic),
         newest_stamp_ms=newest_stamp_ms(cluster) if TRANSACTION_STATE_TOPIC in known.topics else None,
         asked_ms=now_ms,
     )
@@ -178,6 +182,21 @@ def _topic_operations(cluster: Cluster) -> dict[str, Operations]:
         return {topic.name: _operations(topic.authorized_operations) for topic in topics if not topic.error_code}
     except BrokerError:
         return {}
+
+
+def _create_problem(cluster: Cluster, topic: str) -> str | None:
+    """Why a topic cannot be created; the request is one that only validates."""
+    try:
+        connection = cluster.any_connection()
+        version = connection.require_version(CreateTopicsRequest, highest=5, lowest=4)
+        wanted = CreateTopicsRequest.CreatableTopic(
+            version=version, name=topic, num_partitions=-1, replication_factor=-1, assignments=[], configs=[]
+        )
+        request = CreateTopicsRequest(version=version, topics=[wanted], timeout_ms=5_000, validate_only=True)
+        (answer,) = cluster.call(connection, request).topics
+    except BrokerError as exc:
+        return str(exc)
+    return error_name(answer.error_code) if answer.error_code else None
 
 
 def _operations(told: set[int] | None) -> Operations:

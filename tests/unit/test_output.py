@@ -84,6 +84,17 @@ def test_what_was_not_checked_is_said_in_both() -> None:
     assert "not checked: orders-0: NO_LEADER" in written(answer, "text")
 
 
+def test_people_are_not_told_a_reason_a_thousand_times() -> None:
+    away = tuple(NotChecked(f"orders-{number}", "NO_LEADER") for number in range(1000))
+    answer = an_answer(not_checked=(*away, NotChecked("payments-0", "broker 7 is away")))
+    told = [line for line in written(answer, "text").splitlines() if line.startswith("not checked")]
+    assert told == [
+        "not checked: orders-0, orders-1, orders-2, orders-3, orders-4 and 995 more: NO_LEADER",
+        "not checked: payments-0: broker 7 is away",
+    ]
+    assert len(json.loads(written(answer, "json"))["not_checked"]) == 1001
+
+
 def test_a_row_of_prose_is_its_lines_and_still_json() -> None:
     answer = an_answer(Words(("one", "two")), row_type=Words)
     assert written(answer, "text") == "one\ntwo\n"

@@ -12,7 +12,6 @@ from txnwatch.cli.output import line_column
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.streaming.checkup import (
     ALTER,
-    CREATE,
     DESCRIBE,
     DESCRIBE_CONFIGS,
     READ,
@@ -137,7 +136,11 @@ def _topics(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
         yield CheckRow(
             "right", f"Read on topic {name}", Health.MISSING, "not allowed", "find-hanging, explain, run", fix
         )
-    if not unread:
+    if not data:
+        fix = _grant(caller, "Read", "--topic", "*")
+        detail = "no topic is shown: there is none, or none may be described"
+        yield CheckRow("right", "Read on topics", Health.WARNING, detail, "find-hanging, explain, run", fix)
+    elif not unread:
         detail = f"{len(data)} topics are shown; one that may not be described is not"
         yield CheckRow("right", "Read on topics", Health.OK, detail, "find-hanging, explain, run", None)
     yield from _log(operations, caller)
@@ -160,12 +163,12 @@ def _log(operations: dict[str, Operations], caller: Caller) -> Iterator[CheckRow
 def _events(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     topic = caller.events_topic
     if topic not in found.topic_operations:
-        name = f"Create topic {topic}"
-        if found.cluster_operations is not None and CREATE in found.cluster_operations:
-            yield CheckRow("right", name, Health.OK, "allowed; it is created when `run` starts", "run", None)
-            return
-        detail = "the topic is not shown, and it is not known whether it may be created"
-        yield CheckRow("right", name, Health.WARNING, detail, "run", _grant(caller, "Create", "--topic", topic))
+        name, problem = f"Create topic {topic}", found.events_problem
+        if problem is None:
+            yield CheckRow("right", name, Health.OK, "allowed; `run` creates it", "run", None)
+        else:
+            fix = _grant(caller, "Create", "--operation", "Write", "--operation", "Read", "--topic", topic)
+            yield CheckRow("right", name, Health.WARNING, problem, "run", fix if _DENIED in problem else None)
         return
     for operation, word in ((READ, "Read"), (WRITE, "Write")):
         lacks = _lacks(found.topic_operations[topic], operation)

@@ -46,7 +46,7 @@ def run(parsed: argparse.Namespace) -> int:
 def _answer(cluster: Cluster, parsed: argparse.Namespace) -> Answer:
     config = str(parsed.command_config) if parsed.command_config is not None else None
     caller = Caller(parsed.bootstrap_server, principal_of(cluster.security), parsed.events_topic, config)
-    rows = [*diagnose(check_up(cluster, wall_clock_ms()), caller), *_here(parsed.redis_url)]
+    rows = [*diagnose(check_up(cluster, parsed.events_topic, wall_clock_ms()), caller), *_here(parsed.redis_url)]
     missing = sum(row.status is Health.MISSING for row in rows)
     warnings = sum(row.status is Health.WARNING for row in rows)
     return Answer(

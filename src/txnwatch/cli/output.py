@@ -23,6 +23,7 @@ from txnwatch.cli.event_lines import duration, utc
 CLEAN, FAILURE, USAGE, FOUND = 0, 1, 2, 3
 _WIDE = 100_000
 _AS = "as"
+_NAMED = 5  # things of one reason named to people; JSON has them all
 
 
 class NotChecked(NamedTuple):
@@ -114,8 +115,12 @@ def _write_text(answer: Answer, stream: TextIO) -> None:
             print(*row.lines(), sep="\n", file=stream)
     else:
         _write_table(answer, stream)
+    by_reason: dict[str, list[str]] = {}
     for missing in answer.not_checked:
-        print(f"not checked: {missing.what}: {missing.why}", file=stream)
+        by_reason.setdefault(missing.why, []).append(missing.what)
+    for why, what in by_reason.items():
+        more = f" and {len(what) - _NAMED} more" if len(what) > _NAMED else ""
+        print(f"not checked: {', '.join(what[:_NAMED])}{more}: {why}", file=stream)
     if answer.summary:
         print(answer.summary, file=stream)
     stream.flush()
