@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from txnwatch import __version__
-from txnwatch.cli.output import Answer, NotChecked, duration_column, heading, time_column, write
+from txnwatch.cli.output import Answer, Duration, NotChecked, Time, heading, write
 
 
 @dataclass(frozen=True)
 class Row:
     transactional_id: str | None
-    start_ms: int = time_column()
-    lasting_ms: int = duration_column()
+    start_ms: Time
+    lasting_ms: Duration
     partitions: tuple[str, ...] = ()
     is_blocker: bool = False
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
-from txnwatch.cli.output import Answer, NotChecked, time_column, write
+from txnwatch.cli.output import Answer, NotChecked, Time, write
 from txnwatch.state.errors import ConfigError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.batch_list import BatchList, read_batches
@@ -37,14 +37,14 @@ class LogRow:
 
     partition: int | None
     offset: int | None
-    timestamp_ms: int | None = time_column()
+    timestamp_ms: Time | None
     transactional_id: str | None
     transaction_state: str | None
     producer_id: int | None
     producer_epoch: int | None
     transaction_timeout_ms: int | None
-    start_time_ms: int | None = time_column()
-    last_update_time_ms: int | None = time_column()
+    start_time_ms: Time | None
+    last_update_time_ms: Time | None
     topic_partitions: tuple[str, ...] | None
     previous_producer_id: int | None
     next_producer_id: int | None
@@ -64,7 +64,7 @@ class BatchRow:
     base_sequence: int
     coordinator_epoch: int | None
     leader_epoch: int
-    max_timestamp_ms: int = time_column()
+    max_timestamp_ms: Time
     records: int
     compression: str
     size: int

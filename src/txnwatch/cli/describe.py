@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
-from txnwatch.cli.output import Answer, NotChecked, time_column
+from txnwatch.cli.output import Answer, NotChecked, Time
 from txnwatch.state.errors import BrokerError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.state.ports import TransactionDescription
@@ -34,10 +34,10 @@ class DescribedRow:
     producer_epoch: int
     transaction_state: str
     transaction_timeout_ms: int
-    current_transaction_start_time_ms: int | None = time_column()
+    current_transaction_start_time_ms: Time | None
     transaction_duration_ms: int | None
     topic_partitions: tuple[str, ...]
-    last_update_time_ms: int | None = time_column()
+    last_update_time_ms: Time | None
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type

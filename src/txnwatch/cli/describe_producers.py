@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
-from txnwatch.cli.output import Answer, NotChecked, time_column
+from txnwatch.cli.output import Answer, NotChecked, Time
 from txnwatch.state.errors import BrokerError
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.ports import ActiveProducer, ListedTransaction
@@ -25,7 +25,7 @@ class ProducerRow:
     producer_epoch: int
     latest_coordinator_epoch: int
     last_sequence: int
-    last_timestamp_ms: int = time_column()
+    last_timestamp_ms: Time
     current_transaction_start_offset: int | None
     transactional_id: str | None
     transaction_state: str | None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from txnwatch.cli.event_lines import duration
-from txnwatch.cli.output import line_column
+from txnwatch.cli.output import Line
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.streaming.checkup import (
     ALTER,
@@ -44,7 +44,7 @@ class CheckRow:
     status: Health
     detail: str
     needed_by: str
-    fix: str | None = line_column()
+    fix: Line | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +167,8 @@ def _events(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
         if problem is None:
             yield CheckRow("right", name, Health.OK, "allowed; `run` creates it", "run", None)
         else:
-            fix = _grant(caller, "Create", "--operation", "Write", "--operation", "Read", "--topic", topic)
-            yield CheckRow("right", name, Health.WARNING, problem, "run", fix if _DENIED in problem else None)
+            grant = _grant(caller, "Create", "--operation", "Write", "--operation", "Read", "--topic", topic)
+            yield CheckRow("right", name, Health.WARNING, problem, "run", grant if _DENIED in problem else None)
         return
     for operation, word in ((READ, "Read"), (WRITE, "Write")):
         lacks = _lacks(found.topic_operations[topic], operation)

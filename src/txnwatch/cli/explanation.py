@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from txnwatch.cli.event_lines import duration, utc
 from txnwatch.sinks.commands import Origin, end_hanging, explain_id, explain_partition, rehearse_abort
@@ -101,27 +101,23 @@ def of_partition(origin: Origin, partition: TopicPartition, found: Search, now_m
     told = _told(origin, first, found, now_ms)
     others = [span for span in spans if span is not first]
     text = (*told.text[:1], held, *told.text[1:], *_others(others, found))
-    return Explanation(**{**_fields(told), "hidden_records": hidden, "text": text})
-
-
-def _fields(told: Explanation) -> dict[str, object]:
-    return {name: getattr(told, name) for name in Explanation.__slots__}
+    return replace(told, hidden_records=hidden, text=text)
 
 
 def _nothing_open(partition: TopicPartition, reading: PartitionReading, hidden: int) -> Explanation:
     if hidden == 0:
         state = "all_clear"
-        words = f"{partition}: all clear. Nothing is open; read_committed consumers can read to its end, offset "
-        text = (f"{words}{reading.high_watermark}.",)
+        end = f"its end, offset {reading.high_watermark}"
+        text = [f"{partition}: all clear. Nothing is open; read_committed consumers can read to {end}."]
     else:
         state = "unreplicated"
         stop = f"stop at offset {reading.last_stable_offset} of {reading.high_watermark}"
-        text = (
+        text = [
             f"{partition}: no transaction is open, yet read_committed consumers {stop}.",
             "The last marker is written and not yet on all in-sync replicas: look at the replicas of this partition.",
-        )
+        ]
     ends = None if hidden == 0 else _NOT_KNOWN
-    return Explanation(str(partition), state, None, None, None, hidden, ends, None, None, text)
+    return Explanation(str(partition), state, None, None, None, hidden, ends, None, None, tuple(text))
 
 
 def _told(origin: Origin, span: SpanCandidate, found: Search, now_ms: int) -> Explanation:

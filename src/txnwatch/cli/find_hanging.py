@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask, origin_of
-from txnwatch.cli.output import Answer, NotChecked, duration_column, line_column, time_column
+from txnwatch.cli.output import Answer, Duration, Line, NotChecked, Time
 from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.compose import hanging_event, transaction_event
 from txnwatch.sinks.search import Search, Searcher
@@ -40,16 +40,16 @@ class FoundRow:
     producer_epoch: int | None
     coordinator_epoch: int | None
     start_offset: int | None
-    last_timestamp_ms: int | None = time_column()
-    duration_ms: int = duration_column()
+    last_timestamp_ms: Time | None
+    duration_ms: Duration
     reason: str | None
     transaction_state: str | None
     transaction_timeout_ms: int | None
-    overdue_ms: int | None = duration_column()
+    overdue_ms: Duration | None
     hidden_records: int | None
     expected_outcome: str
     partitions: tuple[str, ...]
-    next: str | None = line_column()
+    next: Line | None
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
-from txnwatch.cli.output import Answer, NotChecked, duration_column
+from txnwatch.cli.output import Answer, Duration, NotChecked
 from txnwatch.state.errors import ConfigError
 from txnwatch.state.ports import ListedTransaction, TransactionDescription
 from txnwatch.state.transaction import TransactionState
@@ -28,7 +28,7 @@ class ListedRow:
     producer_id: int
     transaction_state: str
     transaction_timeout_ms: int | None
-    open_for_ms: int | None = duration_column()
+    open_for_ms: Duration | None
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type

@@ -12,7 +12,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TextIO, runtime_checkable
+from typing import Annotated, Any, NamedTuple, Protocol, TextIO, get_args, get_type_hints, runtime_checkable
 
 from rich.console import Console
 from rich.table import Table
@@ -22,8 +22,26 @@ from txnwatch.cli.event_lines import duration, utc
 
 CLEAN, FAILURE, USAGE, FOUND = 0, 1, 2, 3
 _WIDE = 100_000
-_AS = "as"
 _NAMED = 5  # things of one reason named to people; JSON has them all
+
+
+class Shown(NamedTuple):
+    """How people read a field: rendered, or, where `render` is None, on a line of its own below the table."""
+
+    render: Callable[[Any], str] | None
+
+
+def _time(value: int) -> str:
+    return utc(value) if value >= 0 else "-"
+
+
+def _duration(value: int) -> str:
+    return duration(value) if value >= 0 else "-"
+
+
+Time = Annotated[int, Shown(_time)]  # epoch milliseconds, below 0 for none
+Duration = Annotated[int, Shown(_duration)]  # milliseconds
+Line = Annotated[str, Shown(None)]
 
 
 class NotChecked(NamedTuple):
@@ -73,21 +91,6 @@ class Answer:
         return CLEAN if self.is_complete and not self.failed else FAILURE
 
 
-def time_column() -> Any:  # noqa: ANN401 - what dataclasses.field returns
-    """A field with epoch milliseconds; -1 or None where there is no such time."""
-    return dataclasses.field(metadata={_AS: _time})
-
-
-def duration_column() -> Any:  # noqa: ANN401
-    """A field with milliseconds; -1 or None where there is no such duration."""
-    return dataclasses.field(metadata={_AS: _duration})
-
-
-def line_column() -> Any:  # noqa: ANN401
-    """A text too long for a table: people read it on lines of their own, below."""
-    return dataclasses.field(metadata={_AS: None})
-
-
 def write(answer: Answer, how: str, out: TextIO | None = None) -> None:
     """Writes the answer to standard output: `text` or `json`."""
     stream = sys.stdout if out is None else out
@@ -131,17 +134,17 @@ def _write_table(answer: Answer, stream: TextIO) -> None:
     if not console.is_terminal:
         console.width = _WIDE  # a pipe has no width: no line is broken or cut
     table = Table(box=None, pad_edge=False, header_style="bold")
-    fields = dataclasses.fields(answer.row_type)
-    columns = [column for column in fields if _AS not in column.metadata or column.metadata[_AS] is not None]
-    for column in columns:
-        name = column.name.removesuffix("_ms") if _AS in column.metadata else column.name
-        table.add_column(heading(name), no_wrap=not console.is_terminal, overflow="fold")
+    shown = _shown(answer.row_type)
+    columns = {name: how for name, how in shown.items() if how is None or how.render is not None}
+    for name, how in columns.items():
+        title = heading(name.removesuffix("_ms") if how is not None else name)
+        table.add_column(title, no_wrap=not console.is_terminal, overflow="fold")
     for row in answer.rows:
-        table.add_row(*(_text(getattr(row, column.name), column.metadata.get(_AS)) for column in columns))
+        table.add_row(*(_text(getattr(row, name), how) for name, how in columns.items()))
     with console.capture() as captured:
         console.print(table)
     print(*(line.rstrip() for line in captured.get().splitlines()), sep="\n", file=stream)
-    below = [column.name for column in fields if column not in columns]
+    below = [name for name in shown if name not in columns]
     lines = (f"{name}: {getattr(row, name)}" for row in answer.rows for name in below if getattr(row, name))
     for line in dict.fromkeys(lines):
         print(line, file=stream)
@@ -152,19 +155,24 @@ def heading(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
 
-def _text(value: Any, render: Callable[[int], str] | None) -> str:  # noqa: ANN401 - any field of a row
+def _shown(row_type: type) -> dict[str, Shown | None]:
+    hints = get_type_hints(row_type, include_extras=True)
+    return {field.name: _marked(hints[field.name]) for field in dataclasses.fields(row_type)}
+
+
+def _marked(hint: Any) -> Shown | None:  # noqa: ANN401 - any type of a field, with None or without
+    for part in (hint, *get_args(hint)):
+        for mark in getattr(part, "__metadata__", ()):
+            if isinstance(mark, Shown):
+                return mark
+    return None
+
+
+def _text(value: Any, how: Shown | None) -> str:  # noqa: ANN401 - any field of a row
     if value is None:
         return "-"
-    if render is not None:
-        return render(value)
+    if how is not None and how.render is not None:
+        return how.render(value)
     if isinstance(value, tuple | list):
         return ",".join(str(part) for part in value)
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _time(value: int) -> str:
-    return utc(value) if value >= 0 else "-"
-
-
-def _duration(value: int) -> str:
-    return duration(value) if value >= 0 else "-"
