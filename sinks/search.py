@@ -7,7 +7,7 @@ was in vain for a reason that may pass (a leader or a coordinator moved) is take
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from txnwatch.sinks.confirm import confirm_spans, confirm_transactions
@@ -20,7 +20,8 @@ from txnwatch.state.screening import open_spans, overdue_transaction, screen, se
 from txnwatch.state.transaction import CoordinatorView, Marker
 
 Markers = Callable[[SpanCandidate], Marker | None]
-Views = Callable[[Collection[int]], tuple[dict[int, CoordinatorView], dict[str, str]]]
+_Log = tuple[dict[int, CoordinatorView], dict[str, str]]
+Views = Callable[[Collection[int]], _Log]
 _AT_ONCE = 1_000
 _TRIES = 3
 _PAUSE_S = 0.2
@@ -104,11 +105,13 @@ class Searcher:
         ids = {span.producer_id for span in spans}
         owners = [row.transactional_id for row in listing.transactions if row.producer_id in ids]
         descriptions = self.admin.describe_transactions(sorted({*live, *owners}))
-        if is_first:
-            self._judge_times(live, descriptions, listing, found)
         screened = screen(spans, descriptions, listing, self.now_ms())
         found.covered += screened.covered
-        again = self._confirm(screened.candidates, listing, found)
+        known = [descriptions[name] for name in live]
+        views, unread = self._log(screened.candidates, known)
+        if is_first:
+            self._judge_times(known, listing, views, unread, found)
+        again = self._confirm(screened.candidates, listing, views, unread, found)
         again += [(span, why) for span, why in screened.unproven]
         if is_last:
             found.unproven = again
@@ -116,11 +119,25 @@ class Searcher:
                 found.not_checked[f"{span.partition} producer id {span.producer_id}"] = f"not proven: {why}"
         return [span for span, _ in again]
 
+    def _log(self, candidates: Sequence[SpanCandidate], live: Sequence[TransactionDescription]) -> _Log:
+        """What the coordinators' log knows that their answers lack: former owners, and since when one is prepared."""
+        wanted = {candidate.producer_id for candidate in candidates}
+        wanted |= {one.producer_id for one in live if one.state is not None and one.state.is_prepare}
+        return self.views(wanted) if wanted else ({}, {})
+
     def _confirm(
-        self, candidates: Iterable[SpanCandidate], listing: TransactionListing, found: Search
+        self,
+        candidates: Sequence[SpanCandidate],
+        listing: TransactionListing,
+        views: dict[int, CoordinatorView],
+        unread: dict[str, str],
+        found: Search,
     ) -> list[tuple[SpanCandidate, str]]:
         """P2, C2, P3, with what the log knows of the producer ids; returns what stays unknown."""
-        named = self._named(list(candidates), listing, found)
+        listed = {row.producer_id for row in listing.transactions}
+        if any(candidate.producer_id not in {*views, *listed} for candidate in candidates):
+            found.not_checked.update(unread)  # the owner may be named in what was not read
+        named = [replace(candidate, view=views.get(candidate.producer_id)) for candidate in candidates]
         again: list[tuple[SpanCandidate, str]] = []
         for candidate, confirmation in confirm_spans(self.admin, named):
             answer = settled(candidate, confirmation)
@@ -130,59 +147,37 @@ class Searcher:
                 again.append((candidate, answer.why))
         return again
 
-    def _named(
-        self, candidates: list[SpanCandidate], listing: TransactionListing, found: Search
-    ) -> list[SpanCandidate]:
-        if not candidates:
-            return []
-        views, problems = self.views({candidate.producer_id for candidate in candidates})
-        listed = {row.producer_id for row in listing.transactions}
-        if any(candidate.producer_id not in {*views, *listed} for candidate in candidates):
-            found.not_checked.update(problems)  # the owner may be named in what was not read
-        return [replace(candidate, view=views.get(candidate.producer_id)) for candidate in candidates]
-
     def _judge_times(
         self,
-        live: list[str],
-        descriptions: dict[str, TransactionDescription],
+        live: Sequence[TransactionDescription],
         listing: TransactionListing,
+        views: dict[int, CoordinatorView],
+        unread: dict[str, str],
         found: Search,
     ) -> None:
         """The coordinators' view: every live transaction by its own timeout."""
         if listing.problems:
             found.not_checked["transactions of some coordinators"] = "; ".join(listing.problems)
         candidates: list[TransactionCandidate] = []
-        prepared: list[TransactionDescription] = []
         now_ms = self.now_ms()
-        for name in live:
-            described = descriptions[name]
+        for described in live:
+            what = f"transactional id {described.transactional_id!r}"
+            view = views.get(described.producer_id)
             if described.problem is not None:
-                found.not_checked[f"transactional id {name!r}"] = described.problem
-            elif described.state is not None and described.state.is_prepare:
-                prepared.append(described)
-            elif described.is_live:
-                judged = overdue_transaction(described.producer_id, view_of(described), self.policy, now_ms)
-                candidates += [judged] if judged is not None else []
-        candidates += self._prepared(prepared, found)
+                found.not_checked[what] = described.problem
+                continue
+            if not described.is_live:
+                continue
+            if described.state is not None and not described.state.is_prepare:
+                view = view_of(described)
+            if view is None:  # since when an outcome has been decided only the log tells
+                why = next(iter(unread.values()), "its record is not in the log")
+                found.not_checked[what] = f"{described.state}, not known since when: {why}"
+                continue
+            judged = overdue_transaction(described.producer_id, view, self.policy, now_ms)
+            candidates += [judged] if judged is not None else []
         for candidate, confirmed in confirm_transactions(self.admin, candidates):
             if confirmed.answer is Answer.CONFIRMED:
                 found.overdue.append((candidate, confirmed))
             elif confirmed.answer is Answer.UNKNOWN:
                 found.not_checked[f"transactional id {candidate.view.transactional_id!r}"] = confirmed.why
-
-    def _prepared(self, prepared: list[TransactionDescription], found: Search) -> list[TransactionCandidate]:
-        """Since when an outcome has been decided only the log tells."""
-        if not prepared:
-            return []
-        views, problems = self.views({described.producer_id for described in prepared})
-        judged: list[TransactionCandidate] = []
-        for described in prepared:
-            view = views.get(described.producer_id)
-            if view is None:
-                why = next(iter(problems.values()), "its record is not in the log")
-                what = f"transactional id {described.transactional_id!r}"
-                found.not_checked[what] = f"{described.state}, not known since when: {why}"
-                continue
-            candidate = overdue_transaction(described.producer_id, view, self.policy, self.now_ms())
-            judged += [candidate] if candidate is not None else []
-        return judged

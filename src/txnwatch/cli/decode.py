@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import base64
 import binascii
+import itertools
 import mmap
 import re
 import sys
@@ -21,7 +22,7 @@ from txnwatch.state.errors import ConfigError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.batch_list import BatchList, read_batches
 from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.coordinator_log import LogRecord, RecordsOf, read_records
+from txnwatch.streaming.coordinator_log import LogRecord, read_records, records_of
 from txnwatch.streaming.wire.control_record import EndTransactionMarker
 from txnwatch.streaming.wire.record_batch import BatchHeader
 from txnwatch.streaming.wire.transaction_log import decode_key, decode_value
@@ -150,9 +151,9 @@ def _file(parsed: argparse.Namespace) -> int:
     )
     if is_log:
         folder = Path(parsed.file).absolute().parent.name.rpartition("-")[2]
-        records = RecordsOf(int(folder) if folder.isdigit() else -1, None, parsed.offset or 0, _EVERY_OFFSET)
-        records.feed(buffer)
-        return _show(LogRow, [_log_row(record) for record in records.found[: parsed.count]], parsed)
+        records = records_of(buffer, int(folder) if folder.isdigit() else -1)
+        wanted = (record for record in records if record.offset >= (parsed.offset or 0))
+        return _show(LogRow, [_log_row(record) for record in itertools.islice(wanted, parsed.count)], parsed)
     batches = BatchList(parsed.offset or 0, _EVERY_OFFSET, parsed.count)
     batches.feed(buffer)
     return _show(BatchRow, [_batch_row(*batch) for batch in batches.found], parsed)
