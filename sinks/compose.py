@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
+from txnwatch.sinks.commands import Origin, end_hanging, explain_id, explain_partition
 from txnwatch.state.confirmation import SpanConfirmation, TransactionConfirmation
 from txnwatch.state.emitted import SpanCandidate, SpanEnd, SpanEnded, StrayWrite, TransactionCandidate, TransactionMoved
 from txnwatch.state.ending import ADMINISTRATOR, COORDINATOR, NEXT_TRANSACTION, ended_by
@@ -15,14 +15,6 @@ from txnwatch.state.outcome import UNKNOWN, expected_outcome
 from txnwatch.state.ports import PartitionReading, TransactionDescription
 from txnwatch.state.transaction import Marker, TransactionState
 from txnwatch.state.verdict import RULE_OF, Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What every event of one run shares."""
-
-    cluster_id: str
-    bootstrap_servers: str
 
 
 def hanging_event(
@@ -35,6 +27,7 @@ def hanging_event(
     view, description, span = candidate.view, found.description, candidate.span
     completed_ms = view.record_timestamp_ms if view is not None and not view.is_live else 0
     since_ms = max(span.first_seen_ms, completed_ms)
+    outcome = expected_outcome(candidate.partition, span, view, candidate.last_marker, producer.coordinator_epoch)
     stable = reading.last_stable_offset if reading.last_stable_offset >= 0 else None
     return IncidentEvent(
         incident_id=span_incident_id(
@@ -77,14 +70,8 @@ def hanging_event(
         ),
         cleanup_policy=cleanup_policy,
         evidence=_span_evidence(candidate, found, now_ms),
-        expected_outcome=expected_outcome(
-            candidate.partition, span, view, candidate.last_marker, producer.coordinator_epoch
-        ),
-        suggested_command=_tool(
-            origin,
-            *("abort", "--topic", candidate.partition.topic, "--partition", str(candidate.partition.partition)),
-            *("--start-offset", str(producer.txn_start_offset)),
-        ),
+        expected_outcome=outcome,
+        suggested_command=end_hanging(origin, candidate.partition, producer.txn_start_offset, outcome),
         detected_at_ms=now_ms,
         detection_latency_ms=max(0, now_ms - since_ms),
         time_ms=now_ms,
@@ -129,7 +116,7 @@ def transaction_event(
             "coordinator_log": f"{view.log_partition}@{view.log_offset}",
         },
         expected_outcome=(description.state.outcome if description.state is not None else None) or UNKNOWN,
-        suggested_command=_tool(origin, "describe", "--transactional-id", view.transactional_id),
+        suggested_command=explain_id(origin, view.transactional_id),
         detected_at_ms=now_ms,
         detection_latency_ms=max(0, candidate.overdue_ms + now_ms - candidate.coordinator_listed_ms),
         time_ms=now_ms,
@@ -170,6 +157,7 @@ def stray_event(origin: Origin, stray: StrayWrite, now_ms: int) -> IncidentEvent
             "coordinator_log": f"{view.log_partition}@{view.log_offset}" if view is not None else None,
         },
         expected_outcome=UNKNOWN,
+        suggested_command=explain_partition(origin, stray.partition),
         detected_at_ms=now_ms,
         detection_latency_ms=max(0, now_ms - stray.first_seen_ms),
         time_ms=now_ms,
@@ -292,7 +280,3 @@ def _span_evidence(candidate: SpanCandidate, found: SpanConfirmation, now_ms: in
 
 def _state(state: TransactionState | None) -> str | None:
     return str(state) if state is not None else None
-
-
-def _tool(origin: Origin, *arguments: str) -> str:
-    return shlex.join(["kafka-transactions.sh", "--bootstrap-server", origin.bootstrap_servers, *arguments])

@@ -15,7 +15,7 @@ from txnwatch.state.confirmation import (
     assess_span,
     assess_transaction,
     coordinator_reading,
-    holds,
+    covers,
 )
 from txnwatch.state.emitted import SpanCandidate, TransactionCandidate
 from txnwatch.state.ports import TransactionAdmin, TransactionDescription
@@ -71,7 +71,7 @@ def confirm_contradicted(
 
 
 def _is_contradicted(description: TransactionDescription, candidate: SpanCandidate) -> bool:
-    return description.problem is None and not holds(description, candidate)
+    return description.problem is None and not covers(description, candidate)
 
 
 def confirm_transactions(

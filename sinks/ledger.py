@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from txnwatch.sinks import compose
-from txnwatch.sinks.compose import Origin
+from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.confirm import confirm_contradicted, confirm_spans, confirm_transactions
 from txnwatch.sinks.lookout import Lookout
 from txnwatch.sinks.memory import Memory

@@ -81,7 +81,7 @@ def _objections(
     if coordinator.problem is not None:
         yield SpanConfirmation(Answer.UNKNOWN, coordinator.problem)
     found = coordinator.description
-    if found is not None and holds(found, candidate):
+    if found is not None and covers(found, candidate):
         yield SpanConfirmation(Answer.REFUTED, f"{found.transactional_id} is {found.state} and holds the partition")
 
 
@@ -114,8 +114,8 @@ def coordinator_reading(
     return CoordinatorReading()
 
 
-def holds(description: TransactionDescription, candidate: SpanCandidate) -> bool:
-    """Whether, by a fresh description, a live transaction owes the candidate's partition a marker."""
+def covers(description: TransactionDescription, candidate: SpanCandidate) -> bool:
+    """Whether a live transaction of the span's producer holds the partition, so that its marker will come."""
     return (
         description.is_live
         and description.producer_id == candidate.producer_id

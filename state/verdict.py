@@ -45,6 +45,15 @@ class Reason(StrEnum):
     PRODUCER_ID_SUPERSEDED = "producer_id_superseded"
 
 
+REASON_MEANS: dict[Reason, str] = {
+    Reason.NO_TRANSACTIONAL_ID: "no transactional id maps to the producer id any more (it expired, or was lost)",
+    Reason.NOT_STARTED: "the id was initialised, but no transaction was begun: a stray write",
+    Reason.ALREADY_COMPLETED: "the transaction is complete: its marker was lost, or the write came after it",
+    Reason.NOT_A_PARTICIPANT: "the id's transaction does not have this partition",
+    Reason.PRODUCER_ID_SUPERSEDED: "the id has moved on to another producer id",
+}
+
+
 class VerdictRule(NamedTuple):
     """One row of the table of verdicts."""
 

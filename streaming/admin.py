@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from typing import Any
 
 from kafka.protocol.metadata import FindCoordinatorRequest
 
@@ -22,12 +23,13 @@ from txnwatch.state.ports import (
     TransactionListing,
 )
 from txnwatch.streaming import admin_messages as messages
-from txnwatch.streaming.broker import error_name
+from txnwatch.streaming.broker import Connection, error_name
 from txnwatch.streaming.cluster import EARLIEST, READ_COMMITTED, Cluster, Listed
 from txnwatch.streaming.metadata import NO_LEADER
 from txnwatch.streaming.producers import describe_producers
 
 _TRANSACTION_COORDINATOR = 1
+_MANY_KEYS_SINCE = 4
 
 
 class ClusterAdmin:
@@ -96,22 +98,26 @@ class ClusterAdmin:
 
     def _find_coordinators(self, transactional_ids: Iterable[str]) -> dict[str, int | str]:
         """For each id its coordinator's broker id, or why it is not known."""
+        wanted = list(dict.fromkeys(transactional_ids))
         found: dict[str, int | str] = {}
-        for transactional_id in dict.fromkeys(transactional_ids):
-            try:
-                found[transactional_id] = self._find_coordinator(transactional_id)
-            except BrokerError as exc:
-                found[transactional_id] = str(exc)
-        return found
+        if not wanted:
+            return found
+        try:
+            connection = self._cluster.any_connection()
+            version = connection.require_version(FindCoordinatorRequest, highest=4, lowest=1)
+            if version >= _MANY_KEYS_SINCE:
+                for answer in self._find(connection, version, coordinator_keys=wanted).coordinators:
+                    found[answer.key] = _node_or_error(answer)
+            else:
+                for name in wanted:
+                    found[name] = _node_or_error(self._find(connection, version, key=name))
+        except BrokerError as exc:
+            return {name: found.get(name, str(exc)) for name in wanted}
+        return {name: found.get(name, "the answer did not have it") for name in wanted}
 
-    def _find_coordinator(self, transactional_id: str) -> int | str:
-        connection = self._cluster.any_connection()
-        version = connection.require_version(FindCoordinatorRequest, highest=4, lowest=1)
-        keys = {"coordinator_keys": [transactional_id]} if version >= 4 else {"key": transactional_id}
+    def _find(self, connection: Connection, version: int, **keys: Any) -> Any:
         request = FindCoordinatorRequest(version=version, key_type=_TRANSACTION_COORDINATOR, **keys)
-        response = self._cluster.call(connection, request)
-        answer = response.coordinators[0] if version >= 4 else response
-        return error_name(answer.error_code) if answer.error_code else int(answer.node_id)
+        return self._cluster.call(connection, request)
 
     def list_transactions(self, producer_ids: Iterable[int]) -> TransactionListing:
         """See TransactionAdmin. Whole only if each coordinator answered for all it coordinates, before and after."""
@@ -164,6 +170,8 @@ class ClusterAdmin:
     def _coordinators(self) -> dict[int, tuple[int, int]]:
         """Leader and epoch of each partition of the coordinator's log; all must have one."""
         topic = self._cluster.refresh().topics.get(TRANSACTION_STATE_TOPIC)
+        if topic is None:
+            self._expect_no_log()
         leaders = (
             {number: (info.leader, info.leader_epoch) for number, info in topic.partitions.items()} if topic else {}
         )
@@ -171,6 +179,13 @@ class ClusterAdmin:
         if without:
             raise BrokerError(f"{TRANSACTION_STATE_TOPIC}-{without[0]} has no leader: its ids cannot be listed")
         return leaders
+
+    def _expect_no_log(self) -> None:
+        """A log that is not shown may be hidden from us, and its ids with it; asked for by name it is refused."""
+        endpoint = self._cluster.any_connection().endpoint
+        told = self._cluster.metadata_from(endpoint, [TRANSACTION_STATE_TOPIC]).topics.get(TRANSACTION_STATE_TOPIC)
+        if told is not None and told.error not in (None, "UNKNOWN_TOPIC_OR_PARTITION"):
+            raise BrokerError(f"{TRANSACTION_STATE_TOPIC}: {told.error}: which ids there are cannot be told")
 
     def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
         """See TransactionAdmin."""
@@ -194,6 +209,10 @@ class ClusterAdmin:
             return str(exc)
         code = response.markers[0].topics[0].partitions[0].error_code
         return error_name(code) if code else None
+
+
+def _node_or_error(answer: Any) -> int | str:
+    return error_name(answer.error_code) if answer.error_code else int(answer.node_id)
 
 
 def _first_problem(before: Listed, described: tuple[ActiveProducer, ...] | str, after: Listed) -> str | None:

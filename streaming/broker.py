@@ -32,6 +32,7 @@ _SIZE = struct.Struct(">i")
 _FIRST_BUFFER = 1 << 20
 _API_VERSIONS = 3
 _UNSUPPORTED_VERSION = 35
+_SINCE = {"DescribeProducers": "2.8", "DescribeTransactions": "3.0", "ListTransactions": "3.0"}
 
 
 class Endpoint(NamedTuple):
@@ -123,9 +124,9 @@ class Connection:
         """
         found = self.version(request_class, highest)
         if found is None or found < lowest:
-            raise BrokerError(
-                f"broker {self.endpoint} is too old: it does not answer {request_class.name} version {lowest} or later"
-            )
+            api = request_class.name.removesuffix("Request")
+            since = f" (Kafka {_SINCE[api]} or later)" if api in _SINCE else f" version {lowest} or later"
+            raise BrokerError(f"broker {self.endpoint} is too old: it does not answer {api}{since}")
         return found
 
     def call(self, request: Any, timeout_s: float) -> Any:

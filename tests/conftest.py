@@ -29,6 +29,7 @@ _LAYERS = {
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fault-results", type=Path, default=None, help="JSON file for what the faults came to")
+    parser.addoption("--write-comparison", action="store_true", help="write docs/kafka-transactions.md")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

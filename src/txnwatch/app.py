@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from txnwatch.config import RunSettings, broker_properties, client_properties, registry_config
 from txnwatch.lasting import Lasting
-from txnwatch.sinks.compose import Origin
+from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.encoding import FORMATS, from_bytes
 from txnwatch.sinks.event_log import EventLog
 from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
@@ -129,7 +129,7 @@ class Watch:
         cluster = Cluster(self.options.bootstrap, self.options.security, timeout_s=_ADMIN_TIMEOUT_S)
         log = self._log = EventLog(config, self.settings.events_topic, decoder(self._registry))
         ledger = Ledger(
-            origin=Origin(self.cluster_id, self.settings.bootstrap_server),
+            origin=self._origin(),
             admin=ClusterAdmin(cluster),
             groups=ClusterGroups(cluster),
             outboxes=[Outbox(sink, lambda text: self.report(f"warning: {text}")) for sink in sinks],
@@ -144,6 +144,11 @@ class Watch:
         ledger.resend_to(ledger.outboxes[1:])
         self._ledger = ledger
         return ledger
+
+    def _origin(self) -> Origin:
+        config = self.settings.command_config
+        path = str(config.absolute()) if config is not None else None
+        return Origin(self.cluster_id, self.settings.bootstrap_server, path)
 
     def _codec(self) -> RegistryCodec:
         assert self._registry is not None, "the settings see to that"
@@ -257,12 +262,6 @@ def registry_codec(url: str | None, properties: Mapping[str, str], topic: str) -
 def decoder(registry: RegistryCodec | None) -> Callable[[bytes], IncidentEvent]:
     """What reads events back: all three encodings where there is a registry."""
     return registry.decode if registry is not None else from_bytes
-
-
-def options_of(bootstrap_server: str, command_config: Path | None) -> SourceOptions:
-    """Where and how to connect, for commands that only ask."""
-    properties = {f"kafka.{name}": value for name, value in client_properties(command_config).items()}
-    return parse_options({**properties, "kafka.bootstrap.servers": bootstrap_server, "subscribePattern": ".*"})
 
 
 @contextlib.contextmanager

@@ -18,8 +18,9 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from support.watch import RunningWatch
-from txnwatch.app import librdkafka_config, options_of
+from txnwatch.app import librdkafka_config
 from txnwatch.config import EVENTS_TOPIC
+from txnwatch.connection import options_of
 from txnwatch.embedded.applications import exactly_once_copier, idempotent_writer, transactional_writer
 from txnwatch.embedded.faults import late_write_after_abort, set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka

@@ -40,8 +40,11 @@ def traffic(kafka: EmbeddedKafka, partition: TopicPartition) -> Iterator[None]:
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     consumer = Consumer(
         {
-            "bootstrap.servers": kafka.bootstrap_servers, "group.id": "billing",
-            "isolation.level": "read_committed", "auto.offset.reset": "earliest", "auto.commit.interval.ms": 500,
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": "billing",
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "auto.commit.interval.ms": 500,
         }
     )
     consumer.subscribe([partition.topic])

@@ -10,7 +10,7 @@ from support.fake_admin import FakeAdmin
 from support.fake_groups import FakeGroups
 from support.recording_sink import RecordingSink
 from support.shared_log import SharedLog
-from txnwatch.sinks.compose import Origin
+from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.ledger import Ledger
 from txnwatch.sinks.outbox import Outbox
 from txnwatch.state.emitted import Emitted, SpanCandidate, SpanEnd, SpanEnded

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Self
 
 from support.waiting import eventually
-from txnwatch.app import librdkafka_config, options_of
+from txnwatch.app import librdkafka_config
 from txnwatch.config import EVENTS_TOPIC
+from txnwatch.connection import options_of
 from txnwatch.sinks.event_log import read_events
 from txnwatch.state.errors import BrokerError, SinkError
 from txnwatch.state.ids import TopicPartition

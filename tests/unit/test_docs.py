@@ -10,7 +10,9 @@ from types import ModuleType
 
 import pytest
 
+from txnwatch.cli.main import COMMANDS
 from txnwatch.config import RunSettings, load_settings
+from txnwatch.state.verdict import Reason, Verdict
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -63,6 +65,31 @@ def test_the_file_map_names_every_module() -> None:
     ]
     unnamed = [str(path.relative_to(ROOT)) for path in modules if f"`{path.name}`" not in text]
     assert not unnamed, "ARCHITECTURE.md's file map does not have them"
+
+
+def test_the_runbook_has_every_verdict_reason_and_outcome_under_its_own_anchor() -> None:
+    text = (ROOT / "docs" / "runbook.md").read_text()
+    headings = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
+    assert headings == [*Verdict, "watcher"]
+    hanging = text.partition("## hanging")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \|", hanging, flags=re.MULTILINE)
+    assert set(rows) == {*Reason, "abort", "commit", "none", "unknown"}
+    for part in text.split("\n## ")[1:-1]:
+        assert re.findall(r"^\*\*(Means|Check|Do nothing|Do)\b", part, flags=re.MULTILINE) == [
+            "Means",
+            "Check",
+            "Do",
+            "Do nothing",
+        ], part[:20]
+
+
+def test_commands_that_pages_show_are_commands() -> None:
+    for page in (*PAGES, Path("README.md")):
+        text = (ROOT / page).read_text()
+        blocks = "\n".join(re.findall(r"^```console\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL))
+        shown = [*re.findall(r"`(txnwatch [^`]*)`", text), *blocks.splitlines()]
+        named = [found[1] for line in shown if (found := re.match(r"txnwatch ([a-z][a-z-]*)", line))]
+        assert set(named) <= {*COMMANDS, "abort"}, page
 
 
 def test_every_decision_has_context_choice_measurement_and_consequence() -> None:

@@ -20,10 +20,11 @@ from typing import Any
 import redis
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from txnwatch.app import librdkafka_config, options_of
+from txnwatch.app import librdkafka_config
 from txnwatch.cli.demo_view import DemoView, PartitionRow
 from txnwatch.cli.event_lines import duration
 from txnwatch.config import EVENTS_TOPIC
+from txnwatch.connection import options_of
 from txnwatch.embedded import faults
 from txnwatch.embedded.applications import (
     Application,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
-from txnwatch.app import decoder, librdkafka_config, options_of, registry_codec
+from txnwatch.app import decoder, librdkafka_config, registry_codec
+from txnwatch.cli.asking import add_connection_flags
 from txnwatch.cli.event_lines import event_line
 from txnwatch.config import EVENTS_TOPIC, client_properties
+from txnwatch.connection import options_of
 from txnwatch.sinks.encoding import to_json
 from txnwatch.sinks.event_log import read_events
 from txnwatch.state.errors import SinkError
@@ -22,8 +23,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         help="show the incident events of a cluster",
         description="Prints the events that the topic holds, oldest first.",
     )
-    parser.add_argument("--bootstrap-server", required=True, help="host:port of some brokers, comma-separated")
-    parser.add_argument("--command-config", type=Path, metavar="FILE", help="Java client properties file")
+    add_connection_flags(parser)
     parser.add_argument("--events-topic", default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)")
     parser.add_argument("--schema-registry-url", metavar="URL", help="where events are in Confluent framing")
     parser.add_argument("--follow", action="store_true", help="go on with new events until interrupted")

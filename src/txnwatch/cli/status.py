@@ -6,28 +6,37 @@ What it prints is what `txnwatch run` has told and not yet resolved, the oldest 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from txnwatch import __version__
-from txnwatch.app import decoder, librdkafka_config, options_of, registry_codec
-from txnwatch.cli.event_lines import duration, owner, utc, where
+from txnwatch.app import decoder, librdkafka_config, registry_codec
+from txnwatch.cli.asking import add_connection_flags, add_output_flags
+from txnwatch.cli.output import Answer, Duration, Line, NotChecked, Time, write
 from txnwatch.config import EVENTS_TOPIC, client_properties
-from txnwatch.sinks.encoding import plain
+from txnwatch.connection import options_of
 from txnwatch.sinks.event_log import read_events
 from txnwatch.sinks.redis import read_open_incidents
 from txnwatch.state.errors import ConfigError, SinkError
 from txnwatch.state.incident import IncidentEvent
 from txnwatch.streaming.clock import wall_clock_ms
 
-_CLEAN, _FOUND = 0, 3
-_WIDE = 200
+
+@dataclass(frozen=True, slots=True)
+class OpenIncident:
+    """One open incident; `txnwatch events --format json` has every field of its events."""
+
+    verdict: str
+    reason: str | None
+    topic: str | None
+    partition: int | None
+    transactional_id: str | None
+    producer_id: int
+    open_since_ms: Time
+    age_ms: Duration
+    hidden_records: int | None
+    stopped_groups: tuple[str, ...]
+    incident_id: str
+    suggested_command: Line
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
@@ -38,63 +47,62 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         description="Prints the open incidents, oldest first: from Redis where --redis-url is given, else from the "
         "events topic.",
     )
-    parser.add_argument("--bootstrap-server", help="host:port of some brokers; not needed with --redis-url")
-    parser.add_argument("--command-config", type=Path, metavar="FILE", help="Java client properties file")
+    add_connection_flags(parser, is_required=False)
     parser.add_argument("--events-topic", default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)")
     parser.add_argument("--schema-registry-url", metavar="URL", help="where events are in Confluent framing")
     parser.add_argument("--redis-url", metavar="URL", help="redis://host:port/db that `txnwatch run` fills")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="json: one document")
-    parser.add_argument("--fail-on-found", action="store_true", help="exit with 3 if anything is wrong")
+    add_output_flags(parser)
     parser.set_defaults(run=run)
 
 
 def run(parsed: argparse.Namespace) -> int:
     """Prints the open incidents; 0, or 3 if there are any and that was asked for."""
-    incidents = _open_incidents(parsed)
-    if parsed.format == "json":
-        document = {"txnwatch": __version__, "command": "status", "incidents": [plain(one) for one in incidents]}
-        print(json.dumps(document, indent=2))
-    else:
-        _print_table(incidents, wall_clock_ms())
-    return _FOUND if incidents and parsed.fail_on_found else _CLEAN
+    incidents, problems = _open_incidents(parsed)
+    now_ms = wall_clock_ms()
+    answer = Answer(
+        "status",
+        incidents[0].cluster_id if incidents else "",
+        OpenIncident,
+        [_row(event, now_ms) for event in incidents],
+        tuple(problems),
+        "" if incidents else "nothing is wrong: no open incident",
+        found=bool(incidents),
+    )
+    write(answer, parsed.format)
+    return answer.exit_code(fail_on_found=parsed.fail_on_found)
 
 
-def _open_incidents(parsed: argparse.Namespace) -> list[IncidentEvent]:
+def _open_incidents(parsed: argparse.Namespace) -> tuple[list[IncidentEvent], list[NotChecked]]:
     if parsed.redis_url is not None:
-        return read_open_incidents(parsed.redis_url)
+        return read_open_incidents(parsed.redis_url), []
     if parsed.bootstrap_server is None:
         raise ConfigError("status: expected --redis-url or --bootstrap-server, found neither")
     config = librdkafka_config(options_of(parsed.bootstrap_server, parsed.command_config))
     properties = client_properties(parsed.command_config)
     decode = decoder(registry_codec(parsed.schema_registry_url, properties, parsed.events_topic))
     latest: dict[str, IncidentEvent] = {}
+    problems: list[NotChecked] = []
     for event in read_events(config, parsed.events_topic, decode=decode):
         if isinstance(event, SinkError):
-            print(f"txnwatch: passing over a record: {event}", file=sys.stderr)
+            problems.append(NotChecked(f"a record of {parsed.events_topic}", str(event)))
         elif event.incident_id not in latest or latest[event.incident_id].sequence < event.sequence:
             latest[event.incident_id] = event
-    return sorted((event for event in latest.values() if event.is_open), key=lambda event: event.open_since_ms)
+    open_now = (event for event in latest.values() if event.is_open)
+    return sorted(open_now, key=lambda event: event.open_since_ms), problems
 
 
-def _print_table(incidents: Sequence[IncidentEvent], now_ms: int) -> None:
-    console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False)
-    if not incidents:
-        console.print("nothing is wrong: no open incident")
-        return
-    table = Table(
-        "verdict", "where", "owner", "open since", "for", "hidden", "groups stopped", box=None, pad_edge=False
+def _row(event: IncidentEvent, now_ms: int) -> OpenIncident:
+    return OpenIncident(
+        verdict=event.verdict,
+        reason=event.reason,
+        topic=event.topic,
+        partition=event.partition,
+        transactional_id=event.transactional_id,
+        producer_id=event.producer_id,
+        open_since_ms=event.open_since_ms,
+        age_ms=max(0, now_ms - event.open_since_ms),
+        hidden_records=event.hidden_records,
+        stopped_groups=tuple(group["group_id"] for group in event.consumer_groups if group["state"] == "stopped"),
+        incident_id=event.incident_id,
+        suggested_command=event.suggested_command or "",
     )
-    for event in incidents:
-        table.add_row(
-            f"{event.verdict}/{event.reason}" if event.reason is not None else event.verdict,
-            where(event),
-            owner(event),
-            utc(event.open_since_ms),
-            duration(now_ms - event.open_since_ms),
-            "" if event.hidden_records is None else str(event.hidden_records),
-            ", ".join(group["group_id"] for group in event.consumer_groups if group["state"] == "stopped"),
-        )
-    console.print(table)
-    for event in incidents:
-        if event.suggested_command is not None:
-            console.print(f"\n{where(event)}: {event.suggested_command}", soft_wrap=True, markup=False)

@@ -1,0 +1,235 @@
+"""`txnwatch decode`: records of `__transaction_state` and batch headers, from bytes, a segment file, or the cluster.
+
+From a partition of users' data only headers and markers are shown; records are never read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import binascii
+import itertools
+import mmap
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
+from txnwatch.cli.output import Answer, NotChecked, Time, write
+from txnwatch.state.errors import ConfigError
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.batch_list import BatchList, read_batches
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.coordinator_log import LogRecord, read_records, records_of
+from txnwatch.streaming.wire.control_record import EndTransactionMarker
+from txnwatch.streaming.wire.record_batch import BatchHeader
+from txnwatch.streaming.wire.transaction_log import decode_key, decode_value
+
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+_EVERY_OFFSET = 1 << 62
+_HEX = re.compile(r"(?:0x)?(?:[0-9a-fA-F]{2})*")
+
+
+@dataclass(frozen=True, slots=True)
+class LogRow:
+    """One record of the coordinator's log. Everything but the id is None for a tombstone."""
+
+    partition: int | None
+    offset: int | None
+    timestamp_ms: Time | None
+    transactional_id: str | None
+    transaction_state: str | None
+    producer_id: int | None
+    producer_epoch: int | None
+    transaction_timeout_ms: int | None
+    start_time_ms: Time | None
+    last_update_time_ms: Time | None
+    topic_partitions: tuple[str, ...] | None
+    previous_producer_id: int | None
+    next_producer_id: int | None
+    client_transaction_version: int | None
+    version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRow:
+    """One batch. `kind` is data, transactional, COMMIT, ABORT or control."""
+
+    base_offset: int
+    last_offset: int
+    kind: str
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    coordinator_epoch: int | None
+    leader_epoch: int
+    max_timestamp_ms: Time
+    records: int
+    compression: str
+    size: int
+
+
+def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
+    """Adds the verb."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "decode",
+        help="decode records of __transaction_state, batch headers and markers",
+        description="Decodes one of: bytes (--value, --key), a segment file (--file), an id's records in the "
+        "coordinators' log (--transactional-id), a partition's batches (--topic, --partition).",
+    )
+    parser.add_argument("--value", metavar="BYTES", help="a record's value, as hexadecimal or base64")
+    parser.add_argument("--key", metavar="BYTES", help="a record's key, as hexadecimal or base64")
+    parser.add_argument("--file", metavar="FILE", help="a .log segment of a broker; - for standard input")
+    parser.add_argument(
+        "--transaction-log", action="store_true", help=f"--file is of {TRANSACTION_STATE_TOPIC} (known by its folder)"
+    )
+    parser.add_argument("--transactional-id", metavar="ID", help="every record of this id that the log still has")
+    parser.add_argument("--topic", help="a partition's batches: which topic")
+    parser.add_argument("--partition", type=int, help="which partition of it")
+    parser.add_argument("--offset", type=int, help="from this offset on (default: the log's start)")
+    parser.add_argument("--count", type=int, default=20, help="at most so many (default: %(default)s)")
+    add_connection_flags(parser, is_required=False)
+    add_output_flags(parser, can_find=False)
+    parser.set_defaults(run=run)
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Decodes one thing."""
+    ways = {
+        "--value/--key": parsed.value is not None or parsed.key is not None,
+        "--file": parsed.file is not None,
+        "--transactional-id": parsed.transactional_id is not None,
+        "--topic with --partition": parsed.topic is not None and parsed.partition is not None,
+    }
+    chosen = [way for way, is_given in ways.items() if is_given]
+    if len(chosen) != 1:
+        raise ConfigError(f"expected one of {', '.join(ways)}; found {', '.join(chosen) or 'none'}")
+    if chosen[0] == "--value/--key":
+        return _show(LogRow, [_of_bytes(parsed.key, parsed.value)], parsed)
+    if chosen[0] == "--file":
+        return _file(parsed)
+    if parsed.bootstrap_server is None:
+        raise ConfigError(f"{chosen[0]} needs --bootstrap-server")
+    return ask(parsed, lambda cluster: _from_cluster(cluster, parsed))
+
+
+def _show(row_type: type, rows: list[Any], parsed: argparse.Namespace) -> int:
+    answer = Answer("decode", "", row_type, rows)
+    write(answer, parsed.format)
+    return answer.exit_code(fail_on_found=False)
+
+
+def _of_bytes(key: str | None, value: str | None) -> LogRow:
+    name = decode_key(bytes_of(key, "--key")) if key is not None else None
+    if key is not None and name is None:
+        raise ConfigError("--key: expected a key of the coordinators' log (type 0), found another type")
+    found = decode_value(bytes_of(value, "--value")) if value is not None else None
+    return _log_row(LogRecord(-1, -1, -1, name or "", found))
+
+
+def bytes_of(text: str, flag: str) -> bytes:
+    r"""Bytes written as hexadecimal (with or without 0x, \x and blanks) or as base64.
+
+    Raises:
+        ConfigError: neither.
+    """
+    bare = re.sub(r"\\x|\s", "", text)
+    if _HEX.fullmatch(bare):
+        return bytes.fromhex(bare.removeprefix("0x"))
+    try:
+        return base64.b64decode(bare, validate=True)
+    except binascii.Error as exc:
+        raise ConfigError(f"{flag}: expected hexadecimal or base64, found {text[:40]!r} ({exc})") from exc
+
+
+def _file(parsed: argparse.Namespace) -> int:
+    buffer = _content(parsed.file)
+    is_log = parsed.transaction_log or Path(parsed.file).absolute().parent.name.startswith(
+        f"{TRANSACTION_STATE_TOPIC}-"
+    )
+    if is_log:
+        folder = Path(parsed.file).absolute().parent.name.rpartition("-")[2]
+        records = records_of(buffer, int(folder) if folder.isdigit() else -1)
+        wanted = (record for record in records if record.offset >= (parsed.offset or 0))
+        return _show(LogRow, [_log_row(record) for record in itertools.islice(wanted, parsed.count)], parsed)
+    batches = BatchList(parsed.offset or 0, _EVERY_OFFSET, parsed.count)
+    batches.feed(buffer)
+    return _show(BatchRow, [_batch_row(*batch) for batch in batches.found], parsed)
+
+
+def _content(name: str) -> memoryview | bytes:
+    if name == "-":
+        return sys.stdin.buffer.read()
+    try:
+        with Path(name).open("rb") as file:
+            if not file.seek(0, 2):
+                return b""
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except OSError as exc:
+        raise ConfigError(f"--file {name}: {exc.strerror}") from exc
+
+
+def _from_cluster(cluster: Cluster, parsed: argparse.Namespace) -> Answer:
+    row_type: type = LogRow
+    if parsed.transactional_id is not None:
+        found, problem = read_records(cluster, parsed.transactional_id)
+        rows: list[Any] = [_log_row(record) for record in found[-parsed.count :]]
+        what = TRANSACTION_STATE_TOPIC
+    else:
+        partition = TopicPartition(parsed.topic, parsed.partition)
+        batches, problem = read_batches(cluster, partition, parsed.offset, parsed.count)
+        rows, row_type, what = [_batch_row(*batch) for batch in batches], BatchRow, str(partition)
+    missing = () if problem is None else (NotChecked(what, problem),)
+    return Answer("decode", cluster.known.cluster_id, row_type, rows, missing)
+
+
+def _log_row(record: LogRecord) -> LogRow:
+    value = record.value
+    placed = record.offset >= 0
+    return LogRow(
+        partition=record.partition if placed and record.partition >= 0 else None,
+        offset=record.offset if placed else None,
+        timestamp_ms=record.timestamp_ms if placed else None,
+        transactional_id=record.transactional_id or None,
+        transaction_state=str(value.state) if value else None,
+        producer_id=value.producer_id if value else None,
+        producer_epoch=value.producer_epoch if value else None,
+        transaction_timeout_ms=value.transaction_timeout_ms if value else None,
+        start_time_ms=value.start_ms if value else None,
+        last_update_time_ms=value.last_update_ms if value else None,
+        topic_partitions=(
+            tuple(f"{topic}-{number}" for topic, numbers in value.partitions for number in numbers)
+            if value and value.partitions is not None
+            else None
+        ),
+        previous_producer_id=value.previous_producer_id if value else None,
+        next_producer_id=value.next_producer_id if value else None,
+        client_transaction_version=value.client_transaction_version if value else None,
+        version=value.version if value else None,
+    )
+
+
+def _batch_row(header: BatchHeader, marker: EndTransactionMarker | None) -> BatchRow:
+    if marker is not None:
+        kind = marker.type.name
+    elif header.is_control:
+        kind = "control"
+    else:
+        kind = "transactional" if header.is_transactional else "data"
+    codec = header.compression
+    return BatchRow(
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
+        kind=kind,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        coordinator_epoch=marker.coordinator_epoch if marker is not None else None,
+        leader_epoch=header.leader_epoch,
+        max_timestamp_ms=header.max_timestamp,
+        records=header.record_count,
+        compression=_CODECS[codec] if codec < len(_CODECS) else str(codec),
+        size=header.length + 12,
+    )

@@ -1,0 +1,123 @@
+"""`txnwatch describe`: one transactional id, from its coordinator and from the coordinator's log.
+
+DescribeTransactions tells neither when the id was last updated (KIP-994 wanted it) nor how long a finished
+transaction took: the log does. A Complete* record's own last-update field is the time at which the markers were
+*begun*, so both come from the record's timestamp, which the broker sets when it appends.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import Any
+
+from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
+from txnwatch.cli.output import Answer, NotChecked, Time
+from txnwatch.state.errors import BrokerError
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.state.ports import TransactionDescription
+from txnwatch.streaming.admin import ClusterAdmin
+from txnwatch.streaming.clock import wall_clock_ms
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.coordinator_log import LogRecord, read_records
+
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedRow:
+    """One transactional id. The duration is that of what is open now, or of what ended last."""
+
+    coordinator_id: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    transaction_state: str
+    transaction_timeout_ms: int
+    current_transaction_start_time_ms: Time | None
+    transaction_duration_ms: int | None
+    topic_partitions: tuple[str, ...]
+    last_update_time_ms: Time | None
+
+
+def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
+    """Adds the verb."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "describe",
+        help="describe one transactional id, with its last update and true duration",
+        description="Describes a transactional id from its coordinator and from the coordinator's log.",
+    )
+    add_connection_flags(parser)
+    parser.add_argument("--transactional-id", required=True, metavar="ID", help="which one")
+    add_output_flags(parser, can_find=False)
+    parser.set_defaults(run=run)
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Describes; 1 where nobody has the id."""
+    return ask(parsed, lambda cluster: _answer(cluster, parsed.transactional_id))
+
+
+def _answer(cluster: Cluster, transactional_id: str) -> Answer:
+    described, last, problem = described_with_log(cluster, transactional_id)
+    missing = NotChecked("last update and duration of what is complete", problem or "")
+    return Answer(
+        command="describe",
+        cluster_id=cluster.known.cluster_id,
+        row_type=DescribedRow,
+        rows=[row_of(described, last, wall_clock_ms())],
+        not_checked=() if problem is None else (missing,),
+    )
+
+
+def described_with_log(
+    cluster: Cluster, transactional_id: str
+) -> tuple[TransactionDescription, LogRecord | None, str | None]:
+    """The id at its coordinator, its last record in the log, and what kept that from being read.
+
+    Raises:
+        BrokerError: the coordinator did not answer, or does not know the id.
+    """
+    admin = ClusterAdmin(cluster)
+    described, last, problem = admin.describe_transactions([transactional_id])[transactional_id], None, None
+    for _ in range(_TRIES):
+        if described.problem is not None:
+            raise BrokerError(f"transactional id {transactional_id}: {described.problem}")
+        if described.state is None:
+            raise BrokerError(
+                f"transactional id {transactional_id}: its coordinator, broker {described.coordinator}, does not know "
+                "it: it never was, or it expired (transactional.id.expiration.ms)"
+            )
+        found, problem = read_records(cluster, transactional_id)
+        last = found[-1] if found else None
+        if problem is None and last is None:
+            problem = f"{TRANSACTION_STATE_TOPIC} has no record of it"
+        again = admin.describe_transactions([transactional_id])[transactional_id]
+        if again == described or again.problem is not None:
+            break
+        described = again  # it moved on while the log was read
+    return described, last, problem
+
+
+def row_of(described: TransactionDescription, last: LogRecord | None, now_ms: int) -> DescribedRow:
+    """Both answers together."""
+    is_same = last is not None and last.value is not None and last.value.state is described.state
+    updated_ms = last.timestamp_ms if last is not None and is_same else None
+    has_start = described.start_ms >= 0
+    duration_ms: int | None = None
+    if has_start and described.is_live:
+        duration_ms = now_ms - described.start_ms
+    elif has_start and updated_ms is not None:
+        duration_ms = updated_ms - described.start_ms
+    return DescribedRow(
+        coordinator_id=described.coordinator,
+        transactional_id=described.transactional_id,
+        producer_id=described.producer_id,
+        producer_epoch=described.producer_epoch,
+        transaction_state=str(described.state),
+        transaction_timeout_ms=described.timeout_ms,
+        current_transaction_start_time_ms=described.start_ms if has_start else None,
+        transaction_duration_ms=duration_ms,
+        topic_partitions=tuple(str(partition) for partition in sorted(described.partitions)),
+        last_update_time_ms=updated_ms,
+    )

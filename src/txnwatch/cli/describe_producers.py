@@ -1,0 +1,91 @@
+"""`txnwatch describe-producers`: who has written to a partition, what of it is open, and whose it is."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
+from txnwatch.cli.output import Answer, NotChecked, Time
+from txnwatch.state.errors import BrokerError
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.ports import ActiveProducer, ListedTransaction
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.metadata import NO_LEADER
+from txnwatch.streaming.queries import names_of, producers_at
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRow:
+    """One producer of the partition. `transactional_id` is None for an idempotent one, or where nobody has it."""
+
+    producer_id: int
+    producer_epoch: int
+    latest_coordinator_epoch: int
+    last_sequence: int
+    last_timestamp_ms: Time
+    current_transaction_start_offset: int | None
+    transactional_id: str | None
+    transaction_state: str | None
+
+
+def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
+    """Adds the verb."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "describe-producers",
+        help="describe the producers of a partition, with their transactional ids",
+        description="Describes a partition's producers as its leader (or --broker-id) has them.",
+    )
+    add_connection_flags(parser)
+    parser.add_argument("--topic", required=True, help="which topic")
+    parser.add_argument("--partition", required=True, type=int, help="which partition of it")
+    parser.add_argument("--broker-id", type=int, metavar="ID", help="ask this replica, not the leader")
+    add_output_flags(parser, can_find=False)
+    parser.set_defaults(run=run)
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Describes; 1 where the partition does not answer."""
+    partition = TopicPartition(parsed.topic, parsed.partition)
+    return ask(parsed, lambda cluster: _answer(cluster, partition, parsed.broker_id))
+
+
+def _answer(cluster: Cluster, partition: TopicPartition, broker: int | None) -> Answer:
+    info = cluster.known.info(partition)
+    if info is None:
+        raise BrokerError(f"{partition}: not in the cluster, or this user has no right to describe its topic")
+    node = info.leader if broker is None else broker
+    if node == NO_LEADER:
+        raise BrokerError(f"{partition}: no leader; a replica can be asked with --broker-id")
+    producers = producers_at(cluster, node, partition)
+    if isinstance(producers, str):
+        raise BrokerError(f"{partition} at broker {node}: {producers}")
+    names, problems = names_of(cluster, [row.producer_id for row in producers]) if producers else ({}, {})
+    return Answer(
+        command="describe-producers",
+        cluster_id=cluster.known.cluster_id,
+        row_type=ProducerRow,
+        rows=_rows(producers, names),
+        not_checked=tuple(NotChecked(f"transactional ids at broker {node}", why) for node, why in problems.items()),
+    )
+
+
+def _rows(producers: Sequence[ActiveProducer], names: dict[int, ListedTransaction]) -> list[ProducerRow]:
+    rows: list[ProducerRow] = []
+    for row in sorted(producers):
+        owner = names.get(row.producer_id)
+        rows.append(
+            ProducerRow(
+                producer_id=row.producer_id,
+                producer_epoch=row.producer_epoch,
+                latest_coordinator_epoch=row.coordinator_epoch,
+                last_sequence=row.last_sequence,
+                last_timestamp_ms=row.last_timestamp_ms,
+                current_transaction_start_offset=row.txn_start_offset if row.txn_start_offset >= 0 else None,
+                transactional_id=owner.transactional_id if owner is not None else None,
+                transaction_state=str(owner.state) if owner is not None else None,
+            )
+        )
+    return rows

@@ -1,0 +1,251 @@
+"""What a check-up means: one row for each thing that matters, with the exact line that mends it. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from txnwatch.cli.event_lines import duration
+from txnwatch.cli.output import Line
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.streaming.checkup import (
+    ALTER,
+    DESCRIBE,
+    DESCRIBE_CONFIGS,
+    READ,
+    WRITE,
+    BrokerFacts,
+    Checkup,
+    Operations,
+)
+
+_TRUNCATION_SEEN_SINCE = 12  # Fetch: diverging epochs
+_FRESH_MS = 5_000
+_SCAN_MS = 10_000
+_DENIED = "AUTHORIZATION_FAILED"
+
+
+class Health(StrEnum):
+    """What a row says: `missing` keeps a command from working, `warning` is worth knowing."""
+
+    OK = "ok"
+    WARNING = "warning"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRow:
+    """One thing that was checked. `needed_by` names the commands that cannot do without."""
+
+    check: str
+    subject: str
+    status: Health
+    detail: str
+    needed_by: str
+    fix: Line | None
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, for the lines that grant a right.
+
+    Attributes:
+        principal: as Kafka names it.
+        events_topic: where `run` tells its incidents.
+    """
+
+    bootstrap_server: str
+    principal: str
+    events_topic: str
+    command_config: str | None = None
+
+
+def diagnose(found: Checkup, caller: Caller) -> list[CheckRow]:
+    """Every row, in the order an operator mends things in."""
+    return [
+        *_brokers(found),
+        *_leaders(found),
+        *_ids(found, caller),
+        *_topics(found, caller),
+        *_cluster(found, caller),
+        *_settings(found),
+        _clock(found),
+    ]
+
+
+def _brokers(found: Checkup) -> Iterator[CheckRow]:
+    for node, facts in found.brokers.items():
+        name = f"broker {node}"
+        if facts.problem is not None:
+            fix = "its advertised.listeners must name an address that is reachable from here"
+            yield CheckRow("listener", f"{name} {facts.endpoint}", Health.MISSING, facts.problem, "all", fix)
+            continue
+        yield CheckRow("listener", f"{name} {facts.endpoint}", Health.OK, "answers", "all", None)
+        yield from _versions(name, facts)
+
+
+def _versions(name: str, facts: BrokerFacts) -> Iterator[CheckRow]:
+    needs = (
+        ("DescribeProducers", 0, "Kafka 2.8", "find-hanging, explain, describe-producers, run", Health.MISSING),
+        ("DescribeTransactions", 0, "Kafka 3.0", "find-hanging, explain, describe, run", Health.MISSING),
+        ("ListTransactions", 0, "Kafka 3.0", "find-hanging, explain, list, run", Health.MISSING),
+        ("Fetch", _TRUNCATION_SEEN_SINCE, "Kafka 2.7", "run", Health.WARNING),
+    )
+    told = 0
+    for api, version, since, needed_by, health in needs:
+        has = facts.versions.get(f"{api}Request", facts.versions.get(api))
+        if has is None or has < version:
+            told += 1
+            detail, fix = f"does not answer {api} version {version}", f"{name}: {since} or later"
+            yield CheckRow("version", name, health, detail, needed_by, fix)
+    if not told:
+        level = f", transaction.version {facts.transaction_version}" if facts.transaction_version is not None else ""
+        yield CheckRow("version", name, Health.OK, f"answers all that is asked{level}", "all", None)
+
+
+def _leaders(found: Checkup) -> Iterator[CheckRow]:
+    for partition in found.without_leader:
+        yield CheckRow(
+            "leader", str(partition), Health.WARNING, "nobody leads it: nothing about it can be told", "all", None
+        )
+
+
+def _ids(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    name, needed_by = "Describe on all transactional ids", "find-hanging, explain, run"
+    if found.id_problems is None:
+        yield CheckRow("right", name, Health.WARNING, "a broker is too old to tell", needed_by, None)
+        return
+    if not found.id_problems:
+        yield CheckRow("right", name, Health.OK, "no id is hidden", needed_by, None)
+    for problem in found.id_problems:
+        fix = _grant(caller, "Describe", "--transactional-id", "*") if _DENIED in problem else None
+        detail = f"{problem}: an id that is hidden looks like one that is gone, so nothing is proven"
+        yield CheckRow("right", name, Health.MISSING, detail, needed_by, fix)
+
+
+def _topics(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    operations = found.topic_operations
+    data = {
+        name: told for name, told in operations.items() if name not in {TRANSACTION_STATE_TOPIC, caller.events_topic}
+    }
+    unread = sorted(name for name, told in data.items() if _lacks(told, READ))
+    for name in unread:
+        fix = _grant(caller, "Read", "--topic", name)
+        yield CheckRow(
+            "right", f"Read on topic {name}", Health.MISSING, "not allowed", "find-hanging, explain, run", fix
+        )
+    if not data:
+        fix = _grant(caller, "Read", "--topic", "*")
+        detail = "no topic is shown: there is none, or none may be described"
+        yield CheckRow("right", "Read on topics", Health.WARNING, detail, "find-hanging, explain, run", fix)
+    elif not unread:
+        detail = f"{len(data)} topics are shown; one that may not be described is not"
+        yield CheckRow("right", "Read on topics", Health.OK, detail, "find-hanging, explain, run", None)
+    yield from _log(operations, caller)
+    yield from _events(found, caller)
+
+
+def _log(operations: dict[str, Operations], caller: Caller) -> Iterator[CheckRow]:
+    name, needed_by = f"Read on topic {TRANSACTION_STATE_TOPIC}", "run, describe, explain"
+    if TRANSACTION_STATE_TOPIC not in operations:
+        detail = "not shown: no transaction was ever begun here, or it may not be described"
+        fix = _grant(caller, "Read", "--topic", TRANSACTION_STATE_TOPIC)
+        yield CheckRow("right", name, Health.WARNING, detail, needed_by, fix)
+    elif _lacks(operations[TRANSACTION_STATE_TOPIC], READ):
+        fix = _grant(caller, "Read", "--topic", TRANSACTION_STATE_TOPIC)
+        yield CheckRow("right", name, Health.MISSING, "not allowed", needed_by, fix)
+    else:
+        yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)
+
+
+def _events(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    topic = caller.events_topic
+    if topic not in found.topic_operations:
+        name, problem = f"Create topic {topic}", found.events_problem
+        if problem is None:
+            yield CheckRow("right", name, Health.OK, "allowed; `run` creates it", "run", None)
+        else:
+            grant = _grant(caller, "Create", "--operation", "Write", "--operation", "Read", "--topic", topic)
+            yield CheckRow("right", name, Health.WARNING, problem, "run", grant if _DENIED in problem else None)
+        return
+    for operation, word in ((READ, "Read"), (WRITE, "Write")):
+        lacks = _lacks(found.topic_operations[topic], operation)
+        fix = _grant(caller, word, "--topic", topic) if lacks else None
+        health = Health.MISSING if lacks else Health.OK
+        detail = "not allowed" if lacks else "allowed"
+        yield CheckRow("right", f"{word} on topic {topic}", health, detail, "run, events", fix)
+
+
+def _cluster(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    told = found.cluster_operations
+    for operation, word, needed_by in (
+        (DESCRIBE, "Describe", "doctor"),
+        (DESCRIBE_CONFIGS, "DescribeConfigs", "doctor"),
+        (ALTER, "Alter", "abort"),
+    ):
+        name = f"{word} on the cluster"
+        if told is None:
+            yield CheckRow("right", name, Health.WARNING, "brokers before 2.8 do not tell", needed_by, None)
+        elif operation in told:
+            yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)
+        else:
+            yield CheckRow(
+                "right", name, Health.WARNING, "not allowed, or not told", needed_by, _grant(caller, word, "--cluster")
+            )
+
+
+def _settings(found: Checkup) -> Iterator[CheckRow]:
+    for node, facts in found.brokers.items():
+        name = f"broker {node}"
+        if facts.settings_problem is not None:
+            yield CheckRow("setting", name, Health.WARNING, f"not shown: {facts.settings_problem}", "doctor", None)
+            continue
+        for setting, value in sorted(facts.settings.items()):
+            health, meaning = _judge(setting, value)
+            yield CheckRow("setting", name, health, f"{setting}={value}{meaning}", "-", None)
+
+
+def _judge(setting: str, value: str) -> tuple[Health, str]:
+    match setting, value:
+        case "transaction.partition.verification.enable", "false":
+            return Health.WARNING, ": late writes of old clients are let in, and hang (KIP-890)"
+        case "unclean.leader.election.enable", "true":
+            return Health.WARNING, ": a marker can be lost with a leader, and its transaction hangs"
+        case "transaction.abort.timed.out.transaction.cleanup.interval.ms", text if int(text) != _SCAN_MS:
+            return Health.WARNING, f": give `run` --coordinator-scan-interval-ms {text}"
+        case "transaction.max.timeout.ms", text:
+            return Health.OK, f": a healthy transaction can hold a partition for {duration(int(text))}"
+        case _:
+            return Health.OK, ""
+
+
+def _clock(found: Checkup) -> CheckRow:
+    stamp_ms = found.newest_stamp_ms
+    if stamp_ms is None:
+        return CheckRow(
+            "clock", "ours", Health.WARNING, "the coordinators' log shows no time to compare with", "-", None
+        )
+    ahead_ms = stamp_ms - found.asked_ms
+    if ahead_ms > _FRESH_MS:
+        detail = f"a broker's is {duration(ahead_ms)} or more ahead of it: `late` would come late"
+        return CheckRow("clock", "ours", Health.WARNING, detail, "run, find-hanging", "set this machine's clock (NTP)")
+    if ahead_ms < -_FRESH_MS:
+        detail = f"the brokers' newest timestamp is {duration(-ahead_ms)} old: nothing fresh to compare with"
+        return CheckRow("clock", "ours", Health.OK, detail, "-", None)
+    return CheckRow("clock", "ours", Health.OK, "agrees with the brokers' within 5 s", "-", None)
+
+
+def _lacks(told: Operations, operation: int) -> bool:
+    return told is not None and operation not in told
+
+
+def _grant(caller: Caller, operation: str, *resource: str) -> str:
+    config = ("--command-config", caller.command_config) if caller.command_config is not None else ()
+    return shlex.join(
+        [
+            *("kafka-acls.sh", "--bootstrap-server", caller.bootstrap_server, *config, "--add"),
+            *("--allow-principal", caller.principal, "--operation", operation, *resource),
+        ]
+    )

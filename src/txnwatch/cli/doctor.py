@@ -1,0 +1,104 @@
+"""`txnwatch doctor`: whether everything is in place, before a missing right can look like a hang or like silence."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
+from txnwatch.cli.diagnosis import Caller, CheckRow, Health, diagnose
+from txnwatch.cli.output import Answer
+from txnwatch.config import EVENTS_TOPIC
+from txnwatch.embedded.jars import java
+from txnwatch.state.errors import TxnwatchError
+from txnwatch.streaming.checkup import check_up
+from txnwatch.streaming.clock import wall_clock_ms
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.security import Security
+
+_JAVA = 17
+
+
+def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
+    """Adds the verb."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "doctor",
+        help="check versions, rights, listeners and settings before anything runs",
+        description="Checks that every broker can be reached and is new enough, that no right is missing, which "
+        "settings matter, and what `run` needs on this machine. A missing right comes with the line that grants it.",
+    )
+    add_connection_flags(parser)
+    parser.add_argument("--events-topic", default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)")
+    parser.add_argument("--redis-url", metavar="URL", help="a Redis that `run` is to use")
+    add_output_flags(parser)
+    parser.set_defaults(run=run)
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Checks; 1 where something is missing that a command cannot do without."""
+    return ask(parsed, lambda cluster: _answer(cluster, parsed))
+
+
+def _answer(cluster: Cluster, parsed: argparse.Namespace) -> Answer:
+    config = str(parsed.command_config) if parsed.command_config is not None else None
+    caller = Caller(parsed.bootstrap_server, principal_of(cluster.security), parsed.events_topic, config)
+    rows = [*diagnose(check_up(cluster, parsed.events_topic, wall_clock_ms()), caller), *_here(parsed.redis_url)]
+    missing = sum(row.status is Health.MISSING for row in rows)
+    warnings = sum(row.status is Health.WARNING for row in rows)
+    return Answer(
+        command="doctor",
+        cluster_id=cluster.known.cluster_id,
+        row_type=CheckRow,
+        rows=rows,
+        summary=f"{missing} missing, {warnings} warning{'s' if warnings != 1 else ''}",
+        found=bool(missing or warnings),
+        failed=bool(missing),
+    )
+
+
+def principal_of(security: Security) -> str:
+    """Who the brokers take us for, as far as it can be told from here."""
+    if security.uses_sasl:
+        return f"User:{security.username}"
+    is_named = security.certificate_file is not None
+    return "User:<subject of the client certificate>" if is_named else "User:ANONYMOUS"
+
+
+def _here(redis_url: str | None) -> Iterator[CheckRow]:
+    """What `run` needs beside Kafka."""
+    yield _java()
+    try:
+        yield CheckRow("machine", "pyspark", Health.OK, version("pyspark"), "run", None)
+    except PackageNotFoundError:
+        yield CheckRow("machine", "pyspark", Health.MISSING, "not installed", "run", "pip install 'pyspark>=4.3,<4.4'")
+    if redis_url is not None:
+        yield _redis(redis_url)
+
+
+def _java() -> CheckRow:
+    try:
+        done = subprocess.run([java(), "-version"], capture_output=True, text=True, check=True, timeout=30.0)  # noqa: S603
+    except (TxnwatchError, OSError, subprocess.SubprocessError) as exc:
+        return CheckRow("machine", "java", Health.MISSING, str(exc), "run", "install a JDK 17, or set JAVA_HOME")
+    found = re.search(r'version "(\d+)', done.stderr)
+    number = int(found[1]) if found else 0
+    if number < _JAVA:
+        detail = f"expected {_JAVA} or later, found {number}"
+        return CheckRow("machine", "java", Health.MISSING, detail, "run", "install a JDK 17, or set JAVA_HOME")
+    return CheckRow("machine", "java", Health.OK, str(number), "run", None)
+
+
+def _redis(url: str) -> CheckRow:
+    import redis  # noqa: PLC0415 - a quarter of a second that only this needs
+
+    try:
+        client = redis.Redis.from_url(url, socket_timeout=5.0, socket_connect_timeout=5.0)
+        client.ping()
+        client.close()
+    except (redis.RedisError, ValueError, OSError) as exc:
+        return CheckRow("redis", url, Health.MISSING, str(exc), "run --redis-url", None)
+    return CheckRow("redis", url, Health.OK, "answers", "run --redis-url", None)

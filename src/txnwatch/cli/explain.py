@@ -1,0 +1,110 @@
+"""`txnwatch explain`: what holds a partition, or what a transactional id waits for, and the next command."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask, origin_of
+from txnwatch.cli.describe import described_with_log
+from txnwatch.cli.explanation import Explanation, of_id, of_partition
+from txnwatch.cli.find_hanging import searcher_of
+from txnwatch.cli.output import Answer, NotChecked
+from txnwatch.state.errors import BrokerError, ConfigError
+from txnwatch.state.ids import TopicPartition
+from txnwatch.streaming.admin import ClusterAdmin
+from txnwatch.streaming.clock import wall_clock_ms
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.coordinator_log import read_views
+
+_QUIET = frozenset({"all_clear", "idle"})
+_LOOKS, _PAUSE_S = 3, 0.3
+
+
+def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
+    """Adds the verb."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "explain",
+        help="say in plain words what holds a partition, or what a transactional id waits for",
+        description="Says what holds a partition's last stable offset, since when, whose it is, whether it ends by "
+        "itself, and what to do next; or what a transactional id is doing.",
+    )
+    parser.add_argument("target", nargs="?", metavar="TOPIC-PARTITION|ID", help="a partition, or a transactional id")
+    parser.add_argument("--topic", help="the same as TOPIC-PARTITION, with --partition")
+    parser.add_argument("--partition", type=int, help="which partition of --topic")
+    parser.add_argument("--transactional-id", metavar="ID", help="a transactional id, whatever it looks like")
+    add_connection_flags(parser)
+    add_output_flags(parser)
+    parser.set_defaults(run=run)
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Explains; something is found where a partition is held or an id is not idle."""
+    flags = [parsed.target, parsed.topic, parsed.transactional_id]
+    if sum(given is not None for given in flags) != 1 or (parsed.topic is None) is not (parsed.partition is None):
+        raise ConfigError("expected one of TOPIC-PARTITION, a transactional id, --topic with --partition")
+    return ask(parsed, lambda cluster: _answer(cluster, parsed))
+
+
+def _answer(cluster: Cluster, parsed: argparse.Namespace) -> Answer:
+    missing: dict[str, str] = {}
+    partition = _partition(cluster, parsed)
+    if partition is not None:
+        explained = _of_partition(cluster, parsed, partition, missing)
+    else:
+        explained = _of_id(cluster, parsed, parsed.transactional_id or parsed.target, missing)
+    return Answer(
+        command="explain",
+        cluster_id=cluster.known.cluster_id,
+        row_type=Explanation,
+        rows=[explained],
+        not_checked=tuple(NotChecked(what, why) for what, why in missing.items()),
+        found=explained.state not in _QUIET,
+    )
+
+
+def _partition(cluster: Cluster, parsed: argparse.Namespace) -> TopicPartition | None:
+    """What is asked about, if it is a partition that there is; any other word is a transactional id."""
+    if parsed.transactional_id is not None:
+        return None
+    if parsed.topic is not None:
+        named = TopicPartition(parsed.topic, parsed.partition)
+        if cluster.known.info(named) is None:
+            raise BrokerError(f"{named}: not in the cluster, or this user has no right to describe its topic")
+        return named
+    try:
+        meant = TopicPartition.parse(parsed.target)
+    except ValueError:
+        return None
+    return meant if cluster.known.info(meant) is not None else None
+
+
+def _of_partition(
+    cluster: Cluster, parsed: argparse.Namespace, partition: TopicPartition, missing: dict[str, str]
+) -> Explanation:
+    searcher = searcher_of(cluster)
+    for look in range(_LOOKS):
+        found = searcher.search([partition])
+        problem = found.readings[partition].problem
+        if problem is not None:
+            raise BrokerError(f"{partition}: {problem}: who holds it cannot be told")
+        explained = of_partition(origin_of(cluster, parsed), partition, found, wall_clock_ms())
+        if explained.state != "unreplicated":
+            break
+        if look < _LOOKS - 1:
+            time.sleep(_PAUSE_S)  # a transaction may have begun between the leader's two answers
+    missing.update({f"{span.partition} producer id {span.producer_id}": why for span, why in found.unproven})
+    return explained
+
+
+def _of_id(cluster: Cluster, parsed: argparse.Namespace, transactional_id: str, missing: dict[str, str]) -> Explanation:
+    described, last, problem = described_with_log(cluster, transactional_id)
+    if problem is not None:
+        missing["the coordinator's log"] = problem
+    held = set(described.partitions)
+    if not described.is_live:
+        view = read_views(cluster, [described.producer_id]).views.get(described.producer_id)
+        held |= view.participants if view is not None else frozenset()
+    readings = ClusterAdmin(cluster).read_partitions(sorted(held))
+    return of_id(origin_of(cluster, parsed), described, last, readings.values(), wall_clock_ms())

@@ -1,0 +1,324 @@
+"""What holds a partition, and what a transactional id is waiting for, in plain words. Pure: readings in, words out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from txnwatch.cli.event_lines import duration, utc
+from txnwatch.sinks.commands import Origin, end_hanging, explain_id, explain_partition, rehearse_abort
+from txnwatch.sinks.search import Search
+from txnwatch.state.confirmation import SpanConfirmation
+from txnwatch.state.emitted import SpanCandidate
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.outcome import UNKNOWN, expected_outcome
+from txnwatch.state.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
+from txnwatch.state.ports import PartitionReading, TransactionDescription
+from txnwatch.state.transaction import TransactionState
+from txnwatch.state.verdict import REASON_MEANS, Verdict
+from txnwatch.streaming.coordinator_log import LogRecord
+
+_POLICY = DetectionPolicy()
+_YES, _NO, _NOT_KNOWN = "yes", "no", "unknown"
+_NEVER_SURE = {
+    "abort": "Its transaction was to be aborted: an ABORT marker is right.",
+    "commit": "Its client was told that it committed: an ABORT marker would destroy acknowledged data.",
+    "none": "No transaction ever owned the data: an ABORT marker is right.",
+    UNKNOWN: "Whether it was to be committed or aborted is not known from here: look before you end it.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The answer, in fields and in words.
+
+    Attributes:
+        state: `all_clear`, `idle`, `open`, `unreplicated`, `unproven`, or a verdict.
+        ends_by_itself: `yes`, `no`, `unknown`; None where there is nothing to end.
+        ends_by_ms: until when at the latest, if that is known.
+    """
+
+    target: str
+    state: str
+    transactional_id: str | None
+    producer_id: int | None
+    since_ms: int | None
+    hidden_records: int | None
+    ends_by_itself: str | None
+    ends_by_ms: int | None
+    next: str | None
+    text: tuple[str, ...]
+
+    def lines(self) -> Iterable[str]:
+        """The answer in words."""
+        return (*self.text, *((f"next: {self.next}",) if self.next is not None else ()))
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Whether, when and why an open transaction ends without anybody's help."""
+
+    state: str
+    by_itself: str
+    by_ms: int | None
+    words: str
+
+
+def end_of(described: TransactionDescription, now_ms: int) -> End:
+    """How a live transaction will end, by its own timeout."""
+    state, timeout_ms = described.state, described.timeout_ms
+    assert state is not None
+    if state.is_prepare:
+        words = f"Its outcome is decided ({state.outcome}); it ends as soon as this marker is written."
+        return End("open", _NOT_KNOWN, None, words)
+    if timeout_ms == TWO_PHASE_TIMEOUT_MS:
+        return End("open", _NO, None, "It is a two-phase transaction: it has no timeout, only its client ends it.")
+    due_ms = described.start_ms + timeout_ms
+    last_ms = due_ms + _POLICY.coordinator_scan_interval_ms
+    if now_ms > last_ms + _POLICY.late_buffer_ms:
+        words = f"Its timeout passed {duration(now_ms - due_ms)} ago, and its coordinator has not aborted it."
+        return End(Verdict.LATE, _NOT_KNOWN, None, words)
+    words = (
+        f"It ends by itself: if its client does not end it, its coordinator aborts it between {utc(due_ms)} and "
+        f"{utc(last_ms)} (timeout {duration(timeout_ms)}, then the next scan)."
+    )
+    return End("open", _YES, last_ms, words)
+
+
+def of_partition(origin: Origin, partition: TopicPartition, found: Search, now_ms: int) -> Explanation:
+    """What holds the last stable offset of a partition that was read."""
+    reading = found.readings[partition]
+    hidden = max(0, reading.high_watermark - reading.last_stable_offset)
+    spans = [span for span, _ in (*found.hanging, *found.covered, *found.unproven)]
+    if not spans:
+        return _nothing_open(partition, reading, hidden)
+    first = min(spans, key=lambda span: span.span.start_offset)
+    held = (
+        f"read_committed consumers of {partition} stop at offset {reading.last_stable_offset}: "
+        f"{hidden} record{'s' if hidden != 1 else ''} up to {reading.high_watermark} are hidden from them, "
+        "and the log cleaner stops there too."
+    )
+    told = _told(origin, first, found, now_ms)
+    others = [span for span in spans if span is not first]
+    text = (*told.text[:1], held, *told.text[1:], *_others(others, found))
+    return replace(told, hidden_records=hidden, text=text)
+
+
+def _nothing_open(partition: TopicPartition, reading: PartitionReading, hidden: int) -> Explanation:
+    if hidden == 0:
+        state = "all_clear"
+        end = f"its end, offset {reading.high_watermark}"
+        text = [f"{partition}: all clear. Nothing is open; read_committed consumers can read to {end}."]
+    else:
+        state = "unreplicated"
+        stop = f"stop at offset {reading.last_stable_offset} of {reading.high_watermark}"
+        text = [
+            f"{partition}: no transaction is open, yet read_committed consumers {stop}.",
+            "The last marker is written and not yet on all in-sync replicas: look at the replicas of this partition.",
+        ]
+    ends = None if hidden == 0 else _NOT_KNOWN
+    return Explanation(str(partition), state, None, None, None, hidden, ends, None, None, tuple(text))
+
+
+def _told(origin: Origin, span: SpanCandidate, found: Search, now_ms: int) -> Explanation:
+    for candidate, proof in found.hanging:
+        if _is_same(candidate, span):
+            return _hanging(origin, candidate, proof, now_ms)
+    for candidate, described in found.covered:
+        if _is_same(candidate, span):
+            return _covered(origin, candidate, described, now_ms)
+    why = next(why for candidate, why in found.unproven if _is_same(candidate, span))
+    text = (
+        f"{span.partition}: held, and not known by whom.",
+        f"{_what(span)} What is missing to tell: {why}.",
+        "This is no hang until it is proven to be one; `txnwatch doctor` names the rights that are missing.",
+    )
+    state = "unproven"
+    name = str(span.partition)
+    return Explanation(name, state, None, span.producer_id, None, None, _NOT_KNOWN, None, None, text)
+
+
+def _is_same(one: SpanCandidate, other: SpanCandidate) -> bool:
+    return (one.partition, one.producer_id) == (other.partition, other.producer_id)
+
+
+def _what(span: SpanCandidate) -> str:
+    epoch, start = span.span.epoch, span.span.start_offset
+    return f"Producer id {span.producer_id}, epoch {epoch}, has a transaction open from offset {start}."
+
+
+def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_ms: int) -> Explanation:
+    assert proof.reason is not None
+    assert proof.producer is not None
+    described, start = proof.description, span.span.start_offset
+    view_id = span.view.transactional_id if span.view is not None else None
+    owner = described.transactional_id if described is not None else view_id
+    outcome = expected_outcome(span.partition, span.span, span.view, span.last_marker, proof.producer.coordinator_epoch)
+    written_ms = span.span.last_timestamp_ms
+    owned = f"Its owner is {owner!r}" if owner is not None else "It has no owner"
+    state = f", now {described.state} at broker {described.coordinator}" if described is not None else ""
+    text = (
+        f"{span.partition}: HANGING.",
+        f"{_what(span)} Its last write is of {utc(written_ms)} by its client's clock.",
+        f"{owned}{state}. No marker is owed to it: {REASON_MEANS[proof.reason]} ({proof.reason}).",
+        "It does not end by itself: it stays until a marker is written by hand.",
+        _NEVER_SURE[outcome],
+    )
+    is_known = outcome != UNKNOWN
+    command = end_hanging(origin, span.partition, start, outcome) if is_known else None
+    return Explanation(
+        target=str(span.partition),
+        state=Verdict.HANGING,
+        transactional_id=owner,
+        producer_id=span.producer_id,
+        since_ms=min(written_ms, now_ms),
+        hidden_records=None,
+        ends_by_itself=_NO,
+        ends_by_ms=None,
+        next=command or rehearse_abort(origin, span.partition, start),
+        text=text,
+    )
+
+
+def _covered(origin: Origin, span: SpanCandidate, described: TransactionDescription, now_ms: int) -> Explanation:
+    end = end_of(described, now_ms)
+    name = described.transactional_id
+    age = duration(now_ms - described.start_ms)
+    head = f"{span.partition}: {end.state}, by a transaction that is {described.state}."
+    owner = (
+        f"Its owner is {name!r}, at broker {described.coordinator}: {described.state} since {utc(described.start_ms)} "
+        f"({age} ago)."
+    )
+    return Explanation(
+        target=str(span.partition),
+        state=end.state,
+        transactional_id=name,
+        producer_id=span.producer_id,
+        since_ms=described.start_ms,
+        hidden_records=None,
+        ends_by_itself=end.by_itself,
+        ends_by_ms=end.by_ms,
+        next=explain_id(origin, name),
+        text=(head, _what(span), owner, end.words),
+    )
+
+
+def _others(others: Sequence[SpanCandidate], found: Search) -> list[str]:
+    """Those that stand behind the first: they hold the partition once that one is gone."""
+    hanging = {(span.partition, span.producer_id) for span, _ in found.hanging}
+    return [
+        f"Behind it: {'HANGING, ' if (span.partition, span.producer_id) in hanging else ''}producer id "
+        f"{span.producer_id} from offset {span.span.start_offset}."
+        for span in sorted(others, key=lambda span: span.span.start_offset)
+    ]
+
+
+def of_id(
+    origin: Origin,
+    described: TransactionDescription,
+    last: LogRecord | None,
+    readings: Iterable[PartitionReading],
+    now_ms: int,
+) -> Explanation:
+    """What a transactional id is doing; `readings` are of its partitions, and of those it last held."""
+    known = list(readings)
+    if described.is_live:
+        return _live_id(described, last, known, now_ms)
+    name, state = described.transactional_id, described.state
+    left = [reading.partition for reading in known if reading.open_transaction(described.producer_id) is not None]
+    ended_ms = last.timestamp_ms if last is not None else None
+    did = "It has begun no transaction" if state is TransactionState.EMPTY else _ended(described, ended_ms)
+    text = [f"{name}: {state}. {did}.", _producer(described)]
+    if left:
+        text.append(f"Yet its producer has data open on {_names(left)}, which no marker is owed to.")
+    else:
+        text.append("It waits for nothing. What it may have left open elsewhere, `txnwatch find-hanging` finds.")
+    return Explanation(
+        target=name,
+        state="idle" if not left else "unproven",
+        transactional_id=name,
+        producer_id=described.producer_id,
+        since_ms=ended_ms,
+        hidden_records=None,
+        ends_by_itself=None,
+        ends_by_ms=None,
+        next=explain_partition(origin, left[0]) if left else None,
+        text=tuple(text),
+    )
+
+
+def _ended(described: TransactionDescription, ended_ms: int | None) -> str:
+    assert described.state is not None
+    how = {"commit": "committed", "abort": "aborted"}.get(described.state.outcome or "", str(described.state))
+    if ended_ms is None or described.start_ms < 0:
+        return f"Its last transaction was {how}"
+    return f"Its last transaction was {how} at {utc(ended_ms)}, after {duration(ended_ms - described.start_ms)}"
+
+
+def _live_id(
+    described: TransactionDescription,
+    last: LogRecord | None,
+    readings: list[PartitionReading],
+    now_ms: int,
+) -> Explanation:
+    end = end_of(described, now_ms)
+    name, state = described.transactional_id, described.state
+    assert state is not None
+    since_ms = described.start_ms
+    words, verdict = end.words, end.state
+    if state.is_prepare:
+        since_ms = last.timestamp_ms if last is not None else since_ms
+        words, verdict = _waits(described, readings, now_ms - since_ms)
+    holds = [reading.partition for reading in readings if reading.open_transaction(described.producer_id) is not None]
+    text = (
+        f"{name}: {state} since {utc(since_ms)} ({duration(now_ms - since_ms)} ago).",
+        _producer(described),
+        f"It holds {_names(sorted(described.partitions)) or 'nothing'}; open data is on {_names(holds) or 'none'}.",
+        words,
+    )
+    return Explanation(
+        target=name,
+        state=verdict,
+        transactional_id=name,
+        producer_id=described.producer_id,
+        since_ms=since_ms,
+        hidden_records=None,
+        ends_by_itself=end.by_itself,
+        ends_by_ms=end.by_ms,
+        next=None,
+        text=text,
+    )
+
+
+def _waits(described: TransactionDescription, readings: list[PartitionReading], age_ms: int) -> tuple[str, str]:
+    """What Prepare* waits for: words and state."""
+    verdict = Verdict.STUCK_PREPARE if age_ms > _POLICY.stuck_prepare_ms else "open"
+    if not described.partitions:
+        return "Every marker is written; only the coordinator's last record is missing.", verdict
+    asked = [reading for reading in readings if reading.partition in described.partitions]
+    away = [f"{reading.partition} ({reading.problem})" for reading in asked if reading.problem is not None]
+    refused = [
+        reading.partition
+        for reading in asked
+        if reading.problem is None and reading.open_transaction(described.producer_id) is None
+    ]
+    outcome = described.state.outcome if described.state is not None else None
+    words = f"Its outcome is decided: {outcome}. It waits for the markers of {_names(sorted(described.partitions))}."
+    if away:
+        words += f" Not reachable: {', '.join(away)}."
+    if refused:
+        words += (
+            f" On {_names(refused)} nothing of it is open any more: somebody else's marker has closed it there, and "
+            "its leader may refuse the coordinator's own for ever."
+        )
+    return words, verdict
+
+
+def _producer(described: TransactionDescription) -> str:
+    timeout = "none" if described.timeout_ms == TWO_PHASE_TIMEOUT_MS else duration(described.timeout_ms)
+    producer = f"Producer id {described.producer_id}, epoch {described.producer_epoch}"
+    return f"{producer}, timeout {timeout}, at broker {described.coordinator}."
+
+
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(str(partition) for partition in partitions)

@@ -1,0 +1,120 @@
+"""`txnwatch list`: the transactional ids of every coordinator, with the age and own timeout of what is open."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
+from txnwatch.cli.output import Answer, Duration, NotChecked
+from txnwatch.state.errors import ConfigError
+from txnwatch.state.ports import ListedTransaction, TransactionDescription
+from txnwatch.state.transaction import TransactionState
+from txnwatch.streaming.clock import wall_clock_ms
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.queries import Filters, describe_at, list_filtered
+
+_LIVE = tuple(str(state) for state in TransactionState if state.is_live)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRow:
+    """One transactional id; timeout and duration of what is open only."""
+
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    transaction_state: str
+    transaction_timeout_ms: int | None
+    open_for_ms: Duration | None
+
+
+def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
+    """Adds the verb."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "list", help="list transactional ids", description="Lists the transactional ids of every coordinator."
+    )
+    add_connection_flags(parser)
+    parser.add_argument(
+        "--duration-filter", type=int, metavar="MS", help="only transactions that are open, and for longer than this"
+    )
+    parser.add_argument(
+        "--transactional-id-pattern", metavar="REGEX", help="only ids that match as a whole; asked of any release"
+    )
+    parser.add_argument(
+        "--state",
+        action="append",
+        choices=[str(state) for state in TransactionState],
+        default=[],
+        metavar="STATE",
+        help="only ids in this state, for example Ongoing; may be given several times",
+    )
+    parser.add_argument(
+        "--producer-id", action="append", type=int, default=[], metavar="ID", help="only the id that has this one now"
+    )
+    add_output_flags(parser)
+    parser.set_defaults(run=run)
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Lists once."""
+    filters = filters_of(parsed)
+    return ask(parsed, lambda cluster: _answer(cluster, filters))
+
+
+def filters_of(parsed: argparse.Namespace) -> Filters:
+    """The flags. A broker's own duration filter lets ids through that have nothing open: states keep them out.
+
+    Raises:
+        ConfigError: a pattern that is none, or states that cannot have a duration.
+    """
+    states = tuple(parsed.state)
+    longer_than_ms = -1 if parsed.duration_filter is None else parsed.duration_filter
+    if longer_than_ms >= 0:
+        states = tuple(state for state in _LIVE if not states or state in states)
+        if not states:
+            raise ConfigError(f"--duration-filter: expected states that are open ({', '.join(_LIVE)}) beside it")
+    if parsed.transactional_id_pattern is not None:
+        try:
+            re.compile(parsed.transactional_id_pattern)
+        except re.error as exc:
+            raise ConfigError(f"--transactional-id-pattern: expected a regular expression, found: {exc}") from exc
+    return Filters(states, tuple(parsed.producer_id), longer_than_ms, parsed.transactional_id_pattern)
+
+
+def _answer(cluster: Cluster, filters: Filters) -> Answer:
+    listed, problems = list_filtered(cluster, filters)
+    if filters.pattern is not None:  # brokers before 4.1 do not filter
+        listed = [row for row in listed if re.fullmatch(filters.pattern, row.transactional_id)]
+    live: dict[int, list[str]] = {}
+    for row in listed:
+        if row.state.is_live:
+            live.setdefault(row.coordinator, []).append(row.transactional_id)
+    described, _ = describe_at(cluster, live)  # a detail: what is missing of it stays empty
+    now_ms = wall_clock_ms()
+    listed = sorted(listed, key=lambda row: (row.transactional_id, row.coordinator))
+    rows = [_row(row, described.get(row.transactional_id), now_ms) for row in listed]
+    if filters.longer_than_ms >= 0:  # brokers before 3.8 do not
+        rows = [row for row in rows if row.open_for_ms is None or row.open_for_ms > filters.longer_than_ms]
+    return Answer(
+        command="list",
+        cluster_id=cluster.known.cluster_id,
+        row_type=ListedRow,
+        rows=rows,
+        not_checked=tuple(NotChecked(f"coordinator {node}", why) for node, why in problems.items()),
+        found=bool(rows),
+    )
+
+
+def _row(row: ListedTransaction, described: TransactionDescription | None, now_ms: int) -> ListedRow:
+    is_same = described is not None and described.is_live and described.producer_id == row.producer_id
+    return ListedRow(
+        transactional_id=row.transactional_id,
+        coordinator=row.coordinator,
+        producer_id=row.producer_id,
+        transaction_state=str(row.state),
+        transaction_timeout_ms=described.timeout_ms if described is not None and is_same else None,
+        open_for_ms=now_ms - described.start_ms if described is not None and is_same else None,
+    )

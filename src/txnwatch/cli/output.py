@@ -1,0 +1,178 @@
+"""One answer of one command, as a table for people or as one JSON envelope for programs.
+
+Law: both come from the same rows, so that they cannot disagree. A row is a frozen dataclass; its field names are the
+JSON keys and, in Kafka's spelling, the headings. Times stay epoch milliseconds in JSON and become UTC in the table,
+in one place, here. What could not be asked is part of the answer, and an answer with such parts is not complete.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, Protocol, TextIO, get_args, get_type_hints, runtime_checkable
+
+from rich.console import Console
+from rich.table import Table
+
+from txnwatch import __version__
+from txnwatch.cli.event_lines import duration, utc
+
+CLEAN, FAILURE, USAGE, FOUND = 0, 1, 2, 3
+_WIDE = 100_000
+_NAMED = 5  # things of one reason named to people; JSON has them all
+
+
+class Shown(NamedTuple):
+    """How people read a field: rendered, or, where `render` is None, on a line of its own below the table."""
+
+    render: Callable[[Any], str] | None
+
+
+def _time(value: int) -> str:
+    return utc(value) if value >= 0 else "-"
+
+
+def _duration(value: int) -> str:
+    return duration(value) if value >= 0 else "-"
+
+
+Time = Annotated[int, Shown(_time)]  # epoch milliseconds, below 0 for none
+Duration = Annotated[int, Shown(_duration)]  # milliseconds
+Line = Annotated[str, Shown(None)]
+
+
+class NotChecked(NamedTuple):
+    """Something the answer should have covered and does not."""
+
+    what: str
+    why: str
+
+
+@runtime_checkable
+class Prose(Protocol):
+    """A row that people read as lines of text and not as a line of a table."""
+
+    def lines(self) -> Iterable[str]:
+        """The row in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one command found.
+
+    Attributes:
+        row_type: the dataclass of every row; it gives the headings of a table without rows.
+        summary: one line for people, below the table.
+        found: whether there is something that `--fail-on-found` is about.
+        failed: whether what was found is a failure whatever is asked for.
+    """
+
+    command: str
+    cluster_id: str
+    row_type: type
+    rows: Sequence[Any]
+    not_checked: tuple[NotChecked, ...] = ()
+    summary: str = ""
+    found: bool = False
+    failed: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything was asked and answered."""
+        return not self.not_checked
+
+    def exit_code(self, *, fail_on_found: bool) -> int:
+        """3 for what was found if that is asked for, else 1 for a failure or an answer with parts missing, else 0."""
+        if fail_on_found and self.found and not self.failed:
+            return FOUND
+        return CLEAN if self.is_complete and not self.failed else FAILURE
+
+
+def write(answer: Answer, how: str, out: TextIO | None = None) -> None:
+    """Writes the answer to standard output: `text` or `json`."""
+    stream = sys.stdout if out is None else out
+    if how == "json":
+        print(json.dumps(envelope(answer), ensure_ascii=False), file=stream, flush=True)
+    else:
+        _write_text(answer, stream)
+
+
+def envelope(answer: Answer) -> dict[str, Any]:
+    """The JSON form."""
+    return {
+        "command": answer.command,
+        "version": __version__,
+        "cluster_id": answer.cluster_id,
+        "complete": answer.is_complete,
+        "not_checked": [missing._asdict() for missing in answer.not_checked],
+        "rows": [dataclasses.asdict(row) for row in answer.rows],
+    }
+
+
+def _write_text(answer: Answer, stream: TextIO) -> None:
+    if issubclass(answer.row_type, Prose):
+        for row in answer.rows:
+            print(*row.lines(), sep="\n", file=stream)
+    else:
+        _write_table(answer, stream)
+    by_reason: dict[str, list[str]] = {}
+    for missing in answer.not_checked:
+        by_reason.setdefault(missing.why, []).append(missing.what)
+    for why, what in by_reason.items():
+        more = f" and {len(what) - _NAMED} more" if len(what) > _NAMED else ""
+        print(f"not checked: {', '.join(what[:_NAMED])}{more}: {why}", file=stream)
+    if answer.summary:
+        print(answer.summary, file=stream)
+    stream.flush()
+
+
+def _write_table(answer: Answer, stream: TextIO) -> None:
+    console = Console(file=stream, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = _WIDE  # a pipe has no width: no line is broken or cut
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    shown = _shown(answer.row_type)
+    columns = {name: how for name, how in shown.items() if how is None or how.render is not None}
+    for name, how in columns.items():
+        title = heading(name.removesuffix("_ms") if how is not None else name)
+        table.add_column(title, no_wrap=not console.is_terminal, overflow="fold")
+    for row in answer.rows:
+        table.add_row(*(_text(getattr(row, name), how) for name, how in columns.items()))
+    with console.capture() as captured:
+        console.print(table)
+    print(*(line.rstrip() for line in captured.get().splitlines()), sep="\n", file=stream)
+    below = [name for name in shown if name not in columns]
+    lines = (f"{name}: {getattr(row, name)}" for row in answer.rows for name in below if getattr(row, name))
+    for line in dict.fromkeys(lines):
+        print(line, file=stream)
+
+
+def heading(name: str) -> str:
+    """A field's name as Kafka's tools write it: `transactional_id` is TransactionalId."""
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def _shown(row_type: type) -> dict[str, Shown | None]:
+    hints = get_type_hints(row_type, include_extras=True)
+    return {field.name: _marked(hints[field.name]) for field in dataclasses.fields(row_type)}
+
+
+def _marked(hint: Any) -> Shown | None:  # noqa: ANN401 - any type of a field, with None or without
+    for part in (hint, *get_args(hint)):
+        for mark in getattr(part, "__metadata__", ()):
+            if isinstance(mark, Shown):
+                return mark
+    return None
+
+
+def _text(value: Any, how: Shown | None) -> str:  # noqa: ANN401 - any field of a row
+    if value is None:
+        return "-"
+    if how is not None and how.render is not None:
+        return how.render(value)
+    if isinstance(value, tuple | list):
+        return ",".join(str(part) for part in value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,39 @@
+"""How a command that only asks reaches the cluster: bootstrap servers and a client properties file, nothing more.
+
+Apart from `app.py`, so that such a command starts without what only `run` needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from txnwatch.config import client_properties
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.options import SourceOptions, parse_options
+
+
+def options_of(bootstrap_server: str, command_config: Path | None) -> SourceOptions:
+    """Where and how to connect.
+
+    Raises:
+        ConfigError: no host:port, or a properties file that cannot be read.
+    """
+    properties = {f"kafka.{name}": value for name, value in client_properties(command_config).items()}
+    return parse_options({**properties, "kafka.bootstrap.servers": bootstrap_server, "subscribePattern": ".*"})
+
+
+@contextlib.contextmanager
+def connected(bootstrap_server: str, command_config: Path | None, *, timeout_s: float) -> Iterator[Cluster]:
+    """A cluster that has answered once, for the length of one command.
+
+    Raises:
+        BrokerError: no broker answers.
+        ConfigError: see `options_of`.
+    """
+    options = options_of(bootstrap_server, command_config)
+    cluster = Cluster(options.bootstrap, options.security, timeout_s=timeout_s)
+    with contextlib.closing(cluster):
+        cluster.refresh()
+        yield cluster

@@ -1,0 +1,87 @@
+"""The batches of a partition one by one: headers, and markers; what `decode` shows. Users' records are not touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from txnwatch.state.errors import BrokerError
+from txnwatch.state.facts import NoticeKind
+from txnwatch.state.ids import TopicPartition
+from txnwatch.streaming.cluster import EARLIEST, Cluster
+from txnwatch.streaming.fetch import RangeRead, read_ranges
+from txnwatch.streaming.wire.control_record import EndTransactionMarker, read_marker
+from txnwatch.streaming.wire.record_batch import BatchHeader, walk
+
+_PATIENCE_S = 5.0
+
+
+@dataclass(slots=True)
+class BatchList:
+    """Keeps the first `limit` batches at or above an offset; a fold as `read_ranges` wants it.
+
+    Attributes:
+        found: each header with its marker, None for a batch that is none.
+    """
+
+    start: int
+    end: int
+    limit: int
+    position: int = field(init=False)
+    leader_epoch: int = -1
+    size: int = 0
+    found: list[tuple[BatchHeader, EndTransactionMarker | None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.position = self.start
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the range is walked, or enough was found."""
+        return self.position >= self.end or len(self.found) >= self.limit
+
+    def feed(self, buffer: memoryview | bytes) -> None:
+        """Walks the `records` of one Fetch response, or a segment file.
+
+        Raises:
+            WireError: bytes that no broker writes.
+        """
+        for at, header in walk(buffer):
+            if self.is_done or header.base_offset >= self.end:
+                self.position = self.end
+                return
+            if header.last_offset >= self.start:
+                self.found.append((header, read_marker(buffer, at, header) if header.is_control else None))
+            self.size += header.length
+            self.leader_epoch = header.leader_epoch
+            self.position = header.last_offset + 1
+
+
+def read_batches(
+    cluster: Cluster, partition: TopicPartition, offset: int | None, limit: int
+) -> tuple[list[tuple[BatchHeader, EndTransactionMarker | None]], str | None]:
+    """Batches from an offset on, or from the log's start; and what kept them from being read.
+
+    Raises:
+        BrokerError: no such partition, or its leader does not tell where it begins and ends.
+    """
+    topic = cluster.known.topics.get(partition.topic)
+    earliest = cluster.list_offsets([partition], timestamp=EARLIEST)[partition]
+    latest = cluster.list_offsets([partition])[partition]
+    problem = earliest.error or latest.error
+    if problem is not None or topic is None:
+        raise BrokerError(f"{partition}: {problem}")
+    if offset is not None and not earliest.offset <= offset <= latest.offset:
+        raise BrokerError(f"{partition}: offset {offset} is not in [{earliest.offset}, {latest.offset}]")
+    start = earliest.offset if offset is None else offset
+    read = RangeRead(
+        partition=partition,
+        topic_id=topic.topic_id,
+        start=start,
+        end=latest.offset,
+        last_epoch=-1,
+        must_check=False,
+        new_fold=lambda begin, end: BatchList(begin, end, limit),
+    )
+    read_ranges(cluster, [read], patience_s=_PATIENCE_S)
+    unread = [notice.detail for notice in read.notices if notice.kind is not NoticeKind.TRUNCATED]
+    return read.fold.found, unread[0] if unread else None

@@ -1,0 +1,199 @@
+"""`__transaction_state` read once for a question: who owned a producer id, when an id was updated, how it ended.
+
+DescribeTransactions tells the present. The log also tells the past: the last update (which KIP-994 wanted and brokers
+do not answer), when a transaction was complete, the id of a producer id that has been superseded. Partitions are
+read from their beginning, since compaction keeps the last record of an id wherever it stands; what could not be read
+is a problem beside the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from txnwatch.state.facts import NoticeKind, TransactionSeen
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.transaction import CoordinatorView
+from txnwatch.streaming.batch_list import BatchList
+from txnwatch.streaming.cluster import EARLIEST, Cluster
+from txnwatch.streaming.fetch import RangeRead, read_ranges
+from txnwatch.streaming.transaction_fold import TransactionFold
+from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, records, walk
+from txnwatch.streaming.wire.transaction_log import (
+    TransactionLogValue,
+    coordinator_partition,
+    decode_key,
+    decode_value,
+)
+
+_PATIENCE_S = 5.0
+_BEFORE_AN_ID = (b"\x00\x00", b"\x00\x01", b"\x08")  # the value's version, 0 or 1; the size of a tagged producer id
+
+
+class LogRecord(NamedTuple):
+    """One record of the log; `value` None is a tombstone. `timestamp_ms` is the broker's clock at the append."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    transactional_id: str
+    value: TransactionLogValue | None
+
+
+@dataclass(slots=True)
+class LogViews:
+    """What the log says of producer ids; `problems` name the partitions that were not read to their ends."""
+
+    views: dict[int, CoordinatorView] = field(default_factory=dict)
+    problems: dict[TopicPartition, str] = field(default_factory=dict)
+
+
+def read_views(cluster: Cluster, producer_ids: Collection[int]) -> LogViews:
+    """The last view of each producer id that the log still has; reads all partitions of the log."""
+    found = LogViews()
+    if not producer_ids:
+        return found
+    wanted = tuple(before + producer_id.to_bytes(8, "big") for producer_id in producer_ids for before in _BEFORE_AN_ID)
+    for read in _reads(cluster, None, found.problems, wanted):
+        fold = TransactionFold(read.partition.partition, read.start, read.end)
+        fold.feed(read.fold.kept)
+        for fact in fold.facts(live_only=False):
+            if isinstance(fact, TransactionSeen) and fact.producer_id in producer_ids:
+                found.views[fact.producer_id] = fact.view
+    return found
+
+
+def read_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecord], str | None]:
+    """Every record of one id that the log still has, oldest first, and what kept it from being read to its end."""
+    topic = cluster.refresh().topics.get(TRANSACTION_STATE_TOPIC)
+    if topic is None or not topic.partitions:
+        return [], f"{TRANSACTION_STATE_TOPIC} is not shown: no right to describe it, or no such topic"
+    number = coordinator_partition(transactional_id, len(topic.partitions))
+    problems: dict[TopicPartition, str] = {}
+    reads = _reads(cluster, [number], problems, (transactional_id.encode(),))
+    found = [
+        record
+        for read in reads
+        for record in records_of(read.fold.kept, number)
+        if record.transactional_id == transactional_id
+    ]
+    return found, next((f"{partition}: {why}" for partition, why in problems.items()), None)
+
+
+def records_of(buffer: memoryview | bytes, log_partition: int) -> Iterator[LogRecord]:
+    """The records of whole batches of the log, for example a segment file.
+
+    Raises:
+        WireError: bytes that no broker writes to this log.
+    """
+    for at, header in walk(buffer):
+        if header.is_control:
+            continue
+        for record in records(buffer, at, header):
+            name = decode_key(record.key) if record.key is not None else None
+            if name is not None:
+                value = decode_value(record.value) if record.value is not None else None
+                yield LogRecord(log_partition, record.offset, record.timestamp, name, value)
+
+
+def _reads(
+    cluster: Cluster,
+    numbers: Iterable[int] | None,
+    problems: dict[TopicPartition, str],
+    wanted: tuple[bytes, ...],
+) -> list[RangeRead]:
+    """Reads partitions of the log, all of them for None, from their beginning to their ends."""
+    topic = cluster.known.topics.get(TRANSACTION_STATE_TOPIC)
+    if topic is None:
+        return []
+    partitions = [
+        TopicPartition(TRANSACTION_STATE_TOPIC, number)
+        for number in (sorted(topic.partitions) if numbers is None else numbers)
+    ]
+    starts = cluster.list_offsets(partitions, timestamp=EARLIEST)
+    ends = cluster.list_offsets(partitions)
+    reads: list[RangeRead] = []
+    for partition in partitions:
+        problem = starts[partition].error or ends[partition].error
+        if problem is not None:
+            problems[partition] = problem
+            continue
+        start, end = starts[partition].offset, ends[partition].offset
+        reads.append(RangeRead(partition, topic.topic_id, start, end, -1, must_check=False, new_fold=_kept(wanted)))
+    read_ranges(cluster, reads, patience_s=_PATIENCE_S)
+    for read in reads:
+        unread = [notice.detail for notice in read.notices if notice.kind is not NoticeKind.TRUNCATED]
+        if unread:
+            problems[read.partition] = unread[0]
+    return reads
+
+
+@dataclass(slots=True)
+class KeptBatches:
+    """The batches of a range in which one of some needles occurs; a fold as `read_ranges` wants it.
+
+    Searching bytes is an order of magnitude cheaper than decoding records, and few records are wanted.
+    """
+
+    needles: tuple[bytes, ...]
+    position: int
+    end: int
+    kept: bytearray = field(default_factory=bytearray)
+    leader_epoch: int = -1
+    size: int = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every offset of the range has been walked."""
+        return self.position >= self.end
+
+    def feed(self, buffer: memoryview | bytes) -> None:
+        """Walks the `records` of one Fetch response.
+
+        Raises:
+            WireError: bytes that no broker writes.
+        """
+        whole = bytes(buffer)
+        matches = iter(sorted(position for needle in self.needles for position in _positions(whole, needle)))
+        match = next(matches, None)
+        for at, header in walk(whole):
+            if header.base_offset >= self.end:
+                self.position = self.end
+                return
+            after = at + LENGTH_OVERHEAD + header.length
+            while match is not None and match < at:
+                match = next(matches, None)
+            if match is not None and match < after:
+                self.kept += whole[at:after]
+            self.size += header.length
+            self.leader_epoch = header.leader_epoch
+            self.position = header.last_offset + 1
+
+
+def _positions(buffer: bytes, needle: bytes) -> Iterator[int]:
+    position = buffer.find(needle)
+    while position >= 0:
+        yield position
+        position = buffer.find(needle, position + 1)
+
+
+def _kept(needles: tuple[bytes, ...]) -> Callable[[int, int], KeptBatches]:
+    return lambda start, end: KeptBatches(needles, start, end)
+
+
+def newest_stamp_ms(cluster: Cluster) -> int | None:
+    """The youngest timestamp a broker has set in the log; None where nothing could be read."""
+    topic = cluster.known.topics[TRANSACTION_STATE_TOPIC]
+    partitions = [TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in sorted(topic.partitions)]
+    ends = {partition: found.offset for partition, found in cluster.list_offsets(partitions).items() if not found.error}
+    reads = [
+        RangeRead(partition, topic.topic_id, max(0, end - 1), end, -1, must_check=False, new_fold=_first_batch)
+        for partition, end in ends.items()
+    ]
+    read_ranges(cluster, reads, patience_s=_PATIENCE_S)
+    return max((header.max_timestamp for read in reads for header, _ in read.fold.found), default=None)
+
+
+def _first_batch(start: int, end: int) -> BatchList:
+    return BatchList(start, end, 1)

@@ -1,0 +1,200 @@
+"""The commands on a real broker with real faults; what they suggest is pasted into a shell, and works."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.topics import create_topic, unique
+from support.waiting import eventually
+from txnwatch.cli.main import main
+from txnwatch.embedded.faults import foreign_marker, late_write, stray_write
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.state.ids import TopicPartition
+from txnwatch.streaming.admin import ClusterAdmin
+from txnwatch.streaming.cluster import Cluster
+
+Row = dict[str, Any]
+Ask = Callable[..., list[Row]]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A client properties file at a path that has to be quoted."""
+    path = tmp_path / "my client.properties"
+    path.write_text("security.protocol=PLAINTEXT\n")
+    return path
+
+
+@pytest.fixture
+def ask(kafka: EmbeddedKafka, config: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
+    """A command's rows; everything must have been answered."""
+
+    def asked(*arguments: str, code: int = 0) -> list[Row]:
+        connection = ("--bootstrap-server", kafka.bootstrap_servers, "--command-config", str(config))
+        assert main([*arguments, *connection, "--format", "json"]) == code
+        answer = json.loads(capsys.readouterr().out)
+        assert answer["complete"], answer["not_checked"]
+        rows: list[Row] = answer["rows"]
+        return rows
+
+    return asked
+
+
+@pytest.fixture
+def partition(cluster: Cluster) -> TopicPartition:
+    (created,) = create_topic(cluster, unique("asked"))
+    return created
+
+
+def pasted(command: str) -> subprocess.CompletedProcess[str]:
+    """A command in a shell that has the console script on its PATH."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, env={**os.environ, "PATH": path}
+    )
+
+
+def opened(cluster: Cluster, partition: TopicPartition, timeout_ms: int = 600_000) -> RawProducer:
+    producer = RawProducer(cluster, unique("app"), timeout_ms).init()
+    producer.add(partition)
+    producer.produce(partition)
+    return producer
+
+
+def test_an_empty_partition_is_all_clear(ask: Ask, partition: TopicPartition) -> None:
+    (row,) = ask("explain", str(partition), "--fail-on-found")
+    assert (row["state"], row["next"]) == ("all_clear", None)
+    assert "all clear" in row["text"][0]
+
+
+def test_an_open_transaction_is_explained_with_its_owner_and_its_end(
+    ask: Ask, cluster: Cluster, partition: TopicPartition
+) -> None:
+    producer = opened(cluster, partition)
+    (row,) = ask("explain", str(partition), "--fail-on-found", code=3)
+    assert (row["state"], row["transactional_id"], row["ends_by_itself"]) == ("open", producer.transactional_id, "yes")
+    assert row["ends_by_ms"] == row["since_ms"] + 600_000 + 10_000
+    done = pasted(row["next"])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{producer.transactional_id}: Ongoing since ")
+    assert f"It holds {partition}; open data is on {partition}." in done.stdout
+
+
+def test_a_hang_is_explained_with_its_reason_and_the_marker_that_is_right(
+    ask: Ask, cluster: Cluster, partition: TopicPartition
+) -> None:
+    late = late_write(cluster, unique("late"), partition, commit=False)
+    (row,) = ask("explain", str(partition))
+    assert (row["state"], row["transactional_id"], row["ends_by_itself"]) == ("hanging", late.transactional_id, "no")
+    assert "an ABORT marker is right" in " ".join(row["text"])
+    assert row["next"].startswith(f"txnwatch abort --topic {partition.topic} --partition 0 --start-offset 2 ")
+
+
+def test_nobody_is_told_to_abort_what_may_have_been_committed(
+    ask: Ask, cluster: Cluster, partition: TopicPartition
+) -> None:
+    late_write(cluster, unique("late"), partition, commit=True)
+    (row,) = ask("explain", str(partition))
+    assert row["state"] == "hanging"
+    assert row["next"].endswith(" --dry-run")
+    (found,) = ask("find-hanging", "--topic", partition.topic)
+    assert found["expected_outcome"] == "unknown"
+    done = pasted(found["next"])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{partition}: HANGING." in done.stdout
+
+
+def test_who_waits_behind_the_first_is_told(ask: Ask, cluster: Cluster, partition: TopicPartition) -> None:
+    first = opened(cluster, partition)
+    stray_write(cluster, unique("stray"), partition)
+    (row,) = ask("explain", str(partition))
+    assert (row["state"], row["transactional_id"], row["hidden_records"]) == ("open", first.transactional_id, 2)
+    assert row["text"][-1].startswith("Behind it: HANGING, producer id ")
+
+
+def test_a_refused_marker_is_explained(ask: Ask, cluster: Cluster, partition: TopicPartition) -> None:
+    producer = opened(cluster, partition)
+    foreign_marker(cluster, partition, producer)
+    producer.end(commit=True)
+    admin = ClusterAdmin(cluster)
+    name = producer.transactional_id
+
+    def is_prepared() -> bool:
+        state = admin.describe_transactions([name])[name].state
+        return state is not None and state.is_prepare
+
+    eventually(is_prepared, 10.0, "the outcome to be decided")
+    (row,) = ask("explain", "--transactional-id", name)
+    assert row["ends_by_itself"] == "unknown"
+    assert f"It waits for the markers of {partition}. On {partition} nothing of it is open" in row["text"][-1]
+    (partition_row,) = ask("explain", str(partition))
+    assert partition_row["state"] == "all_clear"
+
+
+def test_an_idle_id_says_how_its_last_transaction_ended(ask: Ask, cluster: Cluster, partition: TopicPartition) -> None:
+    producer = opened(cluster, partition)
+    producer.end(commit=True)
+    name = producer.transactional_id
+
+    def text() -> str:
+        (row,) = ask("explain", name)
+        return str(row["text"][0])
+
+    eventually(lambda: "CompleteCommit. Its last transaction was committed at " in text(), 10.0, "its end")
+
+
+def test_what_is_neither_partition_nor_id_is_a_failure(
+    kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "nobody-0", "--bootstrap-server", kafka.bootstrap_servers]) == 1
+    assert "transactional id nobody-0: its coordinator, broker 1, does not know it" in capsys.readouterr().err
+
+
+def test_decode_shows_headers_markers_and_the_coordinators_records(
+    ask: Ask, cluster: Cluster, partition: TopicPartition
+) -> None:
+    producer = opened(cluster, partition)
+    producer.end(commit=True)
+    where = ("--topic", partition.topic, "--partition", "0")
+    eventually(lambda: len(ask("decode", *where)) == 2, 10.0, "the marker")
+    data, marker = ask("decode", *where)
+    assert (data["kind"], data["producer_id"], data["base_offset"]) == ("transactional", producer.producer_id, 0)
+    assert (marker["kind"], marker["base_offset"], marker["coordinator_epoch"] >= 0) == ("COMMIT", 1, True)
+    assert ask("decode", *where, "--offset", "1", "--count", "1") == [marker]
+    records = ask("decode", "--transactional-id", producer.transactional_id)
+    states = [record["transaction_state"] for record in records]
+    assert states[:3] == ["Empty", "Ongoing", "PrepareCommit"]
+    assert records[1]["topic_partitions"] == [str(partition)]
+
+
+def test_decode_reads_a_brokers_segment_files(
+    kafka: EmbeddedKafka, ask: Ask, cluster: Cluster, partition: TopicPartition, capsys: pytest.CaptureFixture[str]
+) -> None:
+    producer = opened(cluster, partition)
+    records = ask("decode", "--transactional-id", producer.transactional_id)
+    folder = kafka.log_directory(1) / f"__transaction_state-{records[0]['partition']}"
+    assert main(["decode", "--file", str(folder / f"{0:020}.log"), "--count", "100000", "--format", "json"]) == 0
+    from_file = json.loads(capsys.readouterr().out)["rows"]
+    assert [row for row in from_file if row["transactional_id"] == producer.transactional_id] == records
+    data = kafka.log_directory(1) / str(partition) / f"{0:020}.log"
+    assert main(["decode", "--file", str(data), "--format", "json"]) == 0
+    batches = json.loads(capsys.readouterr().out)["rows"]
+    assert batches == ask("decode", "--topic", partition.topic, "--partition", "0")
+
+
+def test_doctor_finds_nothing_missing_here(ask: Ask) -> None:
+    rows = ask("doctor")
+    assert [row for row in rows if row["status"] == "missing"] == []
+    warned = [row["detail"] for row in rows if row["status"] == "warning"]
+    assert any(detail.startswith("transaction.partition.verification.enable=false") for detail in warned)
+    redis = ask("doctor", "--redis-url", "redis://127.0.0.1:1/0", code=1)
+    assert [row["subject"] for row in redis if row["status"] == "missing"] == ["redis://127.0.0.1:1/0"]

@@ -1,0 +1,143 @@
+"""What is said in plain words follows from the readings, and only from them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support.fake_admin import FakeAdmin
+from txnwatch.cli.explanation import End, Explanation, end_of, of_id, of_partition
+from txnwatch.sinks.commands import Origin
+from txnwatch.sinks.search import Searcher
+from txnwatch.state.policy import TWO_PHASE_TIMEOUT_MS
+from txnwatch.state.ports import TransactionDescription
+from txnwatch.state.transaction import Marker
+from txnwatch.state.transaction import TransactionState as S
+from txnwatch.streaming.coordinator_log import LogRecord
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+
+ORIGIN = Origin("cluster", "a:1")
+NAME = "checkout-1"
+NOW_MS = 1_700_000_000_000
+ONGOING = TransactionDescription(NAME, None, S.ONGOING, 1000, 0, 60_000, NOW_MS, coordinator=1)
+
+ENDS = {
+    "before its timeout": (ONGOING, 0, "open", "yes", NOW_MS + 70_000),
+    "until the next scan and the buffer": (ONGOING, 75_000, "open", "yes", NOW_MS + 70_000),
+    "past both": (ONGOING, 75_001, "late", "unknown", None),
+    "two-phase": (replace(ONGOING, timeout_ms=TWO_PHASE_TIMEOUT_MS), 10**11, "open", "no", None),
+    "decided": (replace(ONGOING, state=S.PREPARE_COMMIT), 10**9, "open", "unknown", None),
+}
+
+
+@pytest.mark.parametrize(("described", "age_ms", "state", "by_itself", "by_ms"), ENDS.values(), ids=ENDS.keys())
+def test_how_a_live_transaction_ends(
+    described: TransactionDescription, age_ms: int, state: str, by_itself: str, by_ms: int | None
+) -> None:
+    end = end_of(described, NOW_MS + age_ms)
+    assert (end.state, end.by_itself, end.by_ms) == (state, by_itself, by_ms)
+    assert isinstance(end, End)
+
+
+def explained(admin: FakeAdmin, marker: Marker | None = None) -> Explanation:
+    (partition,) = admin.partitions
+    searcher = Searcher(admin, lambda _: ({}, {}), lambda: admin.now_ms, lambda _: marker)
+    return of_partition(ORIGIN, partition, searcher.search([partition]), admin.now_ms)
+
+
+@pytest.fixture
+def admin() -> FakeAdmin:
+    found = FakeAdmin()
+    found.create_topic("orders")
+    return found
+
+
+def test_all_clear_is_an_answer(admin: FakeAdmin) -> None:
+    found = explained(admin)
+    assert (found.state, found.hidden_records, found.ends_by_itself, found.next) == ("all_clear", 0, None, None)
+    assert list(found.lines()) == [
+        "orders-0: all clear. Nothing is open; read_committed consumers can read to its end, offset 0."
+    ]
+
+
+def test_a_marker_that_is_not_replicated_is_no_open_transaction(admin: FakeAdmin) -> None:
+    (partition,) = admin.partitions
+    found = Searcher(admin, lambda _: ({}, {}), lambda: 0).search([partition])
+    found.readings[partition] = replace(found.readings[partition], high_watermark=5, last_stable_offset=3)
+    told = of_partition(ORIGIN, partition, found, 0)
+    assert (told.state, told.hidden_records, told.ends_by_itself) == ("unreplicated", 2, "unknown")
+
+
+def test_an_open_transaction_leads_to_its_id(admin: FakeAdmin) -> None:
+    admin.begin(NAME, *admin.partitions)
+    found = explained(admin)
+    assert (found.state, found.transactional_id, found.hidden_records) == ("open", NAME, 1)
+    assert found.next == f"txnwatch explain --transactional-id {NAME} --bootstrap-server a:1"
+
+
+@pytest.mark.parametrize("problem", ["NOT_COORDINATOR", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"])
+def test_what_is_not_proven_is_not_called_a_hang(admin: FakeAdmin, problem: str) -> None:
+    admin.begin(NAME, *admin.partitions)
+    admin.listing_problems.append(problem)
+    admin.forget(NAME)
+    found = explained(admin)
+    assert (found.state, found.ends_by_itself, found.next) == ("unproven", "unknown", None)
+    assert problem in " ".join(found.text)
+    assert "HANGING" not in " ".join(found.text)
+
+
+def test_a_hang_of_which_nobody_knows_the_outcome_is_rehearsed(admin: FakeAdmin) -> None:
+    admin.begin(NAME, *admin.partitions)
+    admin.lose_markers(NAME, commit=True)
+    found = explained(admin)
+    assert (found.state, found.transactional_id, found.ends_by_itself) == ("hanging", NAME, "no")
+    assert found.next == (
+        "txnwatch abort --topic orders --partition 0 --start-offset 0 --bootstrap-server a:1 --dry-run"
+    )
+
+
+def of(admin: FakeAdmin, last: LogRecord | None = None, age_ms: int = 0) -> Explanation:
+    described = admin.describe_transactions([NAME])[NAME]
+    readings = admin.read_partitions(admin.partitions).values()
+    return of_id(ORIGIN, described, last, readings, admin.now_ms + age_ms)
+
+
+def a_record(admin: FakeAdmin, state: S, after_ms: int) -> LogRecord:
+    value = TransactionLogValue(1, 1000, 0, 60_000, state, None, 0, 0)
+    return LogRecord(0, 5, admin.now_ms + after_ms, NAME, value)
+
+
+def test_a_complete_transaction_says_how_long_it_took(admin: FakeAdmin) -> None:
+    admin.begin(NAME, *admin.partitions)
+    admin.end(NAME, commit=True)
+    found = of(admin, a_record(admin, S.COMPLETE_COMMIT, 1_500), age_ms=10**7)
+    assert found.state == "idle"
+    assert "was committed at 2023-11-14 22:13:21.500Z, after 1.5s" in found.text[0]
+
+
+def test_an_idle_id_with_data_left_open_is_not_called_well(admin: FakeAdmin) -> None:
+    admin.begin(NAME, *admin.partitions)
+    admin.lose_markers(NAME, commit=True)
+    found = of(admin)
+    assert (found.state, found.next) == (
+        "unproven",
+        "txnwatch explain --topic orders --partition 0 --bootstrap-server a:1",
+    )
+
+
+@pytest.mark.parametrize(("after_ms", "state"), [(30_000, "open"), (30_001, "stuck_prepare")])
+def test_markers_that_are_awaited_for_long_are_stuck(admin: FakeAdmin, after_ms: int, state: str) -> None:
+    admin.begin(NAME, *admin.partitions)
+    admin.prepare(NAME, commit=True)
+    found = of(admin, a_record(admin, S.PREPARE_COMMIT, 0), age_ms=after_ms)
+    assert (found.state, found.ends_by_itself) == (state, "unknown")
+    assert found.text[-1] == "Its outcome is decided: commit. It waits for the markers of orders-0."
+
+
+def test_a_partition_that_cannot_be_read_is_named_as_awaited(admin: FakeAdmin) -> None:
+    admin.begin(NAME, *admin.partitions)
+    admin.prepare(NAME, commit=False)
+    (partition,) = admin.partitions
+    admin.problems[partition] = "NO_LEADER"
+    assert of(admin).text[-1].endswith("Not reachable: orders-0 (NO_LEADER).")
