@@ -74,9 +74,7 @@ def hanging_event(
         ),
         cleanup_policy=cleanup_policy,
         evidence=_span_evidence(candidate, found, now_ms),
-        expected_outcome=expected_outcome(
-            candidate.partition, span, view, candidate.last_marker, producer.coordinator_epoch
-        ),
+        expected_outcome=_outcome_of(candidate, found),
         suggested_command=_tool(
             origin,
             *("abort", "--topic", candidate.partition.topic, "--partition", str(candidate.partition.partition)),
@@ -86,6 +84,14 @@ def hanging_event(
         detection_latency_ms=max(0, now_ms - since_ms),
         time_ms=now_ms,
     )
+
+
+def _outcome_of(candidate: SpanCandidate, found: SpanConfirmation) -> str:
+    """What the state knows of the outcome, if it is true of all the data that was found."""
+    epoch = found.producer.coordinator_epoch if found.producer is not None else None
+    if not found.is_settled:
+        return UNKNOWN
+    return expected_outcome(candidate.partition, candidate.span, candidate.view, candidate.last_marker, epoch)
 
 
 def transaction_event(

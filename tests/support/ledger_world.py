@@ -14,6 +14,7 @@ from txnwatch.sinks.outbox import Outbox
 from txnwatch.state.emitted import Emitted, SpanCandidate, SpanEnd, SpanEnded
 from txnwatch.state.incident import IncidentEvent
 from txnwatch.state.ports import MarkerSpec
+from txnwatch.state.transaction import EpochUse
 from txnwatch.state.transaction import TransactionState as S
 
 ORIGIN = Origin("cluster", "broker:9092")
@@ -60,7 +61,17 @@ class World:
         told = (
             []
             if name is None
-            else [transaction(1, S.COMPLETE_ABORT, self.partition, producer_id=producer_id, transactional_id=name)]
+            else [
+                transaction(
+                    1,
+                    S.COMPLETE_ABORT,
+                    self.partition,
+                    producer_id=producer_id,
+                    transactional_id=name,
+                    data_epoch=0,
+                    epoch_use=EpochUse.FIRST,
+                )
+            ]
         )
         start = row.txn_start_offset
         data = seen(0, 10, data=start, producer_id=producer_id, partition=self.partition, topic_id=topic_id)
