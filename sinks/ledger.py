@@ -89,6 +89,19 @@ class Ledger:
             events.extend(self._new_spans(emitted))
             events.extend(self._new_transactions(emitted))
             events.extend(self._look_again(now_ms))
+        self._tell(events, now_ms)
+
+    def tell(self, event: IncidentEvent) -> bool:
+        """Tells the next event of a known incident; whether the first sink, the ledger's memory, has it already."""
+        self._tell([self._enter(event)], self.now_ms())
+        return self.outboxes[0].waiting == 0
+
+    @property
+    def incidents(self) -> list[IncidentEvent]:
+        """The latest event of every incident that is known, resolved ones too."""
+        return list(self._known.values())
+
+    def _tell(self, events: Sequence[IncidentEvent], now_ms: int) -> None:
         for outbox in self.outboxes:
             outbox.put(events)
             outbox.deliver(now_ms)

@@ -26,7 +26,7 @@ from txnwatch.state.emitted import (
     StrayWrite,
     Unproven,
 )
-from txnwatch.state.facts import Barrier, Fact, ProducerSeen
+from txnwatch.state.facts import Barrier, Fact, ProducerSeen, TransactionSeen
 from txnwatch.state.gaps import begin_readings, close_gaps, finished_readings, in_reading, note_gaps
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.judge import Bench, due_ms, judge

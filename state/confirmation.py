@@ -32,7 +32,8 @@ class SpanConfirmation:
     Attributes:
         why: for REFUTED and UNKNOWN, in words.
         reading, producer: the second reading of the partition and the producer's row in it.
-        description: the transactional id's fresh description, None if no id maps to the producer id.
+        description: the transactional id's fresh description, None if no id maps to the producer id; of what is
+            REFUTED, only if that is because the transaction is live.
         is_settled: whether nothing was written between the two readings, and the coordinator has the transaction
             that the state had: then what the state knows of its outcome is true of all the data.
     """
@@ -109,7 +110,8 @@ def _objections(
         yield SpanConfirmation(Answer.UNKNOWN, coordinator.problem)
     found = coordinator.description
     if found is not None and _covers(found, candidate):
-        yield SpanConfirmation(Answer.REFUTED, f"{found.transactional_id} is {found.state} and holds the partition")
+        why = f"{found.transactional_id} is {found.state} and holds the partition"
+        yield SpanConfirmation(Answer.REFUTED, why, description=found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,14 +38,19 @@ def expected_outcome(
         return UNKNOWN  # data of more than one transaction
     if is_unused(view, span.epoch):
         return NONE
+    is_its_own = view.data_epoch == span.epoch and view.epoch_use in _ITS_OWN
+    if not is_its_own or partition not in view.participants:
+        return UNKNOWN
+    return _of_the_only_owner(span, view, last_marker, coordinator_epoch) or UNKNOWN
+
+
+def _of_the_only_owner(
+    span: Span, view: CoordinatorView, last_marker: Marker | None, coordinator_epoch: int | None
+) -> str | None:
+    """The outcome of the one transaction that can own the data; None where nothing is known of its marker."""
     outcome = view.state.outcome
-    if outcome is None or partition not in view.participants:
-        return UNKNOWN
-    if view.data_epoch != span.epoch or view.epoch_use not in _ITS_OWN:
-        return UNKNOWN
     if last_marker is None or last_marker.offset > span.start_offset:
-        return outcome if coordinator_epoch == NO_MARKER_EVER else UNKNOWN
+        return outcome if coordinator_epoch == NO_MARKER_EVER else None
     if last_marker.producer_epoch != view.producer_epoch:
-        return outcome
-    # The one transaction that had the epoch has its marker, and the data came after it.
-    return NONE if last_marker.outcome == outcome else UNKNOWN
+        return outcome  # that one was of a transaction before
+    return NONE if last_marker.outcome == outcome else None  # it has its marker, and the data came after it

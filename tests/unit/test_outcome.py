@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from support.facts import ORDERS, PAYMENTS, START_MS, a_marker, transaction
+from txnwatch.state.ids import TopicPartition
 from txnwatch.state.lineage import begun, follow
 from txnwatch.state.outcome import expected_outcome
 from txnwatch.state.transaction import CoordinatorView, Marker, Span
@@ -28,8 +29,13 @@ def after(*records: Record) -> CoordinatorView | None:
 
 
 def ended(
-    commit: bool, *, epoch: int = 0, end_epoch: int | None = None, start: int = 1_000, on=(ORDERS,)
-) -> list[Record]:  # noqa: FBT001, ANN001, E501
+    commit: bool,  # noqa: FBT001 - the one thing every case says
+    *,
+    epoch: int = 0,
+    end_epoch: int | None = None,
+    start: int = 1_000,
+    on: tuple[TopicPartition, ...] = (ORDERS,),
+) -> list[Record]:
     """One transaction from Ongoing to Complete*."""
     prepare, complete = (S.PREPARE_COMMIT, S.COMPLETE_COMMIT) if commit else (S.PREPARE_ABORT, S.COMPLETE_ABORT)
     last = epoch if end_epoch is None else end_epoch
