@@ -31,7 +31,7 @@ from txnwatch.sinks.marking import (
 from txnwatch.state.abort_case import AbortPolicy, Case, Usage
 from txnwatch.state.abort_plan import HOUR_MS, AbortSpec, Refused, candidate_again, decide_abort, objection
 from txnwatch.state.abort_rules import RULE_OF_REFUSAL, Refusal
-from txnwatch.state.confirmation import SpanConfirmation
+from txnwatch.state.confirmation import Answer, SpanConfirmation
 from txnwatch.state.incident import IncidentEvent, updated
 from txnwatch.state.ports import Lease
 from txnwatch.state.verdict import Verdict
@@ -137,7 +137,7 @@ class AutoAbort:
         decision = decide_abort(self._case(incident, found, open_hanging))
         if isinstance(decision, Refused):
             self._refuse(incident, decision)
-            if decision.refusal is Refusal.STILL_OWNED:
+            if decision.refusal is Refusal.STILL_OWNED and found.answer is Answer.REFUTED:
                 self._trip(f"{incident.topic}-{incident.partition}: {decision.detail}")
             return False
         if self.mode != ON:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from txnwatch.state.abort_case import Case
 from txnwatch.state.confirmation import Answer
 from txnwatch.state.outcome import COMMIT
+from txnwatch.state.transaction import TransactionState
 from txnwatch.state.verdict import Verdict
 
 
@@ -129,8 +130,16 @@ def _incomplete(case: Case) -> str | None:
 
 def _still_owned(case: Case) -> str | None:
     found = case.found
-    is_owned = found is not None and found.answer is Answer.REFUTED and found.description is not None
-    return found.why if found is not None and is_owned else None
+    owner = found.description if found is not None else None
+    if found is None or owner is None:
+        return None
+    if found.answer is Answer.REFUTED:
+        return found.why
+    # Taken for written here, perhaps; but whoever takes the coordinator's log over sends every marker again.
+    is_ending = owner.is_live and owner.state is not TransactionState.ONGOING
+    if is_ending and owner.producer_id == case.incident.producer_id:
+        return f"{owner.transactional_id} is {owner.state}: its markers are under way"
+    return None
 
 
 def _already_over(case: Case) -> str | None:
@@ -236,7 +245,7 @@ REFUSALS: tuple[RefusalRule, ...] = (
     ),
     RefusalRule(
         Refusal.STILL_OWNED,
-        "a live transaction holds the partition: the coordinator will end it. Opens the breaker",
+        "a live transaction holds the partition (this opens the breaker), or the id's transaction is in Prepare*",
         "nothing: its marker will come",
         _still_owned,
         needs_reading=True,

@@ -106,7 +106,7 @@ def _hash(*parts: object) -> str:
 
 
 def resolved(event: IncidentEvent, now_ms: int, resolution: dict[str, Any]) -> IncidentEvent:
-    """The event that ends an incident; it also says what came of an abort of which nothing was told but its beginning."""
+    """The event that ends an incident, and tells what came of an abort that was announced and not told."""
     action = event.action
     if action is not None and action["decision"] == "abort" and action["result"] is None:
         is_closed = resolution.get("how") in {"aborted", "no_longer_open"}

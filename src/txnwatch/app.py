@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import sys
 import tempfile
 from collections import Counter
@@ -14,8 +15,10 @@ from typing import TYPE_CHECKING
 
 from txnwatch.config import RunSettings, client_properties
 from txnwatch.lasting import Lasting
+from txnwatch.sinks.abort import OFF, AutoAbort
 from txnwatch.sinks.compose import Origin
 from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic, read_events
+from txnwatch.sinks.lease import GroupLease
 from txnwatch.sinks.ledger import Ledger
 from txnwatch.sinks.outbox import Outbox
 from txnwatch.sinks.redis import RedisEventSink
@@ -65,6 +68,7 @@ class Watch:
     is_ready: bool = False
     counts: Counter[str] = field(default_factory=Counter)
     _ledger: Ledger | None = field(default=None, init=False)
+    _abort: AutoAbort | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         directory = local_directory(self.settings.checkpoint)
@@ -129,7 +133,21 @@ class Watch:
         ledger.remember(self._published(config))
         ledger.resend_to(ledger.outboxes[1:])
         self._ledger = ledger
+        self._abort = self._auto_abort(ledger, config)
         return ledger
+
+    def _auto_abort(self, ledger: Ledger, config: dict[str, str]) -> AutoAbort:
+        settings, is_off = self.settings, self.settings.auto_abort == OFF
+        return AutoAbort(
+            mode=settings.auto_abort,
+            policy=settings.abort_policy,
+            cooldown_ms=settings.abort_breaker_cooldown_ms,
+            ledger=ledger,
+            lease=None if is_off else GroupLease(config, settings.events_topic, self.cluster_id),
+            instance=f"{socket.gethostname()}:{self.checkpoint}",
+            now_ms=wall_clock_ms,
+            report=self.report,
+        )
 
     def _published(self, config: dict[str, str]) -> Iterator[IncidentEvent]:
         for found in read_events(config, self.settings.events_topic):
@@ -170,7 +188,10 @@ class Watch:
         assert self._ledger is not None
         for said in emitted:
             self._tell(said)
+        assert self._abort is not None
+        self._abort.recover()
         self._ledger.on_batch(emitted)
+        self._abort.on_batch()
         write_wishes(self._scratch / _WISHES_FILE, wishes_of(emitted, self._ledger.doubted))
         self.batches += 1
 
@@ -196,6 +217,10 @@ class Watch:
 
     def close(self) -> None:
         """A last try to deliver what waits."""
+        if self._abort is not None:
+            self.counts.update(self._abort.counts)
+            self._abort.close()
+            self._abort = None
         if self._ledger is not None:
             self.counts.update(self._ledger.counts)
             for outbox in self._ledger.outboxes:

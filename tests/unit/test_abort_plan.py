@@ -93,6 +93,8 @@ REFUSED: dict[str, tuple[Case, Refusal]] = {
     "nothing read": (replace(CASE, found=None), Refusal.EVIDENCE_INCOMPLETE),
     "not all read": (with_found(answer=Answer.UNKNOWN, why="broker 2 is away"), Refusal.EVIDENCE_INCOMPLETE),
     "live and holding": (refuted("it is Ongoing", LIVE), Refusal.STILL_OWNED),
+    "still writing its markers": (with_owner(state=S.PREPARE_ABORT), Refusal.STILL_OWNED),
+    "being fenced": (with_owner(state=S.PREPARE_EPOCH_FENCE), Refusal.STILL_OWNED),
     "nothing open any more": (refuted("nothing is open"), Refusal.ALREADY_OVER),
     "another start": (with_row(txn_start_offset=100), Refusal.CHANGED_SINCE_OPENED),
     "another epoch": (with_row(producer_epoch=3), Refusal.CHANGED_SINCE_OPENED),
