@@ -10,12 +10,12 @@ import sys
 from collections.abc import Sequence
 
 from txnwatch import __version__
-from txnwatch.cli import demo, events, run
+from txnwatch.cli import abort, demo, events, run
 from txnwatch.state.errors import ConfigError, TxnwatchError
 
 CLEAN, FAILURE, USAGE, FOUND = 0, 1, 2, 3
 _INTERRUPTED = 130
-COMMANDS = (run, demo, events)
+COMMANDS = (run, demo, events, abort)
 
 
 def parser() -> argparse.ArgumentParser:
