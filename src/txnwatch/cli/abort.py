@@ -83,7 +83,7 @@ def run(parsed: argparse.Namespace) -> int:
         came_to = act(case, incident)
         if isinstance(came_to, Refused):
             return _refused(parsed, incident, came_to)
-        _say(parsed, incident, came_to.result, came_to.detail or loss)
+        _say(parsed, incident, came_to.result, came_to.detail or f"closed; last stable offset {came_to.stable_after}")
         return 0 if came_to.result == VERIFIED else 1
 
 
@@ -101,7 +101,7 @@ def _refused(parsed: argparse.Namespace, incident: IncidentEvent, refused: Refus
     advice = RULE_OF_REFUSAL[refused.refusal].what_to_do
     if refused.refusal is Refusal.EPOCH_MAY_BE_REUSED:
         advice = (
-            "fence it first, by starting its application anew or with: kafka-transactions.sh --bootstrap-server "
+            "by starting its application anew, or with: kafka-transactions.sh --bootstrap-server "
             f"{parsed.bootstrap_server} forceTerminateTransaction --transactional-id {incident.transactional_id}"
         )
     if refused.refusal is Refusal.OUTCOME_WAS_COMMIT:
