@@ -1,9 +1,8 @@
 """Writes the pages that are generated from code: `make docs`. A test compares them with the tree.
 
-What is generated: docs/verdicts.md (the table of verdicts), docs/events.md (the Avro schema), docs/abort.md (the
-table of refusals), docs/cli.md (the
-parser), deploy/reference-config.toml (the settings model) and docs/faults.md (docs/faults.json, what the last
-`make faults` found).
+What is generated: docs/verdicts.md (the table of verdicts), docs/abort.md (the table of refusals), docs/events.md
+(the Avro schema), docs/cli.md (the parser), deploy/reference-config.toml (the settings model) and docs/faults.md
+(docs/faults.json, what the last `make faults` found).
 """
 
 from __future__ import annotations

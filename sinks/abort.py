@@ -221,7 +221,8 @@ class AutoAbort:
         done = incident.action
         if done is None or done["decision"] != ABORT or done["result"] is not None:
             return False
-        return done["by"] == self.instance or self.now_ms() - done["at_ms"] > _ABANDONED_MS
+        is_ours: bool = done["by"] == self.instance
+        return is_ours or self.now_ms() - done["at_ms"] > _ABANDONED_MS
 
     def _tell_what_became_of(self, incident: IncidentEvent) -> None:
         with self.ledger.admin.within(CONFIRM_BUDGET_MS):

@@ -7,7 +7,9 @@ Only reads; what it comes to is decided in state/outcome.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from txnwatch.state.errors import BrokerError
@@ -38,10 +40,10 @@ def read_past(cluster: Cluster, partition: TopicPartition, producer_id: int, sta
         BrokerError: one of them could not be read to its end.
     """
     cluster.refresh()
-    data = _read(cluster, {partition: start}, PartitionFold)[0]
+    data = _read(cluster, {partition: start}, _data_fold)[0]
     topic = cluster.known.topics.get(TRANSACTION_STATE_TOPIC)
     logs = [TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in sorted(topic.partitions)] if topic else []
-    reads = _read(cluster, dict.fromkeys(logs), TransactionFold)
+    reads = _read(cluster, dict.fromkeys(logs), _log_fold)
     views = [
         fact.view
         for read in reads
@@ -67,7 +69,18 @@ def _span(seen: ProducerSeen | None) -> Span | None:
     )
 
 
-def _read(cluster: Cluster, starts: dict[TopicPartition, int | None], fold: Any) -> list[RangeRead]:  # noqa: ANN401 - a class of folds
+NewFold = Callable[[TopicPartition], Callable[[int, int], Any]]
+
+
+def _data_fold(_: TopicPartition) -> Callable[[int, int], Any]:
+    return PartitionFold
+
+
+def _log_fold(log: TopicPartition) -> Callable[[int, int], Any]:
+    return partial(TransactionFold, log.partition)
+
+
+def _read(cluster: Cluster, starts: Mapping[TopicPartition, int | None], new_fold: NewFold) -> list[RangeRead]:
     begin = cluster.list_offsets(starts, timestamp=EARLIEST)
     end = cluster.list_offsets(starts)
     for partition, found in [*begin.items(), *end.items()]:
@@ -81,9 +94,7 @@ def _read(cluster: Cluster, starts: dict[TopicPartition, int | None], fold: Any)
             end=end[partition].offset,
             last_epoch=-1,
             must_check=False,
-            new_fold=(lambda first, last, number=partition.partition: fold(number, first, last))
-            if fold is TransactionFold
-            else fold,
+            new_fold=new_fold(partition),
         )
         for partition, start in starts.items()
     ]
