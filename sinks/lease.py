@@ -32,6 +32,7 @@ class GroupLease:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "latest",
                 "session.timeout.ms": SESSION_MS,
+                "socket.timeout.ms": SESSION_MS,
                 "partition.assignment.strategy": "range",
             }
         )

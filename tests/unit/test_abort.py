@@ -9,6 +9,7 @@ import pytest
 
 from support.fake_lease import FakeLease
 from support.ledger_world import World
+from txnwatch.cli.event_lines import event_line
 from txnwatch.sinks.abort import AutoAbort
 from txnwatch.state.abort_case import AbortPolicy
 from txnwatch.state.incident import IncidentEvent
@@ -109,6 +110,13 @@ def test_it_is_announced_then_written_then_read_again_then_told(stage: Stage) ->
     assert stage.last().is_open, "the log itself tells the end"
     stage.batch()
     assert len(stage.admin.markers) == 1
+
+
+def test_the_lines_for_people_tell_the_decision(stage: Stage) -> None:
+    stage.hang_and_move_on()
+    stage.batch()
+    lines = [event_line(event) for event in stage.topic.told]
+    assert [line.rsplit("  ", 1)[1] for line in lines[1:]] == ["abort: announced", "abort: verified"]
 
 
 def test_off_does_nothing_and_dry_run_only_says_once_what_it_would_do(stage: Stage) -> None:
