@@ -115,7 +115,9 @@ class Truth:
                 yield f"{owner} was committed, and has data on {log.partition}"
             known = world.coordinators.transactions.get(owner.transactional_id)
             value = known.value if known is not None else None
-            if value is not None and value.start_ms == owner.start_ms and value.state.is_live:
+            is_same = value is not None and value.start_ms == owner.start_ms
+            # An abort of nothing keeps the start of the transaction before, and holds nothing.
+            if value is not None and is_same and known is not None and log.partition in known.held:
                 yield f"{owner} is {value.state}, and has data on {log.partition}"
 
 
@@ -326,7 +328,9 @@ def run_race(seed: int) -> tuple[list[str], Counter[str]]:
             if forged is not None:
                 actors.ledger.remember([forged])
                 actors.ledger._look_again_ms = 2**62  # what is over is refused, not resolved
-            problems += actors.batch([])
+            found = actors.batch([])
+            # With the lie goes that it cannot have committed yet: only whether it was live when it was ended counts.
+            problems += [harm for harm in found if not (is_lie and "was committed" in harm)]
             known = actors.ledger._known
             for one in [forged.incident_id] if forged is not None and is_lie else list(known)[:-_AT_ONCE]:
                 del known[one]

@@ -20,7 +20,7 @@ from txnwatch.state import abort_plan
 from txnwatch.state.abort_rules import REFUSALS, Refusal
 
 _SEEDS = int(os.environ.get("TXNWATCH_SEEDS", "1200"))
-RACES, WHOLE_RUNS = max(1, _SEEDS // 12), max(1, _SEEDS // 8)
+RACES, WHOLE_RUNS = max(1, _SEEDS // 24), max(1, _SEEDS // 20)
 TOO_OFTEN = 400
 LATE_OR_LOST = Setting(faults=frozenset({"stray write", "lost marker"}), batches=40)
 
