@@ -1,8 +1,8 @@
 """Writes the pages that are generated from code: `make docs`. A test compares them with the tree.
 
-What is generated: docs/verdicts.md (the table of verdicts), docs/events.md (the Avro schema), docs/cli.md (the
-parser), deploy/reference-config.toml (the settings model) and docs/faults.md (docs/faults.json, what the last
-`make faults` found).
+What is generated: docs/verdicts.md (the table of verdicts), docs/abort.md (the table of refusals), docs/events.md
+(the Avro schema), docs/cli.md (the parser), deploy/reference-config.toml (the settings model) and docs/faults.md
+(docs/faults.json, what the last `make faults` found).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pydantic_core import PydanticUndefined
 
 from txnwatch.cli.main import parser
 from txnwatch.config import RunSettings
+from txnwatch.state.abort_rules import REFUSALS
 from txnwatch.state.verdict import REASON_MEANS, VERDICTS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -218,7 +219,60 @@ def _each(rows: list[dict[str, Any]], tell: Callable[[dict[str, Any]], object], 
     return "; ".join(f"{text} ({version})" for version, text in told.items())
 
 
+_ABORT_ABOUT = """\
+`txnwatch run --auto-abort dry-run` says what it would end, `on` ends it; it is off by default. Only what is proven to
+hang is ended, never what a coordinator still owns, and never against the outcome: where the client was told that it
+committed, or where that is not known, nothing is done. The alert comes first; `--abort-after-ms` later comes the act:
+
+1. the same fresh read that confirmed the incident (partition, coordinator, partition), and the table below;
+2. an event `updated` with `action.decision` = abort, delivered before anything is written;
+3. the lease asked for once more: if several instances run, the member of the group `txnwatch-abort-<cluster id>` that
+   has partition 0 of the events topic acts (it needs READ on that group and topic);
+4. one ABORT marker, with the producer epoch and coordinator epoch that the partition's leader tells;
+5. the partition read again, whatever the broker answered; an event with `action.result`: verified, still_open, failed.
+
+A process that dies between 2 and 5 tells the result when it is back. A marker needs ALTER on the cluster. Whatever is
+refused is an event too, each reason once for an incident. The first refusal of the table counts.
+"""
+_BY_HAND = """\
+## By hand
+
+`txnwatch abort --topic T --partition N --start-offset O` (or `--producer-id ID`) takes two looks, a second apart, and
+the same decision without lists, clocks and budgets. An unknown outcome is no refusal there: the loss is named, and
+somebody says yes. `--result commit` completes a transaction that is proven to have committed, by an incident of a
+running watch about the very data or by what the coordinator's log still has; aborting such a one takes
+`--lose-acknowledged-data`. An epoch that may be used again is refused by hand too: fence the id first. Starting its
+application anew does it; so does `kafka-transactions.sh forceTerminateTransaction`, which also overwrites the id's
+timeout and creates an id that is not known.
+
+An abort by hand is told on the events topic, if there is one, as an incident of its own: opened with the decision,
+updated with the result, resolved when it is read to be closed. The incident of a running watch goes on, and ends with
+the marker in the log: its sequence belongs to that watch.
+"""
+
+
+def abort_page() -> str:
+    """docs/abort.md."""
+    return "\n".join(
+        [
+            "# The verified abort",
+            "",
+            _GENERATED,
+            _ABORT_ABOUT,
+            "| refusal | when | what to do | told |",
+            "|---|---|---|---|",
+            *(
+                f"| `{rule.refusal}` | {rule.when} | {rule.what_to_do} | {'yes' if rule.is_told else 'no'} |"
+                for rule in REFUSALS
+            ),
+            "",
+            _BY_HAND,
+        ]
+    )
+
+
 PAGES = {
+    "docs/abort.md": abort_page,
     "docs/faults.md": faults_page,
     "docs/verdicts.md": verdicts_page,
     "docs/events.md": events_page,

@@ -27,7 +27,7 @@ def hanging_event(
     view, description, span = candidate.view, found.description, candidate.span
     completed_ms = view.record_timestamp_ms if view is not None and not view.is_live else 0
     since_ms = max(span.first_seen_ms, completed_ms)
-    outcome = expected_outcome(candidate.partition, span, view, candidate.last_marker, producer.coordinator_epoch)
+    outcome = _outcome_of(candidate, found)
     stable = reading.last_stable_offset if reading.last_stable_offset >= 0 else None
     return IncidentEvent(
         incident_id=span_incident_id(
@@ -76,6 +76,14 @@ def hanging_event(
         detection_latency_ms=max(0, now_ms - since_ms),
         time_ms=now_ms,
     )
+
+
+def _outcome_of(candidate: SpanCandidate, found: SpanConfirmation) -> str:
+    """What the state knows of the outcome, if it is true of all the data that was found."""
+    epoch = found.producer.coordinator_epoch if found.producer is not None else None
+    if not found.is_settled:
+        return UNKNOWN
+    return expected_outcome(candidate.partition, candidate.span, candidate.view, candidate.last_marker, epoch)
 
 
 def transaction_event(

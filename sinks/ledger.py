@@ -102,6 +102,19 @@ class Ledger:
             events.extend(self._new_spans(emitted))
             events.extend(self._new_transactions(emitted))
             events.extend(self._look_again(now_ms))
+        self._tell(events, now_ms)
+
+    def tell(self, event: IncidentEvent) -> bool:
+        """Tells the next event of a known incident; whether the topic, the ledger's memory, has it already."""
+        self._tell([self._memory.enter(event)], self.now_ms())
+        return self.outboxes[0].waiting == 0
+
+    @property
+    def incidents(self) -> list[IncidentEvent]:
+        """The latest event of every incident that is known, resolved ones too."""
+        return list(self._memory.known.values())
+
+    def _tell(self, events: Sequence[IncidentEvent], now_ms: int) -> None:
         if self.heard is not None:
             self._memory.telling(events)
         self._deliver(events, now_ms)

@@ -26,7 +26,7 @@ from txnwatch.state.emitted import (
     StrayWrite,
     Unproven,
 )
-from txnwatch.state.facts import Barrier, Fact, ProducerSeen
+from txnwatch.state.facts import Barrier, Fact, ProducerSeen, TransactionSeen
 from txnwatch.state.gaps import begin_readings, close_gaps, finished_readings, in_reading, note_gaps
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.judge import Bench, due_ms, judge
@@ -70,9 +70,9 @@ def process(
     for fact in batch.for_awaited:
         for producer_id in list(bucket.agenda):
             desk.apply(producer_id, fact, number)
-    unread = bucket.gaps.keys() | {notice.partition for notice in batch.notices}
+    unread = bucket.gaps.keys() | {notice.partition for notice in batch.notices} | _unread_logs(bucket)
     for seen in batch.for_one:
-        follows_on = not isinstance(seen, ProducerSeen) or seen.partition not in unread
+        follows_on = _place_of(seen) not in unread
         desk.apply(seen.producer_id, in_reading(seen, bucket), number, follows_on=follows_on)
     desk.name_strays()
     close_gaps(bucket, batch)
@@ -89,6 +89,17 @@ def process(
     _judge_all(batch.barrier, desk, policy, speaks_for_partitions=speaks_for_partitions)
     desk.store_changes()
     return desk.emitted
+
+
+def _place_of(seen: ProducerSeen | TransactionSeen) -> TopicPartition:
+    if isinstance(seen, ProducerSeen):
+        return seen.partition
+    return TopicPartition(TRANSACTION_STATE_TOPIC, seen.view.log_partition)
+
+
+def _unread_logs(bucket: BucketState) -> set[TopicPartition]:
+    logs = bucket.coordinator_gaps.keys() | bucket.rereading.keys()
+    return {TopicPartition(TRANSACTION_STATE_TOPIC, log_partition) for log_partition in logs}
 
 
 class _Desk:

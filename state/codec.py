@@ -15,9 +15,9 @@ from typing import Any
 from txnwatch.state.bucket_state import BucketState, Standing
 from txnwatch.state.errors import CheckpointError
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.transaction import CoordinatorView, Marker, ProducerState, Said, Span, TransactionState
+from txnwatch.state.transaction import CoordinatorView, EpochUse, Marker, ProducerState, Said, Span, TransactionState
 
-VERSION = 1
+VERSION = 2
 
 
 def encode_producer(producer: ProducerState) -> str:
@@ -113,23 +113,30 @@ def _span_in(raw: list[Any]) -> Span:
 def _view_out(view: CoordinatorView | None) -> list[Any] | None:
     if view is None:
         return None
-    return [*_VIEW_VALUES(view), view.state, [str(partition) for partition in sorted(view.participants)]]
+    return [
+        *_VIEW_VALUES(view),
+        view.state,
+        view.epoch_use,
+        [str(partition) for partition in sorted(view.participants)],
+    ]
 
 
 def _view_in(raw: list[Any] | None) -> CoordinatorView | None:
     if raw is None:
         return None
-    *values, state, participants = raw
+    *values, state, use, participants = raw
     return CoordinatorView(
         **dict(zip(_VIEW_FIELDS, values, strict=True)),
         state=TransactionState(state),
+        epoch_use=EpochUse(use),
         participants=frozenset(TopicPartition.parse(partition) for partition in participants),
     )
 
 
 # Rows are made and read a thousand times a batch: plain positions, in the order of the fields.
 _SPAN_FIELDS = tuple(spec.name for spec in fields(Span) if spec.name != "said")
-_VIEW_FIELDS = tuple(spec.name for spec in fields(CoordinatorView) if spec.name not in {"state", "participants"})
+_VIEW_APART = {"state", "epoch_use", "participants"}
+_VIEW_FIELDS = tuple(spec.name for spec in fields(CoordinatorView) if spec.name not in _VIEW_APART)
 _SPAN: Callable[..., Span] = Span
 _SPAN_VALUES: Callable[[Span], tuple[Any, ...]] = attrgetter(*_SPAN_FIELDS)
 _VIEW_VALUES: Callable[[CoordinatorView], tuple[Any, ...]] = attrgetter(*_VIEW_FIELDS)

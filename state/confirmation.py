@@ -32,7 +32,10 @@ class SpanConfirmation:
     Attributes:
         why: for REFUTED and UNKNOWN, in words.
         reading, producer: the second reading of the partition and the producer's row in it.
-        description: the transactional id's fresh description, None if no id maps to the producer id.
+        description: the transactional id's fresh description, None if no id maps to the producer id; of what is
+            REFUTED, only if that is because the transaction is live.
+        is_settled: whether nothing was written between the two readings, and the coordinator has the transaction
+            that the state had: then what the state knows of its outcome is true of all the data.
     """
 
     answer: Answer
@@ -41,6 +44,7 @@ class SpanConfirmation:
     reading: PartitionReading | None = None
     producer: ActiveProducer | None = None
     description: TransactionDescription | None = None
+    is_settled: bool = False
 
 
 def assess_span(
@@ -55,7 +59,31 @@ def assess_span(
         return objection
     description = coordinator.description
     producer = after.open_transaction(candidate.producer_id)
-    return SpanConfirmation(Answer.CONFIRMED, "", _reason(description, candidate), after, producer, description)
+    return SpanConfirmation(
+        Answer.CONFIRMED,
+        "",
+        _reason(description, candidate),
+        after,
+        producer,
+        description,
+        _is_settled(candidate, before.open_transaction(candidate.producer_id), producer, description),
+    )
+
+
+def _is_settled(
+    candidate: SpanCandidate,
+    first: ActiveProducer | None,
+    second: ActiveProducer | None,
+    found: TransactionDescription | None,
+) -> bool:
+    view = candidate.view
+    if view is None or found is None or first != second:
+        return False
+    return (found.producer_id, found.producer_epoch, found.state) == (
+        candidate.producer_id,
+        view.producer_epoch,
+        view.state,
+    )
 
 
 def _objections(
@@ -82,7 +110,8 @@ def _objections(
         yield SpanConfirmation(Answer.UNKNOWN, coordinator.problem)
     found = coordinator.description
     if found is not None and covers(found, candidate):
-        yield SpanConfirmation(Answer.REFUTED, f"{found.transactional_id} is {found.state} and holds the partition")
+        why = f"{found.transactional_id} is {found.state} and holds the partition"
+        yield SpanConfirmation(Answer.REFUTED, why, description=found)
 
 
 @dataclass(frozen=True, slots=True)

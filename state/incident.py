@@ -106,8 +106,12 @@ def _hash(*parts: object) -> str:
 
 
 def resolved(event: IncidentEvent, now_ms: int, resolution: dict[str, Any]) -> IncidentEvent:
-    """The event that ends an incident."""
-    return _next(event, RESOLVED, now_ms, resolution=resolution, suggested_command=None)
+    """The event that ends an incident, and tells what came of an abort that was announced and not told."""
+    action = event.action
+    if action is not None and action["decision"] == "abort" and action["result"] is None:
+        is_closed = resolution.get("how") in {"aborted", "no_longer_open"}
+        action = {**action, "result": "verified" if is_closed else "unknown", "detail": "told by the incident's end"}
+    return _next(event, RESOLVED, now_ms, resolution=resolution, suggested_command=None, action=action)
 
 
 def updated(event: IncidentEvent, now_ms: int, **changes: Any) -> IncidentEvent:  # noqa: ANN401 - fields of the event

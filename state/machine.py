@@ -22,6 +22,7 @@ from txnwatch.state.facts import (
     TransactionSeen,
 )
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.lineage import follow
 from txnwatch.state.transaction import COVER, CoordinatorView, Marker, ProducerState, Said, Span, TransactionState
 from txnwatch.state.verdict import ONGOING, PREPARE, Verdict
 
@@ -39,13 +40,13 @@ def apply(producer: ProducerState, fact: ProducerFact, barrier_number: int, *, f
     """The producer's state after one fact that was read in the batch of barrier `barrier_number`.
 
     `follows_on` is false where something before the range was not read: a marker may lie there, and then data of a
-    newer epoch has joined nothing.
+    newer epoch has joined nothing; or a whole transaction, and then nothing is known of whose an epoch is.
     """
     match fact:
         case ProducerSeen():
             return _apply_producer_seen(producer, fact, barrier_number, follows_on=follows_on)
         case TransactionSeen():
-            return _apply_view(_held_in_between(producer, fact), fact.view)
+            return _apply_view(_held_in_between(producer, fact), fact.view, follows_on=follows_on)
         case TransactionalIdGone():
             return _apply_gone(producer, fact)
         case PartitionNotice():
@@ -181,14 +182,11 @@ def _held_in_between(producer: ProducerState, fact: TransactionSeen) -> Producer
     return replace(producer, spans={**producer.spans, **anew}) if anew else producer
 
 
-def _apply_view(producer: ProducerState, view: CoordinatorView) -> Step:
+def _apply_view(producer: ProducerState, view: CoordinatorView, *, follows_on: bool) -> Step:
     prior = producer.view
     if prior is not None and prior.log_partition == view.log_partition and _place(view) <= _place(prior):
         return Step(producer)
-    if prior is not None and not view.is_live and not view.participants:
-        # Complete* has forgotten its partitions; what they were says what became of a marker that never came.
-        view = replace(view, participants=prior.participants)
-    return _moved(producer, view)
+    return _moved(producer, follow(prior, view, follows_on=follows_on))
 
 
 def _place(view: CoordinatorView) -> tuple[int, int]:

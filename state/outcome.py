@@ -1,19 +1,24 @@
 """How a hanging transaction would have ended. Pure.
 
 It matters more than the hang: where the client was told that it committed and one partition lost its marker,
-aborting that partition destroys acknowledged data. So an outcome is said only where the last Prepare*/Complete*
-that held the partition is known to lack its marker there, `none` only where no transaction can have owned the
-data, and everything else is `unknown`.
+aborting that partition destroys acknowledged data. So `none` is said only where no transaction can ever have owned
+the data, `commit` and `abort` only where a single transaction can, and its marker is missing there. Data carries a
+producer id and an epoch and nothing else, so all of it rests on whose the epoch is (lineage.py). No clock is asked:
+the brokers' differ, and the transactions of one client follow each other within milliseconds.
+
+Everything else is `unknown`: an id that expired or was forgotten may have committed; so may the one before it, where
+several have had the epoch; so may what stood in a tail that the coordinator's log has lost.
 """
 
 from __future__ import annotations
 
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.transaction import CoordinatorView, Marker, Span, TransactionState
+from txnwatch.state.lineage import is_unused
+from txnwatch.state.transaction import CoordinatorView, EpochUse, Marker, Span
 
-NONE, UNKNOWN = "none", "unknown"
+COMMIT, ABORT, NONE, UNKNOWN = "commit", "abort", "none", "unknown"
 NO_MARKER_EVER = -1
-_CLOCK_TOLERANCE_MS = 5_000
+_ITS_OWN = frozenset({EpochUse.FIRST, EpochUse.RAISED})
 
 
 def expected_outcome(
@@ -27,30 +32,25 @@ def expected_outcome(
 
     `coordinator_epoch` is what DescribeProducers says: -1 where the producer has never had a marker there.
     """
-    if view is None or view.superseded_by >= 0 or view.holds(partition):
-        return UNKNOWN  # the last: the coordinator has contradicted its own log
-    if view.state is TransactionState.EMPTY and not view.participants:
-        # Nothing was ever added under this epoch; data of an older epoch may have had an owner.
-        return NONE if span.start_epoch == view.producer_epoch else UNKNOWN
-    outcome = view.state.outcome
-    if outcome is None or partition not in view.participants:
+    if view is None or view.is_live or view.superseded_by >= 0 or view.reading > 0:
         return UNKNOWN
-    if last_marker is not None and last_marker.offset < span.start_offset:
-        return NONE if _belongs(last_marker, view) else UNKNOWN
-    return outcome if coordinator_epoch == NO_MARKER_EVER else UNKNOWN
+    if span.absorbed or span.start_epoch != span.epoch:
+        return UNKNOWN  # data of more than one transaction
+    if is_unused(view, span.epoch):
+        return NONE
+    is_its_own = view.data_epoch == span.epoch and view.epoch_use in _ITS_OWN
+    if not is_its_own or partition not in view.participants:
+        return UNKNOWN
+    return _of_the_only_owner(span, view, last_marker, coordinator_epoch) or UNKNOWN
 
 
-def _belongs(marker: Marker, view: CoordinatorView) -> bool:
-    """Whether the marker is the one of the transaction in view, so that what follows it came too late.
-
-    Its outcome and epoch must agree. Up to transaction.version 1 the transaction before has the same epoch, and its
-    marker lies milliseconds before this one's beginning: only the clocks tell them apart. In doubt an ABORT is taken
-    for its own, because either way the data may be aborted; a COMMIT is not, because if it is the one before, the
-    data is this transaction's, its marker is lost, and the client was told that it committed.
-    """
-    doubt_ms = _CLOCK_TOLERANCE_MS if marker.commit else -_CLOCK_TOLERANCE_MS
-    return (
-        marker.outcome == view.state.outcome
-        and marker.producer_epoch == view.producer_epoch
-        and marker.timestamp_ms > view.start_ms + doubt_ms
-    )
+def _of_the_only_owner(
+    span: Span, view: CoordinatorView, last_marker: Marker | None, coordinator_epoch: int | None
+) -> str | None:
+    """The outcome of the one transaction that can own the data; None where nothing is known of its marker."""
+    outcome = view.state.outcome
+    if last_marker is None or last_marker.offset > span.start_offset:
+        return outcome if coordinator_epoch == NO_MARKER_EVER else None
+    if last_marker.producer_epoch != view.producer_epoch:
+        return outcome  # that one was of a transaction before
+    return NONE if last_marker.outcome == outcome else None  # it has its marker, and the data came after it

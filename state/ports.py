@@ -75,8 +75,8 @@ class TransactionDescription:
 
     @property
     def is_live(self) -> bool:
-        """Whether the coordinator still owes markers."""
-        return self.state is not None and self.state.is_live
+        """Whether the coordinator still owes markers; it does in the moment it fences a transaction, too."""
+        return self.state is not None and (self.state.is_live or self.state is TransactionState.PREPARE_EPOCH_FENCE)
 
 
 class ListedTransaction(NamedTuple):
@@ -152,6 +152,19 @@ class ConsumerGroups(Protocol):
 
     def committed_offsets(self, partitions: Iterable[TopicPartition]) -> GroupOffsets:
         """Asks every broker for the groups it coordinates, and for their offsets of some partitions."""
+
+
+class Lease(Protocol):
+    """Which of several instances acts. Whoever cannot tell does not hold it."""
+
+    def is_held(self) -> bool:
+        """Whether this instance may act, as far as it knows without asking; called once a batch."""
+
+    def is_held_now(self) -> bool:
+        """The same, asked of the group's coordinator at this moment."""
+
+    def close(self) -> None:
+        """Lets another instance have it."""
 
 
 class EventSink(Protocol):

@@ -135,6 +135,15 @@ class Span:
     said: Said | None = None
 
 
+class EpochUse(StrEnum):
+    """Whether only the transaction in view can have written data of its epoch; lineage.py says how that is known."""
+
+    UNJUDGED = ""  # no record before it in the range it was read in
+    FIRST = "first"  # the first one since InitProducerId handed the epoch out
+    RAISED = "raised"  # the end of the one before had raised the epoch
+    SHARED = "shared"  # others may have had it, or that is not known
+
+
 @dataclass(frozen=True, slots=True)
 class CoordinatorView:
     """The latest coordinator record that concerns a producer id; times are the broker's clock.
@@ -145,6 +154,9 @@ class CoordinatorView:
         superseded_by: the producer id the transactional id has moved on to, or -1.
         reading: which reading of its log partition showed the record; a log that lost its tail is read anew, and
             then a record may be news though it stands below what was read before.
+        data_epoch: the epoch the data of the transaction in view carries, -1 where its beginning was not read; past
+            an InitProducerId, that of the last transaction.
+        epoch_use: whether another transaction may have written data of that epoch.
     """
 
     transactional_id: str
@@ -159,6 +171,8 @@ class CoordinatorView:
     participants: frozenset[TopicPartition] = frozenset()
     superseded_by: int = -1
     reading: int = 0
+    data_epoch: int = -1
+    epoch_use: EpochUse = EpochUse.UNJUDGED
 
     @property
     def is_live(self) -> bool:

@@ -14,7 +14,7 @@ from txnwatch.state import emitted as out
 from txnwatch.state.emitted import Emitted
 from txnwatch.state.facts import Joined, NoticeKind, PartitionNotice
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.transaction import CoordinatorView, Marker, Said, Span, TransactionState
+from txnwatch.state.transaction import CoordinatorView, EpochUse, Marker, Said, Span, TransactionState
 from txnwatch.state.verdict import Reason, Verdict
 
 OUTPUT_DDL = "kind STRING, payload STRING"
@@ -63,7 +63,8 @@ def _view(value: Mapping[str, Any] | None) -> CoordinatorView | None:
     if value is None:
         return None
     participants = frozenset(TopicPartition(*partition) for partition in value["participants"])
-    return CoordinatorView(**{**value, "participants": participants, "state": TransactionState(value["state"])})
+    state, use = TransactionState(value["state"]), EpochUse(value["epoch_use"])
+    return CoordinatorView(**{**value, "participants": participants, "state": state, "epoch_use": use})
 
 
 def _marker(value: Mapping[str, Any] | None) -> Marker | None:

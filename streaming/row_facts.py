@@ -21,7 +21,7 @@ from txnwatch.state.facts import (
     TransactionSeen,
 )
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.transaction import CoordinatorView, Marker, TransactionState
+from txnwatch.state.transaction import CoordinatorView, EpochUse, Marker, TransactionState
 from txnwatch.streaming.rows import BARRIER, CENSUS, GONE, LAST_STABLE, NOTICE, OPEN, PRODUCER, SCHEMA, TRANSACTION
 
 _INDEX: Final = {name: position for position, name in enumerate(SCHEMA.names)}
@@ -130,6 +130,8 @@ def _transaction_fact(row: Sequence[Any]) -> TransactionSeen:
         record_timestamp_ms=row[_INDEX["record_timestamp_ms"]],
         participants=frozenset(TopicPartition.parse(text) for text in row[_INDEX["participants"]]),
         superseded_by=row[_INDEX["superseded_by"]],
+        data_epoch=row[_INDEX["data_epoch"]],
+        epoch_use=EpochUse(row[_INDEX["epoch_use"]]),
     )
     held = frozenset(TopicPartition.parse(text) for text in row[_INDEX["held"]])
     return TransactionSeen(row[_INDEX["producer_id"]], view, held)

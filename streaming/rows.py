@@ -64,6 +64,8 @@ SCHEMA: Final = pa.schema(
         pa.field("record_timestamp_ms", pa.int64()),
         pa.field("log_offset", pa.int64()),
         pa.field("superseded_by", pa.int64()),
+        pa.field("data_epoch", pa.int32()),
+        pa.field("epoch_use", pa.string()),
         pa.field("participants", pa.list_(pa.string())),
         pa.field("held", pa.list_(pa.string())),
         pa.field("detail", pa.string()),
@@ -171,6 +173,8 @@ def _transaction_row(fact: TransactionSeen) -> Row:
         "record_timestamp_ms": view.record_timestamp_ms,
         "log_offset": view.log_offset,
         "superseded_by": view.superseded_by,
+        "data_epoch": view.data_epoch,
+        "epoch_use": str(view.epoch_use),
         "participants": sorted(str(partition) for partition in view.participants),
         "held": sorted(str(partition) for partition in fact.held),
     }

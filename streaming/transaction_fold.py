@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from txnwatch.state.facts import TransactionalIdGone, TransactionSeen
 from txnwatch.state.ids import TopicPartition
+from txnwatch.state.lineage import begun, follow
 from txnwatch.state.transaction import CoordinatorView, TransactionState
 from txnwatch.streaming.wire.record_batch import Record, records, walk
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value
@@ -91,9 +92,8 @@ class TransactionFold:
         if view.is_live:
             self._held[value.producer_id] = self._held.get(value.producer_id, frozenset()) | view.participants
         prior = self._views.get(value.producer_id)
-        if prior is not None and not view.is_live and not view.participants:
-            view = replace(view, participants=prior.participants)
-        self._views[value.producer_id] = view
+        view = begun(view)
+        self._views[value.producer_id] = follow(prior, view) if prior is not None else view
         self._owner[transactional_id] = value.producer_id
 
     def _supersede(self, former: int, view: CoordinatorView, successor: int) -> None:

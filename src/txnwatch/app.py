@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import sys
 import tempfile
 from collections import Counter
@@ -14,10 +15,12 @@ from typing import TYPE_CHECKING
 
 from txnwatch.config import RunSettings, broker_properties, client_properties, registry_config
 from txnwatch.lasting import Lasting
+from txnwatch.sinks.abort import OFF, AutoAbort
 from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.encoding import FORMATS, from_bytes
 from txnwatch.sinks.event_log import EventLog
 from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
+from txnwatch.sinks.lease import GroupLease
 from txnwatch.sinks.ledger import Ledger
 from txnwatch.sinks.outbox import Outbox
 from txnwatch.sinks.redis import RedisEventSink
@@ -70,6 +73,7 @@ class Watch:
     counts: Counter[str] = field(default_factory=Counter)
     _ledger: Ledger | None = field(default=None, init=False)
     _log: EventLog | None = field(default=None, init=False)
+    _abort: AutoAbort | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         directory = local_directory(self.settings.checkpoint)
@@ -143,12 +147,26 @@ class Watch:
             outbox.has_lost_everything()  # it is filled now in any case
         ledger.resend_to(ledger.outboxes[1:])
         self._ledger = ledger
+        self._abort = self._auto_abort(ledger, config)
         return ledger
 
     def _origin(self) -> Origin:
         config = self.settings.command_config
         path = str(config.absolute()) if config is not None else None
         return Origin(self.cluster_id, self.settings.bootstrap_server, path)
+
+    def _auto_abort(self, ledger: Ledger, config: dict[str, str]) -> AutoAbort:
+        settings, is_off = self.settings, self.settings.auto_abort == OFF
+        return AutoAbort(
+            mode=settings.auto_abort,
+            policy=settings.abort_policy,
+            cooldown_ms=settings.abort_breaker_cooldown_ms,
+            ledger=ledger,
+            lease=None if is_off else GroupLease(config, settings.events_topic, self.cluster_id),
+            instance=f"{socket.gethostname()}:{self.checkpoint}",
+            now_ms=wall_clock_ms,
+            report=self.report,
+        )
 
     def _codec(self) -> RegistryCodec:
         assert self._registry is not None, "the settings see to that"
@@ -193,7 +211,10 @@ class Watch:
         assert self._ledger is not None
         for said in emitted:
             self._tell(said)
+        assert self._abort is not None
+        self._abort.recover()
         self._ledger.on_batch(emitted)
+        self._abort.on_batch()
         write_wishes(self._scratch / _WISHES_FILE, wishes_of(emitted, self._ledger.doubted))
         self.batches += 1
 
@@ -219,6 +240,10 @@ class Watch:
 
     def close(self) -> None:
         """A last try to deliver what waits."""
+        if self._abort is not None:
+            self.counts.update(self._abort.counts)
+            self._abort.close()
+            self._abort = None
         if self._ledger is not None:
             self.counts.update(self._ledger.counts)
             for outbox in self._ledger.outboxes:

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 import javaproperties
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from txnwatch.state.abort_case import AbortPolicy
 from txnwatch.state.errors import ConfigError
 from txnwatch.state.policy import DetectionPolicy
 from txnwatch.streaming.options import parse_bootstrap
@@ -58,7 +59,12 @@ def _regex(value: str) -> str:
     return value
 
 
+def _listed(value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
 _DEFAULTS = DetectionPolicy()
+_ABORT = AbortPolicy()
 Positive = Annotated[int, BeforeValidator(_number), Field(gt=0)]
 NotNegative = Annotated[int, BeforeValidator(_number), Field(ge=0)]
 
@@ -120,6 +126,32 @@ class RunSettings(BaseModel):
         _DEFAULTS.long_running_min_ms, description="but no early warning before this age"
     )
 
+    auto_abort: Literal["off", "dry-run", "on"] = Field(
+        "off", description="end hanging transactions by a marker: off, dry-run (only say so) or on; see docs/abort.md"
+    )
+    abort_after_ms: NotNegative = Field(
+        _ABORT.after_ms, description="how long an incident is open before anything is done about it"
+    )
+    abort_topics: Annotated[str, AfterValidator(_regex)] = Field(
+        _ABORT.topics, description="regular expression; topics whose whole name matches may be acted on"
+    )
+    abort_deny_topics: Annotated[str, AfterValidator(_regex)] | None = Field(
+        None, description="regular expression; topics that match may not be acted on, whatever allows them"
+    )
+    abort_transactional_id_prefixes: str = Field(
+        "", description="comma-separated; transactional ids that may be acted on begin with one; empty for all"
+    )
+    abort_deny_transactional_id_prefixes: str = Field(
+        "", description="comma-separated; transactional ids that begin with one may not be acted on"
+    )
+    abort_budget_per_hour: NotNegative = Field(10, description="markers written in any hour, at most")
+    abort_breaker_incidents: NotNegative = Field(
+        20, description="with more hanging incidents open at once nothing is done: something larger is wrong"
+    )
+    abort_breaker_cooldown_ms: NotNegative = Field(
+        600_000, description="how long nothing is done after an abort that came out otherwise than it had to"
+    )
+
     @model_validator(mode="after")
     def _has_a_registry(self) -> RunSettings:
         if self.events_format == "confluent-avro" and self.schema_registry_url is None:
@@ -130,6 +162,19 @@ class RunSettings(BaseModel):
     def encoding(self) -> str:
         """What events are written in."""
         return self.events_format or ("json" if self.schema_registry_url is None else "confluent-avro")
+
+    @property
+    def abort_policy(self) -> AbortPolicy:
+        """What the automatic abort may do."""
+        return AbortPolicy(
+            after_ms=self.abort_after_ms,
+            topics=self.abort_topics,
+            deny_topics=self.abort_deny_topics,
+            id_prefixes=_listed(self.abort_transactional_id_prefixes),
+            deny_id_prefixes=_listed(self.abort_deny_transactional_id_prefixes),
+            budget_per_hour=self.abort_budget_per_hour,
+            breaker_incidents=self.abort_breaker_incidents,
+        )
 
     @property
     def policy(self) -> DetectionPolicy:

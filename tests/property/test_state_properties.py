@@ -86,11 +86,11 @@ def test_a_bucket_survives_its_row(bucket: BucketState) -> None:
     assert decode_bucket(encode_bucket(bucket)) == bucket
 
 
-@pytest.mark.parametrize("row", [json.dumps({"v": 2}), json.dumps({})], ids=["later", "none"])
+@pytest.mark.parametrize("row", [json.dumps({"v": 3}), json.dumps({})], ids=["later", "none"])
 def test_a_row_of_another_version_is_refused_with_both_versions_named(row: str) -> None:
-    with pytest.raises(CheckpointError, match=r"this txnwatch reads version 1"):
+    with pytest.raises(CheckpointError, match=r"this txnwatch reads version 2"):
         decode_producer(1, row)
-    with pytest.raises(CheckpointError, match=r"this txnwatch reads version 1"):
+    with pytest.raises(CheckpointError, match=r"this txnwatch reads version 2"):
         decode_bucket(row)
 
 

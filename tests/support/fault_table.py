@@ -34,6 +34,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         "the marker lies before the data",
         partial(quiet.late_after, commit=True),
         reason="already_completed",
+        outcome="none",
     ),
     Scenario(
         "B",

@@ -86,8 +86,8 @@ class World:
 
 
 @contextlib.contextmanager
-def fault_world(kafka: EmbeddedKafka, checkpoint: Path) -> Iterator[World]:
-    """A world on a cluster that has just started."""
+def fault_world(kafka: EmbeddedKafka, checkpoint: Path, *flags: str) -> Iterator[World]:
+    """A world on a cluster that has just started; `flags` are the watch's own."""
     with contextlib.closing(connect(kafka, timeout_s=2.0)) as cluster:
         create_topic(cluster, TRANSACTION_STATE_TOPIC, replicas=[[1]] * 4, config=_COMPACTED)
         create_topic(cluster, OFFSETS.topic, replicas=[[1]], config=_COMPACTED)
@@ -96,7 +96,7 @@ def fault_world(kafka: EmbeddedKafka, checkpoint: Path) -> Iterator[World]:
         set_verification(kafka.bootstrap_servers, NODES, enabled=False)
         with (
             contextlib.closing(EventTail(kafka.bootstrap_servers, EVENTS)) as tail,
-            RunningWatch(kafka.bootstrap_servers, checkpoint, *_WATCH) as watch,
+            RunningWatch(kafka.bootstrap_servers, checkpoint, *_WATCH, *flags) as watch,
         ):
             watch.until_ready()
             world = World(kafka, cluster, watch, tail, spare)
@@ -110,7 +110,8 @@ def _warm_up(world: World) -> None:
     producer = stray_write(world.cluster, unique("first"), partition)
     eventually(lambda: world.told_after(0, [producer.producer_id]), 60.0, "the first verdict")
     abort_by_hand(world.cluster, partition, producer.producer_id)
-    eventually(lambda: len(world.told_after(0, [producer.producer_id])) == 2, 60.0, "its end")
+    ids = [producer.producer_id]
+    eventually(lambda: world.told_after(0, ids)[-1].event.status == "resolved", 60.0, "its end")
 
 
 def three_brokers(directory: Path, version: str) -> EmbeddedKafka:

@@ -17,6 +17,7 @@ from txnwatch.state.emitted import Emitted, SpanCandidate, SpanEnd, SpanEnded
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent
 from txnwatch.state.ports import MarkerSpec
+from txnwatch.state.transaction import EpochUse
 from txnwatch.state.transaction import TransactionState as S
 
 ORIGIN = Origin("cluster", "broker:9092")
@@ -78,7 +79,17 @@ class World:
         told = (
             []
             if name is None
-            else [transaction(1, S.COMPLETE_ABORT, partition, producer_id=producer_id, transactional_id=name)]
+            else [
+                transaction(
+                    1,
+                    S.COMPLETE_ABORT,
+                    partition,
+                    producer_id=producer_id,
+                    transactional_id=name,
+                    data_epoch=0,
+                    epoch_use=EpochUse.FIRST,
+                )
+            ]
         )
         start = row.txn_start_offset
         data = seen(0, 10, data=start, producer_id=producer_id, partition=partition, topic_id=topic_id)

@@ -1,4 +1,4 @@
-"""How a hanging transaction would have ended: said only where it is known."""
+"""How a hanging transaction would have ended: said only where the coordinator's records leave no other owner."""
 
 from __future__ import annotations
 
@@ -7,57 +7,183 @@ from dataclasses import replace
 import pytest
 
 from support.facts import ORDERS, PAYMENTS, START_MS, a_marker, transaction
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.lineage import begun, follow
 from txnwatch.state.outcome import expected_outcome
 from txnwatch.state.transaction import CoordinatorView, Marker, Span
 from txnwatch.state.transaction import TransactionState as S
 
 SPAN = Span("orders-id", 50, 0, 0, 55, START_MS, START_MS, 1)
-COMMITTED = transaction(1, S.COMPLETE_COMMIT, ORDERS).view
-ABORTED = transaction(1, S.COMPLETE_ABORT, ORDERS).view
-ITS_MARKER = a_marker(40, commit=False)
+SPAN_1 = replace(SPAN, start_epoch=1, epoch=1)
+Record = tuple  # state, producer epoch, start, partitions
+INIT = (S.EMPTY, 0, -1)
 
-CASES: dict[str, tuple[CoordinatorView | None, Marker | None, int | None, str]] = {
-    "committed, the partition never had a marker": (COMMITTED, None, -1, "commit"),
-    "aborted, the partition never had a marker": (ABORTED, None, -1, "abort"),
-    "committed, some marker was there that we did not see": (COMMITTED, None, 4, "unknown"),
-    "aborted with its marker, data after it": (ABORTED, ITS_MARKER, 0, "none"),
-    "committed, and the COMMIT before may be the one of the transaction before": (
-        COMMITTED,
-        a_marker(40, commit=True, timestamp_ms=START_MS + 50),
+
+def after(*records: Record) -> CoordinatorView | None:
+    """The view after these records of one producer id, read without a gap."""
+    view: CoordinatorView | None = None
+    for number, (state, epoch, start_ms, *held) in enumerate(records, 1):
+        read = transaction(number, state, *held, producer_epoch=epoch, start_ms=start_ms).view
+        view = follow(view, begun(read))
+    return view
+
+
+def ended(
+    commit: bool,  # noqa: FBT001 - the one thing every case says
+    *,
+    epoch: int = 0,
+    end_epoch: int | None = None,
+    start: int = 1_000,
+    on: tuple[TopicPartition, ...] = (ORDERS,),
+) -> list[Record]:
+    """One transaction from Ongoing to Complete*."""
+    prepare, complete = (S.PREPARE_COMMIT, S.COMPLETE_COMMIT) if commit else (S.PREPARE_ABORT, S.COMPLETE_ABORT)
+    last = epoch if end_epoch is None else end_epoch
+    return [(S.ONGOING, epoch, start, *on), (prepare, last, start, *on), (complete, last, start)]
+
+
+COMMITTED, ABORTED = after(INIT, *ended(True)), after(INIT, *ended(False))
+ITS_ABORT, ITS_COMMIT = a_marker(40, commit=False), a_marker(40, commit=True)
+BOTH = (ORDERS, PAYMENTS)
+
+CASES: dict[str, tuple[CoordinatorView | None, Span, Marker | None, int | None, str]] = {
+    # one transaction since InitProducerId: the epoch is its own
+    "committed, the partition never had a marker": (COMMITTED, SPAN, None, -1, "commit"),
+    "aborted, the partition never had a marker": (ABORTED, SPAN, None, -1, "abort"),
+    "committed, some marker was there that we did not see": (COMMITTED, SPAN, None, 4, "unknown"),
+    "aborted, some marker was there that we did not see": (ABORTED, SPAN, None, 4, "unknown"),
+    "aborted with its marker, data after it": (ABORTED, SPAN, ITS_ABORT, 0, "none"),
+    "committed with its marker, data after it": (COMMITTED, SPAN, ITS_COMMIT, 0, "none"),
+    "the marker before is of another outcome": (ABORTED, SPAN, ITS_COMMIT, 0, "unknown"),
+    "timed out: the end raised the epoch": (after(INIT, *ended(False, end_epoch=1)), SPAN, None, -1, "abort"),
+    "a marker of the epoch before InitProducerId": (
+        after((S.EMPTY, 1, -1), *ended(True, epoch=1)),
+        SPAN_1,
+        a_marker(40, epoch=0, commit=True),
         0,
-        "unknown",
+        "commit",
     ),
-    "committed with its marker, surely later than its beginning, data after it": (
-        COMMITTED,
-        a_marker(40, commit=True, timestamp_ms=START_MS + 60_000),
-        0,
-        "none",
-    ),
-    "the marker before is of another outcome": (ABORTED, a_marker(40, commit=True), 0, "unknown"),
-    "the marker before is of another epoch": (ABORTED, a_marker(40, epoch=1), 0, "unknown"),
-    "the marker before is older than the transaction": (
-        ABORTED,
-        a_marker(40, timestamp_ms=START_MS - 60_000),
-        0,
-        "unknown",
-    ),
-    "the last transaction held other partitions": (
-        transaction(1, S.COMPLETE_COMMIT, PAYMENTS).view,
+    # transaction.version 0 and 1: an epoch has many owners
+    "aborted, but one before it committed there under the same epoch": (
+        after(INIT, *ended(True), *ended(False, start=2_000)),
+        SPAN,
         None,
         -1,
         "unknown",
     ),
-    "initialised under this epoch, nothing was ever added": (transaction(1, S.EMPTY).view, None, -1, "none"),
-    "initialised under a later epoch": (transaction(1, S.EMPTY, producer_epoch=1).view, None, -1, "unknown"),
-    "initialised after a transaction": (transaction(1, S.EMPTY, ORDERS).view, None, -1, "unknown"),
-    "live elsewhere": (transaction(1, S.ONGOING, PAYMENTS).view, None, -1, "unknown"),
-    "the coordinator forgot it": (None, None, -1, "unknown"),
-    "moved on to another producer id": (replace(COMMITTED, superseded_by=9), None, -1, "unknown"),
+    "the same, timed out, and its marker may be the one before": (
+        after(INIT, *ended(True), *ended(False, start=2_000, end_epoch=1)),
+        SPAN,
+        a_marker(40, commit=True),
+        0,
+        "unknown",
+    ),
+    "the same after an abort marker that may be of an even earlier one": (
+        after(INIT, *ended(False), *ended(True, start=2_000), *ended(False, start=3_000)),
+        SPAN,
+        ITS_ABORT,
+        0,
+        "unknown",
+    ),
+    "its beginning was not read": (after(*ended(False)[1:]), SPAN, None, -1, "unknown"),
+    "what came before its beginning was not read": (after(*ended(False)), SPAN, None, -1, "unknown"),
+    # transaction.version 2: every transaction has its own
+    "aborted, and the one before had another epoch": (
+        after(INIT, *ended(True, end_epoch=1), *ended(False, epoch=1, end_epoch=2, start=2_000)),
+        SPAN_1,
+        a_marker(40, epoch=1, commit=True),
+        0,
+        "abort",
+    ),
+    "committed, and the one before had another epoch": (
+        after(INIT, *ended(True, end_epoch=1), *ended(True, epoch=1, end_epoch=2, start=2_000)),
+        SPAN_1,
+        a_marker(40, epoch=1, commit=True),
+        0,
+        "commit",
+    ),
+    "data of the epoch that its end handed out": (after(INIT, *ended(True, end_epoch=1)), SPAN_1, None, 0, "none"),
+    "data of an earlier transaction's epoch": (
+        after(INIT, *ended(True, end_epoch=1), *ended(False, epoch=1, end_epoch=2, start=2_000)),
+        SPAN,
+        None,
+        -1,
+        "unknown",
+    ),
+    "went over to version 2 under an epoch that had been used": (
+        after(INIT, *ended(True), *ended(False, end_epoch=1, start=2_000)),
+        SPAN,
+        None,
+        -1,
+        "unknown",
+    ),
+    "went back to version 1: its marker and the one before have one epoch": (
+        after(INIT, *ended(True, end_epoch=1), *ended(True, epoch=1, start=2_000)),
+        SPAN_1,
+        a_marker(40, epoch=1, commit=True),
+        0,
+        "unknown",
+    ),
+    "an abort of nothing has not the partitions of the commit before": (
+        after(INIT, *ended(True), (S.COMPLETE_ABORT, 1, 1_000)),
+        SPAN,
+        None,
+        -1,
+        "unknown",
+    ),
+    # whose data it is
+    "the last transaction held other partitions": (
+        after(INIT, *ended(False, on=(PAYMENTS,))),
+        SPAN,
+        None,
+        -1,
+        "unknown",
+    ),
+    "it held this one among others": (after(INIT, *ended(False, on=BOTH)), SPAN, None, -1, "abort"),
+    "two epochs in one span": (ABORTED, replace(SPAN, epoch=1), None, -1, "unknown"),
+    "a later transaction has taken it in": (ABORTED, replace(SPAN, absorbed=True), None, -1, "unknown"),
+    # no transaction
+    "initialised under this epoch, nothing was ever added": (after(INIT), SPAN, None, -1, "none"),
+    "initialised under a later epoch": (after((S.EMPTY, 1, -1)), SPAN, None, -1, "unknown"),
+    "initialised after a transaction": (after(INIT, *ended(True), (S.EMPTY, 1, -1)), SPAN, None, -1, "unknown"),
+    "an InitProducerId that was sent twice, answered after a transaction": (
+        after(INIT, *ended(True), INIT),
+        SPAN,
+        None,
+        -1,
+        "unknown",
+    ),
+    # nobody knows
+    "live elsewhere": (after(INIT, (S.ONGOING, 0, 1_000, PAYMENTS)), SPAN, None, -1, "unknown"),
+    "the coordinator never knew it": (None, SPAN, None, -1, "unknown"),
+    "the coordinator forgot it": (replace(ABORTED, state=S.DEAD), SPAN, None, -1, "unknown"),
+    "the coordinator forgot it before anything was added": (
+        replace(after(INIT), state=S.DEAD),
+        SPAN,
+        None,
+        -1,
+        "unknown",
+    ),
+    "moved on to another producer id": (replace(ABORTED, superseded_by=9), SPAN, None, -1, "unknown"),
+    "the coordinator's log has lost a tail": (replace(ABORTED, reading=1), SPAN, None, -1, "unknown"),
+    "the same, and nothing was added as far as it tells now": (
+        replace(after(INIT), reading=1),
+        SPAN,
+        None,
+        -1,
+        "unknown",
+    ),
 }
 
 
-@pytest.mark.parametrize(("view", "marker", "coordinator_epoch", "outcome"), CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize(("view", "span", "marker", "coordinator_epoch", "outcome"), CASES.values(), ids=CASES.keys())
 def test_expected_outcome(
-    view: CoordinatorView | None, marker: Marker | None, coordinator_epoch: int | None, outcome: str
+    view: CoordinatorView | None, span: Span, marker: Marker | None, coordinator_epoch: int | None, outcome: str
 ) -> None:
-    assert expected_outcome(ORDERS, SPAN, view, marker, coordinator_epoch) == outcome
+    assert expected_outcome(ORDERS, span, view, marker, coordinator_epoch) == outcome
+
+
+def test_a_gap_before_a_transaction_may_hide_another_owner_of_its_epoch() -> None:
+    begin, *_ = (transaction(2, S.ONGOING, ORDERS).view,)
+    assert follow(after(INIT), begun(begin)).epoch_use == "first"
+    assert follow(after(INIT), begun(begin), follows_on=False).epoch_use == "shared"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 from txnwatch.state.incident import IncidentEvent
 
@@ -55,5 +56,16 @@ def _details(event: IncidentEvent) -> tuple[str, ...]:
     if event.topic is None:
         pending = f"markers outstanding: {', '.join(event.pending_partitions)}" if event.pending_partitions else ""
         return (owner(event), f"open for {duration(event.age_ms)}", pending)
+    if event.action is not None:
+        return (owner(event), _decision(event.action))
     hidden = f"{event.hidden_records} records hidden" if event.hidden_records is not None else ""
     return (owner(event), hidden, f"detected in {duration(event.detection_latency_ms)}")
+
+
+def _decision(action: dict[str, Any]) -> str:
+    """What was decided about an open incident, and what came of it."""
+    came_to = action["refusal"] or action["result"]
+    if came_to is None and action["decision"] in {"abort", "commit"}:
+        came_to = "announced"
+    decision: str = action["decision"]
+    return decision + (f": {came_to}" if came_to is not None else "")

@@ -26,6 +26,7 @@ COMMANDS = (
     "describe",
     "describe-producers",
     "explain",
+    "abort",
     "decode",
     "doctor",
     "events",

@@ -1,0 +1,75 @@
+"""Which of several instances acts: the member of a consumer group that has partition 0 of the events topic.
+
+The group's coordinator hands a partition to one member. What a member believes may be old (a process that was
+stopped for a minute believes it still has what another has been given), so right before acting it commits an offset:
+the coordinator takes that from a member of the current generation only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+SESSION_MS = 10_000
+_MOST_POLLS = 100
+
+
+class GroupLease:
+    """A Lease over a consumer group."""
+
+    def __init__(self, client_config: Mapping[str, str], topic: str, cluster_id: str) -> None:
+        self._topic = topic
+        self._has_it = False
+        self._polled_s = 0.0
+        self._consumer = Consumer(
+            {
+                **client_config,
+                "log_level": 2,
+                "client.id": "txnwatch-abort",
+                "group.id": f"txnwatch-abort-{cluster_id}",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "latest",
+                "session.timeout.ms": SESSION_MS,
+                "socket.timeout.ms": SESSION_MS,
+                "partition.assignment.strategy": "range",
+            }
+        )
+        self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._gone, on_lost=self._gone)
+
+    def is_held(self) -> bool:
+        """See Lease; also takes part in the group, whose records are of no interest."""
+        for _ in range(_MOST_POLLS):
+            try:
+                if self._consumer.poll(0) is None:
+                    break
+            except KafkaException:
+                self._has_it = False
+                break
+        was_away = self._polled_s and time.monotonic() - self._polled_s > SESSION_MS / 1000
+        self._polled_s = time.monotonic()
+        return self._has_it and not was_away
+
+    def is_held_now(self) -> bool:
+        """See Lease."""
+        if not self._has_it:
+            return False
+        try:
+            self._consumer.commit(offsets=[TopicPartition(self._topic, 0, 0)], asynchronous=False)
+        except KafkaException:
+            return False
+        return self._has_it
+
+    def close(self) -> None:
+        """See Lease."""
+        self._has_it = False
+        self._consumer.close()
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._has_it = any(partition.partition == 0 for partition in partitions)
+        consumer.assign(partitions)
+        consumer.pause(partitions)
+
+    def _gone(self, _: Consumer, __: list[TopicPartition]) -> None:
+        self._has_it = False

@@ -1,0 +1,152 @@
+"""`txnwatch abort`: one hanging transaction ended by hand, with the same proof and the same rules as by itself.
+
+What is more by hand: somebody answers for it. So an unknown outcome is no refusal, it is a loss that is named; a
+transaction whose client was told that it committed is completed with `--result commit`, and aborted only by who says
+that its data may be lost. What is not less: nothing live, nothing whose epoch may be used again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from txnwatch.app import librdkafka_config
+from txnwatch.cli.abort_by_hand import Manual, act, decide, look, open_case
+from txnwatch.cli.asking import add_connection_flags, add_output_flags
+from txnwatch.cli.output import Answer, Line, write
+from txnwatch.config import EVENTS_TOPIC
+from txnwatch.connection import options_of
+from txnwatch.sinks.marking import VERIFIED
+from txnwatch.state.abort_plan import Refused
+from txnwatch.state.abort_rules import RULE_OF_REFUSAL, Refusal
+from txnwatch.state.incident import IncidentEvent
+
+_LOSS = {
+    "commit": "its client was told that it COMMITTED: aborting it destroys acknowledged data on this partition, while "
+    "the other partitions of the transaction keep theirs. `--result commit` completes it",
+    "unknown": "it is not known whether its client was told that it committed; if so, aborting it destroys "
+    "acknowledged data",
+    "abort": "its client was told that it aborted, or nothing: an abort is what was owed",
+    "none": "no transaction ever owned the data: an abort hides it from read_committed consumers, a commit cannot be",
+}
+_LOSS_BY_COMMIT = "it is proven to have committed: its marker is written, and consumers get its data"
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What was found, decided and done."""
+
+    topic: str | None
+    partition: int | None
+    txn_start_offset: int | None
+    producer_id: int
+    producer_epoch: int
+    transactional_id: str | None
+    reason: str | None
+    expected_outcome: str
+    result: str
+    detail: Line
+
+
+def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
+    """Adds the verb."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "abort",
+        help="end one hanging transaction by hand, verified before and after",
+        description="Proves that a transaction hangs, says what would be lost, writes its marker and reads it again.",
+    )
+    add_connection_flags(parser)
+    parser.add_argument("--topic", required=True, help="the topic")
+    parser.add_argument("--partition", required=True, type=int, metavar="N", help="its partition")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--start-offset", type=int, metavar="OFFSET", help="where the open transaction begins")
+    which.add_argument("--producer-id", type=int, metavar="ID", help="whose transaction it is")
+    parser.add_argument("--result", choices=("abort", "commit"), default="abort", help="the marker (default: abort)")
+    parser.add_argument("--lose-acknowledged-data", action="store_true", help="abort what is proven to have committed")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--events-topic", default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)")
+    add_output_flags(parser, can_find=False)
+    parser.set_defaults(run=run)
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Ends it; 0 if it was read to be closed (or would be, with --dry-run), 1 if it was refused or failed."""
+    options = options_of(parsed.bootstrap_server, parsed.command_config)
+    asked = Manual(
+        bootstrap=parsed.bootstrap_server,
+        topic=parsed.topic,
+        partition=parsed.partition,
+        start_offset=parsed.start_offset,
+        producer_id=parsed.producer_id,
+        is_commit=parsed.result == "commit",
+        may_lose=parsed.lose_acknowledged_data,
+        events_topic=parsed.events_topic,
+    )
+    with open_case(options, librdkafka_config(options), asked) as case:
+        incident, found = look(case)
+        decision = decide(case, incident, found)
+        if isinstance(decision, Refused):
+            return _refused(parsed, incident, decision)
+        loss = _LOSS_BY_COMMIT if asked.is_commit else _LOSS.get(incident.expected_outcome, _LOSS["unknown"])
+        if parsed.dry_run:
+            _say(parsed, incident, "dry_run", f"would write a {parsed.result.upper()} marker: {loss}")
+            return 0
+        if not parsed.yes and not _agreed(incident, parsed.result, loss):
+            _say(parsed, incident, "refused", "nobody agreed: nothing was written")
+            return 1
+        came_to = act(case, incident)
+        if isinstance(came_to, Refused):
+            return _refused(parsed, incident, came_to)
+        _say(parsed, incident, came_to.result, came_to.detail or f"closed; last stable offset {came_to.stable_after}")
+        return 0 if came_to.result == VERIFIED else 1
+
+
+def _agreed(incident: IncidentEvent, result: str, loss: str) -> bool:
+    print(_about(incident), file=sys.stderr)
+    print(f"{result}: {loss}.", file=sys.stderr)
+    if not sys.stdin.isatty():
+        print("txnwatch: this is no terminal, so nobody can be asked: say --yes", file=sys.stderr)
+        return False
+    print("Write the marker? [yes/no] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip() == "yes"
+
+
+def _refused(parsed: argparse.Namespace, incident: IncidentEvent, refused: Refused) -> int:
+    advice = RULE_OF_REFUSAL[refused.refusal].what_to_do
+    if refused.refusal is Refusal.EPOCH_MAY_BE_REUSED:
+        advice = (
+            "by starting its application anew, or with: kafka-transactions.sh --bootstrap-server "
+            f"{parsed.bootstrap_server} forceTerminateTransaction --transactional-id {incident.transactional_id}"
+        )
+    if refused.refusal is Refusal.OUTCOME_WAS_COMMIT:
+        advice += " (--lose-acknowledged-data if that is what you want)"
+    _say(parsed, incident, f"refused ({refused.refusal})", f"{refused.detail}; {advice}")
+    return 1
+
+
+def _say(parsed: argparse.Namespace, incident: IncidentEvent, result: str, detail: str) -> None:
+    """The row for programs and people; exit codes are `run`'s."""
+    row = Decided(
+        topic=incident.topic,
+        partition=incident.partition,
+        txn_start_offset=incident.txn_start_offset,
+        producer_id=incident.producer_id,
+        producer_epoch=incident.producer_epoch,
+        transactional_id=incident.transactional_id,
+        reason=incident.reason,
+        expected_outcome=incident.expected_outcome,
+        result=result,
+        detail=detail,
+    )
+    write(Answer("abort", incident.cluster_id, Decided, [row]), parsed.format)
+
+
+def _about(incident: IncidentEvent) -> str:
+    return (
+        f"{incident.topic}-{incident.partition}@{incident.txn_start_offset}: producer id {incident.producer_id}, epoch "
+        f"{incident.producer_epoch}, transactional id {incident.transactional_id or 'unknown'}, {incident.reason}, "
+        f"expected outcome {incident.expected_outcome}"
+    )

@@ -1,0 +1,182 @@
+"""Where the demo is played: servers, applications, a watch as a user runs it, and the consumer's row on the screen."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from txnwatch.app import librdkafka_config
+from txnwatch.cli.demo_view import DemoView, PartitionRow
+from txnwatch.config import EVENTS_TOPIC
+from txnwatch.connection import options_of
+from txnwatch.embedded import faults
+from txnwatch.embedded.applications import (
+    Application,
+    CommittedReader,
+    exactly_once_copier,
+    idempotent_writer,
+    transactional_writer,
+)
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.embedded.redis import EmbeddedRedis
+from txnwatch.sinks.event_log import read_events
+from txnwatch.state.errors import BrokerError, SinkError, TxnwatchError
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.incident import IncidentEvent
+from txnwatch.streaming.cluster import READ_COMMITTED, Cluster
+
+TOPIC, COPIES, PARTITIONS = "payments", "ledger", 3
+ZOMBIE = "checkout-7"
+VICTIM = TopicPartition(TOPIC, 0)
+QUIET_TIME_S = 5.0
+FREEZE_S = 3.0
+READING_S = 6.0
+
+
+@dataclass
+class Stage:
+    """Everything that runs; it is stopped with `stack`."""
+
+    directory: Path
+    view: DemoView
+    stack: contextlib.ExitStack
+    applications: list[Application] = field(default_factory=list)
+    events: list[tuple[float, IncidentEvent]] = field(default_factory=list)
+
+    def start_servers(self) -> None:
+        """Kafka, Redis, topics."""
+        kafka = EmbeddedKafka(self.directory / "kafka")
+        self.stack.enter_context(kafka).start(self.view.say)
+        self.redis = self.stack.enter_context(EmbeddedRedis(self.directory / "redis")).start(self.view.say)
+        self.bootstrap = kafka.bootstrap_servers
+        self.options = options_of(self.bootstrap, None)
+        self.cluster = Cluster(self.options.bootstrap, self.options.security)
+        self.stack.callback(self.cluster.close)
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+        for created in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (TOPIC, COPIES)]).values():
+            created.result(30.0)
+        # What a zombie's late write needs: a cluster from before KIP-890, or one that has switched it off.
+        faults.set_verification(self.bootstrap, [1], enabled=False)
+
+    def start_applications(self) -> None:
+        """Healthy applications, and the consumer that will suffer."""
+        self.applications = [
+            transactional_writer(self.bootstrap, "checkout-1", TOPIC, seed=1),
+            transactional_writer(self.bootstrap, "checkout-2", TOPIC, seed=2, abort_every=3),
+            transactional_writer(self.bootstrap, "refunds", TOPIC, seed=3, pause_s=1.0),
+            exactly_once_copier(self.bootstrap, "ledger-copy", TOPIC, COPIES),
+            idempotent_writer(self.bootstrap, "audit", TOPIC),
+        ]
+        for application in self.applications:
+            self.stack.callback(application.start().stop)
+        self.reader = CommittedReader(self.bootstrap, TOPIC, PARTITIONS)
+        self.stack.callback(self.reader.close)
+        self.view.rows = [PartitionRow(f"{TOPIC}-{number}") for number in range(PARTITIONS)]
+        self.wait(lambda: all(self.reader.records.values()), 60.0, "every partition to have committed records")
+
+    def start_watching(self) -> str:
+        """`txnwatch run`, as a user starts it."""
+        command = [
+            *(sys.executable, "-m", "txnwatch", "run", "--bootstrap-server", self.bootstrap),
+            *("--checkpoint", str(self.directory / "checkpoint"), "--redis-url", self.redis.url),
+            *("--auto-abort", "on", "--abort-after-ms", "0"),
+        ]
+        begin = time.monotonic()
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S603 - our own arguments
+        self.stack.callback(_end, process)
+        lines: list[str] = []
+        threading.Thread(target=_collect, args=(process, lines), daemon=True).start()
+        self.watch_lines = lines
+
+        def is_ready() -> bool:
+            if process.poll() is not None:
+                raise TxnwatchError("txnwatch run ended: " + " | ".join(lines[-3:]))
+            return any("ready: " in line for line in lines)
+
+        self.wait(is_ready, 180.0, "txnwatch to be ready")
+        ready_s = time.monotonic() - begin
+        threading.Thread(target=self._follow_events, daemon=True).start()
+        until = time.monotonic() + QUIET_TIME_S
+        self.wait(lambda: time.monotonic() > until, QUIET_TIME_S + 5.0, "a quiet time")
+        if self.events:
+            raise TxnwatchError(f"healthy applications were reported: {self.events[0][1]}")
+        return f"ready in {ready_s:.0f} s"
+
+    def _follow_events(self) -> None:
+        with contextlib.suppress(BrokerError):
+            for event in read_events(librdkafka_config(self.options), EVENTS_TOPIC, follow=True):
+                if not isinstance(event, SinkError):
+                    self.events.append((time.monotonic(), event))
+
+    def let_it_sink_in(self) -> None:
+        """On a terminal somebody is looking: a while to read, with the table going on."""
+        if self.view.console.is_terminal:
+            until = time.monotonic() + READING_S
+            self.wait(lambda: time.monotonic() > until, READING_S + 5.0, "the reader")
+
+    def wait(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+        """Goes on reading and measuring until something is so.
+
+        Raises:
+            TxnwatchError: it was not, in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > deadline:
+                raise TxnwatchError(f"waited {timeout_s:.0f} s for {what}")
+            self.reader.poll()
+            self._measure()
+
+    def _measure(self) -> None:
+        partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+        ends = self.cluster.list_offsets(partitions)
+        stable = self.cluster.list_offsets(partitions, isolation=READ_COMMITTED)
+        now = time.monotonic()
+        for number, row in enumerate(self.view.rows):
+            moved = self.reader.positions[number] != row.position
+            row.position = self.reader.positions[number]
+            row.high_watermark = ends[partitions[number]].offset
+            row.last_stable_offset = stable[partitions[number]].offset
+            is_behind = row.position <= row.last_stable_offset < row.high_watermark
+            if moved or not is_behind:
+                row.stands_since = None
+            elif row.stands_since is None:
+                row.stands_since = now
+
+    def stay(self) -> None:
+        """Leaves everything running until Ctrl-C."""
+        show = self.view.console.print
+        command = f"{sys.executable} -m txnwatch"
+        show(f"\nKafka is at {self.bootstrap}, Redis at {self.redis.url}. To look around:", highlight=False)
+        for line in (
+            f"{command} events --bootstrap-server {self.bootstrap} --follow",
+            f"redis-cli -u {self.redis.url} zrange txnwatch:{self.cluster.known.cluster_id}:incidents 0 -1",
+            f"tail -f {self.directory / 'checkpoint' / 'spark.log'}",
+        ):
+            show(f"  {line}", highlight=False, soft_wrap=True)
+        show("Ctrl-C ends it.", highlight=False)
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                self.reader.poll()
+                time.sleep(0.5)
+
+
+def _collect(process: subprocess.Popen[str], lines: list[str]) -> None:
+    assert process.stdout is not None
+    lines.extend(line.rstrip() for line in process.stdout)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(40.0)
+    except subprocess.TimeoutExpired:
+        process.kill()

@@ -1,0 +1,108 @@
+"""Whether a hanging transaction may be ended, and by which marker: one pure decision over the table of abort_rules.py.
+
+A marker names a producer id and an epoch and no transaction. So between the last fresh read and the append anything
+may happen, and what protects the next healthy transaction is not speed but these three:
+
+* Never against the outcome. It was found when the incident opened, for the data of that moment; it is true of the
+  data that is aborted because nothing was appended since (same start, epoch and last sequence at the leader).
+* Never an epoch that may be used again. The coordinator has handed out a newer epoch, or another producer id, or
+  knows the id no more; then no transaction can begin under the marker's epoch. Idle is not dead: a client that was
+  paused for an hour goes on under the epoch it has, and up to transaction.version 1 so does every next transaction.
+  From 2 on each end raises the epoch, and the same rule sees just that.
+* The leader compares epochs when it appends. The request carries TransactionVersion 0, for which a marker is taken
+  if its epoch is not older than the partition's: if a transaction of a newer epoch has reached the partition in
+  between, joining the open data, the marker is refused and nothing is harmed.
+
+The marker's coordinator epoch is the one of the producer's last marker there, 0 where it has had none; a higher one
+would make the leader refuse the coordinator's own markers for ever.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from txnwatch.state.abort_case import Case
+from txnwatch.state.abort_rules import REFUSALS, Refusal
+from txnwatch.state.emitted import SpanCandidate
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.incident import IncidentEvent
+from txnwatch.state.ports import MarkerSpec
+from txnwatch.state.transaction import CoordinatorView, Span, TransactionState
+from txnwatch.state.verdict import Reason, Verdict
+
+HOUR_MS = 3_600_000
+
+
+class AbortSpec(NamedTuple):
+    """The marker to write."""
+
+    marker: MarkerSpec
+
+
+class Refused(NamedTuple):
+    """Nothing is to be done, and why; `detail` is in words."""
+
+    refusal: Refusal
+    detail: str
+
+
+def decide_abort(case: Case) -> AbortSpec | Refused:
+    """The marker, or the first refusal of the table.
+
+    Without a fresh read the answer is never a marker.
+    """
+    refused = objection(case)
+    if refused is not None:
+        return refused
+    for rule in REFUSALS:
+        detail = rule.check(case) if rule.needs_reading else None
+        if detail is not None:
+            return Refused(rule.refusal, detail)
+    assert case.found is not None
+    row = case.found.producer
+    assert row is not None
+    coordinator_epoch = max(0, row.coordinator_epoch)
+    return AbortSpec(
+        MarkerSpec(
+            partition_of(case.incident), row.producer_id, row.producer_epoch, coordinator_epoch, case.policy.commit
+        )
+    )
+
+
+def objection(case: Case) -> Refused | None:
+    """What speaks against it before anything is read afresh."""
+    for rule in REFUSALS:
+        detail = None if rule.needs_reading else rule.check(case)
+        if detail is not None:
+            return Refused(rule.refusal, detail)
+    return None
+
+
+def partition_of(incident: IncidentEvent) -> TopicPartition:
+    """The partition an incident about a span is about."""
+    assert incident.topic is not None
+    assert incident.partition is not None
+    return TopicPartition(incident.topic, incident.partition)
+
+
+def candidate_again(incident: IncidentEvent) -> SpanCandidate:
+    """An open incident as a candidate, for the fresh read; of the coordinator it knows only who to ask."""
+    name, start = incident.transactional_id, incident.txn_start_offset
+    epoch, seen_ms = incident.producer_epoch, incident.open_since_ms
+    assert start is not None
+    view = (
+        CoordinatorView(name, -1, -1, TransactionState.DEAD, -1, -1, -1, seen_ms, seen_ms) if name is not None else None
+    )
+    return SpanCandidate(
+        verdict=Verdict.HANGING,
+        reason=Reason(incident.reason) if incident.reason is not None else Reason.NO_TRANSACTIONAL_ID,
+        producer_id=incident.producer_id,
+        partition=partition_of(incident),
+        span=Span(incident.topic_id or "", start, epoch, epoch, start, incident.last_write_ms or 0, seen_ms, 0),
+        view=view,
+        last_marker=None,
+        first_barrier=incident.evidence.get("first_barrier") or 0,
+        second_barrier=incident.evidence.get("second_barrier") or 0,
+        data_listed_ms=incident.evidence.get("data_listed_ms") or 0,
+        coordinator_listed_ms=incident.evidence.get("coordinator_listed_ms") or 0,
+    )

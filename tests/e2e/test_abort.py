@@ -1,0 +1,294 @@
+"""The verified abort on real brokers: what hangs moves again, and nothing else is ever touched."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from support.broker_scenarios import committed_without_a_leader
+from support.event_tail import Told
+from support.fake_lease import FakeLease
+from support.fault_world import NODES, World, fault_world, now_s, three_brokers
+from support.incidents import an_event, an_evidence
+from support.recording_sink import RecordingSink
+from support.scenarios import KAFKA_4
+from support.servers import Clusters
+from support.topics import unique
+from support.waiting import eventually
+from txnwatch.cli.main import main
+from txnwatch.embedded.applications import CommittedReader
+from txnwatch.embedded.broker_faults import leaderless
+from txnwatch.embedded.faults import late_write_after_abort
+from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.sinks.abort import AutoAbort
+from txnwatch.sinks.compose import Origin
+from txnwatch.sinks.ledger import Ledger
+from txnwatch.sinks.outbox import Outbox
+from txnwatch.state.abort_case import AbortPolicy
+from txnwatch.state.errors import TxnwatchError
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.incident import IncidentEvent
+from txnwatch.state.ports import MarkerSpec
+from txnwatch.streaming.admin import ClusterAdmin
+from txnwatch.streaming.clock import wall_clock_ms
+
+IN_TIME_S = 60.0
+RACES = 36
+AUTO = ("--auto-abort", "on", "--abort-after-ms", "0", "--abort-breaker-cooldown-ms", "1000")
+
+
+@pytest.fixture(scope="module")
+def world(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    kafka = clusters.start("aborting", lambda: three_brokers(tmp_path_factory.mktemp("aborting"), KAFKA_4))
+    try:
+        with fault_world(kafka, tmp_path_factory.mktemp("checkpoint"), *AUTO) as found:
+            yield found
+    finally:
+        for node in NODES:
+            kafka.broker(node).kill()
+        clusters.end("aborting")
+
+
+def note(text: str) -> None:
+    """A figure, for who runs with -s."""
+    sys.stderr.write(f"{text}\n")
+
+
+def about(world: World, partition: TopicPartition) -> list[Told]:
+    return [told for told in world.tail.told if (told.event.topic, told.event.partition) == partition]
+
+
+def actions(world: World, partition: TopicPartition) -> list[tuple[str, str | None, str | None]]:
+    found = [told.event.action for told in about(world, partition) if told.event.action is not None]
+    told = [(action["decision"], action["refusal"], action["result"]) for action in found]
+    return list(dict.fromkeys(told))
+
+
+def until(world: World, partition: TopicPartition, *action: str | None) -> None:
+    eventually(lambda: action in actions(world, partition), IN_TIME_S, f"{action} in {actions(world, partition)}")
+
+
+def end_of(world: World, partition: TopicPartition) -> IncidentEvent:
+    eventually(lambda: about(world, partition)[-1].event.status == "resolved", IN_TIME_S, f"the end on {partition}")
+    return about(world, partition)[-1].event
+
+
+def is_open(world: World, partition: TopicPartition, producer_id: int) -> bool:
+    reading = ClusterAdmin(world.cluster).read_partitions([partition])[partition]
+    assert reading.problem is None
+    return reading.open_transaction(producer_id) is not None
+
+
+@contextlib.contextmanager
+def reading(world: World, partition: TopicPartition) -> Iterator[CommittedReader]:
+    with contextlib.closing(CommittedReader(world.bootstrap, partition.topic, partition.partition + 1)) as reader:
+        yield reader
+
+
+def test_idle_is_not_dead_and_once_it_is_fenced_the_frozen_consumer_moves(world: World) -> None:
+    partition = world.partition(2)
+    producer = late_write_after_abort(world.cluster, unique("zombie"), partition)
+    after = RawProducer(world.cluster, unique("healthy")).init()
+    after.add(partition)
+    after.produce(partition, [b"behind it"])
+    after.end(commit=True)
+    with reading(world, partition) as reader:
+        until(world, partition, "refused", "epoch_may_be_reused", None)
+        for _ in range(20):
+            reader.poll()
+        assert reader.records[partition.partition] == 0, "it is frozen"
+        assert is_open(world, partition, producer.producer_id)
+
+        fenced_s = now_s()
+        producer.init()
+        until(world, partition, "abort", None, "verified")
+
+        def moves() -> bool:
+            reader.poll()
+            return reader.records[partition.partition] == 1
+
+        eventually(moves, IN_TIME_S, "the consumer to move again")
+    end = end_of(world, partition)
+    assert end.resolution is not None
+    assert (end.resolution["how"], end.resolution["by"]) == ("aborted", "administrator")
+    assert actions(world, partition) == [
+        ("refused", "epoch_may_be_reused", None),
+        ("abort", None, None),
+        ("abort", None, "verified"),
+    ]
+    assert end.action is not None
+    assert end.action["marker_coordinator_epoch"] == end.coordinator_epoch, "the leader's, never a higher one"
+    verified = next(told for told in about(world, partition) if told.event.action == end.action)
+    note(f"from the fence to the verified abort: {verified.at_s - fenced_s:.2f} s")
+
+
+def test_an_abort_that_lost_its_marker_is_completed_at_once(world: World) -> None:
+    partition = world.partition(3)
+    producer = RawProducer(world.cluster, unique("aborted")).init()
+    producer.add(partition)
+    producer.produce(partition)
+    with leaderless(world.kafka, world.cluster, partition, 3):
+        producer.end(commit=False, version=5)
+        time.sleep(2.0)
+    hung_s = now_s()
+    until(world, partition, "abort", None, "verified")
+    opened = about(world, partition)[0]
+    assert opened.event.expected_outcome == "abort"
+    verified = next(
+        told for told in about(world, partition) if told.event.action and told.event.action["result"] == "verified"
+    )
+    hang_s, event_s = verified.at_s - hung_s, opened.at_s - hung_s
+    note(f"from the hang to the event {event_s:.2f} s, to the verified abort {hang_s:.2f} s")
+    assert not is_open(world, partition, producer.producer_id)
+    end_of(world, partition)
+
+
+def test_what_committed_is_never_aborted_by_itself_and_completed_by_hand(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fault = committed_without_a_leader(world)
+    partition, (producer_id,) = fault.partition, fault.producer_ids
+    until(world, partition, "refused", "outcome_was_commit", None)
+    time.sleep(5.0)
+    assert is_open(world, partition, producer_id)
+    where = [
+        *("abort", "--bootstrap-server", world.bootstrap, "--topic", partition.topic),
+        *("--partition", str(partition.partition), "--producer-id", str(producer_id)),
+        *("--events-topic", "faults.events"),
+    ]
+    assert main([*where, "--yes"]) == 1
+    assert "outcome_was_commit" in capsys.readouterr().out
+    assert main([*where, "--result", "commit", "--yes"]) == 1
+    assert "epoch_may_be_reused" in capsys.readouterr().out, "its client could go on"
+    RawProducer(world.cluster, fault.transactional_id).init()
+    assert main([*where, "--result", "commit"]) == 1, "nobody can be asked here"
+    assert is_open(world, partition, producer_id)
+    assert main([*where, "--result", "commit", "--dry-run"]) == 0
+    assert is_open(world, partition, producer_id)
+
+    assert main([*where, "--result", "commit", "--yes", "--format", "json"]) == 0
+
+    assert '"result": "verified"' in capsys.readouterr().out.splitlines()[-1]
+    with reading(world, partition) as reader:
+
+        def has_it() -> bool:
+            reader.poll()
+            return reader.records[partition.partition] > 0
+
+        eventually(has_it, IN_TIME_S, "the committed data")
+    end = end_of(world, partition)
+    assert end.resolution is not None
+    by_hand = [
+        told.event
+        for told in about(world, partition)
+        if told.event.action and told.event.action["decision"] == "commit"
+    ]
+    assert [event.status for event in by_hand] == ["opened", "updated", "resolved"]
+
+
+def test_by_hand_the_same_rules_refuse(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    partition = world.partition(2)
+    producer = RawProducer(world.cluster, unique("live")).init()
+    producer.add(partition)
+    producer.produce(partition)
+    where = [
+        *("abort", "--bootstrap-server", world.bootstrap, "--topic", partition.topic, "--yes"),
+        *("--partition", str(partition.partition), "--events-topic", "faults.events"),
+    ]
+    assert main([*where, "--producer-id", str(producer.producer_id)]) == 1
+    assert "it does not hang" in capsys.readouterr().err
+    assert main([*where, "--start-offset", "77"]) == 1
+    assert "no open transaction is there as asked for" in capsys.readouterr().err
+    producer.end(commit=True)
+    eventually(lambda: not is_open(world, partition, producer.producer_id), IN_TIME_S, "its marker")
+    producer.produce(partition)
+    assert main([*where, "--producer-id", str(producer.producer_id)]) == 1
+    out = capsys.readouterr().out
+    assert "epoch_may_be_reused" in out
+    assert "forceTerminateTransaction --transactional-id" in out
+    producer.init()
+    assert main([*where, "--producer-id", str(producer.producer_id)]) in {0, 1}  # the watch may be faster
+    eventually(lambda: not is_open(world, partition, producer.producer_id), IN_TIME_S, "its end")
+
+
+class Witness(ClusterAdmin):
+    """An admin whose markers are counted."""
+
+    markers: list[MarkerSpec]
+
+    def write_marker(self, marker: MarkerSpec) -> str | None:
+        self.markers.append(marker)
+        return super().write_marker(marker)
+
+
+def begins(client: RawProducer, partition: TopicPartition) -> bool:
+    """Whether the coordinator lets the next transaction begin; not before every marker of the last is written."""
+    try:
+        client.add(partition)
+    except TxnwatchError as exc:
+        if "CONCURRENT_TRANSACTIONS" not in str(exc):
+            raise
+        return False
+    return True
+
+
+def test_no_healthy_transaction_is_aborted_whatever_an_incident_says(world: World) -> None:
+    """A client that goes on at any moment while the abort is told, again and again, that its transaction hangs."""
+    rng = random.Random(1)
+    partition = world.partition(2)
+    admin = Witness(world.cluster)
+    admin.markers = []
+    ledger = Ledger(Origin("cluster", world.bootstrap), admin, [Outbox(RecordingSink(), print)], wall_clock_ms)
+    policy = AbortPolicy(after_ms=0, budget_per_hour=None, breaker_incidents=None)
+    abort = AutoAbort("on", policy, 0, ledger, FakeLease(), "racing", wall_clock_ms)
+    with contextlib.closing(type(world.cluster)(world.cluster.bootstrap, world.cluster.security)) as own:
+        client = RawProducer(own, unique("resuming")).init()
+        committed = 0
+        for number in range(RACES):
+            version = rng.choice((4, 5))
+            eventually(lambda: begins(client, partition), IN_TIME_S, "the transaction before to be complete")
+            start = client.produce(partition)
+            event = an_event(
+                f"race-{number}",
+                topic=partition.topic,
+                partition=partition.partition,
+                topic_id=own.known.topics[partition.topic].topic_id,
+                producer_id=client.producer_id,
+                producer_epoch=client.producer_epoch,
+                transactional_id=client.transactional_id,
+                txn_start_offset=start,
+                detected_at_ms=0,
+                cluster_id="cluster",
+                expected_outcome="abort",
+                evidence={**an_evidence(), "last_sequence": client._sequences[partition] - 1},
+            )
+            failures: list[TxnwatchError] = []
+
+            def go_on(pause_s: float, version: int, failures: list[TxnwatchError]) -> None:
+                time.sleep(pause_s)
+                try:
+                    client.produce(partition)
+                    client.end(commit=True, version=version)
+                except TxnwatchError as exc:
+                    failures.append(exc)
+
+            thread = threading.Thread(target=go_on, args=(rng.random() * 0.1, version, failures))
+            thread.start()
+            ledger._known.clear()
+            ledger.remember([event])
+            abort._tries.clear()
+            while thread.is_alive():
+                abort._tries.clear()
+                abort.on_batch()
+            thread.join()
+            assert failures == []
+            committed += 1
+    assert committed == RACES
+    assert admin.markers == []
+    note(f"{RACES} races, decisions {dict(abort.counts)}")

@@ -1,0 +1,123 @@
+"""What the abort asks of a cluster: the right to write markers, and a group that hands one of many the lease."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from support.fake_lease import FakeLease
+from support.incidents import an_event, an_evidence
+from support.recording_sink import RecordingSink
+from support.servers import Clusters, connect, create_coordinators
+from support.topics import create_topic, unique
+from support.waiting import eventually
+from txnwatch.embedded.faults import set_verification, stray_write
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.sinks.abort import AutoAbort
+from txnwatch.sinks.compose import Origin
+from txnwatch.sinks.lease import GroupLease
+from txnwatch.sinks.ledger import Ledger
+from txnwatch.sinks.outbox import Outbox
+from txnwatch.state.abort_case import AbortPolicy
+from txnwatch.streaming.admin import ClusterAdmin
+from txnwatch.streaming.broker import Endpoint
+from txnwatch.streaming.clock import wall_clock_ms
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.security import security_of
+
+USER, PASSWORD = "watcher", "secret"
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+IN_TIME_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def guarded(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+    """A broker on which one user may do anything but write markers."""
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+        "super.users": "User:ANONYMOUS",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl.plain.sasl.jaas.config": f'{MODULE} user_{USER}="{PASSWORD}";',
+    }
+    directory = tmp_path_factory.mktemp("rights")
+    listeners = {"SASL": "SASL_PLAINTEXT"}
+    kafka = clusters.start("rights", lambda: EmbeddedKafka(directory, listeners=listeners, properties=properties))
+    done = kafka.tool(
+        "org.apache.kafka.tools.AclCommand",
+        *("--bootstrap-server", kafka.bootstrap_servers, "--add", "--deny-principal", f"User:{USER}"),
+        *("--operation", "Alter", "--operation", "ClusterAction", "--cluster"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    create_coordinators(kafka)
+    yield kafka
+    clusters.end("rights")
+
+
+def test_a_missing_right_is_a_refusal_that_says_what_to_grant(guarded: EmbeddedKafka) -> None:
+    set_verification(guarded.bootstrap_servers, [1], enabled=False)
+    properties = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": f'{MODULE} username="{USER}" password="{PASSWORD}";',
+    }
+    where = [Endpoint.parse(guarded.listener("SASL"))]
+    with (
+        contextlib.closing(connect(guarded)) as owner,
+        contextlib.closing(Cluster(where, security_of(properties))) as ours,
+    ):
+        (partition,) = create_topic(owner, unique("guarded"))
+        producer = stray_write(owner, unique("stray"), partition)
+        row = ClusterAdmin(owner).read_partitions([partition])[partition].open_transaction(producer.producer_id)
+        assert row is not None
+        producer.init()
+        event = an_event(
+            topic=partition.topic,
+            partition=partition.partition,
+            topic_id=owner.refresh().topics[partition.topic].topic_id,
+            producer_id=row.producer_id,
+            producer_epoch=row.producer_epoch,
+            transactional_id=producer.transactional_id,
+            txn_start_offset=row.txn_start_offset,
+            evidence={**an_evidence(), "last_sequence": row.last_sequence},
+            expected_outcome="none",
+        )
+        sink = RecordingSink()
+        ledger = Ledger(Origin("cluster", "guarded"), ClusterAdmin(ours), [Outbox(sink, print)], wall_clock_ms)
+        ledger.remember([event])
+        policy = AbortPolicy(after_ms=0)
+        abort = AutoAbort("on", policy, 60_000, ledger, FakeLease(), "here", wall_clock_ms)
+
+        abort.on_batch()
+
+        action = sink.told[-1].action
+        assert action is not None
+        assert (action["decision"], action["refusal"], action["result"]) == ("refused", "not_authorized", None)
+        assert "CLUSTER_AUTHORIZATION_FAILED: grant ALTER on the cluster" in action["detail"]
+        reading = ClusterAdmin(owner).read_partitions([partition])[partition]
+        assert reading.open_transaction(row.producer_id) == row, "nothing was written"
+
+
+def test_of_two_instances_one_holds_the_lease_and_the_other_takes_over(kafka: EmbeddedKafka, cluster: Cluster) -> None:
+    (events,) = create_topic(cluster, unique("lease"))
+    config, name = {"bootstrap.servers": kafka.bootstrap_servers}, unique("cluster")
+    first = GroupLease(config, events.topic, name)
+    assert not first.is_held_now(), "nobody has it before it was handed out"
+    eventually(first.is_held, IN_TIME_S, "the first to have it")
+    assert first.is_held_now()
+    with contextlib.closing(GroupLease(config, events.topic, name)) as second:
+
+        def one_has_it() -> bool:
+            return [first.is_held(), second.is_held()].count(True) == 1
+
+        for _ in range(30):
+            held = [first.is_held() and first.is_held_now(), second.is_held() and second.is_held_now()]
+            assert held != [True, True]
+        eventually(one_has_it, IN_TIME_S, "one of them to have it")
+        assert [first.is_held_now(), second.is_held_now()].count(True) == 1
+        first.close()
+        eventually(second.is_held, IN_TIME_S, "the other to take over")
+        assert second.is_held_now()
+        assert not first.is_held_now()

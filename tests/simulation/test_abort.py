@@ -1,0 +1,63 @@
+"""No healthy transaction is ever aborted, and no outcome is said that is not true: thousands of races, with faults.
+
+A planted bug is a rule of the table taken out: each must be found. That an outcome is true is asked of many more
+lives of one id in tests/property/test_outcome_properties.py.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from contextlib import AbstractContextManager
+from unittest import mock
+
+import pytest
+
+from simulation.abort import run_race, run_with_abort
+from simulation.run import USUAL
+from simulation.world import Setting
+from txnwatch.state import abort_plan
+from txnwatch.state.abort_rules import REFUSALS, Refusal
+
+_SEEDS = int(os.environ.get("TXNWATCH_SEEDS", "1200"))
+RACES, WHOLE_RUNS = max(1, _SEEDS // 24), max(1, _SEEDS // 20)
+TOO_OFTEN = 400
+LATE_OR_LOST = Setting(faults=frozenset({"stray write", "lost marker"}), batches=40)
+
+
+def test_no_healthy_transaction_is_harmed_whatever_the_incidents_say() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(RACES):
+        problems, happened = run_race(seed)
+        assert not problems, f"seed {seed}: {problems}"
+        seen += happened
+    told = {name: count for name, count in seen.items() if name.startswith("abort")}
+    assert seen["abort: marker"] > 2 * RACES, told
+    for refusal in ("still_owned", "epoch_may_be_reused", "changed_since_opened", "outcome_was_commit"):
+        assert seen[f"aborts refused ({refusal})"] > 0, told
+
+
+@pytest.mark.parametrize("setting", [USUAL, LATE_OR_LOST], ids=["usual", "late or lost"])
+def test_the_whole_product_tells_no_false_outcome_and_harms_nobody(setting: Setting) -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(WHOLE_RUNS):
+        outcome = run_with_abort(seed, setting)
+        assert not outcome.problems, f"seed {seed}: {outcome.problems}"
+        seen += outcome.seen
+    assert WHOLE_RUNS < 100 or (seen["outcome: none"] and seen["outcome: abort"]), seen
+
+
+def without(refusal: Refusal) -> AbstractContextManager[object]:
+    """The table without a row."""
+    return mock.patch.object(abort_plan, "REFUSALS", tuple(rule for rule in REFUSALS if rule.refusal is not refusal))
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [Refusal.OUTCOME_WAS_COMMIT, Refusal.EPOCH_MAY_BE_REUSED, Refusal.CHANGED_SINCE_OPENED],
+)
+def test_without_a_rule_somebody_is_harmed(refusal: Refusal) -> None:
+    with without(refusal):
+        found = next((seed for seed in range(TOO_OFTEN) if run_race(seed)[0]), None)
+    assert found is not None, f"{refusal} can be taken out, and {TOO_OFTEN} races do not show it"
+    assert not run_race(found)[0]

@@ -1,0 +1,28 @@
+"""A Lease in memory: held until somebody else has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class FakeLease:
+    """Attributes: `held` is what is_held says, `held_now` what the group's coordinator would say."""
+
+    def __init__(self) -> None:
+        self.held = True
+        self.held_now = True
+        self.is_closed = False
+        self.before_asking: Callable[[], object] = lambda: None
+
+    def is_held(self) -> bool:
+        """See Lease."""
+        return self.held
+
+    def is_held_now(self) -> bool:
+        """See Lease."""
+        self.before_asking()
+        return self.held and self.held_now
+
+    def close(self) -> None:
+        """See Lease."""
+        self.is_closed = True
