@@ -35,7 +35,7 @@ def partition(cluster: Cluster) -> TopicPartition:
 
 @pytest.fixture
 def traffic(kafka: EmbeddedKafka, partition: TopicPartition) -> Iterator[None]:
-    """Ten records a second, and a read_committed consumer of group `billing`."""
+    """Some records a second, and a read_committed consumer of group `billing`."""
     stop = threading.Event()
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     consumer = Consumer(
@@ -50,10 +50,10 @@ def traffic(kafka: EmbeddedKafka, partition: TopicPartition) -> Iterator[None]:
     consumer.subscribe([partition.topic])
 
     def work() -> None:
-        while not stop.is_set():
+        while not stop.wait(0.1):
             producer.produce(partition.topic, value=b"healthy")
             producer.poll(0)
-            consumer.poll(0.1)
+            consumer.poll(0.05)
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import http
 import http.client
 import os
 import tarfile
@@ -61,8 +62,18 @@ class SchemaRegistry:
 
     def _answers(self) -> bool:
         with contextlib.suppress(OSError, http.client.HTTPException):
-            return self.get("/subjects").startswith(b"[")
+            return self.get("/subjects").startswith(b"[") and self._registers()
         return False
+
+    def _registers(self) -> bool:
+        """The first schema of a registry's life takes it seconds; not in the time of the code that is tested."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60.0)
+        with contextlib.closing(connection):
+            headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+            connection.request(
+                "POST", "/apis/ccompat/v7/subjects/the-first/versions", '{"schema": "\\"string\\""}', headers
+            )
+            return connection.getresponse().status == http.HTTPStatus.OK
 
 
 def _home() -> Path:
