@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from support.fake_admin import FakeAdmin
-from txnwatch.cli.explanation import End, Explanation, end_of, of_id, of_partition
+from txnwatch.cli.explanation import End, Explanation, end_of, of_partition
+from txnwatch.cli.explanation_of_id import of_id
 from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.search import Searcher
 from txnwatch.state.policy import TWO_PHASE_TIMEOUT_MS

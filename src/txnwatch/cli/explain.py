@@ -8,7 +8,8 @@ from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask, origin_of
 from txnwatch.cli.describe import described_with_log
-from txnwatch.cli.explanation import Explanation, of_id, of_partition
+from txnwatch.cli.explanation import Explanation, of_partition
+from txnwatch.cli.explanation_of_id import of_id
 from txnwatch.cli.find_hanging import searcher_of
 from txnwatch.cli.output import Answer, NotChecked
 from txnwatch.state.errors import BrokerError, ConfigError

@@ -1,4 +1,4 @@
-"""What holds a partition, and what a transactional id is waiting for, in plain words. Pure: readings in, words out."""
+"""What holds a partition, in plain words. Pure: readings in, words out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from txnwatch.cli.event_lines import duration, utc
-from txnwatch.sinks.commands import Origin, end_hanging, explain_id, explain_partition, rehearse_abort
+from txnwatch.sinks.commands import Origin, end_hanging, explain_id, rehearse_abort
 from txnwatch.sinks.search import Search
 from txnwatch.state.confirmation import SpanConfirmation
 from txnwatch.state.emitted import SpanCandidate
@@ -14,9 +14,7 @@ from txnwatch.state.ids import TopicPartition
 from txnwatch.state.outcome import UNKNOWN, expected_outcome
 from txnwatch.state.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
 from txnwatch.state.ports import PartitionReading, TransactionDescription
-from txnwatch.state.transaction import TransactionState
 from txnwatch.state.verdict import REASON_MEANS, Verdict
-from txnwatch.streaming.coordinator_log import LogRecord
 
 _POLICY = DetectionPolicy()
 _YES, _NO, _NOT_KNOWN = "yes", "no", "unknown"
@@ -211,114 +209,3 @@ def _others(others: Sequence[SpanCandidate], found: Search) -> list[str]:
         f"{span.producer_id} from offset {span.span.start_offset}."
         for span in sorted(others, key=lambda span: span.span.start_offset)
     ]
-
-
-def of_id(
-    origin: Origin,
-    described: TransactionDescription,
-    last: LogRecord | None,
-    readings: Iterable[PartitionReading],
-    now_ms: int,
-) -> Explanation:
-    """What a transactional id is doing; `readings` are of its partitions, and of those it last held."""
-    known = list(readings)
-    if described.is_live:
-        return _live_id(described, last, known, now_ms)
-    name, state = described.transactional_id, described.state
-    left = [reading.partition for reading in known if reading.open_transaction(described.producer_id) is not None]
-    ended_ms = last.timestamp_ms if last is not None else None
-    did = "It has begun no transaction" if state is TransactionState.EMPTY else _ended(described, ended_ms)
-    text = [f"{name}: {state}. {did}.", _producer(described)]
-    if left:
-        text.append(f"Yet its producer has data open on {_names(left)}, which no marker is owed to.")
-    else:
-        text.append("It waits for nothing. What it may have left open elsewhere, `txnwatch find-hanging` finds.")
-    return Explanation(
-        target=name,
-        state="idle" if not left else "unproven",
-        transactional_id=name,
-        producer_id=described.producer_id,
-        since_ms=ended_ms,
-        hidden_records=None,
-        ends_by_itself=None,
-        ends_by_ms=None,
-        next=explain_partition(origin, left[0]) if left else None,
-        text=tuple(text),
-    )
-
-
-def _ended(described: TransactionDescription, ended_ms: int | None) -> str:
-    assert described.state is not None
-    how = {"commit": "committed", "abort": "aborted"}.get(described.state.outcome or "", str(described.state))
-    if ended_ms is None or described.start_ms < 0:
-        return f"Its last transaction was {how}"
-    return f"Its last transaction was {how} at {utc(ended_ms)}, after {duration(ended_ms - described.start_ms)}"
-
-
-def _live_id(
-    described: TransactionDescription,
-    last: LogRecord | None,
-    readings: list[PartitionReading],
-    now_ms: int,
-) -> Explanation:
-    end = end_of(described, now_ms)
-    name, state = described.transactional_id, described.state
-    assert state is not None
-    since_ms = described.start_ms
-    words, verdict = end.words, end.state
-    if state.is_prepare:
-        since_ms = last.timestamp_ms if last is not None else since_ms
-        words, verdict = _waits(described, readings, now_ms - since_ms)
-    holds = [reading.partition for reading in readings if reading.open_transaction(described.producer_id) is not None]
-    text = (
-        f"{name}: {state} since {utc(since_ms)} ({duration(now_ms - since_ms)} ago).",
-        _producer(described),
-        f"It holds {_names(sorted(described.partitions)) or 'nothing'}; open data is on {_names(holds) or 'none'}.",
-        words,
-    )
-    return Explanation(
-        target=name,
-        state=verdict,
-        transactional_id=name,
-        producer_id=described.producer_id,
-        since_ms=since_ms,
-        hidden_records=None,
-        ends_by_itself=end.by_itself,
-        ends_by_ms=end.by_ms,
-        next=None,
-        text=text,
-    )
-
-
-def _waits(described: TransactionDescription, readings: list[PartitionReading], age_ms: int) -> tuple[str, str]:
-    """What Prepare* waits for: words and state."""
-    verdict = Verdict.STUCK_PREPARE if age_ms > _POLICY.stuck_prepare_ms else "open"
-    if not described.partitions:
-        return "Every marker is written; only the coordinator's last record is missing.", verdict
-    asked = [reading for reading in readings if reading.partition in described.partitions]
-    away = [f"{reading.partition} ({reading.problem})" for reading in asked if reading.problem is not None]
-    refused = [
-        reading.partition
-        for reading in asked
-        if reading.problem is None and reading.open_transaction(described.producer_id) is None
-    ]
-    outcome = described.state.outcome if described.state is not None else None
-    words = f"Its outcome is decided: {outcome}. It waits for the markers of {_names(sorted(described.partitions))}."
-    if away:
-        words += f" Not reachable: {', '.join(away)}."
-    if refused:
-        words += (
-            f" On {_names(refused)} nothing of it is open any more: somebody else's marker has closed it there, and "
-            "its leader may refuse the coordinator's own for ever."
-        )
-    return words, verdict
-
-
-def _producer(described: TransactionDescription) -> str:
-    timeout = "none" if described.timeout_ms == TWO_PHASE_TIMEOUT_MS else duration(described.timeout_ms)
-    producer = f"Producer id {described.producer_id}, epoch {described.producer_epoch}"
-    return f"{producer}, timeout {timeout}, at broker {described.coordinator}."
-
-
-def _names(partitions: Iterable[TopicPartition]) -> str:
-    return ", ".join(str(partition) for partition in partitions)
