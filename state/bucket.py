@@ -21,16 +21,20 @@ from txnwatch.state.emitted import (
     CensusIncomplete,
     CensusWanted,
     Emitted,
+    OpenTransactions,
     OutstandingGap,
     PartitionAlarm,
     StrayWrite,
+    TransactionsEnded,
     Unproven,
 )
-from txnwatch.state.facts import Barrier, Fact, ProducerSeen
+from txnwatch.state.facts import Barrier, Fact, ProducerSeen, TransactionSeen
 from txnwatch.state.gaps import begin_readings, close_gaps, finished_readings, in_reading, note_gaps
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.judge import Bench, due_ms, judge
-from txnwatch.state.machine import ProducerFact, Step, apply, forget_unseen
+from txnwatch.state.judge import NEVER_MS, Bench, due_ms, judge
+from txnwatch.state.latency import Tally
+from txnwatch.state.machine import ProducerFact, Step, apply, forget_unseen, is_news
+from txnwatch.state.open_transactions import follow, oldest, state_of
 from txnwatch.state.policy import DetectionPolicy
 from txnwatch.state.transaction import ProducerState
 
@@ -73,7 +77,9 @@ def process(
     unread = bucket.gaps.keys() | {notice.partition for notice in batch.notices}
     for seen in batch.for_one:
         follows_on = not isinstance(seen, ProducerSeen) or seen.partition not in unread
-        desk.apply(seen.producer_id, in_reading(seen, bucket), number, follows_on=follows_on)
+        told = in_reading(seen, bucket)
+        desk.time(told)
+        desk.apply(seen.producer_id, told, number, follows_on=follows_on)
     desk.name_strays()
     close_gaps(bucket, batch)
     note_gaps(bucket, batch.notices)
@@ -100,6 +106,7 @@ class _Desk:
         self._store = store
         self._stored: dict[int, ProducerState] = {}
         self.touched: dict[int, ProducerState] = {}
+        self.ended = Tally()
 
     @property
     def awaited(self) -> list[int]:
@@ -118,6 +125,25 @@ class _Desk:
 
     def apply(self, producer_id: int, fact: ProducerFact, barrier_number: int, *, follows_on: bool = True) -> None:
         self.take(apply(self.load(producer_id), fact, barrier_number, follows_on=follows_on))
+
+    def time(self, fact: ProducerSeen | TransactionSeen) -> None:
+        """Takes how long transactions took, before the fact is applied; a log that is read again is not timed again."""
+        if not isinstance(fact, TransactionSeen) or fact.view.log_partition in self.bucket.rereading:
+            return
+        prior = self.load(fact.producer_id).view
+        if prior is None or (is_news(prior, fact.view) and prior.reading == fact.view.reading):
+            self.ended.add(fact.ended)
+            if prior is not None and fact.first_end is not None:
+                self.ended.finish(prior, fact.first_end)
+
+    def follow(self, producer: ProducerState, bench: Bench) -> int:
+        """Counts the producer, and follows it if it is worth it; returns when it must be looked at for that."""
+        was, now_is = state_of(self._stored[producer.producer_id]), state_of(producer)
+        for state, change in ((was, -1), (now_is, 1)):
+            if state is not None and was != now_is:
+                self.bucket.states[state] += change
+        due_ms = follow(self.bucket.followed, producer, bench)
+        return due_ms if due_ms is not None else NEVER_MS
 
     def name_strays(self) -> None:
         """The data of a batch is applied before the coordinator's records, which say whose it is."""
@@ -167,22 +193,36 @@ def _judge_all(barrier: Barrier, desk: _Desk, policy: DetectionPolicy, *, speaks
     for producer_id in sorted(due | desk.touched.keys()):
         desk.take(judge(desk.load(producer_id), bench))
         producer = desk.touched[producer_id]
+        follow_ms = desk.follow(producer, bench)
         if producer.is_awaited:
-            bucket.agenda[producer_id] = due_ms(producer, bench)
+            bucket.agenda[producer_id] = min(due_ms(producer, bench), follow_ms)
         else:
             bucket.agenda.pop(producer_id, None)
     desk.emitted.extend(CensusWanted(partition) for partition in sorted(bench.wanted))
     if speaks_for_partitions:
         desk.emitted.append(_unproven(bucket, barrier))
         desk.emitted.extend(_outstanding(bucket))
-    desk.emitted.append(
-        BucketCount(
-            barrier=barrier.number,
-            awaited=len(bucket.agenda),
-            waiting=tuple(sorted(bench.waiting.items())),
-            clock_offset_ms=bucket.clock_offset_ms,
-        )
+    desk.emitted.extend(_figures(bucket, bench, desk.ended))
+
+
+def _figures(bucket: BucketState, bench: Bench, ended: Tally) -> Iterable[Emitted]:
+    oldest_open_ms, oldest_prepared_ms = oldest(bucket.followed)
+    yield BucketCount(
+        barrier=bench.barrier.number,
+        awaited=len(bucket.agenda),
+        waiting=tuple(sorted(bench.waiting.items())),
+        clock_offset_ms=bucket.clock_offset_ms,
+        data_listed_ms=bench.barrier.data_listed_ms,
+        behind=len(bench.barrier.limited_data),
+        states=tuple(sorted(bucket.states.items())),
+        oldest_open_ms=oldest_open_ms,
+        oldest_prepared_ms=oldest_prepared_ms,
     )
+    if bucket.followed:
+        yield OpenTransactions(tuple(sorted(bucket.followed.values(), key=lambda told: told.since_ms)))
+    latencies = ended.latencies()
+    if latencies:
+        yield TransactionsEnded(latencies)
 
 
 def _standing_still(bucket: BucketState, batch: Batch, policy: DetectionPolicy) -> Iterable[CensusWanted]:

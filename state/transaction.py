@@ -145,6 +145,7 @@ class CoordinatorView:
         superseded_by: the producer id the transactional id has moved on to, or -1.
         reading: which reading of its log partition showed the record; a log that lost its tail is read anew, and
             then a record may be news though it stands below what was read before.
+        coordinator_epoch: the leader epoch the record was appended under; it rises with every failover.
     """
 
     transactional_id: str
@@ -159,6 +160,7 @@ class CoordinatorView:
     participants: frozenset[TopicPartition] = frozenset()
     superseded_by: int = -1
     reading: int = 0
+    coordinator_epoch: int = -1
 
     @property
     def is_live(self) -> bool:

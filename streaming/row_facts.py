@@ -21,6 +21,7 @@ from txnwatch.state.facts import (
     TransactionSeen,
 )
 from txnwatch.state.ids import TopicPartition
+from txnwatch.state.latency import End, latencies_of
 from txnwatch.state.transaction import CoordinatorView, Marker, TransactionState
 from txnwatch.streaming.rows import BARRIER, CENSUS, GONE, LAST_STABLE, NOTICE, OPEN, PRODUCER, SCHEMA, TRANSACTION
 
@@ -130,9 +131,17 @@ def _transaction_fact(row: Sequence[Any]) -> TransactionSeen:
         record_timestamp_ms=row[_INDEX["record_timestamp_ms"]],
         participants=frozenset(TopicPartition.parse(text) for text in row[_INDEX["participants"]]),
         superseded_by=row[_INDEX["superseded_by"]],
+        coordinator_epoch=row[_INDEX["coordinator_epoch"]],
     )
     held = frozenset(TopicPartition.parse(text) for text in row[_INDEX["held"]])
-    return TransactionSeen(row[_INDEX["producer_id"]], view, held)
+    ended, first_end = json.loads(row[_INDEX["detail"]] or "[[],null]")
+    return TransactionSeen(
+        row[_INDEX["producer_id"]],
+        view,
+        held,
+        latencies_of(ended),
+        End(TransactionState(first_end[0]), *first_end[1:]) if first_end is not None else None,
+    )
 
 
 def _barrier_fact(row: Sequence[Any]) -> Barrier:
