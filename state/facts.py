@@ -104,6 +104,9 @@ class NoticeKind(StrEnum):
     DELETED = "deleted"
 
 
+CANNOT_DECODE = "cannot decode"  # how the detail of such a notice begins
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionNotice:
     """Something that concerns every producer of a partition; every bucket gets a copy.
@@ -119,6 +122,11 @@ class PartitionNotice:
     from_offset: int
     to_offset: int
     detail: str
+
+    @property
+    def is_decode_failure(self) -> bool:
+        """Whether bytes were read that we cannot decode."""
+        return self.detail.startswith(CANNOT_DECODE)
 
 
 class Bracket(NamedTuple):

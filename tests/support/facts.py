@@ -181,6 +181,7 @@ class BucketRun:
         bucket = self.bucket
         emitted = process(bucket, self.store, [*facts, barrier], self.policy, speaks_for_partitions=True)
         self._bucket = encode_bucket(bucket)
+        self.everything = emitted
         self.counts = [said for said in emitted if isinstance(said, BucketCount)]
         self.unproven = [said for said in emitted if isinstance(said, Unproven)]
         self.followed = [told for said in emitted if isinstance(said, OpenTransactions) for told in said.transactions]

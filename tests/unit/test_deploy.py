@@ -1,0 +1,127 @@
+"""Rules, dashboard and manifests: everything they name exists, and says what to do."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from txnwatch.metrics_table import METRICS, Kind
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+RULES: list[dict[str, Any]] = [
+    rule
+    for group in yaml.safe_load((DEPLOY / "prometheus" / "rules.yaml").read_text())["groups"]
+    for rule in group["rules"]
+]
+DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana" / "txnwatch.json").read_text())
+PANELS: list[dict[str, Any]] = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+# Labels that Prometheus gives to everything it scrapes, and that of histograms.
+GIVEN = {"job", "instance"}
+
+
+def scraped_names() -> dict[str, set[str]]:
+    """Every series name with its labels."""
+    found: dict[str, set[str]] = {}
+    for spec in METRICS:
+        if spec.kind is Kind.HISTOGRAM:
+            found[f"{spec.full_name}_bucket"] = {*spec.labels, "le"}
+            found.update({key: set(spec.labels) for key in (f"{spec.full_name}_sum", f"{spec.full_name}_count")})
+        else:
+            found[spec.full_name] = set(spec.labels)
+    return found
+
+
+SCRAPED = scraped_names()
+
+
+def wrong_names(expression: str) -> list[str]:
+    """What an expression names and no scrape has: series, and labels of its matchers and groupings."""
+    series = re.findall(r"(txnwatch_\w+)(?:\{([^}]*)\})?", expression)
+    wrong = [name for name, _ in series if name not in SCRAPED]
+    known = set[str]().union(*(SCRAPED.get(name, set()) for name, _ in series)) | GIVEN
+    for name, matchers in series:
+        labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers))
+        wrong += [f"{name}: {label}" for label in labels - SCRAPED.get(name, set()) - GIVEN]
+    for grouped in re.findall(r"(?:by|on|without)\s*\(([^)]*)\)", expression):
+        wrong += [label.strip() for label in grouped.split(",") if label.strip() not in known]
+    return wrong
+
+
+def test_names_that_do_not_exist_are_found() -> None:
+    assert wrong_names('sum by (topic) (txnwatch_upp{job="a",verdict="x"})') == [
+        "txnwatch_upp",
+        "txnwatch_upp: verdict",
+        "topic",
+    ]
+    assert wrong_names('sum by (job, verdict) (txnwatch_open_incidents{verdict="hanging"}) > 0') == []
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_a_rule_is_whole_and_names_what_exists(rule: dict[str, Any]) -> None:
+    assert re.fullmatch(r"(Kafka|Txnwatch)\w+", rule["alert"])
+    assert rule["labels"]["severity"] in {"critical", "warning"}
+    assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
+    assert "txnwatch_" in rule["expr"]
+    assert wrong_names(rule["expr"]) == []
+    url, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+    headings = re.findall(r"^## (.*)$", (ROOT / "docs" / "runbook.md").read_text(), flags=re.MULTILINE)
+    assert url.endswith("/docs/runbook.md")
+    assert anchor in {heading.lower().replace(" ", "-") for heading in headings}
+
+
+def test_the_runbook_has_no_section_that_no_alert_leads_to() -> None:
+    led_to = {rule["annotations"]["runbook_url"].partition("#")[2] for rule in RULES}
+    headings = re.findall(r"^## (.*)$", (ROOT / "docs" / "runbook.md").read_text(), flags=re.MULTILINE)
+    assert {heading.lower().replace(" ", "-") for heading in headings} == led_to
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+def test_a_panel_shows_what_exists_and_says_what_it_is(panel: dict[str, Any]) -> None:
+    assert panel["description"]
+    assert panel["targets"]
+    for target in panel["targets"]:
+        assert "txnwatch_" in target["expr"]
+        assert wrong_names(target["expr"]) == []
+        legend = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+        assert legend <= set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", target["expr"]))))
+
+
+def test_panels_do_not_overlap_and_have_ids_of_their_own() -> None:
+    cells: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        covered = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not covered & cells, panel["title"]
+        assert at["x"] + at["w"] <= 24
+        cells |= covered
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+
+
+def test_annotations_and_variables_name_what_exists() -> None:
+    for annotation in DASHBOARD["annotations"]["list"]:
+        assert wrong_names(annotation["expr"]) == []
+    queries = [
+        variable["query"]["query"] for variable in DASHBOARD["templating"]["list"] if variable["type"] == "query"
+    ]
+    assert len(queries) == 2
+    assert [wrong for query in queries for wrong in wrong_names(query)] == []
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def test_promtool_agrees() -> None:
+    for command, file in (("check", "rules.yaml"), ("test", "rules_test.yaml")):
+        done = subprocess.run(
+            ["promtool", command, "rules", str(DEPLOY / "prometheus" / file)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
