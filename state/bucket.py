@@ -31,10 +31,10 @@ from txnwatch.state.emitted import (
 from txnwatch.state.facts import Barrier, Fact, ProducerSeen, TransactionSeen
 from txnwatch.state.gaps import begin_readings, close_gaps, finished_readings, in_reading, note_gaps
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.judge import NEVER_MS, Bench, due_ms, judge
+from txnwatch.state.judge import Bench, due_ms, judge
 from txnwatch.state.latency import Tally
 from txnwatch.state.machine import ProducerFact, Step, apply, forget_unseen, is_news
-from txnwatch.state.open_transactions import follow, oldest, state_of
+from txnwatch.state.open_transactions import follow, keep_oldest, oldest, state_of, worth_telling
 from txnwatch.state.policy import DetectionPolicy
 from txnwatch.state.transaction import ProducerState
 
@@ -136,14 +136,13 @@ class _Desk:
             if prior is not None and fact.first_end is not None:
                 self.ended.finish(prior, fact.first_end)
 
-    def follow(self, producer: ProducerState, bench: Bench) -> int:
-        """Counts the producer, and follows it if it is worth it; returns when it must be looked at for that."""
+    def follow(self, producer: ProducerState, bench: Bench) -> None:
+        """Counts the producer by its state, and follows it while it has something open."""
         was, now_is = state_of(self._stored[producer.producer_id]), state_of(producer)
         for state, change in ((was, -1), (now_is, 1)):
             if state is not None and was != now_is:
                 self.bucket.states[state] += change
-        due_ms = follow(self.bucket.followed, producer, bench)
-        return due_ms if due_ms is not None else NEVER_MS
+        follow(self.bucket.followed, producer, bench)
 
     def name_strays(self) -> None:
         """The data of a batch is applied before the coordinator's records, which say whose it is."""
@@ -193,9 +192,9 @@ def _judge_all(barrier: Barrier, desk: _Desk, policy: DetectionPolicy, *, speaks
     for producer_id in sorted(due | desk.touched.keys()):
         desk.take(judge(desk.load(producer_id), bench))
         producer = desk.touched[producer_id]
-        follow_ms = desk.follow(producer, bench)
+        desk.follow(producer, bench)
         if producer.is_awaited:
-            bucket.agenda[producer_id] = min(due_ms(producer, bench), follow_ms)
+            bucket.agenda[producer_id] = due_ms(producer, bench)
         else:
             bucket.agenda.pop(producer_id, None)
     desk.emitted.extend(CensusWanted(partition) for partition in sorted(bench.wanted))
@@ -206,7 +205,9 @@ def _judge_all(barrier: Barrier, desk: _Desk, policy: DetectionPolicy, *, speaks
 
 
 def _figures(bucket: BucketState, bench: Bench, ended: Tally) -> Iterable[Emitted]:
-    oldest_open_ms, oldest_prepared_ms = oldest(bucket.followed)
+    keep_oldest(bucket.followed)
+    told = tuple(worth_telling(bucket.followed, bench))
+    oldest_open_ms, oldest_prepared_ms = oldest(told)
     yield BucketCount(
         barrier=bench.barrier.number,
         awaited=len(bucket.agenda),
@@ -218,8 +219,8 @@ def _figures(bucket: BucketState, bench: Bench, ended: Tally) -> Iterable[Emitte
         oldest_open_ms=oldest_open_ms,
         oldest_prepared_ms=oldest_prepared_ms,
     )
-    if bucket.followed:
-        yield OpenTransactions(tuple(sorted(bucket.followed.values(), key=lambda told: told.since_ms)))
+    if told:
+        yield OpenTransactions(told)
     latencies = ended.latencies()
     if latencies:
         yield TransactionsEnded(latencies)

@@ -35,7 +35,7 @@ class BucketState:
             over those of an earlier one, whatever their offsets, of idle producer ids too.
         clock_offset_ms: the broker's clock minus ours, latest estimate.
         states: how many awaited producer ids are in each state.
-        followed: the oldest of what has been open for a while, and what is prepared, by producer id.
+        followed: the oldest of what is open, by producer id.
         generation: the retention period the store was last turned to.
     """
 

@@ -181,7 +181,7 @@ class OpenSpan(NamedTuple):
 
 
 class OpenTransaction(NamedTuple):
-    """One producer id with something open for a while, or prepared; times are our clock.
+    """One producer id with something open; times are our clock.
 
     Attributes:
         transactional_id: None while the coordinator's log has not named it.
@@ -200,7 +200,7 @@ class OpenTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OpenTransactions:
-    """What one bucket follows, oldest first; at every barrier, so that nobody needs to remember the last one."""
+    """The oldest of what one bucket has open for a while; at every barrier, so that nobody has to remember the last."""
 
     transactions: tuple[OpenTransaction, ...]
 

@@ -1,13 +1,15 @@
-"""What has been open for a while, and what is prepared and not complete: the few that are followed one by one.
+"""What is open, the oldest of it one by one; and of those, what has been open for a while, or is prepared.
 
-Law: a healthy transaction is over within moments, and following each would cost a row for each at every barrier. So
-one is followed from `followed_after_ms` on, and Prepare* from its first look, because it ends by itself or is news.
-Each bucket keeps the oldest; how many there are in each state is counted exactly beside it. Times are our clock.
+Law: following must not cost a look at anybody. A producer is taken in, or let go, when it is looked at anyway; each
+bucket keeps the oldest, so one that was squeezed out comes back with its next look. A healthy transaction is over
+within moments: one is told from `told_after_ms` on, and Prepare* at once, because it ends by itself or is news. How
+many there are in each state is counted exactly beside it. Times are our clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from txnwatch.state.emitted import OpenSpan, OpenTransaction
@@ -34,22 +36,36 @@ def state_of(producer: ProducerState) -> str | None:
     return UNOWNED if producer.spans else None
 
 
-def follow(followed: dict[int, OpenTransaction], producer: ProducerState, bench: Bench) -> int | None:
-    """Takes the producer among those followed, or out; returns when it must be looked at to be taken in, if ever."""
-    followed.pop(producer.producer_id, None)
-    told = _told(producer, bench)
-    if told is None:
-        return None
-    due_ms = told.since_ms + bench.policy.followed_after_ms
-    if told.prepared_ms < 0 and bench.now_ms < due_ms:
-        return due_ms
-    followed[producer.producer_id] = told
+def follow(followed: dict[int, OpenTransaction], producer: ProducerState, bench: Bench) -> None:
+    """Takes the producer among those that are followed, or out."""
+    told = _open(producer, bench)
+    if told is not None:
+        followed[producer.producer_id] = told
+    else:
+        followed.pop(producer.producer_id, None)
+
+
+def keep_oldest(followed: dict[int, OpenTransaction]) -> None:
+    """Lets go of those that are too many."""
     if len(followed) > FOLLOWED:
-        del followed[max(followed.values(), key=lambda one: one.since_ms).producer_id]
-    return None
+        oldest = heapq.nsmallest(FOLLOWED, followed.values(), key=_since)
+        followed.clear()
+        followed.update((told.producer_id, told) for told in oldest)
 
 
-def _told(producer: ProducerState, bench: Bench) -> OpenTransaction | None:
+def worth_telling(followed: Mapping[int, OpenTransaction], bench: Bench) -> Iterator[OpenTransaction]:
+    """Those that have been open for a while, and those that are prepared, oldest first."""
+    latest_ms = bench.now_ms - bench.policy.told_after_ms
+    for told in sorted(followed.values(), key=_since):
+        if told.since_ms <= latest_ms or told.prepared_ms >= 0:
+            yield told
+
+
+def _since(told: OpenTransaction) -> int:
+    return told.since_ms
+
+
+def _open(producer: ProducerState, bench: Bench) -> OpenTransaction | None:
     state, view = state_of(producer), producer.view
     if state is None:
         return None
@@ -66,8 +82,8 @@ def _told(producer: ProducerState, bench: Bench) -> OpenTransaction | None:
     return OpenTransaction(producer.producer_id, name, state, min(times), prepared_ms, spans)
 
 
-def oldest(followed: Mapping[int, OpenTransaction]) -> tuple[int, int]:
+def oldest(told: Iterable[OpenTransaction]) -> tuple[int, int]:
     """Since when the oldest has been open, and since when the oldest has been prepared; -1 for none."""
-    since = [told.since_ms for told in followed.values()]
-    prepared = [told.prepared_ms for told in followed.values() if told.prepared_ms >= 0]
-    return min(since, default=-1), min(prepared, default=-1)
+    known = list(told)
+    prepared = [one.prepared_ms for one in known if one.prepared_ms >= 0]
+    return min((one.since_ms for one in known), default=-1), min(prepared, default=-1)

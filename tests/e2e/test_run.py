@@ -13,7 +13,7 @@ import redis
 
 from support.metrics import Scrape
 from support.servers import connect
-from support.topics import create_topic, set_min_isr, unique
+from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of, statuses
 from txnwatch.embedded.applications import exactly_once_copier, idempotent_writer, transactional_writer
@@ -210,39 +210,6 @@ def test_redis_away_the_topic_gets_its_events_and_redis_catches_up(
         redis_server.start()
     eventually(lambda: redis_hash(redis_server, event).get("status") == "opened", 60.0, "Redis to catch up")
     watch.until("is back and has every event")
-
-
-def test_an_end_under_another_coordinator_is_told_apart(
-    watch: RunningWatch, kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition
-) -> None:
-    """No marker is accepted while too few replicas are in sync; meanwhile the coordinator's log gets a new leader."""
-    producer = RawProducer(cluster, unique("moved")).init()
-    producer.add(partition)
-    producer.produce(partition)
-    set_min_isr(cluster, partition.topic, 2)
-    producer.end(commit=True)
-    prepared = {"target_state": "CompleteCommit"}
-    before = Scrape.at(watch.metrics_url)
-
-    def is_pending() -> bool:
-        now = Scrape.at(watch.metrics_url)
-        age_s = now.value("oldest_pending_transaction_seconds") or 0
-        return (now.value("transactions_pending_markers", **prepared) or 0) >= 1 and age_s > 1
-
-    eventually(is_pending, VERDICT_S, "a transaction that waits for its marker")
-    kafka.broker(1).stop()
-    kafka.start_broker(1)
-    set_min_isr(cluster, partition.topic, 1)
-
-    def is_told() -> bool:
-        now = Scrape.at(watch.metrics_url)
-        name = "transaction_failover_completion_seconds_count"
-        return (now.value(name, **prepared) or 0) == (before.value(name, **prepared) or 0) + 1
-
-    eventually(is_told, 60.0, "the end across the failover")
-    now = Scrape.at(watch.metrics_url)
-    assert (now.value("transaction_failover_completion_seconds_sum", **prepared) or 0) > 1
-    assert now.value("oldest_pending_transaction_seconds") == 0
 
 
 def test_a_broker_that_goes_away_and_comes_back_kills_nothing(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.waiting import eventually
 from txnwatch.state.ids import TopicPartition
@@ -51,14 +51,6 @@ def delete_topic(cluster: Cluster, name: str) -> None:
         return not any(name in cluster.metadata_from(endpoint).topics for endpoint in cluster.bootstrap)
 
     eventually(is_gone, 15.0, f"topic {name} to be gone on every broker")
-
-
-def set_min_isr(cluster: Cluster, name: str, replicas: int) -> None:
-    """How many replicas must be in sync; where there are fewer, no write that waits for all, no marker is accepted."""
-    entry = ConfigEntry("min.insync.replicas", str(replicas), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
-    admin = admin_of(cluster)
-    admin.incremental_alter_configs([resource])[resource].result(30.0)
 
 
 def is_led(cluster: Cluster, partition: TopicPartition) -> bool:

@@ -1,4 +1,4 @@
-"""What is followed one by one, and how many there are of each state."""
+"""What is told one by one, and how many there are of each state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from txnwatch.state.open_transactions import FOLLOWED, UNOWNED, state_of
 from txnwatch.state.policy import DetectionPolicy
 from txnwatch.state.transaction import TransactionState as S
 
-AFTER_MS = DetectionPolicy().followed_after_ms
+AFTER_MS = DetectionPolicy().told_after_ms
 
 
 def figures(run: BucketRun) -> tuple[dict[str, int], int, int]:
@@ -24,7 +24,7 @@ def figures(run: BucketRun) -> tuple[dict[str, int], int, int]:
     return dict(count.states), count.oldest_open_ms, count.oldest_prepared_ms
 
 
-def test_an_open_transaction_is_counted_at_once_and_followed_after_a_while() -> None:
+def test_an_open_transaction_is_counted_at_once_and_told_after_a_while() -> None:
     run = BucketRun()
     run.batch(transaction(1, S.ONGOING, ORDERS), seen(0, 10, data=5))
     assert figures(run) == ({"Ongoing": 1}, -1, -1)
@@ -34,6 +34,16 @@ def test_an_open_transaction_is_counted_at_once_and_followed_after_a_while() -> 
     span = OpenSpan(ORDERS, 5, START_MS)
     assert run.followed == [OpenTransaction(PRODUCER, NAME, "Ongoing", START_MS, -1, (span,))]
     assert figures(run) == ({"Ongoing": 1}, START_MS, -1)
+
+
+def test_telling_costs_no_look_at_anybody() -> None:
+    run = BucketRun()
+    run.batch(transaction(1, S.ONGOING, ORDERS), seen(0, 10, data=5))
+    reads = run.store.reads
+    run.pass_time(AFTER_MS)
+    run.batch()
+    assert run.followed
+    assert run.store.reads == reads
 
 
 def test_it_is_let_go_when_it_ends() -> None:
@@ -46,7 +56,7 @@ def test_it_is_let_go_when_it_ends() -> None:
     assert figures(run) == ({"Ongoing": 0}, -1, -1)
 
 
-def test_what_is_prepared_is_followed_from_its_first_look() -> None:
+def test_what_is_prepared_is_told_at_once() -> None:
     run = BucketRun()
     run.batch(transaction(1, S.PREPARE_ABORT, ORDERS, record_timestamp_ms=START_MS + 300))
     assert figures(run) == ({"PrepareAbort": 1}, START_MS, START_MS + 300)
@@ -58,7 +68,7 @@ def test_an_empty_transaction_that_is_aborted_began_when_it_was() -> None:
     assert figures(run) == ({"PrepareAbort": 1}, START_MS + 300, START_MS + 300)
 
 
-def test_data_that_nobody_owns_is_followed_too() -> None:
+def test_data_that_nobody_owns_is_told_too() -> None:
     run = BucketRun()
     run.batch(seen(0, 10, data=5))
     run.pass_time(AFTER_MS)
@@ -67,7 +77,7 @@ def test_data_that_nobody_owns_is_followed_too() -> None:
     assert (told.state, told.transactional_id) == (UNOWNED, None)
 
 
-def test_each_bucket_follows_the_oldest() -> None:
+def test_each_bucket_tells_the_oldest() -> None:
     run = BucketRun()
     many = FOLLOWED + 10
     run.batch(
