@@ -22,26 +22,23 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-)
+from confluent_kafka.admin import AdminClient, NewTopic
 from matplotlib import pyplot as plt
 
 from txnwatch.app import options_of
 from txnwatch.embedded import faults
 from txnwatch.embedded.applications import exactly_once_copier, transactional_writer
+from txnwatch.embedded.broker_faults import in_sync
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.ports import free_ports
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.ids import TopicPartition
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 ROOT = Path(__file__).resolve().parent.parent
 STEP_S = 2
+INVOICES = TopicPartition("invoices", 0)
 COLUMNS, UNIT, COLUMN = 24, 0.31, 0.62
 INK, FAINT, PAPER, CARD = "#d8d9da", "#8e9199", "#111217", "#181b1f"
 COLOURS = ["#73bf69", "#f2cc0c", "#5794f2", "#ff9830", "#f2495c", "#b877d9", "#37872d", "#fade2a"]
@@ -52,15 +49,18 @@ class Play:
 
     def __init__(self, home: Path, stack: contextlib.ExitStack) -> None:
         self.home, self.stack = home, stack
-        self.kafka = stack.enter_context(EmbeddedKafka(home / "kafka")).start(print)
+        properties = {"transaction.state.log.replication.factor": "3", "offsets.topic.replication.factor": "3"}
+        self.kafka = stack.enter_context(EmbeddedKafka(home / "kafka", brokers=3, properties=properties)).start(print)
         self.bootstrap = self.kafka.bootstrap_servers
         options = options_of(self.bootstrap, None)
         self.cluster = Cluster(options.bootstrap, options.security)
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
-        topics = [NewTopic(name, 3, 1) for name in ("payments", "ledger", "invoices")]
+        topics = [NewTopic(name, 3, replica_assignment=[[1, 2], [2, 1], [2, 1]]) for name in ("payments", "ledger")]
+        needs_both = {"min.insync.replicas": "2"}
+        topics.append(NewTopic(INVOICES.topic, 1, replica_assignment=[[2, 3]], config=needs_both))
         for created in self.admin.create_topics(topics).values():
             created.result(30.0)
-        faults.set_verification(self.bootstrap, [1], enabled=False)
+        faults.set_verification(self.bootstrap, [1, 2, 3], enabled=False)
         self.metrics_port, self.prometheus_port = free_ports(2)
 
     def watch(self) -> None:
@@ -114,30 +114,29 @@ class Play:
             time.sleep(1.0)
         raise SystemExit(f"not seen in {patience_s:.0f} s: {expression}")
 
-    def markers_need(self, replicas: int) -> None:
-        """With more replicas than there are, no marker is accepted on the topic."""
-        entry = ConfigEntry("min.insync.replicas", str(replicas), incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ConfigResource.Type.TOPIC, "invoices", incremental_configs=[entry])
-        self.admin.incremental_alter_configs([resource])[resource].result(30.0)
+    def _coordinated_by(self, node: int) -> str:
+        log = self.cluster.refresh().topics[TRANSACTION_STATE_TOPIC].partitions
+        names = (f"invoicing-{number}" for number in range(1000))
+        return next(name for name in names if log[coordinator_partition(name, len(log))].leader == node)
 
     def play(self) -> float:
         """Everything; returns when it began."""
         begun = time.time()
         time.sleep(45.0)
-        print("stuck in Prepare, and a failover")
-        stuck = RawProducer(self.cluster, "invoicing-1").init()
-        invoices = TopicPartition("invoices", 0)
-        stuck.add(invoices)
-        stuck.produce(invoices)
-        self.markers_need(2)
+        print("stuck in Prepare: a replica is away; then its coordinator starts anew")
+        stuck = RawProducer(self.cluster, self._coordinated_by(1)).init()
+        stuck.add(INVOICES)
+        stuck.produce(INVOICES)
+        self.kafka.broker(3).kill()
+        while in_sync(self.cluster, INVOICES) != {2}:
+            time.sleep(0.1)
         stuck.end(commit=True)
         self.until('txnwatch_open_incidents{verdict="stuck_prepare"} > 0', 90.0)
-        self.kafka.broker(1).stop()
+        self.kafka.broker(1).kill()
         self.kafka.start_broker(1)
-        self.markers_need(1)
+        self.kafka.start_broker(3)
         self.until("sum(txnwatch_transaction_failover_completion_seconds_count) > 0", 90.0)
-        faults.set_verification(self.bootstrap, [1], enabled=False)
-        time.sleep(20.0)
+        time.sleep(25.0)
         for name, partition, rest_s in (("checkout-7", 0, 40.0), ("checkout-8", 2, 35.0)):
             print("a hang of", name)
             victim = TopicPartition("payments", partition)
