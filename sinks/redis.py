@@ -4,7 +4,9 @@ Keys, under `txnwatch:<cluster id>:`
   incidents         sorted set of open incidents' ids by open_since_ms
   incident:<id>     hash of one incident's latest event, the event's field names; kept a week after it is resolved
   events            stream of every event, capped
-One script changes all three, and only if the event's sequence is newer than what the hash holds: events may be
+  open              sorted set of the oldest open transactions, healthy ones too, by when they began; each member is a
+                    JSON object; it goes a minute after nobody writes it any more
+One script changes the first three, and only if the event's sequence is newer than what the hash holds: events may be
 delivered twice, late, or by two writers.
 """
 
@@ -19,12 +21,14 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from txnwatch.state.emitted import OpenTransaction
 from txnwatch.state.errors import SinkError
 from txnwatch.state.incident import IncidentEvent
 
 _STREAM_LENGTH: Final = 100_000
 _KEEP_RESOLVED_S: Final = 7 * 24 * 3600
 _TIMEOUT_S: Final = 2.0
+_KEEP_OPEN_S: Final = 60
 
 # KEYS: incidents, incident hash, events stream. ARGV: id, sequence, is open, open_since_ms, stream length,
 # seconds to keep, event as JSON, then field, value, ... of the hash.
@@ -96,9 +100,37 @@ class RedisEventSink:
             ],
         )
 
+    def show_open(self, transactions: Sequence[OpenTransaction]) -> None:
+        """Replaces the set of open transactions, as a whole.
+
+        Raises:
+            SinkError: Redis is away, or refuses.
+        """
+        key = f"{self._prefix}open"
+        try:
+            with self._client.pipeline(transaction=True) as changes:
+                changes.delete(key)
+                if transactions:
+                    changes.zadd(key, {_member(told): told.since_ms for told in transactions})
+                    changes.expire(key, _KEEP_OPEN_S)
+                changes.execute()
+        except redis.RedisError as exc:
+            raise SinkError(f"{self.name}: {exc}") from exc
+
     def close(self) -> None:
         """Closes the connections."""
         self._client.close()
+
+
+def _member(told: OpenTransaction) -> str:
+    """Told often, changed seldom: nothing in it grows with time."""
+    described = {
+        "transactional_id": told.transactional_id,
+        "producer_id": told.producer_id,
+        "state": told.state,
+        "partitions": [str(span.partition) for span in told.spans],
+    }
+    return json.dumps(described, separators=(",", ":"))
 
 
 def _text(value: object) -> str:

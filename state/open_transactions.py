@@ -23,10 +23,9 @@ UNOWNED = "unowned"
 
 def open_transaction_of(raw: Iterable[Any]) -> OpenTransaction:
     """One that went through JSON."""
-    *values, spans = raw
-    return OpenTransaction(
-        *values, tuple(OpenSpan(TopicPartition(*partition), start, seen) for partition, start, seen in spans)
-    )
+    producer_id, transactional_id, state, since_ms, prepared_ms, spans = raw
+    told = tuple(OpenSpan(TopicPartition(*partition), start, seen) for partition, start, seen in spans)
+    return OpenTransaction(producer_id, transactional_id, state, since_ms, prepared_ms, told)
 
 
 def state_of(producer: ProducerState) -> str | None:

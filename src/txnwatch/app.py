@@ -19,6 +19,7 @@ from txnwatch.metrics_server import MetricsServer
 from txnwatch.sinks.compose import Origin
 from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic, read_events
 from txnwatch.sinks.ledger import Ledger
+from txnwatch.sinks.open_list import OpenList
 from txnwatch.sinks.outbox import Outbox
 from txnwatch.sinks.redis import RedisEventSink
 from txnwatch.state.emitted import CensusIncomplete, Emitted, PartitionAlarm, Unproven, ViewHealed
@@ -68,6 +69,7 @@ class Watch:
     is_ready: bool = False
     counts: Counter[str] = field(default_factory=Counter)
     _ledger: Ledger | None = field(default=None, init=False)
+    _open_list: OpenList | None = field(default=None, init=False)
     _query: StreamingQuery | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -149,7 +151,9 @@ class Watch:
             self.report(f"warning: {warning}")
         sinks: list[EventSink] = [KafkaEventSink(config, self.settings.events_topic, self.settings.events_format)]
         if self.settings.redis_url is not None:
-            sinks.append(RedisEventSink(self.settings.redis_url, self.cluster_id))
+            redis = RedisEventSink(self.settings.redis_url, self.cluster_id)
+            sinks.append(redis)
+            self._open_list = OpenList(redis.show_open)
         ledger = Ledger(
             origin=Origin(self.cluster_id, self.settings.bootstrap_server),
             admin=ClusterAdmin(Cluster(self.options.bootstrap, self.options.security, timeout_s=_ADMIN_TIMEOUT_S)),
@@ -209,6 +213,8 @@ class Watch:
         for said in emitted:
             self._tell(said)
         self._ledger.on_batch(emitted)
+        if self._open_list is not None:
+            self._open_list.on_batch(emitted, wall_clock_ms())
         write_wishes(self._scratch / _WISHES_FILE, wishes_of(emitted, self._ledger.doubted))
         self.metrics.on_batch(batch_id, emitted, self._ledger, is_ready=self.is_ready)
         self.batches += 1

@@ -227,8 +227,8 @@ class Metrics(Collector):
             yield _gauge("last_barrier_timestamp_seconds", {(): picture.data_listed_ms / 1000})
             yield _gauge("oldest_open_transaction_seconds", {(): _age_s(now_ms, picture.oldest_open_ms)})
             yield _gauge("oldest_pending_transaction_seconds", {(): _age_s(now_ms, picture.oldest_prepared_ms)})
-            pinned = {(p.topic, str(p.partition)): _age_s(now_ms, since) for p, (_, since) in picture.pinned.items()}
-            yield _gauge("lso_pinned_seconds", pinned)
+            pinned = {p: _age_s(now_ms, since_ms) for p, (_, since_ms) in picture.pinned.items()}
+            yield _gauge("lso_pinned_seconds", _by_labels(pinned))
         if picture.caught_up_ms >= 0:
             yield _gauge("source_lag_seconds", {(): _age_s(now_ms, picture.caught_up_ms)})
         if progress is not None:
@@ -255,11 +255,15 @@ def _of_progress(progress: Progress, picture: _Picture) -> Iterator[Family]:
     yield _gauge("last_batch_phase_seconds", {(phase,): ms / 1000 for phase, ms in progress.phases_ms.items()})
     yield _gauge("watched_partitions", {(log,): count for log, count in Counts(map(_log, progress.ends)).items()})
     hidden = {
-        (partition.topic, str(partition.partition)): max(0, progress.ends[partition] - start)
+        partition: max(0, progress.ends[partition] - start)
         for partition, (start, _) in picture.pinned.items()
         if partition in progress.ends
     }
-    yield _gauge("hidden_records", hidden)
+    yield _gauge("hidden_records", _by_labels(hidden))
+
+
+def _by_labels(values: Mapping[TopicPartition, float]) -> dict[tuple[str, ...], float]:
+    return {(partition.topic, str(partition.partition)): value for partition, value in values.items()}
 
 
 def _pinned(emitted: Iterable[Emitted]) -> dict[TopicPartition, tuple[int, int]]:
