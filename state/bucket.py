@@ -9,7 +9,7 @@ commands.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 from typing import Protocol
 
@@ -29,7 +29,7 @@ from txnwatch.state.emitted import (
     Unproven,
 )
 from txnwatch.state.facts import Barrier, Fact, ProducerSeen, TransactionSeen
-from txnwatch.state.gaps import begin_readings, close_gaps, finished_readings, in_reading, note_gaps
+from txnwatch.state.gaps import begin_readings, close_gaps, finished_readings, in_reading, note_gaps, read_again
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.judge import Bench, due_ms, judge
 from txnwatch.state.latency import Tally
@@ -74,11 +74,12 @@ def process(
     for fact in batch.for_awaited:
         for producer_id in list(bucket.agenda):
             desk.apply(producer_id, fact, number)
+    again = read_again(bucket, batch)
     unread = bucket.gaps.keys() | {notice.partition for notice in batch.notices}
     for seen in batch.for_one:
         follows_on = not isinstance(seen, ProducerSeen) or seen.partition not in unread
         told = in_reading(seen, bucket)
-        desk.time(told)
+        desk.time(told, again)
         desk.apply(seen.producer_id, told, number, follows_on=follows_on)
     desk.name_strays()
     close_gaps(bucket, batch)
@@ -126,9 +127,9 @@ class _Desk:
     def apply(self, producer_id: int, fact: ProducerFact, barrier_number: int, *, follows_on: bool = True) -> None:
         self.take(apply(self.load(producer_id), fact, barrier_number, follows_on=follows_on))
 
-    def time(self, fact: ProducerSeen | TransactionSeen) -> None:
-        """Takes how long transactions took, before the fact is applied; a log that is read again is not timed again."""
-        if not isinstance(fact, TransactionSeen) or fact.view.log_partition in self.bucket.rereading:
+    def time(self, fact: ProducerSeen | TransactionSeen, again: Container[int]) -> None:
+        """Takes how long transactions took, before the fact is applied; not in logs that are read `again`."""
+        if not isinstance(fact, TransactionSeen) or fact.view.log_partition in again:
             return
         prior = self.load(fact.producer_id).view
         if prior is None or (is_news(prior, fact.view) and prior.reading == fact.view.reading):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pytest
@@ -146,8 +146,15 @@ def test_a_range_that_is_read_again_is_not_timed_again() -> None:
     assert run.ended == []
     log = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
     run.batch(PartitionNotice(NoticeKind.TRUNCATED, log, "", 3, 3, "made by a test"))
-    run.batch(*facts(COMMITTED), reread={log: 0})
-    assert run.ended == []
+    forgotten = [replace(saying, producer_id=9, name="long-idle") for saying in COMMITTED]
+    run.batch(*facts(forgotten), reread={log: 0}, stale_coordinator=frozenset({0}))
+    assert run.ended == [], "what the state has forgotten is no news either"
+    more = [replace(saying, producer_id=10, name="long-idle-too") for saying in COMMITTED]
+    run.batch(*facts([*COMMITTED, *more], 3), stale_coordinator=frozenset({0}))
+    assert run.ended == [], "nor while it goes on"
+    run.batch(*facts([*COMMITTED, *forgotten, *COMMITTED], 6))
+    run.batch(*facts([*COMMITTED, *COMMITTED, *COMMITTED, *COMMITTED], 9))
+    assert run.ended, "and then it goes on"
 
 
 STEPS = st.lists(

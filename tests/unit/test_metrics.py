@@ -108,7 +108,7 @@ def test_what_is_pinned_is_told_while_it_is_and_not_after(world: World) -> None:
 def test_the_lowest_open_data_pins_a_partition(world: World) -> None:
     world.metrics.progress = lambda: Progress({}, {ORDERS: 25}, 0)
     world.batch(
-        seen(0, 10, data=5, producer_id=8, listed_ms=START_MS + 400), seen(0, 10, data=3, listed_ms=START_MS + 500)
+        seen(0, 10, data=5, producer_id=8, listed_ms=START_MS + 600), seen(0, 10, data=3, listed_ms=START_MS + 500)
     )
     world.bucket.pass_time(LATER_MS)
     assert world.batch().value("hidden_records", topic="orders", partition="0") == 22
