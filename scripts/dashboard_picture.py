@@ -42,6 +42,13 @@ INVOICES = TopicPartition("invoices", 0)
 COLUMNS, UNIT, COLUMN = 24, 0.31, 0.62
 INK, FAINT, PAPER, CARD = "#d8d9da", "#8e9199", "#111217", "#181b1f"
 COLOURS = ["#73bf69", "#f2cc0c", "#5794f2", "#ff9830", "#f2495c", "#b877d9", "#37872d", "#fade2a"]
+FIXED = {
+    "hanging": "#f2495c",
+    "stuck_prepare": "#ff9830",
+    "late": "#f2cc0c",
+    "unowned": "#f2495c",
+    "refuted": "#f2cc0c",
+}
 
 
 class Play:
@@ -173,7 +180,7 @@ def draw(play: Play, begun: float, target: Path) -> None:
         if panel["type"] == "stat":
             _stat(card, play, panel, ended)
         else:
-            inner = (left + 0.03, bottom + 1.55 / rows, width - 0.045, height - 2.9 / rows)
+            inner = (left + 0.03, bottom + 2.0 / rows, width - 0.045, height - 3.4 / rows)
             _series(figure.add_axes(inner, facecolor=CARD), play, panel, begun, ended)
     note = "real figures of a real run; drawn by scripts/dashboard_picture.py, not a screenshot of Grafana"
     figure.text(0.992, 0.3 / rows, note, ha="right", color=FAINT, fontsize=7)
@@ -209,13 +216,16 @@ def _series(axes: Any, play: Play, panel: dict[str, Any], begun: float, ended: f
             for name, text in series["metric"].items():
                 label = label.replace("{{" + name + "}}", text)
             line = [round(value, 4) for value in values]
-            axes.plot([at - begun for at in times], line, lw=1.1, color=COLOURS[number % len(COLOURS)], label=label)
+            colour = FIXED.get(label, COLOURS[number % len(COLOURS)])
+            axes.plot([at - begun for at in times], line, lw=1.1, color=colour, label=label)
             number += 1
     axes.set_xlim(0, ended - begun)
     minutes = range(0, int(ended - begun) + 1, 60)
     axes.set_xticks(list(minutes), [f"{second // 60}:00" for second in minutes])
     low, high = axes.get_ylim()
-    axes.set_ylim((0 if panel["fieldConfig"]["defaults"].get("min") == 0 else low), max(high, 1e-3))
+    axes.set_ylim(
+        (0 if panel["fieldConfig"]["defaults"].get("min") == 0 else low), max(high, 1.0 if high < 0.1 else high)
+    )
     unit = {"s": " s", "ops": "/s"}.get(panel["fieldConfig"]["defaults"]["unit"], "")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}{unit}")
     axes.yaxis.set_major_locator(mpl.ticker.MaxNLocator(4))
@@ -223,7 +233,12 @@ def _series(axes: Any, play: Play, panel: dict[str, Any], begun: float, ended: f
     axes.grid(visible=True, color="#2a2d33", lw=0.5)
     if number:
         legend = axes.legend(
-            loc="upper left", bbox_to_anchor=(-0.05, -0.13), ncol=4, fontsize=5.5, frameon=False, handlelength=1
+            loc="upper left",
+            bbox_to_anchor=(-0.05, -0.13),
+            ncol=3 if panel["gridPos"]["w"] > 6 else 2,
+            fontsize=5,
+            frameon=False,
+            handlelength=1,
         )
         for text in legend.get_texts():
             text.set_color(INK)

@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from support.metrics import Scrape
+from support.redis_view import RedisView
 from support.servers import connect
 from support.topics import create_topic, unique
 from support.waiting import eventually
@@ -94,7 +95,7 @@ def test_a_late_write_is_named_on_the_topic_and_in_redis_and_resolved_by_its_mar
 
 
 def test_a_hang_is_in_the_scrape_while_it_lasts_and_gone_after_it(
-    watch: RunningWatch, kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition
+    watch: RunningWatch, kafka: EmbeddedKafka, redis_server: EmbeddedRedis, cluster: Cluster, partition: TopicPartition
 ) -> None:
     where = {"topic": partition.topic, "partition": str(partition.partition)}
     before = Scrape.at(watch.metrics_url)
@@ -105,7 +106,7 @@ def test_a_hang_is_in_the_scrape_while_it_lasts_and_gone_after_it(
         return scrape.value("open_incidents", verdict="hanging", severity="critical") or 0.0
 
     producer = late_write_after_abort(cluster, unique("zombie"), partition)
-    opened(kafka, partition)
+    event = opened(kafka, partition)
 
     def pinned() -> Scrape | None:
         scrape = Scrape.at(watch.metrics_url)
@@ -122,13 +123,20 @@ def test_a_hang_is_in_the_scrape_while_it_lasts_and_gone_after_it(
     assert (scrape.value("detection_latency_seconds_count", verdict="hanging") or 0) >= 1
     assert not scrape.label_values() & {producer.transactional_id, str(producer.producer_id)}
 
-    abort_by_hand(cluster, partition, producer.producer_id)
+    with closing(RedisView(redis_server.url, event.cluster_id)) as view:
 
-    def released() -> bool:
-        scrape = Scrape.at(watch.metrics_url)
-        return scrape.value("lso_pinned_seconds", **where) is None and open_hangs(scrape) == open_hangs(before)
+        def is_shown() -> bool:
+            return producer.transactional_id in {member["transactional_id"] for member, _ in view.open_transactions()}
 
-    eventually(released, VERDICT_S, "the hang to leave the scrape")
+        eventually(is_shown, VERDICT_S, "the open transaction in Redis")
+        abort_by_hand(cluster, partition, producer.producer_id)
+
+        def released() -> bool:
+            scrape = Scrape.at(watch.metrics_url)
+            return scrape.value("lso_pinned_seconds", **where) is None and open_hangs(scrape) == open_hangs(before)
+
+        eventually(released, VERDICT_S, "the hang to leave the scrape")
+        eventually(lambda: not is_shown(), VERDICT_S, "the transaction to leave Redis")
 
 
 def test_transactions_that_end_are_timed_in_every_stage(
