@@ -227,7 +227,9 @@ _METRICS_ABOUT = """\
 barrier was judged within the last 15 s) beside it; `--metrics-host` says on which address. Alert rules are in
 [`deploy/prometheus/rules.yaml`](../deploy/prometheus/rules.yaml), a dashboard in
 [`deploy/grafana/txnwatch.json`](../deploy/grafana/txnwatch.json), and what to do about each alert in
-[the runbook](runbook.md).
+[the runbook](runbook.md). The picture of the dashboard in the README is drawn by `scripts/dashboard_picture.py`: the
+panels, their queries and the figures are real, recorded by a Prometheus from a run with real faults; the drawing is
+matplotlib's and no screenshot of Grafana.
 
 - No label is a transactional id or a producer id: there is no bound to how many there can be. They are in the events.
 - `topic` and `partition` are labels only of what is pinned now, by at most 128 transactions of each state bucket, the
