@@ -1,7 +1,8 @@
 """Writes the pages that are generated from code: `make docs`. A test compares them with the tree.
 
 What is generated: docs/verdicts.md (the table of verdicts), docs/abort.md (the table of refusals), docs/events.md
-(the Avro schema), docs/cli.md (the parser), deploy/reference-config.toml (the settings model) and docs/faults.md
+(the Avro schema), docs/cli.md (the parser), deploy/reference-config.toml (the settings model), docs/metrics.md (the
+table of metrics) and docs/faults.md
 (docs/faults.json, what the last `make faults` found).
 """
 
@@ -18,6 +19,7 @@ from pydantic_core import PydanticUndefined
 
 from txnwatch.cli.main import parser
 from txnwatch.config import RunSettings
+from txnwatch.metrics_table import COORDINATOR, METRICS
 from txnwatch.state.abort_rules import REFUSALS
 from txnwatch.state.verdict import REASON_MEANS, VERDICTS
 
@@ -271,7 +273,54 @@ def abort_page() -> str:
     )
 
 
+_METRICS_ABOUT = """\
+`txnwatch run --metrics-port 9464` serves them at `/metrics`, with `/-/healthy` (the process answers) and `/-/ready` (a
+barrier was judged within the last 15 s) beside it; `--metrics-host` says on which address. Alert rules are in
+[`deploy/prometheus/rules.yaml`](../deploy/prometheus/rules.yaml), a dashboard in
+[`deploy/grafana/txnwatch.json`](../deploy/grafana/txnwatch.json), and what to do about each alert in
+[the runbook](runbook.md). The picture of the dashboard in the README is drawn by `scripts/dashboard_picture.py`: the
+panels, their queries and the figures are real, recorded by a Prometheus from a run with real faults; the drawing is
+matplotlib's and no screenshot of Grafana.
+
+- No label is a transactional id or a producer id: there is no bound to how many there can be. They are in the events.
+- `topic` and `partition` are labels only of what is pinned now, by at most 128 transactions of each state bucket, the
+  oldest; there are 16 buckets.
+- Ages grow between micro-batches: they are made when they are scraped. What is not known is absent, not zero.
+- Counters and histograms count since the process started. A micro-batch that Spark runs again is counted once in a
+  process; one that was under way when the process died is counted again by the next one, from zero.
+- Bytes are not among the lags: how many bytes lie between two offsets is only known by who has read them.
+"""
+_COORDINATOR_ABOUT = """\
+Kafka has no such metrics yet: KAFKA-20407 (KIP-1344, under discussion) asks for the latency of appends to the
+transaction state log and of marker completion, and for the transactions that wait for markers. The names below are
+ours, in the proposal's words. They come from the log alone, so they need nothing of the brokers and cover every
+coordinator; and they have what a broker cannot have, a transaction that began to end under one coordinator and ended
+under another, and the oldest that has not ended at all.
+
+A record's timestamp says when it was appended; the `lastUpdate` inside Complete* when Prepare* was committed, which is
+before the first marker is sent. A failover is two records under different leader epochs of the log's partition: its
+duration is told as a whole, and has no part in the appends and the markers. Times are the brokers' clocks. Each
+transaction that ends while txnwatch reads is counted; those that ended before its first start are not.
+"""
+
+
+def metrics_page() -> str:
+    """docs/metrics.md."""
+    lines = ["# Metrics", "", _GENERATED, _METRICS_ABOUT]
+    for group in dict.fromkeys(spec.group for spec in METRICS):
+        lines += [f"## {group}", ""]
+        lines += [_COORDINATOR_ABOUT] if group == COORDINATOR else []
+        lines += ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+        for spec in METRICS:
+            if spec.group == group:
+                labels = ", ".join(f"`{label}`" for label in spec.labels)
+                lines.append(f"| `{spec.full_name}` | {spec.kind} | {labels} | {spec.meaning} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 PAGES = {
+    "docs/metrics.md": metrics_page,
     "docs/abort.md": abort_page,
     "docs/faults.md": faults_page,
     "docs/verdicts.md": verdicts_page,

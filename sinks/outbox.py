@@ -14,7 +14,11 @@ _AT_A_TIME = 500
 
 
 class Outbox:
-    """Delivers to one sink; never raises. A sink that is away costs a batch one try, and then only now and then."""
+    """Delivers to one sink; never raises. A sink that is away costs a batch one try, and then only now and then.
+
+    Attributes:
+        failures: deliveries that failed.
+    """
 
     def __init__(self, sink: EventSink, report: Callable[[str], None]) -> None:
         self._sink = sink
@@ -22,6 +26,7 @@ class Outbox:
         self._waiting: deque[IncidentEvent] = deque()
         self._pause_ms = 0
         self._due_ms = 0
+        self.failures = 0
 
     @property
     def name(self) -> str:
@@ -65,6 +70,7 @@ class Outbox:
                 self._sink.deliver(part)
                 taken.extend(self._waiting.popleft() for _ in part)
         except SinkError as exc:
+            self.failures += 1
             if not self._pause_ms:
                 self._report(f"{exc}; {self.waiting} events are kept and delivered later")
             self._pause_ms = min(max(2 * self._pause_ms, _FIRST_PAUSE_MS), _LONGEST_PAUSE_MS)

@@ -5,7 +5,9 @@ Keys, under `txnwatch:<cluster id>:`
   incident:<id>     hash of one incident's latest event, the event's field names; kept a week after it is resolved
   events            stream of every event, capped
   filled            since when the keys are kept (epoch milliseconds); gone if Redis was emptied, then all is sent again
-One script changes all three, and only if the event's sequence is newer than what the hash holds: events may be
+  open              sorted set of the oldest open transactions, healthy ones too, by when they began; each member is a
+                    JSON object; it goes a minute after nobody writes it any more
+One script changes the first three, and only if the event's sequence is newer than what the hash holds: events may be
 delivered twice, late, or by two writers.
 """
 
@@ -21,6 +23,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from txnwatch.sinks.encoding import event_of, schema
+from txnwatch.state.emitted import OpenTransaction
 from txnwatch.state.errors import SinkError
 from txnwatch.state.incident import IncidentEvent
 
@@ -30,6 +33,7 @@ _TIMEOUT_S: Final = 2.0
 _TEXTS: Final = frozenset(
     field["name"] for field in schema()["fields"] if field["type"] in ("string", ["null", "string"])
 )
+_KEEP_OPEN_S: Final = 60
 
 # KEYS: incidents, incident hash, events stream. ARGV: id, sequence, is open, open_since_ms, stream length,
 # seconds to keep, event as JSON, then field, value, ... of the hash.
@@ -108,6 +112,23 @@ class RedisEventSink:
         except redis.RedisError:
             return False
 
+    def show_open(self, transactions: Sequence[OpenTransaction]) -> None:
+        """Replaces the set of open transactions, as a whole.
+
+        Raises:
+            SinkError: Redis is away, or refuses.
+        """
+        key = f"{self._prefix}open"
+        try:
+            with self._client.pipeline(transaction=True) as changes:
+                changes.delete(key)
+                if transactions:
+                    changes.zadd(key, {_member(told): told.since_ms for told in transactions})
+                    changes.expire(key, _KEEP_OPEN_S)
+                changes.execute()
+        except redis.RedisError as exc:
+            raise SinkError(f"{self.name}: {exc}") from exc
+
     def close(self) -> None:
         """Closes the connections."""
         self._client.close()
@@ -145,6 +166,17 @@ def _open_under(client: Any, prefix: str) -> Iterator[IncidentEvent]:  # noqa: A
 
 def _value(name: str, text: str) -> object:
     return text if name in _TEXTS else json.loads(text)
+
+
+def _member(told: OpenTransaction) -> str:
+    """Told often, changed seldom: nothing in it grows with time."""
+    described = {
+        "transactional_id": told.transactional_id,
+        "producer_id": told.producer_id,
+        "state": told.state,
+        "partitions": [str(span.partition) for span in told.spans],
+    }
+    return json.dumps(described, separators=(",", ":"))
 
 
 def _text(value: object) -> str:

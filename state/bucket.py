@@ -9,7 +9,7 @@ commands.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 from typing import Protocol
 
@@ -21,16 +21,20 @@ from txnwatch.state.emitted import (
     CensusIncomplete,
     CensusWanted,
     Emitted,
+    OpenTransactions,
     OutstandingGap,
     PartitionAlarm,
     StrayWrite,
+    TransactionsEnded,
     Unproven,
 )
 from txnwatch.state.facts import Barrier, Fact, ProducerSeen, TransactionSeen
-from txnwatch.state.gaps import begin_readings, close_gaps, finished_readings, in_reading, note_gaps
+from txnwatch.state.gaps import begin_readings, close_gaps, finished_readings, in_reading, note_gaps, read_again
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.judge import Bench, due_ms, judge
-from txnwatch.state.machine import ProducerFact, Step, apply, forget_unseen
+from txnwatch.state.latency import Tally
+from txnwatch.state.machine import ProducerFact, Step, apply, forget_unseen, is_news
+from txnwatch.state.open_transactions import follow, keep_oldest, oldest, state_of, worth_telling
 from txnwatch.state.policy import DetectionPolicy
 from txnwatch.state.transaction import ProducerState
 
@@ -70,10 +74,12 @@ def process(
     for fact in batch.for_awaited:
         for producer_id in list(bucket.agenda):
             desk.apply(producer_id, fact, number)
+    again = read_again(bucket, batch)
     unread = bucket.gaps.keys() | {notice.partition for notice in batch.notices} | _unread_logs(bucket)
     for seen in batch.for_one:
-        follows_on = _place_of(seen) not in unread
-        desk.apply(seen.producer_id, in_reading(seen, bucket), number, follows_on=follows_on)
+        told = in_reading(seen, bucket)
+        desk.time(told, again)
+        desk.apply(seen.producer_id, told, number, follows_on=_place_of(seen) not in unread)
     desk.name_strays()
     close_gaps(bucket, batch)
     note_gaps(bucket, batch.notices)
@@ -111,6 +117,7 @@ class _Desk:
         self._store = store
         self._stored: dict[int, ProducerState] = {}
         self.touched: dict[int, ProducerState] = {}
+        self.ended = Tally()
 
     @property
     def awaited(self) -> list[int]:
@@ -129,6 +136,24 @@ class _Desk:
 
     def apply(self, producer_id: int, fact: ProducerFact, barrier_number: int, *, follows_on: bool = True) -> None:
         self.take(apply(self.load(producer_id), fact, barrier_number, follows_on=follows_on))
+
+    def time(self, fact: ProducerSeen | TransactionSeen, again: Container[int]) -> None:
+        """Takes how long transactions took, before the fact is applied; not in logs that are read `again`."""
+        if not isinstance(fact, TransactionSeen) or fact.view.log_partition in again:
+            return
+        prior = self.load(fact.producer_id).view
+        if prior is None or (is_news(prior, fact.view) and prior.reading == fact.view.reading):
+            self.ended.add(fact.ended)
+            if prior is not None and fact.first_end is not None:
+                self.ended.finish(prior, fact.first_end)
+
+    def follow(self, producer: ProducerState, bench: Bench) -> None:
+        """Counts the producer by its state, and follows it while it has something open."""
+        was, now_is = state_of(self._stored[producer.producer_id]), state_of(producer)
+        for state, change in ((was, -1), (now_is, 1)):
+            if state is not None and was != now_is:
+                self.bucket.states[state] += change
+        follow(self.bucket.followed, producer, bench)
 
     def name_strays(self) -> None:
         """The data of a batch is applied before the coordinator's records, which say whose it is."""
@@ -178,6 +203,7 @@ def _judge_all(barrier: Barrier, desk: _Desk, policy: DetectionPolicy, *, speaks
     for producer_id in sorted(due | desk.touched.keys()):
         desk.take(judge(desk.load(producer_id), bench))
         producer = desk.touched[producer_id]
+        desk.follow(producer, bench)
         if producer.is_awaited:
             bucket.agenda[producer_id] = due_ms(producer, bench)
         else:
@@ -186,14 +212,29 @@ def _judge_all(barrier: Barrier, desk: _Desk, policy: DetectionPolicy, *, speaks
     if speaks_for_partitions:
         desk.emitted.append(_unproven(bucket, barrier))
         desk.emitted.extend(_outstanding(bucket))
-    desk.emitted.append(
-        BucketCount(
-            barrier=barrier.number,
-            awaited=len(bucket.agenda),
-            waiting=tuple(sorted(bench.waiting.items())),
-            clock_offset_ms=bucket.clock_offset_ms,
-        )
+    desk.emitted.extend(_figures(bucket, bench, desk.ended))
+
+
+def _figures(bucket: BucketState, bench: Bench, ended: Tally) -> Iterable[Emitted]:
+    keep_oldest(bucket.followed)
+    told = tuple(worth_telling(bucket.followed, bench))
+    oldest_open_ms, oldest_prepared_ms = oldest(told)
+    yield BucketCount(
+        barrier=bench.barrier.number,
+        awaited=len(bucket.agenda),
+        waiting=tuple(sorted(bench.waiting.items())),
+        clock_offset_ms=bucket.clock_offset_ms,
+        data_listed_ms=bench.barrier.data_listed_ms,
+        behind=len(bench.barrier.limited_data),
+        states=tuple(sorted(bucket.states.items())),
+        oldest_open_ms=oldest_open_ms,
+        oldest_prepared_ms=oldest_prepared_ms,
     )
+    if told:
+        yield OpenTransactions(told)
+    latencies = ended.latencies()
+    if latencies:
+        yield TransactionsEnded(latencies)
 
 
 def _standing_still(bucket: BucketState, batch: Batch, policy: DetectionPolicy) -> Iterable[CensusWanted]:

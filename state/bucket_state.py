@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from txnwatch.state.emitted import OpenTransaction
 from txnwatch.state.ids import TopicPartition
 
 NEEDS_CENSUS = -1  # a gap that no reading can close, only the leader's own word on what is open
@@ -32,6 +34,8 @@ class BucketState:
         readings: how often a coordinator partition has been found truncated: records of a later reading win
             over those of an earlier one, whatever their offsets, of idle producer ids too.
         clock_offset_ms: the broker's clock minus ours, latest estimate.
+        states: how many awaited producer ids are in each state.
+        followed: the oldest of what is open, by producer id.
         generation: the retention period the store was last turned to.
     """
 
@@ -43,3 +47,5 @@ class BucketState:
     readings: dict[int, int] = field(default_factory=dict)
     clock_offset_ms: int = 0
     generation: int = -1
+    states: Counter[str] = field(default_factory=Counter)
+    followed: dict[int, OpenTransaction] = field(default_factory=dict)

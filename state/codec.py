@@ -7,6 +7,7 @@ change of the store. A row of a later version is refused with both versions name
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields
 from operator import attrgetter
@@ -15,6 +16,7 @@ from typing import Any
 from txnwatch.state.bucket_state import BucketState, Standing
 from txnwatch.state.errors import CheckpointError
 from txnwatch.state.ids import TopicPartition
+from txnwatch.state.open_transactions import open_transaction_of
 from txnwatch.state.transaction import CoordinatorView, EpochUse, Marker, ProducerState, Said, Span, TransactionState
 
 VERSION = 2
@@ -60,6 +62,8 @@ def encode_bucket(bucket: BucketState) -> str:
             "readings": {str(partition): count for partition, count in bucket.readings.items()},
             "clock_offset_ms": bucket.clock_offset_ms,
             "generation": bucket.generation,
+            "states": dict(sorted(bucket.states.items())),
+            "followed": {str(producer_id): told for producer_id, told in bucket.followed.items()},
         }
     )
 
@@ -80,6 +84,8 @@ def decode_bucket(row: str) -> BucketState:
         readings={int(partition): count for partition, count in raw["readings"].items()},
         clock_offset_ms=raw["clock_offset_ms"],
         generation=raw["generation"],
+        states=Counter(raw["states"]),
+        followed={int(producer_id): open_transaction_of(told) for producer_id, told in raw["followed"].items()},
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from txnwatch.state.facts import Joined, PartitionNotice
 from txnwatch.state.ids import TopicPartition
+from txnwatch.state.latency import Latencies
 from txnwatch.state.transaction import CoordinatorView, Marker, Span
 from txnwatch.state.verdict import Reason, Verdict
 
@@ -162,13 +164,62 @@ class StrayWrite:
 class BucketCount:
     """What one bucket holds at a barrier.
 
-    `awaited` counts producer ids with something open or live; `waiting` looks that proved nothing, by why.
+    Attributes:
+        awaited: producer ids with something open or live; `states` has them by state.
+        waiting: looks that proved nothing, by why.
+        behind: data partitions of the whole cluster that were listed and, by a limit, not read to their ends.
+        oldest_open_ms, oldest_prepared_ms: since when, on our clock; -1 for none.
     """
 
     barrier: int
     awaited: int
     waiting: tuple[tuple[str, int], ...]
     clock_offset_ms: int
+    data_listed_ms: int
+    behind: int
+    states: tuple[tuple[str, int], ...]
+    oldest_open_ms: int
+    oldest_prepared_ms: int
+
+
+class OpenSpan(NamedTuple):
+    """Open data on one partition."""
+
+    partition: TopicPartition
+    start_offset: int
+    first_seen_ms: int
+
+
+class OpenTransaction(NamedTuple):
+    """One producer id with something open; times are our clock.
+
+    Attributes:
+        transactional_id: None while the coordinator's log has not named it.
+        state: the transaction's, or `unowned` where data is open that no live transaction owns.
+        since_ms: when it began, as far as is known.
+        prepared_ms: when its outcome was decided, -1 if it was not.
+    """
+
+    producer_id: int
+    transactional_id: str | None
+    state: str
+    since_ms: int
+    prepared_ms: int
+    spans: tuple[OpenSpan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransactions:
+    """The oldest of what one bucket has open for a while; at every barrier, so that nobody has to remember the last."""
+
+    transactions: tuple[OpenTransaction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionsEnded:
+    """How long the transactions took that the coordinator's log has shown to end, summed."""
+
+    latencies: tuple[Latencies, ...]
 
 
 Emitted = (
@@ -185,4 +236,6 @@ Emitted = (
     | Unproven
     | ViewHealed
     | BucketCount
+    | OpenTransactions
+    | TransactionsEnded
 )

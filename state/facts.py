@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from txnwatch.state.ids import TopicPartition
+from txnwatch.state.latency import End, Latencies
 from txnwatch.state.transaction import CoordinatorView, Marker
 
 
@@ -71,11 +72,18 @@ class TransactionSeen:
 
     `view` is the state after the range, `superseded_by` set where the id's record names another producer id now
     (for the old one that record is the completion). A tombstone is not a fact about a producer id: see below.
+
+    Attributes:
+        held: partitions that a live transaction held somewhere in the range.
+        ended: how long the transactions took that were prepared and completed within the range.
+        first_end: the Complete* record that ends what was prepared before the range, if it has one.
     """
 
     producer_id: int
     view: CoordinatorView
     held: frozenset[TopicPartition] = frozenset()
+    ended: tuple[Latencies, ...] = ()
+    first_end: End | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +104,9 @@ class NoticeKind(StrEnum):
     DELETED = "deleted"
 
 
+CANNOT_DECODE = "cannot decode"  # how the detail of such a notice begins
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionNotice:
     """Something that concerns every producer of a partition; every bucket gets a copy.
@@ -111,6 +122,11 @@ class PartitionNotice:
     from_offset: int
     to_offset: int
     detail: str
+
+    @property
+    def is_decode_failure(self) -> bool:
+        """Whether bytes were read that we cannot decode."""
+        return self.detail.startswith(CANNOT_DECODE)
 
 
 class Bracket(NamedTuple):

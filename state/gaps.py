@@ -45,6 +45,16 @@ def in_reading(seen: ProducerSeen | TransactionSeen, bucket: BucketState) -> Pro
     return replace(seen, view=replace(seen.view, reading=reading)) if reading else seen
 
 
+def read_again(bucket: BucketState, batch: Batch) -> set[int]:
+    """Partitions of the coordinator's log that are being read from their beginning once more."""
+    begun = {
+        partition.partition
+        for partition, start in batch.barrier.reread.items()
+        if partition.topic == TRANSACTION_STATE_TOPIC and start <= 0
+    }
+    return begun | {number for number, gap in bucket.rereading.items() if gap == FROM_BEGINNING}
+
+
 def close_gaps(bucket: BucketState, batch: Batch) -> None:
     """Gaps that a re-read or a census of this batch reaches; if it failed again, `note_gaps` brings them back."""
     for partition, start in batch.barrier.reread.items():

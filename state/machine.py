@@ -184,9 +184,14 @@ def _held_in_between(producer: ProducerState, fact: TransactionSeen) -> Producer
 
 def _apply_view(producer: ProducerState, view: CoordinatorView, *, follows_on: bool) -> Step:
     prior = producer.view
-    if prior is not None and prior.log_partition == view.log_partition and _place(view) <= _place(prior):
+    if prior is not None and not is_news(prior, view):
         return Step(producer)
     return _moved(producer, follow(prior, view, follows_on=follows_on))
+
+
+def is_news(prior: CoordinatorView, view: CoordinatorView) -> bool:
+    """Whether a record says more than the one that is known: it stands behind it, or in another partition."""
+    return prior.log_partition != view.log_partition or _place(view) > _place(prior)
 
 
 def _place(view: CoordinatorView) -> tuple[int, int]:

@@ -21,6 +21,7 @@ class DetectionPolicy:
         clock_tolerance_ms: a clock difference up to this is covered by `late_buffer_ms`; more is added to it.
         two_phase_check_ms: how often a coordinator is asked whether it still holds an old two-phase transaction.
         repeat_first_ms, repeat_max_ms: pauses between repeats of an unresolved candidate; each doubles.
+        told_after_ms: what has been open for so long is told one by one, for metrics and for Redis.
         standing_still_ms: a last stable offset that has not moved for so long is looked into by a census.
         idle_retention_ms: how long a producer id that has nothing open keeps its transactional id in state.
     """
@@ -34,5 +35,6 @@ class DetectionPolicy:
     two_phase_check_ms: int = 3_600_000
     repeat_first_ms: int = 1_000
     repeat_max_ms: int = 60_000
+    told_after_ms: int = 5_000
     standing_still_ms: int = 2_000
     idle_retention_ms: int = 3_600_000

@@ -157,6 +157,7 @@ class CoordinatorView:
         data_epoch: the epoch the data of the transaction in view carries, -1 where its beginning was not read; past
             an InitProducerId, that of the last transaction.
         epoch_use: whether another transaction may have written data of that epoch.
+        coordinator_epoch: the leader epoch the record was appended under; it rises with every failover.
     """
 
     transactional_id: str
@@ -173,6 +174,7 @@ class CoordinatorView:
     reading: int = 0
     data_epoch: int = -1
     epoch_use: EpochUse = EpochUse.UNJUDGED
+    coordinator_epoch: int = -1
 
     @property
     def is_live(self) -> bool:

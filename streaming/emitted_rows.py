@@ -14,6 +14,8 @@ from txnwatch.state import emitted as out
 from txnwatch.state.emitted import Emitted
 from txnwatch.state.facts import Joined, NoticeKind, PartitionNotice
 from txnwatch.state.ids import TopicPartition
+from txnwatch.state.latency import latencies_of
+from txnwatch.state.open_transactions import open_transaction_of
 from txnwatch.state.transaction import CoordinatorView, EpochUse, Marker, Said, Span, TransactionState
 from txnwatch.state.verdict import Reason, Verdict
 
@@ -96,6 +98,8 @@ _KINDS = (
     out.Unproven,
     out.ViewHealed,
     out.BucketCount,
+    out.OpenTransactions,
+    out.TransactionsEnded,
 )
 _READ: dict[str, Callable[[Any], Any]] = {
     "candidate": lambda value: out.SpanCandidate(**_fields(value)),
@@ -115,4 +119,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "notice": _notice,
     "spans": lambda value: tuple((TopicPartition(*partition), start) for partition, start in value),
     "waiting": lambda value: tuple((why, count) for why, count in value),
+    "states": lambda value: tuple((state, count) for state, count in value),
+    "transactions": lambda value: tuple(open_transaction_of(told) for told in value),
+    "latencies": latencies_of,
 }

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from kafka.protocol.consumer import FetchRequest
 
 from txnwatch.state.errors import BrokerError, WireError
-from txnwatch.state.facts import NoticeKind, PartitionNotice
+from txnwatch.state.facts import CANNOT_DECODE, NoticeKind, PartitionNotice
 from txnwatch.state.ids import TopicPartition
 from txnwatch.streaming.broker import Connection, error_name
 from txnwatch.streaming.cluster import EARLIEST, LATEST, Cluster
@@ -284,7 +284,7 @@ def _take_records(read: RangeRead, data: PartitionData) -> None:
     try:
         read.fold.feed(data.records)
     except WireError as exc:
-        read.gap(f"cannot decode the batch at offset {read.fold.position}: {exc}")
+        read.gap(f"{CANNOT_DECODE} the batch at offset {read.fold.position}: {exc}")
 
 
 def _out_of_range(cluster: Cluster, read: RangeRead) -> str | None:

@@ -21,6 +21,7 @@ from txnwatch.state.facts import (
     TransactionSeen,
 )
 from txnwatch.state.ids import TopicPartition
+from txnwatch.state.latency import End, latencies_of
 from txnwatch.state.transaction import CoordinatorView, EpochUse, Marker, TransactionState
 from txnwatch.streaming.rows import BARRIER, CENSUS, GONE, LAST_STABLE, NOTICE, OPEN, PRODUCER, SCHEMA, TRANSACTION
 
@@ -132,9 +133,17 @@ def _transaction_fact(row: Sequence[Any]) -> TransactionSeen:
         superseded_by=row[_INDEX["superseded_by"]],
         data_epoch=row[_INDEX["data_epoch"]],
         epoch_use=EpochUse(row[_INDEX["epoch_use"]]),
+        coordinator_epoch=row[_INDEX["coordinator_epoch"]],
     )
     held = frozenset(TopicPartition.parse(text) for text in row[_INDEX["held"]])
-    return TransactionSeen(row[_INDEX["producer_id"]], view, held)
+    ended, first_end = json.loads(row[_INDEX["detail"]] or "[[],null]")
+    return TransactionSeen(
+        row[_INDEX["producer_id"]],
+        view,
+        held,
+        latencies_of(ended),
+        End(TransactionState(first_end[0]), *first_end[1:]) if first_end is not None else None,
+    )
 
 
 def _barrier_fact(row: Sequence[Any]) -> Barrier:

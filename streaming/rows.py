@@ -63,6 +63,7 @@ SCHEMA: Final = pa.schema(
         pa.field("last_update_ms", pa.int64()),
         pa.field("record_timestamp_ms", pa.int64()),
         pa.field("log_offset", pa.int64()),
+        pa.field("coordinator_epoch", pa.int32()),
         pa.field("superseded_by", pa.int64()),
         pa.field("data_epoch", pa.int32()),
         pa.field("epoch_use", pa.string()),
@@ -172,12 +173,20 @@ def _transaction_row(fact: TransactionSeen) -> Row:
         "last_update_ms": view.last_update_ms,
         "record_timestamp_ms": view.record_timestamp_ms,
         "log_offset": view.log_offset,
+        "coordinator_epoch": view.coordinator_epoch,
         "superseded_by": view.superseded_by,
         "data_epoch": view.data_epoch,
         "epoch_use": str(view.epoch_use),
         "participants": sorted(str(partition) for partition in view.participants),
         "held": sorted(str(partition) for partition in fact.held),
+        "detail": _ended_detail(fact),
     }
+
+
+def _ended_detail(fact: TransactionSeen) -> str | None:
+    if not fact.ended and fact.first_end is None:
+        return None
+    return json.dumps([fact.ended, fact.first_end], separators=(",", ":"))
 
 
 def _joined_detail(joined: Joined | None) -> str | None:

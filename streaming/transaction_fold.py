@@ -12,10 +12,13 @@ from dataclasses import replace
 
 from txnwatch.state.facts import TransactionalIdGone, TransactionSeen
 from txnwatch.state.ids import TopicPartition
+from txnwatch.state.latency import End, Tally
 from txnwatch.state.lineage import begun, follow
 from txnwatch.state.transaction import CoordinatorView, TransactionState
 from txnwatch.streaming.wire.record_batch import Record, records, walk
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value
+
+_COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 
 
 class TransactionFold:
@@ -42,6 +45,8 @@ class TransactionFold:
         self._held: dict[int, frozenset[TopicPartition]] = {}
         self._owner: dict[str, int] = {}
         self._gone: dict[str, int] = {}
+        self._ended: dict[int, Tally] = {}
+        self._first_ends: dict[int, End] = {}
 
     @property
     def is_done(self) -> bool:
@@ -62,12 +67,12 @@ class TransactionFold:
                 return
             if header.base_offset >= self.start and not header.is_control:
                 for record in records(buffer, offset, header):
-                    self._record(record)
+                    self._record(record, header.leader_epoch)
             self.size += header.length
             self.leader_epoch = header.leader_epoch
             self.position = header.last_offset + 1
 
-    def _record(self, record: Record) -> None:
+    def _record(self, record: Record, coordinator_epoch: int) -> None:
         transactional_id = decode_key(record.key) if record.key is not None else None
         if transactional_id is None:
             return
@@ -76,7 +81,7 @@ class TransactionFold:
         if record.value is None:
             self._tombstone(transactional_id, record.offset)
         else:
-            self._value(transactional_id, record, decode_value(record.value))
+            self._value(transactional_id, record, decode_value(record.value), coordinator_epoch)
 
     def _tombstone(self, transactional_id: str, offset: int) -> None:
         self._gone[transactional_id] = offset
@@ -84,24 +89,39 @@ class TransactionFold:
         if owner is not None:
             self._views[owner] = replace(self._views[owner], state=TransactionState.DEAD, log_offset=offset)
 
-    def _value(self, transactional_id: str, record: Record, value: TransactionLogValue) -> None:
-        view = self._view(transactional_id, record, value)
+    def _value(self, transactional_id: str, record: Record, value: TransactionLogValue, coordinator_epoch: int) -> None:
+        view = self._view(transactional_id, record, value, coordinator_epoch)
+        end = End(view.state, record.timestamp, value.last_update_ms, coordinator_epoch)
         for former in {value.previous_producer_id, self._owner.get(transactional_id, -1)}:
             if former >= 0 and former != value.producer_id:
-                self._supersede(former, view, value.producer_id)
+                self._supersede(former, view, value.producer_id, end)
         if view.is_live:
             self._held[value.producer_id] = self._held.get(value.producer_id, frozenset()) | view.participants
+        self._time(value.producer_id, end)
         prior = self._views.get(value.producer_id)
         view = begun(view)
         self._views[value.producer_id] = follow(prior, view) if prior is not None else view
         self._owner[transactional_id] = value.producer_id
 
-    def _supersede(self, former: int, view: CoordinatorView, successor: int) -> None:
+    def _time(self, producer_id: int, end: End) -> None:
+        """How long what ends here took; what was prepared before the range is for the state to say."""
+        if end.state not in _COMPLETE:
+            return
+        prior = self._views.get(producer_id)
+        if prior is None:
+            self._first_ends[producer_id] = end
+        elif prior.state.is_prepare:
+            self._ended.setdefault(producer_id, Tally()).finish(prior, end)
+
+    def _supersede(self, former: int, view: CoordinatorView, successor: int, end: End) -> None:
+        self._time(former, end)
         prior = self._views.get(former)
         held = prior.participants if prior is not None else frozenset()
         self._views[former] = replace(view, superseded_by=successor, participants=held)
 
-    def _view(self, transactional_id: str, record: Record, value: TransactionLogValue) -> CoordinatorView:
+    def _view(
+        self, transactional_id: str, record: Record, value: TransactionLogValue, coordinator_epoch: int
+    ) -> CoordinatorView:
         return CoordinatorView(
             transactional_id=transactional_id,
             log_partition=self.log_partition,
@@ -117,6 +137,7 @@ class TransactionFold:
                 for topic, partitions in value.partitions or ()
                 for partition in partitions
             ),
+            coordinator_epoch=coordinator_epoch,
         )
 
     def facts(self, *, live_only: bool) -> Iterator[TransactionSeen | TransactionalIdGone]:
@@ -130,8 +151,22 @@ class TransactionFold:
         """
         for producer_id, view in self._views.items():
             if view.is_live or not live_only:
-                held = self._held.get(producer_id, frozenset())
-                yield TransactionSeen(producer_id, view, held - view.participants if view.is_live else held)
+                yield self._fact(producer_id, view, timed=not live_only)
         if not live_only:
             for transactional_id, offset in self._gone.items():
                 yield TransactionalIdGone(transactional_id, self.log_partition, offset)
+
+    def _fact(self, producer_id: int, view: CoordinatorView, *, timed: bool) -> TransactionSeen:
+        """One producer id's fact; what a first reading finds ended before us is no news and is not timed."""
+        held = self._held.get(producer_id, frozenset())
+        held = held - view.participants if view.is_live else held
+        if not timed:
+            return TransactionSeen(producer_id, view, held)
+        ended = self._ended.get(producer_id)
+        return TransactionSeen(
+            producer_id,
+            view,
+            held,
+            ended.latencies() if ended is not None else (),
+            self._first_ends.get(producer_id),
+        )

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from txnwatch.config import RunSettings, broker_properties, client_properties, registry_config
 from txnwatch.lasting import Lasting
+from txnwatch.metrics import Metrics
+from txnwatch.metrics_server import MetricsServer
 from txnwatch.sinks.abort import OFF, AutoAbort
 from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.encoding import FORMATS, from_bytes
@@ -22,6 +24,7 @@ from txnwatch.sinks.event_log import EventLog
 from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
 from txnwatch.sinks.lease import GroupLease
 from txnwatch.sinks.ledger import Ledger
+from txnwatch.sinks.open_list import OpenList
 from txnwatch.sinks.outbox import Outbox
 from txnwatch.sinks.redis import RedisEventSink
 from txnwatch.sinks.registry import RegistryCodec
@@ -39,6 +42,7 @@ from txnwatch.streaming.groups import ClusterGroups
 from txnwatch.streaming.metadata import TopicInfo
 from txnwatch.streaming.options import SourceOptions, parse_options
 from txnwatch.streaming.preflight import check_cluster
+from txnwatch.streaming.progress import Progress, read_progress
 from txnwatch.streaming.security import Security
 
 if TYPE_CHECKING:  # a second of imports that only `run` needs
@@ -74,6 +78,8 @@ class Watch:
     _ledger: Ledger | None = field(default=None, init=False)
     _log: EventLog | None = field(default=None, init=False)
     _abort: AutoAbort | None = field(default=None, init=False)
+    _open_list: OpenList | None = field(default=None, init=False)
+    _query: StreamingQuery | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         directory = local_directory(self.settings.checkpoint)
@@ -84,6 +90,8 @@ class Watch:
         self._registry = registry_codec(self.settings.schema_registry_url, properties, self.settings.events_topic)
         self.options = parse_options(self._source_options())
         self._undescribed = Lasting("not described by their leaders", self.report)
+        self.metrics = Metrics(wall_clock_ms)
+        self.metrics.progress = self._progress
         self._unproven = Lasting("not listed, or not read to their ends", self.report)
 
     @property
@@ -114,6 +122,32 @@ class Watch:
         cluster = Cluster(self.options.bootstrap, self.options.security)
         with contextlib.closing(cluster):
             self.cluster_id, self.topics = check_cluster(cluster, self.options, self.checkpoint)
+        self.metrics.cluster_id = self.cluster_id
+
+    @contextlib.contextmanager
+    def served_metrics(self) -> Iterator[None]:
+        """Serves metrics while the block runs, if there is a port for them.
+
+        Raises:
+            ConfigError: the port is taken.
+        """
+        port = self.settings.metrics_port
+        if port is None:
+            yield
+            return
+        server = MetricsServer(self.metrics.registry, self.settings.metrics_host, port, lambda: self.metrics.is_judging)
+        self.report(f"metrics at {server.url}/metrics")
+        try:
+            yield
+        finally:
+            server.close()
+
+    def _progress(self) -> Progress | None:
+        query = self._query
+        try:
+            return read_progress(query.lastProgress) if query is not None else None
+        except Exception:  # noqa: BLE001 - Spark is going away; what it could tell is absent
+            return None
 
     def open_ledger(self) -> Ledger:
         """The ledger with its sinks, knowing what was published before; one that is open is closed.
@@ -129,7 +163,9 @@ class Watch:
         encoding = FORMATS.get(self.settings.encoding) or self._codec().encoding
         sinks: list[EventSink] = [KafkaEventSink(config, self.settings.events_topic, encoding)]
         if self.settings.redis_url is not None:
-            sinks.append(RedisEventSink(self.settings.redis_url, self.cluster_id))
+            redis = RedisEventSink(self.settings.redis_url, self.cluster_id)
+            sinks.append(redis)
+            self._open_list = OpenList(redis.show_open)
         cluster = Cluster(self.options.bootstrap, self.options.security, timeout_s=_ADMIN_TIMEOUT_S)
         log = self._log = EventLog(config, self.settings.events_topic, decoder(self._registry))
         ledger = Ledger(
@@ -139,7 +175,7 @@ class Watch:
             outboxes=[Outbox(sink, lambda text: self.report(f"warning: {text}")) for sink in sinks],
             now_ms=wall_clock_ms,
             heard=lambda: self._events(log.news()),
-            on_event=self.on_event,
+            on_event=self._on_event,
             report=lambda text: self.report(f"warning: {text}"),
         )
         ledger.remember(self._events(log.history()))
@@ -195,7 +231,7 @@ class Watch:
         """Starts the query; every micro-batch goes to `on_batch`."""
         from txnwatch.streaming.job import JobSettings, start  # noqa: PLC0415
 
-        return start(
+        self._query = start(
             session,
             JobSettings(
                 source_options=self._source_options(),
@@ -205,8 +241,14 @@ class Watch:
             ),
             self.on_batch,
         )
+        self.metrics.query_started()
+        return self._query
 
-    def on_batch(self, _: int, emitted: list[Emitted]) -> None:
+    def _on_event(self, event: IncidentEvent) -> None:
+        self.metrics.on_event(event)
+        self.on_event(event)
+
+    def on_batch(self, batch_id: int, emitted: list[Emitted]) -> None:
         """One micro-batch in the driver."""
         assert self._ledger is not None
         for said in emitted:
@@ -215,7 +257,10 @@ class Watch:
         self._abort.recover()
         self._ledger.on_batch(emitted)
         self._abort.on_batch()
+        if self._open_list is not None:
+            self._open_list.on_batch(emitted, wall_clock_ms())
         write_wishes(self._scratch / _WISHES_FILE, wishes_of(emitted, self._ledger.doubted))
+        self.metrics.on_batch(batch_id, emitted, self._ledger, is_ready=self.is_ready)
         self.batches += 1
 
     def _tell(self, said: Emitted) -> None:

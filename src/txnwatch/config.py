@@ -98,6 +98,10 @@ class RunSettings(BaseModel):
         None, description="http://[user:password@]host:port of a Confluent-compatible schema registry"
     )
     redis_url: str | None = Field(None, description="redis://host:port/db for current incidents")
+    metrics_port: Annotated[int, BeforeValidator(_number), Field(ge=0, le=65535)] | None = Field(
+        None, description="port for Prometheus (/metrics, /-/healthy, /-/ready), 0 for any; none without it"
+    )
+    metrics_host: str = Field("0.0.0.0", description="address the metrics port listens on")  # noqa: S104 - to be scraped
     trigger_ms: Positive = Field(500, description="pause between the starts of two micro-batches")
     starting_offsets: Literal["latest", "earliest"] = Field(
         "latest", description="latest (where the oldest open transaction begins) or earliest; first start only"

@@ -18,7 +18,9 @@ from txnwatch.sinks.encoding import FORMATS, Encoding
 from txnwatch.sinks.event_log import read_events
 from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
 from txnwatch.sinks.redis import RedisEventSink
+from txnwatch.state.emitted import OpenSpan, OpenTransaction
 from txnwatch.state.errors import SinkError
+from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent
 from txnwatch.state.ports import EventSink
 
@@ -215,6 +217,23 @@ class TestRedisEventSink(SinkContract):
         stage.sink.deliver(events)
         assert [entry["id"] for entry in stage.stream()] == ["incident-1", "incident-2", "incident-3"]
         assert stage.stream_events() == events
+
+    def test_what_is_open_is_replaced_as_a_whole_and_goes_by_itself(self, stage: RedisStage) -> None:
+        span = OpenSpan(TopicPartition("orders", 3), 99, 1_500)
+        first = OpenTransaction(7, "checkout-\u00fc", "Ongoing", 1_000, -1, (span,))
+        second = OpenTransaction(8, None, "unowned", 2_000, -1, ())
+        assert isinstance(stage.sink, RedisEventSink)
+        show_open = stage.sink.show_open
+        show_open([second, first])
+        described = {"transactional_id": "checkout-\u00fc", "producer_id": 7, "state": "Ongoing"}
+        (found, since_ms), (other, _) = stage.open_transactions()
+        assert (found, since_ms) == ({**described, "partitions": ["orders-3"]}, 1_000.0)
+        assert other["transactional_id"] is None
+        assert 0 < stage.open_seconds_to_live() <= 60
+        show_open([second])
+        assert [member["producer_id"] for member, _ in stage.open_transactions()] == [8]
+        show_open([])
+        assert stage.open_transactions() == []
 
     def test_a_redis_that_refuses_is_a_sink_error_that_names_it(self, stage: RedisStage) -> None:
         stage.spoil("incidents")

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import redis
 
+from support.metrics import Scrape
+from support.redis_view import RedisView
 from support.servers import connect
 from support.topics import create_topic, unique
 from support.waiting import eventually
@@ -34,7 +36,7 @@ def watch(
     kafka: EmbeddedKafka, redis_server: EmbeddedRedis, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningWatch]:
     checkpoint = tmp_path_factory.mktemp("checkpoint")
-    flags = ("--events-topic", EVENTS, "--redis-url", redis_server.url)
+    flags = ("--events-topic", EVENTS, "--redis-url", redis_server.url, "--metrics-port", "0")
     with RunningWatch(kafka.bootstrap_servers, checkpoint, *flags) as running:
         yield running.until_ready()
 
@@ -90,6 +92,82 @@ def test_a_late_write_is_named_on_the_topic_and_in_redis_and_resolved_by_its_mar
     assert (resolved.resolution["how"], resolved.resolution["marker_offset"]) == ("aborted", 3)
     eventually(lambda: redis_hash(redis_server, event)["status"] == "resolved", VERDICT_S, "resolved in Redis")
     assert any(producer.transactional_id in line and "RESOLVED" in line for line in watch.lines)
+
+
+def test_a_hang_is_in_the_scrape_while_it_lasts_and_gone_after_it(
+    watch: RunningWatch, kafka: EmbeddedKafka, redis_server: EmbeddedRedis, cluster: Cluster, partition: TopicPartition
+) -> None:
+    where = {"topic": partition.topic, "partition": str(partition.partition)}
+    before = Scrape.at(watch.metrics_url)
+    assert (before.value("up"), before.value("ready")) == (1, 1)
+    assert before.value("lso_pinned_seconds", **where) is None
+
+    def open_hangs(scrape: Scrape) -> float:
+        return scrape.value("open_incidents", verdict="hanging", severity="critical") or 0.0
+
+    producer = late_write_after_abort(cluster, unique("zombie"), partition)
+    event = opened(kafka, partition)
+
+    def pinned() -> Scrape | None:
+        scrape = Scrape.at(watch.metrics_url)
+        return scrape if scrape.value("hidden_records", **where) is not None else None
+
+    scrape = eventually(pinned, VERDICT_S, "the partition in the scrape")
+    assert scrape is not None
+    assert scrape.value("hidden_records", **where) == 1
+    assert (scrape.value("lso_pinned_seconds", **where) or 0) >= 5
+    assert open_hangs(scrape) == open_hangs(before) + 1
+    assert (scrape.value("transactions", state="unowned") or 0) >= 1
+    told = {"verdict": "hanging", "answer": "confirmed"}
+    assert (scrape.value("confirmations_total", **told) or 0) > (before.value("confirmations_total", **told) or 0)
+    assert (scrape.value("detection_latency_seconds_count", verdict="hanging") or 0) >= 1
+    assert not scrape.label_values() & {producer.transactional_id, str(producer.producer_id)}
+
+    with closing(RedisView(redis_server.url, event.cluster_id)) as view:
+
+        def is_shown() -> bool:
+            return producer.transactional_id in {member["transactional_id"] for member, _ in view.open_transactions()}
+
+        eventually(is_shown, VERDICT_S, "the open transaction in Redis")
+        abort_by_hand(cluster, partition, producer.producer_id)
+
+        def released() -> bool:
+            scrape = Scrape.at(watch.metrics_url)
+            return scrape.value("lso_pinned_seconds", **where) is None and open_hangs(scrape) == open_hangs(before)
+
+        eventually(released, VERDICT_S, "the hang to leave the scrape")
+        eventually(lambda: not is_shown(), VERDICT_S, "the transaction to leave Redis")
+
+
+def test_transactions_that_end_are_timed_in_every_stage(
+    watch: RunningWatch, cluster: Cluster, partition: TopicPartition
+) -> None:
+    def count(scrape: Scrape, stage: str, state: str) -> float:
+        return scrape.value(f"transaction_{stage}_seconds_count", target_state=state) or 0.0
+
+    before = Scrape.at(watch.metrics_url)
+    for commit in (True, False, True):
+        producer = RawProducer(cluster, unique("timed")).init()
+        producer.add(partition)
+        producer.produce(partition)
+        producer.end(commit=commit)
+    expected = {
+        ("completion", "CompleteCommit"): 2,
+        ("completion", "CompleteAbort"): 1,
+        ("state_append", "PrepareCommit"): 2,
+        ("marker_completion", "CompleteAbort"): 1,
+        ("failover_completion", "CompleteCommit"): 0,
+    }
+
+    def timed() -> bool:
+        now = Scrape.at(watch.metrics_url)
+        return all(count(now, *key) - count(before, *key) == number for key, number in expected.items())
+
+    eventually(timed, VERDICT_S, "three transactions in the scrape")
+    now = Scrape.at(watch.metrics_url)
+    assert (now.value("transaction_completion_seconds_sum", target_state="CompleteCommit") or 0) < 60
+    assert (now.value("source_lag_seconds") or 99) < 10
+    assert now.value("source_lag_offsets") is not None
 
 
 def test_a_stray_write_of_a_transaction_that_never_began(

@@ -12,7 +12,7 @@ from support.facts import DictStore
 from support.strategies import barriers, buckets, facts, producer_facts, producers
 from txnwatch.state.bucket import process
 from txnwatch.state.bucket_state import BucketState
-from txnwatch.state.codec import decode_bucket, decode_producer, encode_bucket, encode_producer
+from txnwatch.state.codec import VERSION, decode_bucket, decode_producer, encode_bucket, encode_producer
 from txnwatch.state.emitted import StrayWrite
 from txnwatch.state.errors import CheckpointError
 from txnwatch.state.facts import Barrier, Fact, LastStable
@@ -86,11 +86,11 @@ def test_a_bucket_survives_its_row(bucket: BucketState) -> None:
     assert decode_bucket(encode_bucket(bucket)) == bucket
 
 
-@pytest.mark.parametrize("row", [json.dumps({"v": 3}), json.dumps({})], ids=["later", "none"])
+@pytest.mark.parametrize("row", [json.dumps({"v": VERSION + 1}), json.dumps({})], ids=["later", "none"])
 def test_a_row_of_another_version_is_refused_with_both_versions_named(row: str) -> None:
-    with pytest.raises(CheckpointError, match=r"this txnwatch reads version 2"):
+    with pytest.raises(CheckpointError, match=f"this txnwatch reads version {VERSION}"):
         decode_producer(1, row)
-    with pytest.raises(CheckpointError, match=r"this txnwatch reads version 2"):
+    with pytest.raises(CheckpointError, match=f"this txnwatch reads version {VERSION}"):
         decode_bucket(row)
 
 

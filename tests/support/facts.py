@@ -8,7 +8,7 @@ from typing import Any
 from txnwatch.state.bucket import process
 from txnwatch.state.bucket_state import BucketState
 from txnwatch.state.codec import decode_bucket, decode_producer, encode_bucket, encode_producer
-from txnwatch.state.emitted import BucketCount, Emitted, Unproven
+from txnwatch.state.emitted import BucketCount, Emitted, OpenTransactions, TransactionsEnded, Unproven
 from txnwatch.state.facts import (
     Barrier,
     Bracket,
@@ -181,9 +181,13 @@ class BucketRun:
         bucket = self.bucket
         emitted = process(bucket, self.store, [*facts, barrier], self.policy, speaks_for_partitions=True)
         self._bucket = encode_bucket(bucket)
+        self.everything = emitted
         self.counts = [said for said in emitted if isinstance(said, BucketCount)]
         self.unproven = [said for said in emitted if isinstance(said, Unproven)]
-        return [said for said in emitted if not isinstance(said, BucketCount | Unproven)]
+        self.followed = [told for said in emitted if isinstance(said, OpenTransactions) for told in said.transactions]
+        self.ended = [told for said in emitted if isinstance(said, TransactionsEnded) for told in said.latencies]
+        figures = BucketCount | Unproven | OpenTransactions | TransactionsEnded
+        return [said for said in emitted if not isinstance(said, figures)]
 
     def pass_time(self, milliseconds: int) -> None:
         """Lets time pass without a batch."""

@@ -44,6 +44,15 @@ class RedisView:
         """The open incidents with their scores."""
         return dict(self._client.zrange(f"{self._prefix}incidents", 0, -1, withscores=True))
 
+    def open_transactions(self) -> list[tuple[dict[str, Any], float]]:
+        """What is shown as open, oldest first, with when it began."""
+        members = self._client.zrange(f"{self._prefix}open", 0, -1, withscores=True)
+        return [(json.loads(member), score) for member, score in members]
+
+    def open_seconds_to_live(self) -> int:
+        """How long the set of open transactions is kept; below 0 for ever, or if there is none."""
+        return int(self._client.ttl(f"{self._prefix}open"))
+
     def stream(self) -> list[dict[str, str]]:
         """The entries of the events stream, oldest first."""
         return [entry for _, entry in self._client.xrange(f"{self._prefix}events")]

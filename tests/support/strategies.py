@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hypothesis import strategies as st
 
 from txnwatch.state.bucket_state import BucketState, Standing
+from txnwatch.state.emitted import OpenSpan, OpenTransaction
 from txnwatch.state.facts import (
     Barrier,
     Bracket,
@@ -20,6 +23,7 @@ from txnwatch.state.facts import (
     TransactionSeen,
 )
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.latency import BOUNDS_MS, End, Latencies, Stage
 from txnwatch.state.transaction import CoordinatorView, Marker, ProducerState, Said, Span, TransactionState
 from txnwatch.state.verdict import Verdict
 
@@ -77,6 +81,25 @@ producers = st.builds(
         st.sampled_from([Verdict.LATE, Verdict.LONG_RUNNING, Verdict.STUCK_PREPARE]).map(str), said, max_size=2
     ),
 )
+open_transactions = st.builds(
+    OpenTransaction,
+    producer_ids,
+    st.sampled_from([None, "checkout-1"]),
+    st.sampled_from(["Ongoing", "unowned"]),
+    times,
+    st.integers(-1, 99),
+    st.lists(st.builds(OpenSpan, data_partitions, offsets, times), max_size=2).map(tuple),
+)
+ends = st.builds(
+    End, st.sampled_from([TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]), times, times, epochs
+)
+latencies = st.builds(
+    Latencies,
+    st.sampled_from(Stage),
+    st.sampled_from(TransactionState),
+    times,
+    st.lists(st.integers(0, 9), min_size=len(BOUNDS_MS) + 1, max_size=len(BOUNDS_MS) + 1).map(tuple),
+)
 buckets = st.builds(
     BucketState,
     st.dictionaries(producer_ids, times, max_size=3),
@@ -87,6 +110,8 @@ buckets = st.builds(
     st.dictionaries(log_partitions, st.integers(1, 9), max_size=2),
     st.integers(-9999, 9999),
     st.integers(-1, 99),
+    st.dictionaries(st.sampled_from(["Ongoing", "unowned"]), st.integers(1, 9), max_size=2).map(Counter),
+    st.dictionaries(producer_ids, open_transactions, max_size=2),
 )
 barriers = st.builds(
     Barrier,
@@ -147,7 +172,14 @@ def producers_seen(draw: st.DrawFn) -> ProducerSeen:
 
 producer_facts: st.SearchStrategy[Fact] = st.one_of(
     producers_seen(),
-    st.builds(TransactionSeen, producer_ids, views, st.frozensets(data_partitions, max_size=2)),
+    st.builds(
+        TransactionSeen,
+        producer_ids,
+        views,
+        st.frozensets(data_partitions, max_size=2),
+        st.lists(latencies, max_size=2).map(tuple),
+        st.none() | ends,
+    ),
     st.builds(TransactionalIdGone, st.sampled_from(["checkout-1", "käse"]), log_partitions, offsets),
     notices,
 )

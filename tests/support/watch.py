@@ -74,6 +74,12 @@ class RunningWatch:
         return eventually(found, timeout_s, f"{text!r} in {self.lines[-5:]}") or ""
 
     @property
+    def metrics_url(self) -> str:
+        """Where it is scraped; it must have been started with a --metrics-port."""
+        port = self.until("metrics at ").rpartition(":")[2].removesuffix("/metrics")
+        return f"http://127.0.0.1:{port}/metrics"
+
+    @property
     def pid(self) -> int:
         """The process id."""
         assert self._process is not None

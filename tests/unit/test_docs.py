@@ -30,7 +30,14 @@ def generator() -> ModuleType:
     return module
 
 
-GENERATED = ["docs/verdicts.md", "docs/events.md", "docs/cli.md", "docs/faults.md", "deploy/reference-config.toml"]
+GENERATED = [
+    "docs/verdicts.md",
+    "docs/events.md",
+    "docs/cli.md",
+    "docs/faults.md",
+    "docs/metrics.md",
+    "deploy/reference-config.toml",
+]
 
 
 @pytest.mark.parametrize("page", GENERATED)

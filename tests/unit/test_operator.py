@@ -10,7 +10,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from support.facts import NAME, ORDERS, OTHER, PRODUCER, a_marker, seen, transaction
-from txnwatch.state.emitted import BucketCount, Emitted, SpanCandidate, SpanEnded, Unproven
+from txnwatch.state.emitted import BucketCount, Emitted, OpenTransactions, SpanCandidate, SpanEnded, Unproven
 from txnwatch.state.facts import Barrier, Fact
 from txnwatch.state.policy import DetectionPolicy
 from txnwatch.state.transaction import TransactionState as S
@@ -34,7 +34,7 @@ class Job:
         told: Iterable[dict[str, Any]] = fact_rows([*facts, Barrier(self.number, at_ms, at_ms)], buckets=1)
         rows = [Row(*SCHEMA.names)(*(row.get(name) for name in SCHEMA.names)) for row in told]
         said = [decode_emitted(row["kind"], row["payload"]) for row in self.tester.test(0, rows)]
-        return [emitted for emitted in said if not isinstance(emitted, BucketCount | Unproven)]
+        return [emitted for emitted in said if not isinstance(emitted, BucketCount | Unproven | OpenTransactions)]
 
     def kept(self) -> set[int]:
         found: set[int] = set()

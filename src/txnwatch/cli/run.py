@@ -50,7 +50,7 @@ def run(parsed: argparse.Namespace) -> int:
     stop = threading.Event()
     with _signals(stop):
         watch.check()
-        with locked(watch.checkpoint):
+        with locked(watch.checkpoint), watch.served_metrics():
             partitions = sum(len(topic.partitions) for topic in watch.topics)
             _report(f"watching cluster {watch.cluster_id}: {len(watch.topics)} topics, {partitions} partitions")
             _report(f"checkpoint {watch.checkpoint}, Spark's own output in {watch.spark_log}")

@@ -1,0 +1,297 @@
+"""What Prometheus scrapes: taken from what the state says and the ledger knows, once a micro-batch, in the driver.
+
+Counters count what happened since this process started; a micro-batch that Spark runs again, after its query was
+started anew, is counted once. Ages are made when they are scraped, so that they grow while nothing else happens. What
+is not known is absent, not zero.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter as Counts
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from txnwatch.metrics_table import METRICS, NAMESPACE, Kind
+from txnwatch.sinks.ledger import Ledger
+from txnwatch.state.confirmation import Answer
+from txnwatch.state.emitted import (
+    BucketCount,
+    CensusIncomplete,
+    Emitted,
+    Mismatch,
+    OpenTransactions,
+    OutstandingGap,
+    PartitionAlarm,
+    TransactionsEnded,
+    Unproven,
+    ViewHealed,
+)
+from txnwatch.state.facts import NoticeKind
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.incident import OPENED, IncidentEvent
+from txnwatch.state.latency import BOUNDS_MS, Stage, Tally
+from txnwatch.state.open_transactions import UNOWNED
+from txnwatch.state.transaction import TransactionState
+from txnwatch.state.verdict import RULE_OF, Verdict
+from txnwatch.streaming.progress import Progress
+
+UP_WITHIN_MS = 15_000
+_STAGES = {
+    Stage.APPEND: "transaction_state_append_seconds",
+    Stage.MARKERS: "transaction_marker_completion_seconds",
+    Stage.COMPLETION: "transaction_completion_seconds",
+    Stage.FAILOVER: "transaction_failover_completion_seconds",
+}
+_PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+_COMPLETE = {
+    TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
+    TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
+}
+_MAKE: dict[Kind, Callable[..., Any]] = {Kind.COUNTER: Counter, Kind.GAUGE: Gauge, Kind.HISTOGRAM: Histogram}
+_SPEC = {spec.name: spec for spec in METRICS}
+
+
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    """What the last micro-batch showed, for what is made at a scrape; times are our clock, -1 for none."""
+
+    judged_ms: int = -1
+    data_listed_ms: int = -1
+    caught_up_ms: int = -1
+    oldest_open_ms: int = -1
+    oldest_prepared_ms: int = -1
+    pinned: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+
+
+class Metrics(Collector):
+    """The registry, and everything that moves it.
+
+    Attributes:
+        registry: what a scrape reads.
+        progress: asks the running query how far it is; None while there is none.
+        cluster_id: set once it is known.
+    """
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.registry = CollectorRegistry()
+        self.progress: Callable[[], Progress | None] = lambda: None
+        self.cluster_id = ""
+        self._now_ms = now_ms
+        self._lock = threading.Lock()
+        self._picture = _Picture()
+        self._tally = Tally()
+        self._counted_batch = -1
+        self._confirmations: Counts[str] = Counts()
+        self._failures: Counts[str] = Counts()
+        self._made: dict[str, Any] = {}
+        for spec in METRICS:
+            if not spec.is_read:
+                buckets = {"buckets": spec.buckets} if spec.buckets else {}
+                name, make = spec.full_name, _MAKE[spec.kind]
+                self._made[spec.name] = make(name, spec.meaning, spec.labels, registry=self.registry, **buckets)
+        self._begin_at_zero()
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+
+    def _begin_at_zero(self) -> None:
+        """Every label that is known beforehand has its series from the start: a rate needs a zero to rise from."""
+        for kind in NoticeKind:
+            self._made["partition_notices_total"].labels(kind)
+        for mismatch in Mismatch:
+            self._made["view_mismatches_total"].labels(mismatch)
+        for result in ("complete", "incomplete"):
+            self._made["census_rounds_total"].labels(result)
+        for verdict, rule in RULE_OF.items():
+            self._made["open_incidents"].labels(verdict, rule.severity)
+            if verdict is not Verdict.STRAY_WRITE:
+                for answer in Answer:
+                    self._made["confirmations_total"].labels(verdict, answer)
+        for state in (TransactionState.ONGOING, *_PREPARED, UNOWNED):
+            self._made["transactions"].labels(state)
+        for state in _PREPARED:
+            self._made["transactions_pending_markers"].labels(_COMPLETE[state])
+
+    @property
+    def is_judging(self) -> bool:
+        """Whether a barrier was judged a moment ago."""
+        return self._picture.judged_ms >= 0 and self._now_ms() - self._picture.judged_ms <= UP_WITHIN_MS
+
+    def query_started(self) -> None:
+        """The streaming query has been started."""
+        self._made["query_starts_total"].inc()
+
+    def on_event(self, event: IncidentEvent) -> None:
+        """An event was made."""
+        self._made["events_total"].labels(event.verdict, event.status).inc()
+        if event.status == OPENED:
+            latency = self._made["detection_latency_seconds"].labels(event.verdict)
+            latency.observe(event.detection_latency_ms / 1000)
+
+    def on_batch(self, batch_id: int, emitted: Sequence[Emitted], ledger: Ledger, *, is_ready: bool) -> None:
+        """A micro-batch went through: everything it said was told."""
+        now_ms = self._now_ms()
+        self._gauges(emitted, now_ms)
+        self._made["ready"].set(int(is_ready))
+        if batch_id > self._counted_batch:
+            self._counted_batch = batch_id
+            self._count(emitted, now_ms)
+        self._take_ledger(ledger)
+
+    def _count(self, emitted: Iterable[Emitted], now_ms: int) -> None:
+        self._made["batches_total"].inc()
+        listed_ms = self._picture.data_listed_ms
+        if listed_ms >= 0:
+            self._made["batch_duration_seconds"].observe(max(0, now_ms - listed_ms) / 1000)
+        for said in emitted:
+            match said:
+                case PartitionAlarm(notice):
+                    self._made["partition_notices_total"].labels(notice.kind).inc()
+                    if notice.is_decode_failure:
+                        self._made["decode_failures_total"].inc()
+                case ViewHealed():
+                    self._made["view_mismatches_total"].labels(said.mismatch).inc()
+                case CensusIncomplete(failed):
+                    self._made["census_rounds_total"].labels("incomplete" if failed else "complete").inc()
+                case TransactionsEnded(latencies):
+                    with self._lock:
+                        self._tally.add(latencies)
+
+    def _gauges(self, emitted: Sequence[Emitted], now_ms: int) -> None:
+        counts = [said for said in emitted if isinstance(said, BucketCount)]
+        if not counts:
+            return
+        listed_ms = counts[0].data_listed_ms
+        self._picture = _Picture(
+            judged_ms=now_ms,
+            data_listed_ms=listed_ms,
+            caught_up_ms=listed_ms if not counts[0].behind else self._picture.caught_up_ms,
+            oldest_open_ms=_earliest(count.oldest_open_ms for count in counts),
+            oldest_prepared_ms=_earliest(count.oldest_prepared_ms for count in counts),
+            pinned=_pinned(emitted),
+        )
+        self._made["broker_clock_offset_seconds"].set(counts[0].clock_offset_ms / 1000)
+        states: Counts[str] = Counts()
+        waiting: Counts[str] = Counts()
+        for count in counts:
+            states.update(dict(count.states))
+            waiting.update(dict(count.waiting))
+        for state in (TransactionState.ONGOING, *_PREPARED, UNOWNED):
+            self._made["transactions"].labels(state).set(states[state])
+        for state in _PREPARED:
+            self._made["transactions_pending_markers"].labels(_COMPLETE[state]).set(states[state])
+        self._made["inconclusive_looks"].clear()
+        for why, number in waiting.items():
+            self._made["inconclusive_looks"].labels(why).set(number)
+        self._made["unread_gaps"].set(sum(isinstance(said, OutstandingGap) for said in emitted))
+        for said in emitted:
+            if isinstance(said, Unproven):
+                logs = Counts(_log(partition) for partition in said.partitions)
+                for log in ("data", "coordinator"):
+                    self._made["unproven_partitions"].labels(log).set(logs[log])
+            elif isinstance(said, CensusIncomplete):
+                self._made["undescribed_partitions"].set(len(said.failed))
+
+    def _take_ledger(self, ledger: Ledger) -> None:
+        known = Counts((event.verdict, event.severity) for event in ledger.open_incidents)
+        gauge = self._made["open_incidents"]
+        for labels in {*known, *((verdict, rule.severity) for verdict, rule in RULE_OF.items())}:
+            gauge.labels(*labels).set(known[labels])
+        for key, total in ledger.counts.items():
+            verdict, _, answer = key.partition(":")
+            if answer:
+                self._rise("confirmations_total", self._confirmations, key, total, (verdict, answer))
+        for outbox in ledger.outboxes:
+            self._made["sink_waiting_events"].labels(outbox.name).set(outbox.waiting)
+            self._rise("sink_failures_total", self._failures, outbox.name, outbox.failures, (outbox.name,))
+
+    def _rise(self, name: str, seen: Counts[str], key: str, total: int, labels: tuple[str, ...]) -> None:
+        """Takes in a total that somebody else counts, and that begins anew when the ledger is opened again."""
+        risen = total - seen[key] if total >= seen[key] else total
+        seen[key] = total
+        self._made[name].labels(*labels).inc(risen)
+
+    def collect(self) -> Iterator[Family]:
+        """What is made when it is scraped."""
+        now_ms, picture, progress = self._now_ms(), self._picture, self.progress()
+        yield _gauge("up", {(): int(self.is_judging)})
+        yield _gauge("build_info", {(version(NAMESPACE), self.cluster_id): 1})
+        if picture.judged_ms >= 0:
+            yield _gauge("last_barrier_timestamp_seconds", {(): picture.data_listed_ms / 1000})
+            yield _gauge("oldest_open_transaction_seconds", {(): _age_s(now_ms, picture.oldest_open_ms)})
+            yield _gauge("oldest_pending_transaction_seconds", {(): _age_s(now_ms, picture.oldest_prepared_ms)})
+            pinned = {p: _age_s(now_ms, since_ms) for p, (_, since_ms) in picture.pinned.items()}
+            yield _gauge("lso_pinned_seconds", _by_labels(pinned))
+        if picture.caught_up_ms >= 0:
+            yield _gauge("source_lag_seconds", {(): _age_s(now_ms, picture.caught_up_ms)})
+        if progress is not None:
+            yield from _of_progress(progress, picture)
+        yield from self._histograms()
+
+    def _histograms(self) -> Iterator[Family]:
+        with self._lock:
+            told = self._tally.latencies()
+        for stage, name in _STAGES.items():
+            family = HistogramMetricFamily(f"{NAMESPACE}_{name}", _SPEC[name].meaning, labels=_SPEC[name].labels)
+            for latencies in told:
+                if latencies.stage is stage:
+                    total, buckets = 0, []
+                    for bound, count in zip((*BOUNDS_MS, None), latencies.counts, strict=True):
+                        total += count
+                        buckets.append(("+Inf" if bound is None else str(bound / 1000), total))
+                    family.add_metric([latencies.target_state], buckets, latencies.sum_ms / 1000)
+            yield family
+
+
+def _of_progress(progress: Progress, picture: _Picture) -> Iterator[Family]:
+    yield _gauge("source_lag_offsets", {(): progress.lag_offsets})
+    yield _gauge("last_batch_phase_seconds", {(phase,): ms / 1000 for phase, ms in progress.phases_ms.items()})
+    yield _gauge("watched_partitions", {(log,): count for log, count in Counts(map(_log, progress.ends)).items()})
+    hidden = {
+        partition: max(0, progress.ends[partition] - start)
+        for partition, (start, _) in picture.pinned.items()
+        if partition in progress.ends
+    }
+    yield _gauge("hidden_records", _by_labels(hidden))
+
+
+def _by_labels(values: Mapping[TopicPartition, float]) -> dict[tuple[str, ...], float]:
+    return {(partition.topic, str(partition.partition)): value for partition, value in values.items()}
+
+
+def _pinned(emitted: Iterable[Emitted]) -> dict[TopicPartition, tuple[int, int]]:
+    """Where the lowest open data of each partition starts, and since when it has been seen; if for a while."""
+    found: dict[TopicPartition, tuple[int, int]] = {}
+    for said in emitted:
+        if isinstance(said, OpenTransactions):
+            for told in said.transactions:
+                for partition, start, since_ms in told.spans:
+                    found[partition] = min(found.get(partition, (start, since_ms)), (start, since_ms))
+    return found
+
+
+def _gauge(name: str, values: Mapping[tuple[str, ...], float]) -> Family:
+    spec = _SPEC[name]
+    family = GaugeMetricFamily(spec.full_name, spec.meaning, labels=spec.labels)
+    for labels, value in values.items():
+        family.add_metric(labels, value)
+    return family
+
+
+def _age_s(now_ms: int, since_ms: int) -> float:
+    return max(0, now_ms - since_ms) / 1000 if since_ms >= 0 else 0.0
+
+
+def _earliest(times: Iterable[int]) -> int:
+    return min((time for time in times if time >= 0), default=-1)
+
+
+def _log(partition: TopicPartition) -> str:
+    return "coordinator" if partition.topic == TRANSACTION_STATE_TOPIC else "data"

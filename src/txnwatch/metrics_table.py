@@ -1,0 +1,245 @@
+"""Every metric there is: one table, read by the registry, by docs/metrics.md and by the tests of rules and dashboard.
+
+Names have the prefix `txnwatch_` and base units. No label is a transactional id or a producer id: there is no bound
+to how many there can be; they are in the events. Labels with a topic and a partition exist only while that partition
+is pinned.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from txnwatch.state.latency import BOUNDS_MS
+
+NAMESPACE = "txnwatch"
+
+
+class Kind(StrEnum):
+    """Prometheus' types."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Metric(NamedTuple):
+    """One metric; `is_read` means that its value is made when it is scraped."""
+
+    group: str
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    meaning: str
+    is_read: bool = False
+    buckets: tuple[float, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """As it is scraped."""
+        return f"{NAMESPACE}_{self.name}"
+
+
+HEALTH, EVIDENCE, INCIDENTS = "Its own health", "Evidence", "Incidents and their delivery"
+OPEN, COORDINATOR = "What is open", "The coordinator's work, from its log"
+DETECTION_S = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+BATCH_S = (0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30.0)
+STAGE_S = tuple(bound / 1000 for bound in BOUNDS_MS)
+_C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+
+METRICS: tuple[Metric, ...] = (
+    Metric(HEALTH, "up", _G, (), "1 if a barrier was judged within the last 15 s, else 0", is_read=True),
+    Metric(HEALTH, "build_info", _G, ("version", "cluster_id"), "always 1", is_read=True),
+    Metric(HEALTH, "ready", _G, (), "1 once the coordinator's log has been read to its end; before, nothing is proven"),
+    Metric(
+        HEALTH,
+        "last_barrier_timestamp_seconds",
+        _G,
+        (),
+        "when the data partitions' ends of the last judged barrier were in hand",
+        is_read=True,
+    ),
+    Metric(
+        HEALTH,
+        "source_lag_seconds",
+        _G,
+        (),
+        "age of the last judged listing that was read to its ends wherever a limit applies: how old the picture is",
+        is_read=True,
+    ),
+    Metric(
+        HEALTH,
+        "source_lag_offsets",
+        _G,
+        (),
+        "offsets listed and not read yet, all partitions together; bytes cannot be known without reading them",
+        is_read=True,
+    ),
+    Metric(
+        HEALTH,
+        "watched_partitions",
+        _G,
+        ("log",),
+        "partitions that are read: of topics (data), of `__transaction_state` (coordinator)",
+        is_read=True,
+    ),
+    Metric(HEALTH, "batches_total", _C, (), "micro-batches that went through"),
+    Metric(
+        HEALTH,
+        "batch_duration_seconds",
+        _H,
+        (),
+        "micro-batches, from the data partitions' ends in hand to everything told",
+        buckets=BATCH_S,
+    ),
+    Metric(
+        HEALTH,
+        "last_batch_phase_seconds",
+        _G,
+        ("phase",),
+        "where Spark spent the last micro-batch; triggerExecution is the whole of it",
+        is_read=True,
+    ),
+    Metric(HEALTH, "query_starts_total", _C, (), "starts of the streaming query; more than one is a restart"),
+    Metric(
+        HEALTH,
+        "broker_clock_offset_seconds",
+        _G,
+        (),
+        "the brokers' clock minus ours, estimated from records the coordinator stamped",
+    ),
+    Metric(
+        EVIDENCE,
+        "unproven_partitions",
+        _G,
+        ("log",),
+        "partitions of which the last barrier proves nothing: not listed, or not read to their ends",
+    ),
+    Metric(EVIDENCE, "unread_gaps", _G, (), "partitions with a range that was listed and could not be read yet"),
+    Metric(
+        EVIDENCE,
+        "undescribed_partitions",
+        _G,
+        (),
+        "partitions whose leaders did not describe their producers in the last census",
+    ),
+    Metric(EVIDENCE, "census_rounds_total", _C, ("result",), "censuses, by whether every leader answered"),
+    Metric(EVIDENCE, "inconclusive_looks", _G, ("why",), "open transactions of which the last barrier proved nothing"),
+    Metric(
+        EVIDENCE,
+        "partition_notices_total",
+        _C,
+        ("kind",),
+        "ranges of partitions that could not be read (gap), never can be (lost), were cut (truncated), are gone "
+        "(deleted)",
+    ),
+    Metric(EVIDENCE, "decode_failures_total", _C, (), "batches or records with bytes that we cannot decode"),
+    Metric(
+        EVIDENCE,
+        "view_mismatches_total",
+        _C,
+        ("mismatch",),
+        "transactions a census found open (or closed) where the log as we read it said otherwise",
+    ),
+    Metric(INCIDENTS, "open_incidents", _G, ("verdict", "severity"), "incidents that are open now"),
+    Metric(INCIDENTS, "events_total", _C, ("verdict", "status"), "incident events made"),
+    Metric(
+        INCIDENTS,
+        "detection_latency_seconds",
+        _H,
+        ("verdict",),
+        "from the first sight of what is wrong to the incident, where the event tells it",
+        buckets=DETECTION_S,
+    ),
+    Metric(
+        INCIDENTS,
+        "confirmations_total",
+        _C,
+        ("verdict", "answer"),
+        "fresh reads before anything is said: confirmed, refuted, unknown",
+    ),
+    Metric(INCIDENTS, "sink_waiting_events", _G, ("sink",), "events a sink has not taken yet"),
+    Metric(INCIDENTS, "sink_failures_total", _C, ("sink",), "deliveries that failed; they are tried again"),
+    Metric(
+        OPEN,
+        "transactions",
+        _G,
+        ("state",),
+        "producer ids with an open transaction; unowned is open data that no live transaction owns",
+    ),
+    Metric(
+        OPEN,
+        "oldest_open_transaction_seconds",
+        _G,
+        (),
+        "age of the oldest open transaction, from 5 s on; else 0",
+        is_read=True,
+    ),
+    Metric(
+        OPEN,
+        "lso_pinned_seconds",
+        _G,
+        ("topic", "partition"),
+        "how long the data at the partition's last stable offset has been open; only where it is 5 s or more",
+        is_read=True,
+    ),
+    Metric(
+        OPEN,
+        "hidden_records",
+        _G,
+        ("topic", "partition"),
+        "offsets between there and the partition's end, which read_committed consumers cannot see; of scanned topics",
+        is_read=True,
+    ),
+    Metric(
+        COORDINATOR,
+        "transaction_state_append_seconds",
+        _H,
+        ("target_state",),
+        "Prepare* appended to `__transaction_state` -> committed there",
+        is_read=True,
+        buckets=STAGE_S,
+    ),
+    Metric(
+        COORDINATOR,
+        "transaction_marker_completion_seconds",
+        _H,
+        ("target_state",),
+        "Prepare* committed -> Complete* appended: every marker written",
+        is_read=True,
+        buckets=STAGE_S,
+    ),
+    Metric(
+        COORDINATOR,
+        "transaction_completion_seconds",
+        _H,
+        ("target_state",),
+        "Prepare* appended -> Complete* appended",
+        is_read=True,
+        buckets=STAGE_S,
+    ),
+    Metric(
+        COORDINATOR,
+        "transaction_failover_completion_seconds",
+        _H,
+        ("target_state",),
+        "the same, of those transactions whose coordinator moved to another broker in between",
+        is_read=True,
+        buckets=STAGE_S,
+    ),
+    Metric(
+        COORDINATOR,
+        "transactions_pending_markers",
+        _G,
+        ("target_state",),
+        "transactions in Prepare*: some markers, or the final append, are outstanding",
+    ),
+    Metric(
+        COORDINATOR,
+        "oldest_pending_transaction_seconds",
+        _G,
+        (),
+        "how long the oldest of them has been prepared; else 0",
+        is_read=True,
+    ),
+)
