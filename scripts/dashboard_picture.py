@@ -25,7 +25,7 @@ import matplotlib as mpl
 from confluent_kafka.admin import AdminClient, NewTopic
 from matplotlib import pyplot as plt
 
-from txnwatch.app import options_of
+from txnwatch.connection import options_of
 from txnwatch.embedded import faults
 from txnwatch.embedded.applications import exactly_once_copier, transactional_writer
 from txnwatch.embedded.broker_faults import in_sync

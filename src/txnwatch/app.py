@@ -8,18 +8,20 @@ import socket
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from txnwatch.config import RunSettings, broker_properties, client_properties, registry_config
+from txnwatch.clients import decoder, librdkafka_config, registry_codec
+from txnwatch.config import RunSettings, broker_properties, client_properties
 from txnwatch.lasting import Lasting
 from txnwatch.metrics import Metrics
 from txnwatch.metrics_server import MetricsServer
+from txnwatch.quiet import output_to
 from txnwatch.sinks.abort import OFF, AutoAbort
 from txnwatch.sinks.commands import Origin
-from txnwatch.sinks.encoding import FORMATS, from_bytes
+from txnwatch.sinks.encoding import FORMATS
 from txnwatch.sinks.event_log import EventLog
 from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
 from txnwatch.sinks.lease import GroupLease
@@ -40,10 +42,9 @@ from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.control_file import wishes_of, write_wishes
 from txnwatch.streaming.groups import ClusterGroups
 from txnwatch.streaming.metadata import TopicInfo
-from txnwatch.streaming.options import SourceOptions, parse_options
+from txnwatch.streaming.options import parse_options
 from txnwatch.streaming.preflight import check_cluster
 from txnwatch.streaming.progress import Progress, read_progress
-from txnwatch.streaming.security import Security
 
 if TYPE_CHECKING:  # a second of imports that only `run` needs
     from pyspark.sql import SparkSession
@@ -297,56 +298,3 @@ class Watch:
         if self._log is not None:
             self._log.close()
             self._log = None
-
-
-def librdkafka_config(options: SourceOptions) -> dict[str, str]:
-    """The same connection for confluent-kafka."""
-    security: Security = options.security
-    config = {
-        "bootstrap.servers": ",".join(str(endpoint) for endpoint in options.bootstrap),
-        "security.protocol": security.protocol.lower(),
-        "ssl.endpoint.identification.algorithm": "https" if security.verify_host else "none",
-    }
-    optional = {
-        "ssl.ca.location": security.ca_file,
-        "ssl.ca.pem": security.ca_text,
-        "ssl.certificate.location": security.certificate_file,
-        "ssl.key.location": security.certificate_file,
-        "ssl.key.password": security.key_password,
-        "sasl.mechanism": security.mechanism,
-        "sasl.username": security.username,
-        "sasl.password": security.password,
-    }
-    return {**config, **{name: value for name, value in optional.items() if value is not None}}
-
-
-def registry_codec(url: str | None, properties: Mapping[str, str], topic: str) -> RegistryCodec | None:
-    """What speaks to the schema registry, if there is one.
-
-    Raises:
-        ConfigError: the registry client is not installed, or refuses the settings.
-    """
-    return RegistryCodec(registry_config(url, properties), topic) if url is not None else None
-
-
-def decoder(registry: RegistryCodec | None) -> Callable[[bytes], IncidentEvent]:
-    """What reads events back: all three encodings where there is a registry."""
-    return registry.decode if registry is not None else from_bytes
-
-
-@contextlib.contextmanager
-def output_to(log: Path) -> Iterator[None]:
-    """Sends what this process and those it starts print to a file; the JVM keeps it for life."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    kept = [(descriptor, os.dup(descriptor)) for descriptor in (1, 2)]
-    with log.open("ab") as file:
-        for descriptor, _ in kept:
-            os.dup2(file.fileno(), descriptor)
-    try:
-        yield
-    finally:
-        for descriptor, saved in kept:
-            os.dup2(saved, descriptor)
-            os.close(saved)

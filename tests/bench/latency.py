@@ -18,7 +18,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from support.watch import RunningWatch
-from txnwatch.app import librdkafka_config
+from txnwatch.clients import librdkafka_config
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.connection import options_of
 from txnwatch.embedded.applications import exactly_once_copier, idempotent_writer, transactional_writer

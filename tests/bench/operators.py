@@ -21,7 +21,7 @@ from pyspark.sql import Row
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from txnwatch.app import output_to
+from txnwatch.quiet import output_to
 from txnwatch.state.codec import decode_producer, encode_producer
 from txnwatch.state.facts import Barrier, Fact, ProducerSeen, TransactionSeen
 from txnwatch.state.ids import TopicPartition

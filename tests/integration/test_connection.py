@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from support.certificates import Authority
 from support.servers import Clusters, create_coordinators
 from support.waiting import eventually
-from txnwatch.app import librdkafka_config
+from txnwatch.clients import librdkafka_config
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.errors import AuthorizationError, BrokerError, ConfigError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition

@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from txnwatch.app import output_to
 from txnwatch.embedded.faults import late_write_after_abort
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.quiet import output_to
 from txnwatch.state.ids import TopicPartition
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.job import spark_session

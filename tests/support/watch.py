@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from support.waiting import eventually
-from txnwatch.app import librdkafka_config
+from txnwatch.clients import librdkafka_config
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.connection import options_of
 from txnwatch.sinks.event_log import read_events

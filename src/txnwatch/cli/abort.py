@@ -12,10 +12,10 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from txnwatch.app import librdkafka_config
 from txnwatch.cli.abort_by_hand import Manual, act, decide, look, open_case
 from txnwatch.cli.asking import add_connection_flags, add_output_flags
 from txnwatch.cli.output import Answer, Line, write
+from txnwatch.clients import librdkafka_config
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.connection import options_of
 from txnwatch.sinks.marking import VERIFIED

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from txnwatch.app import librdkafka_config
 from txnwatch.cli.demo_view import DemoView, PartitionRow
+from txnwatch.clients import librdkafka_config
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.connection import options_of
 from txnwatch.embedded import faults

@@ -6,9 +6,9 @@ import argparse
 import sys
 from typing import Any
 
-from txnwatch.app import decoder, librdkafka_config, registry_codec
 from txnwatch.cli.asking import add_connection_flags
 from txnwatch.cli.event_lines import event_line
+from txnwatch.clients import decoder, librdkafka_config, registry_codec
 from txnwatch.config import EVENTS_TOPIC, client_properties
 from txnwatch.connection import options_of
 from txnwatch.sinks.encoding import to_json

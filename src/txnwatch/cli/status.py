@@ -9,9 +9,9 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from txnwatch.app import decoder, librdkafka_config, registry_codec
 from txnwatch.cli.asking import add_connection_flags, add_output_flags
 from txnwatch.cli.output import Answer, Duration, Line, NotChecked, Time, write
+from txnwatch.clients import decoder, librdkafka_config, registry_codec
 from txnwatch.config import EVENTS_TOPIC, client_properties
 from txnwatch.connection import options_of
 from txnwatch.sinks.event_log import read_events
