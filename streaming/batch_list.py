@@ -8,7 +8,8 @@ from txnwatch.state.errors import BrokerError
 from txnwatch.state.facts import NoticeKind
 from txnwatch.state.ids import TopicPartition
 from txnwatch.streaming.cluster import EARLIEST, Cluster
-from txnwatch.streaming.fetch import RangeRead, read_ranges
+from txnwatch.streaming.fetch import read_ranges
+from txnwatch.streaming.range_read import RangeRead
 from txnwatch.streaming.wire.control_record import EndTransactionMarker, read_marker
 from txnwatch.streaming.wire.record_batch import BatchHeader, walk
 

@@ -17,7 +17,8 @@ from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.transaction import CoordinatorView
 from txnwatch.streaming.batch_list import BatchList
 from txnwatch.streaming.cluster import EARLIEST, Cluster
-from txnwatch.streaming.fetch import RangeRead, read_ranges
+from txnwatch.streaming.fetch import read_ranges
+from txnwatch.streaming.range_read import RangeRead
 from txnwatch.streaming.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, records, walk
 from txnwatch.streaming.wire.transaction_log import (

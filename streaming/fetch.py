@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from kafka.protocol.consumer import FetchRequest
 
 from txnwatch.state.errors import BrokerError, WireError
-from txnwatch.state.facts import CANNOT_DECODE, NoticeKind, PartitionNotice
+from txnwatch.state.facts import CANNOT_DECODE, NoticeKind
 from txnwatch.state.ids import TopicPartition
 from txnwatch.streaming.broker import Connection, error_name
 from txnwatch.streaming.cluster import EARLIEST, LATEST, Cluster
 from txnwatch.streaming.metadata import NO_LEADER, topic_id_uuid
+from txnwatch.streaming.range_read import RangeRead
 from txnwatch.streaming.wire.fetch_response import (
     HIGHEST_VERSION,
     FetchAnswer,
@@ -39,79 +39,6 @@ _TOPIC_IDS_SINCE, _DIVERGING_EPOCH_SINCE = 13, 12
 
 _OFFSET_OUT_OF_RANGE = 1
 _REFUSED = frozenset({29})  # TOPIC_AUTHORIZATION_FAILED
-
-
-class Fold(Protocol):
-    """What walks the bytes of one range."""
-
-    position: int
-    leader_epoch: int
-    size: int
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the whole range has been walked."""
-
-    def feed(self, buffer: memoryview | bytes) -> None:
-        """Walks the `records` of one Fetch response."""
-
-
-@dataclass(slots=True)
-class RangeRead:
-    """One range [start, end) of one partition, and how reading it went.
-
-    Attributes:
-        last_epoch: leader epoch of what was read before `start`; -1 if unknown, then no divergence is looked for.
-        must_check: ask the leader once even if the range is empty, because its epoch has risen.
-        new_fold: makes the fold for a (start, end).
-        notices: what could not be read, or had to be taken back.
-        absences: fresh metadata in a row that did not have the topic under this id.
-        last_stable_offset: as the leader's last answer had it, -1 before there was one.
-    """
-
-    partition: TopicPartition
-    topic_id: str
-    start: int
-    end: int
-    last_epoch: int
-    must_check: bool
-    new_fold: Callable[[int, int], Any]
-    fold: Any = None
-    notices: list[PartitionNotice] = field(default_factory=list)
-    is_over: bool = False
-    absences: int = 0
-    last_stable_offset: int = -1
-
-    def __post_init__(self) -> None:
-        self.fold = self.new_fold(self.start, self.end)
-        if self.end < self.start:
-            # It ends below what was read, but it may have been cut further down and grown again: the leader tells.
-            self.must_check = True
-
-    @property
-    def needs_fetch(self) -> bool:
-        """Whether anything is left to ask for."""
-        return not self.is_over and (self.must_check or not self.fold.is_done)
-
-    def notice(self, kind: NoticeKind, start: int, end: int, detail: str) -> None:
-        """Reports something about the partition."""
-        self.notices.append(PartitionNotice(kind, self.partition, self.topic_id, start, end, detail))
-
-    def gap(self, detail: str) -> None:
-        """Gives up on the rest of the range for now.
-
-        Where the leader has changed and nobody has told whether the log was cut, what was read before is in doubt
-        too: reading the same range again could not see that, only a reading from as far back as it takes.
-        """
-        kind = NoticeKind.LOST if self.must_check else NoticeKind.GAP
-        self.notice(kind, self.fold.position, self.end, detail)
-        self.is_over = True
-
-    def truncated(self, to_offset: int, detail: str) -> None:
-        """The log was cut at `to_offset`: what was folded from there on is void and is read again."""
-        self.notice(NoticeKind.TRUNCATED, to_offset, self.start, detail)
-        self.fold = self.new_fold(to_offset, max(to_offset, self.end))
-        self.must_check = False
 
 
 def read_ranges(cluster: Cluster, ranges: Iterable[RangeRead], *, patience_s: float) -> None:

@@ -6,8 +6,9 @@ from txnwatch.state.facts import NoticeKind
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.transaction import Marker
 from txnwatch.streaming.cluster import EARLIEST, Cluster
-from txnwatch.streaming.fetch import RangeRead, read_ranges
+from txnwatch.streaming.fetch import read_ranges
 from txnwatch.streaming.fold import PartitionFold
+from txnwatch.streaming.range_read import RangeRead
 
 _AT_MOST = 100_000
 _PATIENCE_S = 5.0

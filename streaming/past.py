@@ -18,8 +18,9 @@ from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.lineage import follow
 from txnwatch.state.transaction import CoordinatorView, Span
 from txnwatch.streaming.cluster import EARLIEST, Cluster
-from txnwatch.streaming.fetch import RangeRead, read_ranges
+from txnwatch.streaming.fetch import read_ranges
 from txnwatch.streaming.fold import PartitionFold
+from txnwatch.streaming.range_read import RangeRead
 from txnwatch.streaming.transaction_fold import TransactionFold
 
 _PATIENCE_S = 10.0

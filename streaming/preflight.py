@@ -10,10 +10,11 @@ from txnwatch.state.errors import AuthorizationError, CheckpointError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.checkpoint import last_offset
 from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.fetch import RangeRead, read_ranges
+from txnwatch.streaming.fetch import read_ranges
 from txnwatch.streaming.fold import PartitionFold
 from txnwatch.streaming.metadata import TopicInfo
 from txnwatch.streaming.options import SourceOptions
+from txnwatch.streaming.range_read import RangeRead
 
 
 def check_cluster(cluster: Cluster, options: SourceOptions, checkpoint: str) -> tuple[str, list[TopicInfo]]:

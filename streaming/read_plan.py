@@ -16,17 +16,19 @@ from txnwatch.state.facts import Fact, LastStable, NoticeKind, PartitionNotice
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.census import Census, take_census
 from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.fetch import RangeRead, read_ranges
+from txnwatch.streaming.fetch import read_ranges
 from txnwatch.streaming.fold import PartitionFold
 from txnwatch.streaming.offsets import SourceOffset, is_data
 from txnwatch.streaming.options import SourceOptions
 from txnwatch.streaming.planner import is_begun
+from txnwatch.streaming.range_read import RangeRead
 from txnwatch.streaming.rows import EPISODE, Row, fact_rows, record_batch
 from txnwatch.streaming.transaction_fold import TransactionFold
 
 OFFSETS_WORTH_A_TASK = 100_000
 ASKED_WORTH_A_TASK = 200
 ROWS_PER_ARROW_BATCH = 10_000
+_WIDEST_CLOCK_MS = 10_000  # its middle is off by no more than what the thresholds tolerate
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +217,8 @@ def _clock_offset_ms(plan: ReadPlan, reads: list[RangeRead]) -> int | None:
     """The broker's clock minus ours, from records the coordinator stamped between two listings.
 
     A record stamped s by the broker and listed now (ours, t) but not at the listing before (ours, p) was written
-    in between: the offset lies from s - t to s - p. The middle of what all records of the batch allow is taken.
+    in between: the offset lies from s - t to s - p. The middle of what all records of the batch allow is taken, unless
+    that is so wide (nobody could be asked for a while) that the middle says nothing.
     """
     assert plan.end is not None
     lowest: int | None = None
@@ -228,7 +231,9 @@ def _clock_offset_ms(plan: ReadPlan, reads: list[RangeRead]) -> int | None:
         high = fold.times[0] - plan.previous_listed_ms
         lowest = low if lowest is None else max(lowest, low)
         highest = high if highest is None else min(highest, high)
-    return None if lowest is None or highest is None else (lowest + highest) // 2
+    if lowest is None or highest is None or highest - lowest > _WIDEST_CLOCK_MS:
+        return None
+    return (lowest + highest) // 2
 
 
 def _episode_rows(reads: Iterable[RangeRead]) -> Iterator[Row]:

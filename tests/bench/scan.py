@@ -20,8 +20,9 @@ from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state import ids
 from txnwatch.streaming.broker import Endpoint
 from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.fetch import RangeRead, read_ranges
+from txnwatch.streaming.fetch import read_ranges
 from txnwatch.streaming.fold import PartitionFold
+from txnwatch.streaming.range_read import RangeRead
 from txnwatch.streaming.rows import fact_rows, record_batch
 from txnwatch.streaming.security import Security
 from txnwatch.streaming.wire.record_batch import HEADER

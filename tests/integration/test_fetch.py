@@ -19,8 +19,9 @@ from txnwatch.state.facts import NoticeKind
 from txnwatch.state.ids import TopicPartition
 from txnwatch.streaming import fetch
 from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.fetch import RangeRead, read_ranges
+from txnwatch.streaming.fetch import read_ranges
 from txnwatch.streaming.metadata import NO_LEADER
+from txnwatch.streaming.range_read import RangeRead
 from txnwatch.streaming.wire.fetch_response import FetchAnswer, decode_fetch_response
 
 

@@ -17,7 +17,8 @@ from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.facts import NoticeKind
 from txnwatch.state.ids import TopicPartition
 from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.fetch import RangeRead, read_ranges
+from txnwatch.streaming.fetch import read_ranges
+from txnwatch.streaming.range_read import RangeRead
 
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 KEPT, CUT = 6, 14  # offsets both replicas had, and offsets that were read from the one that died

@@ -37,7 +37,7 @@ from txnwatch.state.machine import Step
 from txnwatch.state.transaction import Marker, ProducerState, Span
 from txnwatch.state.verdict import Look, look_at
 from txnwatch.streaming.cluster import LATEST, READ_UNCOMMITTED, Listed
-from txnwatch.streaming.fetch import RangeRead
+from txnwatch.streaming.range_read import RangeRead
 from txnwatch.streaming.read_plan import ReadPlan
 
 HEALTHY_AND_QUICK = Setting(faults=frozenset(), rate=8.0)

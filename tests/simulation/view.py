@@ -23,8 +23,8 @@ from txnwatch.streaming.cluster import (
     READ_UNCOMMITTED,
     Listed,
 )
-from txnwatch.streaming.fetch import RangeRead
 from txnwatch.streaming.metadata import NO_LEADER, Metadata, PartitionInfo, TopicInfo
+from txnwatch.streaming.range_read import RangeRead
 from txnwatch.streaming.wire.fetch_response import PartitionData
 
 CLUSTER_ID = "simulated"

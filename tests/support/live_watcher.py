@@ -19,7 +19,8 @@ from txnwatch.state.ports import PartitionReading
 from txnwatch.streaming import fold
 from txnwatch.streaming.census import Asked, Census, take_census
 from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.fetch import RangeRead, read_ranges
+from txnwatch.streaming.fetch import read_ranges
+from txnwatch.streaming.range_read import RangeRead
 
 _POLICY = DetectionPolicy()
 

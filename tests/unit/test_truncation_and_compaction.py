@@ -26,11 +26,11 @@ from txnwatch.state.emitted import OutstandingGap, SpanCandidate, SpanEnd, SpanE
 from txnwatch.state.facts import Barrier, NoticeKind, TransactionalIdGone
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.transaction import TransactionState as S
-from txnwatch.streaming.fetch import RangeRead
 from txnwatch.streaming.fold import PartitionFold
 from txnwatch.streaming.offsets import Position, SourceOffset
 from txnwatch.streaming.options import parse_options
 from txnwatch.streaming.planner import Answer, Limits, Listing, plan
+from txnwatch.streaming.range_read import RangeRead
 from txnwatch.streaming.read_plan import _facts, plan_reads
 from txnwatch.streaming.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
