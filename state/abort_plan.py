@@ -13,6 +13,8 @@ may happen, and what protects the next healthy transaction is not speed but thes
   if its epoch is not older than the partition's: if a transaction of a newer epoch has reached the partition in
   between, joining the open data, the marker is refused and nothing is harmed.
 
+The marker is written only under the leader epoch of the reading: another leader may have another log.
+
 The marker's coordinator epoch is the one of the producer's last marker there, 0 where it has had none; a higher one
 would make the leader refuse the coordinator's own markers for ever.
 """
@@ -61,10 +63,15 @@ def decide_abort(case: Case) -> AbortSpec | Refused:
     assert case.found is not None
     row = case.found.producer
     assert row is not None
-    coordinator_epoch = max(0, row.coordinator_epoch)
+    reading = case.found.reading
     return AbortSpec(
         MarkerSpec(
-            partition_of(case.incident), row.producer_id, row.producer_epoch, coordinator_epoch, case.policy.commit
+            partition=partition_of(case.incident),
+            producer_id=row.producer_id,
+            producer_epoch=row.producer_epoch,
+            coordinator_epoch=max(0, row.coordinator_epoch),
+            commit=case.policy.commit,
+            leader_epoch=reading.leader_epoch if reading is not None else -1,
         )
     )
 

@@ -97,13 +97,18 @@ class TransactionListing:
 
 
 class MarkerSpec(NamedTuple):
-    """One marker an administrator writes to one partition."""
+    """One marker an administrator writes to one partition.
+
+    With a leader epoch it is written under that one only: a replica that leads since may have lost a later marker,
+    and then the same epoch is open on data that nobody has looked at. -1 writes under any.
+    """
 
     partition: TopicPartition
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
     commit: bool = False
+    leader_epoch: int = -1
 
 
 class TransactionAdmin(Protocol):

@@ -203,6 +203,8 @@ class ClusterAdmin:
             info = self._cluster.refresh().info(marker.partition)
             if info is None or info.leader == NO_LEADER:
                 return "no leader"
+            if marker.leader_epoch not in {-1, info.leader_epoch}:
+                return f"the leader changed (epoch {marker.leader_epoch}, now {info.leader_epoch})"
             connection = self._cluster.node(info.leader)
             response = self._cluster.call(connection, messages.write_marker_request(connection, marker))
         except BrokerError as exc:

@@ -241,6 +241,16 @@ class AdminContract:
         assert refused == "TRANSACTION_COORDINATOR_FENCED"
         assert stage.admin.write_marker(marker(partition, owner, coordinator_epoch=5)) is None
 
+    def test_a_marker_under_another_leader_epoch_is_not_written(self, stage: Stage) -> None:
+        (partition,) = stage.create_topic(unique("another-leader"))
+        owner = stage.init(unique("another-leader"))
+        stage.stray_write(owner, partition)
+        epoch = stage.admin.read_partitions([partition])[partition].leader_epoch
+        refused = stage.admin.write_marker(marker(partition, owner)._replace(leader_epoch=epoch + 1))
+        assert refused == f"the leader changed (epoch {epoch + 1}, now {epoch})"
+        assert stage.admin.read_partitions([partition])[partition].high_watermark == 1
+        assert stage.admin.write_marker(marker(partition, owner)._replace(leader_epoch=epoch)) is None
+
     def test_a_marker_for_a_partition_that_is_not_there_returns_the_problem(self, stage: Stage) -> None:
         owner = stage.init(unique("nowhere"))
         assert stage.admin.write_marker(marker(TopicPartition(unique("no-such-topic"), 0), owner))

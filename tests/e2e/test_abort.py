@@ -27,7 +27,7 @@ from txnwatch.embedded.broker_faults import leaderless
 from txnwatch.embedded.faults import late_write_after_abort
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.sinks.abort import AutoAbort
-from txnwatch.sinks.compose import Origin
+from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.ledger import Ledger
 from txnwatch.sinks.outbox import Outbox
 from txnwatch.state.abort_case import AbortPolicy

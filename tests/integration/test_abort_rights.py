@@ -16,7 +16,7 @@ from support.waiting import eventually
 from txnwatch.embedded.faults import set_verification, stray_write
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.sinks.abort import AutoAbort
-from txnwatch.sinks.compose import Origin
+from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.lease import GroupLease
 from txnwatch.sinks.ledger import Ledger
 from txnwatch.sinks.outbox import Outbox

@@ -31,7 +31,7 @@ from support.fake_lease import FakeLease
 from support.incidents import an_event, an_evidence
 from support.recording_sink import RecordingSink
 from txnwatch.sinks.abort import AutoAbort
-from txnwatch.sinks.compose import Origin
+from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.ledger import Ledger
 from txnwatch.sinks.outbox import Outbox
 from txnwatch.state.abort_case import AbortPolicy
@@ -99,12 +99,16 @@ class Truth:
                 yield self.owner.get((log.topic_id, log.partition, entry.leader_epoch, entry.offset))
 
     def is_live(self, world: World, event: IncidentEvent) -> bool:
-        """Whether a live transaction has data in the incident's span."""
+        """Whether a transaction with data in the incident's span is live, so that nobody knows how it will end."""
         log = world.data.get(partition_of(event))
         if log is None:
             return False
-        found = self.harmed(world, log, event.producer_id, event.txn_start_offset or 0)
-        return any(" is " in harm for harm in found)
+        live = {
+            Owner(known.transactional_id, known.value.producer_id, known.value.start_ms)
+            for known in world.coordinators.transactions.values()
+            if known.value is not None and known.value.state.is_live
+        }
+        return not live.isdisjoint(self._owners(log, event.producer_id, event.txn_start_offset or 0))
 
     def harmed(self, world: World, log: DataPartition, producer_id: int, start: int) -> Iterator[str]:
         """Whom a marker that ends this open data would harm."""
@@ -202,6 +206,8 @@ class WorldAdmin:
         log = self.world.data.get(marker.partition)
         if log is None or not log.has_leader:
             return "no leader"
+        if log.epoch != marker.leader_epoch:
+            return "the leader changed"
         known = log.producers.get(marker.producer_id)
         start = known.open_start if known is not None else None
         hurt = [] if start is None else list(self.truth.harmed(self.world, log, marker.producer_id, start))
@@ -316,7 +322,9 @@ def run_race(seed: int) -> tuple[list[str], Counter[str]]:
     """
     with _witnessed(Truth()) as truth:
         rng = random.Random(seed)
-        names = [name for name in FAULTS if rng.random() < 0.3] + ["lost marker", "stray write"]
+        # A coordinator that forgets what it has decided, between the last look and the marker, is beyond any look.
+        usual = [name for name in FAULTS if name not in {"unclean failover of the log", "forgotten id"}]
+        names = [name for name in usual if rng.random() < 0.3] + ["lost marker", "stray write"]
         world = World(Setting(clients=1 + rng.randrange(3), faults=frozenset(names)), random.Random(seed + 1))
         actors = Actors(world, truth, most_between=1 + rng.randrange(20))
         problems: list[str] = []

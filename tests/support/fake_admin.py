@@ -141,6 +141,9 @@ class FakeAdmin(FakeCluster):
             return NO_BUDGET
         if marker.partition not in self.partitions:
             return "no leader"
+        now = self.partitions[marker.partition].leader_epoch
+        if marker.leader_epoch not in {-1, now}:
+            return f"the leader changed (epoch {marker.leader_epoch}, now {now})"
         return self.problems.get(marker.partition) or self.mark(marker)
 
     def _called(self, method: str) -> None:

@@ -93,7 +93,7 @@ def test_it_is_announced_then_written_then_read_again_then_told(stage: Stage) ->
 
     assert stage.actions == [ANNOUNCED, VERIFIED]
     assert told_before_marker == [1]
-    assert stage.admin.markers == [MarkerSpec(stage.partition, producer_id, 0, 0)]
+    assert stage.admin.markers == [MarkerSpec(stage.partition, producer_id, 0, 0, leader_epoch=0)]
     assert stage.admin.asked[-6:] == [
         "read_partitions",
         "list_transactions",
@@ -180,6 +180,14 @@ def test_none_from_the_broker_is_not_success(stage: Stage) -> None:
     assert len(stage.admin.markers) == 1, "and the breaker is open"
     assert stage.actions[2:] == [("refused", "breaker_open", None)]
     assert any("stops for 600 s" in line for line in stage.reports)
+
+
+def test_another_leader_may_have_another_log_and_gets_no_marker(stage: Stage) -> None:
+    producer_id = stage.hang_and_move_on()
+    stage.admin.before("write_marker", lambda: stage.admin.move_leader(stage.partition, 2))
+    stage.batch()
+    assert stage.actions == [ANNOUNCED, ("abort", None, "failed")]
+    assert stage.is_open(producer_id)
 
 
 def test_the_breaker_closes_after_its_time(stage: Stage) -> None:

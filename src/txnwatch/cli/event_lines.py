@@ -67,5 +67,5 @@ def _decision(action: dict[str, Any]) -> str:
     came_to = action["refusal"] or action["result"]
     if came_to is None and action["decision"] in {"abort", "commit"}:
         came_to = "announced"
-    decision: str = action["decision"]
-    return decision + (f": {came_to}" if came_to is not None else "")
+    decision = str(action["decision"])
+    return f"{decision}: {came_to}" if came_to is not None else decision
