@@ -13,6 +13,7 @@ import pytest
 
 from support.broker_scenarios import committed_without_a_leader
 from support.event_tail import Told
+from support.fake_groups import FakeGroups
 from support.fake_lease import FakeLease
 from support.fault_world import NODES, World, fault_world, now_s, three_brokers
 from support.incidents import an_event, an_evidence
@@ -244,7 +245,9 @@ def test_no_healthy_transaction_is_aborted_whatever_an_incident_says(world: Worl
     partition = world.partition(2)
     admin = Witness(world.cluster)
     admin.markers = []
-    ledger = Ledger(Origin("cluster", world.bootstrap), admin, [Outbox(RecordingSink(), print)], wall_clock_ms)
+    ledger = Ledger(
+        Origin("cluster", world.bootstrap), admin, FakeGroups(), [Outbox(RecordingSink(), print)], wall_clock_ms
+    )
     policy = AbortPolicy(after_ms=0, budget_per_hour=None, breaker_incidents=None)
     abort = AutoAbort("on", policy, 0, ledger, FakeLease(), "racing", wall_clock_ms)
     with contextlib.closing(type(world.cluster)(world.cluster.bootstrap, world.cluster.security)) as own:
@@ -280,7 +283,7 @@ def test_no_healthy_transaction_is_aborted_whatever_an_incident_says(world: Worl
 
             thread = threading.Thread(target=go_on, args=(rng.random() * 0.1, version, failures))
             thread.start()
-            ledger._known.clear()
+            ledger._memory.known.clear()
             ledger.remember([event])
             abort._tries.clear()
             while thread.is_alive():

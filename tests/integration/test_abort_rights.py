@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.fake_groups import FakeGroups
 from support.fake_lease import FakeLease
 from support.incidents import an_event, an_evidence
 from support.recording_sink import RecordingSink
@@ -85,7 +86,9 @@ def test_a_missing_right_is_a_refusal_that_says_what_to_grant(guarded: EmbeddedK
             expected_outcome="none",
         )
         sink = RecordingSink()
-        ledger = Ledger(Origin("cluster", "guarded"), ClusterAdmin(ours), [Outbox(sink, print)], wall_clock_ms)
+        ledger = Ledger(
+            Origin("cluster", "guarded"), ClusterAdmin(ours), FakeGroups(), [Outbox(sink, print)], wall_clock_ms
+        )
         ledger.remember([event])
         policy = AbortPolicy(after_ms=0)
         abort = AutoAbort("on", policy, 60_000, ledger, FakeLease(), "here", wall_clock_ms)

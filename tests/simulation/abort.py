@@ -25,8 +25,8 @@ from simulation.judge import Judge
 from simulation.partition import DataPartition
 from simulation.reader import Said
 from simulation.run import Outcome
-from simulation.view import View
 from simulation.world import Setting, World
+from support.fake_groups import FakeGroups
 from support.fake_lease import FakeLease
 from support.incidents import an_event, an_evidence
 from support.recording_sink import RecordingSink
@@ -233,7 +233,9 @@ class Actors:
         self.problems: list[str] = []
         outbox = Outbox(RecordingSink(), lambda _: None)
         admin: TransactionAdmin = self.admin  # type: ignore[assignment]
-        self.ledger = Ledger(Origin("cluster", "simulated:1"), admin, [outbox], self.now_ms, on_event=self._opened)
+        self.ledger = Ledger(
+            Origin("cluster", "simulated:1"), admin, FakeGroups(), [outbox], self.now_ms, on_event=self._opened
+        )
         self.abort = AutoAbort("on", EAGER, 0, self.ledger, FakeLease(), "simulated", self.now_ms)
 
     def now_ms(self) -> int:
@@ -268,8 +270,8 @@ class Actors:
 class AbortingJudge(Judge):
     """A judge behind whom the abort acts on every batch that was committed."""
 
-    def __init__(self, world: World, view: View, truth: Truth) -> None:
-        super().__init__(world, view)
+    def __init__(self, world: World, truth: Truth) -> None:
+        super().__init__(world)
         self.actors = Actors(world, truth, most_between=3)
 
     def hear(self, said: Said) -> None:
@@ -309,7 +311,7 @@ def run_with_abort(seed: int, setting: Setting) -> Outcome:
     """One seed of the whole product; equal arguments give equal outcomes."""
     with (
         _witnessed(Truth()) as truth,
-        mock.patch.object(running, "Judge", lambda world, view: AbortingJudge(world, view, truth)),
+        mock.patch.object(running, "Judge", lambda world: AbortingJudge(world, truth)),
     ):
         return running.run(seed, setting)
 
@@ -339,7 +341,7 @@ def run_race(seed: int) -> tuple[list[str], Counter[str]]:
             found = actors.batch([])
             # With the lie goes that it cannot have committed yet: only whether it was live when it was ended counts.
             problems += [harm for harm in found if not (is_lie and "was committed" in harm)]
-            known = actors.ledger._known
+            known = actors.ledger._memory.known
             for one in [forged.incident_id] if forged is not None and is_lie else list(known)[:-_AT_ONCE]:
                 del known[one]
             if problems:
