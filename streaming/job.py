@@ -22,6 +22,7 @@ from txnwatch.streaming.operator import BucketProcessor
 from txnwatch.streaming.source import FORMAT, TransactionsDataSource
 
 QUERY_NAME = "txnwatch"
+
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
@@ -57,6 +58,9 @@ def spark_session(checkpoint: str, *, master: str | None, state_partitions: int)
         "spark.sql.shuffle.partitions": str(state_partitions),
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
+        # What a worker's long traceback needs: Spark takes it apart with a recursive regular expression, and a stack
+        # that overflows there ends the query's thread without ending the query.
+        "spark.driver.extraJavaOptions": "-Xss16m",
         "spark.ui.showConsoleProgress": "false",
     }
     if local_directory(checkpoint) is not None:
@@ -70,6 +74,13 @@ def spark_session(checkpoint: str, *, master: str | None, state_partitions: int)
     session.sparkContext.setLogLevel("ERROR")
     session.dataSource.register(TransactionsDataSource)
     return session
+
+
+def is_executing(session: SparkSession) -> bool:
+    """Whether the query has a thread; one that was ended by an Error of the JVM's leaves the query active for ever."""
+    assert session.sparkContext._jvm is not None  # noqa: SLF001 - Spark tells it nowhere else
+    threads = session.sparkContext._jvm.java.lang.Thread.getAllStackTraces().keySet()  # noqa: SLF001
+    return any(thread.getName().startswith(f"stream execution thread for {QUERY_NAME}") for thread in threads)
 
 
 def start(

@@ -11,7 +11,7 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -80,19 +80,26 @@ def _supervise(watch: Watch, session: SparkSession, stop: threading.Event) -> No
             _report(f"{len(ledger.open_incidents)} incidents are open from before")
         query = watch.start_query(session)
         before = watch.batches
-        _watch_query(watch, query, stop)
+        _watch_query(watch, query, stop, lambda: _is_executing(session))
         if stop.is_set():
             _stop_between_batches(query)
             return
         _report(f"warning: the query ended: {_why(query)}; starting it again in {pause:.0f} s")
+        _quietly(query.stop)
         stop.wait(pause)
         pause = _FIRST_PAUSE_S if watch.batches > before else min(2 * pause, _LONGEST_PAUSE_S)
 
 
-def _watch_query(watch: Watch, query: StreamingQuery, stop: threading.Event) -> None:
+def _is_executing(session: SparkSession) -> bool:
+    from txnwatch.streaming.job import is_executing  # noqa: PLC0415
+
+    return is_executing(session)
+
+
+def _watch_query(watch: Watch, query: StreamingQuery, stop: threading.Event, is_executing: Callable[[], bool]) -> None:
     """Waits for the query's end or the wish to stop; says when it is ready, and when it falls silent."""
     seen, since, is_silent = watch.batches, time.monotonic(), False
-    first, is_told = watch.batches, False
+    first, is_told, looks_s = watch.batches, False, 0.0
     while not stop.wait(_POLL_S) and query.isActive:
         if watch.batches != seen:
             if watch.is_ready and not is_told:
@@ -101,9 +108,13 @@ def _watch_query(watch: Watch, query: StreamingQuery, stop: threading.Event) -> 
             elif is_silent:
                 _report("the brokers answer again")
             seen, since, is_silent = watch.batches, time.monotonic(), False
-        elif not is_silent and seen != first and time.monotonic() - since > _SILENCE_S:
-            _report(f"warning: no broker of {watch.settings.bootstrap_server} has answered for {_SILENCE_S:.0f} s")
-            is_silent = True
+        elif time.monotonic() > looks_s and time.monotonic() - since > _SILENCE_S:
+            looks_s = time.monotonic() + _SILENCE_S
+            if not is_executing():
+                return
+            if not is_silent and seen != first:
+                _report(f"warning: no broker of {watch.settings.bootstrap_server} has answered for {_SILENCE_S:.0f} s")
+                is_silent = True
 
 
 def _stop_between_batches(query: StreamingQuery) -> None:
@@ -121,7 +132,7 @@ def _why(query: StreamingQuery) -> str:
         CheckpointError: something that will not pass.
     """
     error = query.exception()
-    text = str(error) if error is not None else "no reason given"
+    text = str(error) if error is not None else "its thread is gone, Spark's own output may say why"
     marker = f"{CheckpointError.__name__}: "
     if marker in text:
         raise CheckpointError(text.partition(marker)[2].splitlines()[0])
