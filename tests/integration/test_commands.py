@@ -15,7 +15,7 @@ import pytest
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.embedded.faults import foreign_marker, late_write, stray_write
+from txnwatch.embedded.faults import await_end, foreign_marker, late_write, stray_write
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.ids import TopicPartition
@@ -102,7 +102,13 @@ def test_a_hang_is_explained_with_its_reason_and_the_marker_that_is_right(
 def test_nobody_is_told_to_abort_what_may_have_been_committed(
     ask: Ask, cluster: Cluster, partition: TopicPartition
 ) -> None:
-    late_write(cluster, unique("late"), partition, commit=True)
+    producer = RawProducer(cluster, unique("late")).init()
+    for _ in range(2):  # two of one epoch: whose the late write is nobody can tell
+        producer.add(partition)
+        producer.produce(partition)
+        producer.end(commit=True)
+        await_end(cluster, producer, partition)
+    producer.produce(partition)
     (row,) = ask("explain", str(partition))
     assert row["state"] == "hanging"
     assert row["next"].endswith(" --dry-run")
@@ -111,6 +117,21 @@ def test_nobody_is_told_to_abort_what_may_have_been_committed(
     done = pasted(found["next"])
     assert (done.returncode, done.stderr) == (0, "")
     assert f"{partition}: HANGING." in done.stdout
+
+
+def test_the_abort_that_is_suggested_works_once_its_application_has_started_anew(
+    ask: Ask, cluster: Cluster, partition: TopicPartition
+) -> None:
+    producer = late_write(cluster, unique("late"), partition, commit=False)
+    (row,) = ask("explain", str(partition))
+    refused = pasted(f"{row['next']} --yes")
+    assert (refused.returncode, "epoch_may_be_reused" in refused.stdout) == (1, True), refused
+    producer.init()
+    nobody = pasted(row["next"])
+    assert (nobody.returncode, "say --yes" in nobody.stderr) == (1, True), nobody
+    done = pasted(f"{row['next']} --yes")
+    assert (done.returncode, "verified" in done.stdout) == (0, True), done
+    assert ask("find-hanging", "--topic", partition.topic) == []
 
 
 def test_who_waits_behind_the_first_is_told(ask: Ask, cluster: Cluster, partition: TopicPartition) -> None:
