@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from page_texts import ABORT_ABOUT, BY_HAND, COORDINATOR_ABOUT, METRICS_ABOUT
 from pydantic_core import PydanticUndefined
 
 from txnwatch.cli.main import parser
@@ -221,38 +222,6 @@ def _each(rows: list[dict[str, Any]], tell: Callable[[dict[str, Any]], object], 
     return "; ".join(f"{text} ({version})" for version, text in told.items())
 
 
-_ABORT_ABOUT = """\
-`txnwatch run --auto-abort dry-run` says what it would end, `on` ends it; it is off by default. Only what is proven to
-hang is ended, never what a coordinator still owns, and never against the outcome: where the client was told that it
-committed, or where that is not known, nothing is done. The alert comes first; `--abort-after-ms` later comes the act:
-
-1. the same fresh read that confirmed the incident (partition, coordinator, partition), and the table below;
-2. an event `updated` with `action.decision` = abort, delivered before anything is written;
-3. the lease asked for once more: if several instances run, the member of the group `txnwatch-abort-<cluster id>` that
-   has partition 0 of the events topic acts (it needs READ on that group and topic);
-4. one ABORT marker, with the producer epoch and coordinator epoch that the partition's leader tells;
-5. the partition read again, whatever the broker answered; an event with `action.result`: verified, still_open, failed.
-
-A process that dies between 2 and 5 tells the result when it is back. A marker needs ALTER on the cluster. Whatever is
-refused is an event too, each reason once for an incident. The first refusal of the table counts.
-"""
-_BY_HAND = """\
-## By hand
-
-`txnwatch abort --topic T --partition N --start-offset O` (or `--producer-id ID`) takes two looks, a second apart, and
-the same decision without lists, clocks and budgets. An unknown outcome is no refusal there: the loss is named, and
-somebody says yes. `--result commit` completes a transaction that is proven to have committed, by an incident of a
-running watch about the very data or by what the coordinator's log still has; aborting such a one takes
-`--lose-acknowledged-data`. An epoch that may be used again is refused by hand too: fence the id first. Starting its
-application anew does it; so does `kafka-transactions.sh forceTerminateTransaction`, which also overwrites the id's
-timeout and creates an id that is not known.
-
-An abort by hand is told on the events topic, if there is one, as an incident of its own: opened with the decision,
-updated with the result, resolved when it is read to be closed. The incident of a running watch goes on, and ends with
-the marker in the log: its sequence belongs to that watch.
-"""
-
-
 def abort_page() -> str:
     """docs/abort.md."""
     return "\n".join(
@@ -260,7 +229,7 @@ def abort_page() -> str:
             "# The verified abort",
             "",
             _GENERATED,
-            _ABORT_ABOUT,
+            ABORT_ABOUT,
             "| refusal | when | what to do | told |",
             "|---|---|---|---|",
             *(
@@ -268,48 +237,17 @@ def abort_page() -> str:
                 for rule in REFUSALS
             ),
             "",
-            _BY_HAND,
+            BY_HAND,
         ]
     )
 
 
-_METRICS_ABOUT = """\
-`txnwatch run --metrics-port 9464` serves them at `/metrics`, with `/-/healthy` (the process answers) and `/-/ready` (a
-barrier was judged within the last 15 s) beside it; `--metrics-host` says on which address. Alert rules are in
-[`deploy/prometheus/rules.yaml`](../deploy/prometheus/rules.yaml), a dashboard in
-[`deploy/grafana/txnwatch.json`](../deploy/grafana/txnwatch.json), and what to do about each alert in
-[the runbook](runbook.md). The picture of the dashboard in the README is drawn by `scripts/dashboard_picture.py`: the
-panels, their queries and the figures are real, recorded by a Prometheus from a run with real faults; the drawing is
-matplotlib's and no screenshot of Grafana.
-
-- No label is a transactional id or a producer id: there is no bound to how many there can be. They are in the events.
-- `topic` and `partition` are labels only of what is pinned now, by at most 128 transactions of each state bucket, the
-  oldest; there are 16 buckets.
-- Ages grow between micro-batches: they are made when they are scraped. What is not known is absent, not zero.
-- Counters and histograms count since the process started. A micro-batch that Spark runs again is counted once in a
-  process; one that was under way when the process died is counted again by the next one, from zero.
-- Bytes are not among the lags: how many bytes lie between two offsets is only known by who has read them.
-"""
-_COORDINATOR_ABOUT = """\
-Kafka has no such metrics yet: KAFKA-20407 (KIP-1344, under discussion) asks for the latency of appends to the
-transaction state log and of marker completion, and for the transactions that wait for markers. The names below are
-ours, in the proposal's words. They come from the log alone, so they need nothing of the brokers and cover every
-coordinator; and they have what a broker cannot have, a transaction that began to end under one coordinator and ended
-under another, and the oldest that has not ended at all.
-
-A record's timestamp says when it was appended; the `lastUpdate` inside Complete* when Prepare* was committed, which is
-before the first marker is sent. A failover is two records under different leader epochs of the log's partition: its
-duration is told as a whole, and has no part in the appends and the markers. Times are the brokers' clocks. Each
-transaction that ends while txnwatch reads is counted; those that ended before its first start are not.
-"""
-
-
 def metrics_page() -> str:
     """docs/metrics.md."""
-    lines = ["# Metrics", "", _GENERATED, _METRICS_ABOUT]
+    lines = ["# Metrics", "", _GENERATED, METRICS_ABOUT]
     for group in dict.fromkeys(spec.group for spec in METRICS):
         lines += [f"## {group}", ""]
-        lines += [_COORDINATOR_ABOUT] if group == COORDINATOR else []
+        lines += [COORDINATOR_ABOUT] if group == COORDINATOR else []
         lines += ["| metric | type | labels | meaning |", "|---|---|---|---|"]
         for spec in METRICS:
             if spec.group == group:

@@ -291,9 +291,7 @@ class Ledger:
         for incident, resolution, changes in self._lookout.look(self.open_incidents, now_ms):
             if resolution is not None:
                 yield self._memory.enter(resolved(incident, now_ms, resolution))
-                continue
-            now = updated(incident, now_ms, **changes)
-            if worth_telling(incident, now):
+            elif worth_telling(incident, now := updated(incident, now_ms, **changes)):
                 yield self._memory.enter(now)
 
 

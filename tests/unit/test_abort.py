@@ -3,76 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from support.fake_lease import FakeLease
-from support.ledger_world import World
+from support.abort_stage import COOLDOWN_MS, Stage
 from txnwatch.cli.event_lines import event_line
-from txnwatch.sinks.abort import AutoAbort
-from txnwatch.state.abort_case import AbortPolicy
-from txnwatch.state.incident import IncidentEvent
 from txnwatch.state.ports import MarkerSpec
-
-AT_ONCE = AbortPolicy(after_ms=0, budget_per_hour=3, breaker_incidents=2)
-COOLDOWN_MS = 600_000
-
-
-class Stage(World):
-    """A world with the abort behind its ledger."""
-
-    def __init__(self, mode: str = "on", policy: AbortPolicy = AT_ONCE, instance: str = "here") -> None:
-        super().__init__()
-        self.mode, self.policy, self.instance = mode, policy, instance
-        self.lease = FakeLease()
-        self.abort = self.an_abort()
-
-    def an_abort(self) -> AutoAbort:
-        return AutoAbort(
-            self.mode,
-            self.policy,
-            COOLDOWN_MS,
-            self.ledger,
-            self.lease,
-            self.instance,
-            lambda: self.now_ms,
-            self.reports.append,
-        )
-
-    def restart(self) -> None:
-        super().restart()
-        self.abort = self.an_abort()
-
-    def batch(self, *emitted: Any, after_ms: int = 500) -> None:
-        self.now_ms += after_ms
-        self.abort.recover()
-        self.ledger.on_batch(emitted)
-        self.abort.on_batch()
-
-    def hang_and_move_on(self, name: str = "checkout-1") -> int:
-        """A hang of an aborted transaction whose id has since been initialised anew; returns the producer id."""
-        candidate = self.hang(name)
-        self.mode_was, self.abort.mode = self.abort.mode, "off"
-        self.batch(candidate)
-        self.abort.mode = self.mode_was
-        self.admin.init(name)
-        return candidate.producer_id
-
-    @property
-    def actions(self) -> list[tuple[str, str | None, str | None]]:
-        """Each once: what follows carries the last."""
-        found: list[tuple[str, dict[str, Any]]] = []
-        for event in self.topic.told:
-            if event.action is not None and (event.incident_id, event.action) not in found:
-                found.append((event.incident_id, event.action))
-        return [(action["decision"], action["refusal"], action["result"]) for _, action in found]
-
-    def is_open(self, producer_id: int) -> bool:
-        return self.admin.partitions[self.partition].producers[producer_id].txn_start_offset >= 0
-
-    def last(self) -> IncidentEvent:
-        return self.topic.told[-1]
 
 
 @pytest.fixture
@@ -273,74 +209,3 @@ def test_a_reading_that_has_grown_old_is_no_reason_to_write(stage: Stage) -> Non
     stage.batch()
     assert stage.actions == [ANNOUNCED, ("abort", None, "failed")]
     assert stage.admin.markers == []
-
-
-@pytest.mark.parametrize("is_written", [True, False])
-@pytest.mark.parametrize("instance", ["here", "elsewhere"])
-def test_after_a_crash_between_marker_and_event_the_event_still_comes_once(is_written: bool, instance: str) -> None:  # noqa: FBT001
-    stage = Stage()
-    producer_id = stage.hang_and_move_on()
-
-    class Crash(Exception):  # noqa: N818
-        pass
-
-    def crash() -> None:
-        if is_written:
-            stage.admin.mark(MarkerSpec(stage.partition, producer_id, 0, 0))
-        raise Crash
-
-    stage.admin.before("write_marker", crash)
-    with pytest.raises(Crash):
-        stage.batch()
-    assert stage.actions == [ANNOUNCED]
-
-    stage.mode, stage.instance = "off", instance
-    stage.restart()
-    stage.batch()
-    if instance == "elsewhere" and not is_written:
-        assert stage.actions == [ANNOUNCED], "it may still be at it"
-        stage.batch(after_ms=61_000)
-    assert stage.actions == [ANNOUNCED, ("abort", None, "verified" if is_written else "still_open")]
-    stage.restart()
-    stage.batch()
-    assert len(stage.actions) == 2
-
-
-def test_the_budget_holds_and_outlives_a_restart() -> None:
-    stage = Stage(policy=replace(AT_ONCE, breaker_incidents=None))
-    for number in range(4):
-        stage.hang_and_move_on(f"checkout-{number}")
-    stage.batch()
-    assert [decision for decision in stage.actions if decision == VERIFIED] == [VERIFIED] * 3
-    stage.restart()
-    stage.batch(after_ms=2_000)
-    assert ("refused", "budget_exhausted", None) in stage.actions
-    assert len(stage.admin.markers) == 3
-    stage.batch(after_ms=3_600_000)
-    assert len(stage.admin.markers) == 4
-
-
-def test_too_many_at_once_is_something_larger(stage: Stage) -> None:
-    for number in range(3):
-        stage.hang_and_move_on(f"checkout-{number}")
-    stage.batch()
-    assert stage.actions == [("refused", "breaker_open", None)] * 3
-
-
-def test_the_alert_comes_first_and_the_act_after_its_time() -> None:
-    stage = Stage(policy=replace(AT_ONCE, after_ms=300_000))
-    stage.hang_and_move_on()
-    stage.batch()
-    assert stage.actions == []
-    stage.batch(after_ms=300_000)
-    assert stage.actions == [ANNOUNCED, VERIFIED]
-
-
-def test_what_could_not_be_read_is_told_and_tried_again(stage: Stage) -> None:
-    stage.hang_and_move_on()
-    stage.admin.problems["checkout-1"] = "COORDINATOR_NOT_AVAILABLE"
-    stage.batch()
-    assert stage.actions == [("refused", "evidence_incomplete", None)]
-    del stage.admin.problems["checkout-1"]
-    stage.batch(after_ms=2_000)
-    assert stage.actions[-1] == VERIFIED

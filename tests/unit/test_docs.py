@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +23,7 @@ PAGES = sorted(
 
 @pytest.fixture(scope="module")
 def generator() -> ModuleType:
+    sys.path.append(str(ROOT / "scripts"))
     spec = importlib.util.spec_from_file_location("generate_docs", ROOT / "scripts" / "generate_docs.py")
     assert spec is not None
     assert spec.loader is not None
@@ -32,6 +34,7 @@ def generator() -> ModuleType:
 
 GENERATED = [
     "docs/verdicts.md",
+    "docs/abort.md",
     "docs/events.md",
     "docs/cli.md",
     "docs/faults.md",

@@ -1,0 +1,111 @@
+"""A TransactionAdmin over a simulated cluster, in which anything may happen between any two of its requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import nullcontext
+
+from simulation.encoding import Data, Mark
+from simulation.truth import Truth, data_of
+from simulation.world import World
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.ports import (
+    ActiveProducer,
+    ListedTransaction,
+    MarkerSpec,
+    PartitionReading,
+    TransactionDescription,
+    TransactionListing,
+)
+
+
+class WorldAdmin:
+    """A TransactionAdmin over the world, which goes on between its requests."""
+
+    def __init__(self, world: World, truth: Truth, most_between: int) -> None:
+        self.world, self.truth, self.most_between = world, truth, most_between
+        self.harm: list[str] = []
+        self.stands_still = False
+
+    def _time_passes(self) -> None:
+        if not self.stands_still:
+            for _ in range(self.world.rng.randrange(self.most_between)):
+                self.world.step()
+
+    def within(self, _: int) -> nullcontext[None]:
+        return nullcontext()
+
+    def read_partitions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionReading]:
+        self._time_passes()
+        return {partition: self._reading(partition) for partition in partitions}
+
+    def _reading(self, partition: TopicPartition) -> PartitionReading:
+        log = self.world.data.get(partition)
+        if log is None or not log.is_listable:
+            return PartitionReading(partition, "no leader")
+        rows = []
+        for producer_id, known in log.producers.items():
+            last = max(
+                (e.offset for e in log.entries if isinstance(e.body, Data) and e.body[0] == producer_id), default=-1
+            )
+            start = known.open_start if known.open_start is not None else -1
+            last = max(data_of(log, producer_id), default=-1)
+            rows.append(ActiveProducer(producer_id, known.epoch, last, 0, known.coordinator_epoch, start))
+        return PartitionReading(
+            partition, None, log.topic_id, 1, log.epoch, log.end, log.end, log.last_stable_offset, log.high_watermark,
+            log.start, tuple(rows),
+        )  # fmt: skip
+
+    def list_transactions(self, producer_ids: Iterable[int]) -> TransactionListing:
+        self._time_passes()
+        if not all(log.has_leader for log in self.world.logs):
+            return TransactionListing((), ("a coordinator is away",))
+        wanted = set(producer_ids)
+        return TransactionListing(
+            tuple(
+                ListedTransaction(known.transactional_id, known.value.producer_id, known.value.state, 1)
+                for known in self.world.coordinators.transactions.values()
+                if known.value is not None and known.value.producer_id in wanted
+            )
+        )
+
+    def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
+        self._time_passes()
+        return {name: self._description(name) for name in transactional_ids}
+
+    def _description(self, name: str) -> TransactionDescription:
+        client = next(client for client in self.world.clients if client.transactional_id == name)
+        if not self.world.logs[client.log].has_leader:
+            return TransactionDescription(name, "its coordinator is away")
+        known = self.world.coordinators.transactions.get(name)
+        value = known.value if known is not None else None
+        if known is None or value is None:
+            return TransactionDescription(name)
+        held = known.unmarked if value.state.is_prepare else known.held
+        return TransactionDescription(
+            name, None, value.state, value.producer_id, value.producer_epoch, 0, value.start_ms, frozenset(held), 1
+        )
+
+    def cleanup_policies(self, _: Iterable[str]) -> dict[str, str]:
+        return {}
+
+    def write_marker(self, marker: MarkerSpec) -> str | None:
+        self._time_passes()
+        log = self.world.data.get(marker.partition)
+        if log is None or not log.has_leader:
+            return "no leader"
+        if log.epoch != marker.leader_epoch:
+            return "the leader changed"
+        known = log.producers.get(marker.producer_id)
+        start = known.open_start if known is not None else None
+        hurt = [] if start is None else list(self.truth.harmed(self.world, log, marker.producer_id, start))
+        body = Mark(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.commit)
+        if not log.mark(body, is_version_2=False):
+            self.world.seen["abort: refused by the leader"] += 1
+            return "INVALID_PRODUCER_EPOCH"
+        self.world.note(f"ABORT by txnwatch: {marker}")
+        self.harm.extend(hurt)
+        self.world.seen["abort: marker"] += 1
+        self.world.commit(log)
+        self.world.look()
+        return None

@@ -1,0 +1,70 @@
+"""A cluster in memory with a hang in it, a ledger, and the automatic abort behind it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.fake_lease import FakeLease
+from support.ledger_world import World
+from txnwatch.sinks.abort import AutoAbort
+from txnwatch.state.abort_case import AbortPolicy
+from txnwatch.state.incident import IncidentEvent
+
+AT_ONCE = AbortPolicy(after_ms=0, budget_per_hour=3, breaker_incidents=2)
+COOLDOWN_MS = 600_000
+
+
+class Stage(World):
+    """A world with the abort behind its ledger."""
+
+    def __init__(self, mode: str = "on", policy: AbortPolicy = AT_ONCE, instance: str = "here") -> None:
+        super().__init__()
+        self.mode, self.policy, self.instance = mode, policy, instance
+        self.lease = FakeLease()
+        self.abort = self.an_abort()
+
+    def an_abort(self) -> AutoAbort:
+        return AutoAbort(
+            self.mode,
+            self.policy,
+            COOLDOWN_MS,
+            self.ledger,
+            self.lease,
+            self.instance,
+            lambda: self.now_ms,
+            self.reports.append,
+        )
+
+    def restart(self) -> None:
+        super().restart()
+        self.abort = self.an_abort()
+
+    def batch(self, *emitted: Any, after_ms: int = 500) -> None:
+        self.now_ms += after_ms
+        self.abort.recover()
+        self.ledger.on_batch(emitted)
+        self.abort.on_batch()
+
+    def hang_and_move_on(self, name: str = "checkout-1") -> int:
+        """A hang of an aborted transaction whose id has since been initialised anew; returns the producer id."""
+        candidate = self.hang(name)
+        self.mode_was, self.abort.mode = self.abort.mode, "off"
+        self.batch(candidate)
+        self.abort.mode = self.mode_was
+        self.admin.init(name)
+        return candidate.producer_id
+
+    @property
+    def actions(self) -> list[tuple[str, str | None, str | None]]:
+        """Each once: what follows carries the last."""
+        found: list[tuple[str, dict[str, Any]]] = []
+        for event in self.topic.told:
+            if event.action is not None and (event.incident_id, event.action) not in found:
+                found.append((event.incident_id, event.action))
+        return [(action["decision"], action["refusal"], action["result"]) for _, action in found]
+
+    def is_open(self, producer_id: int) -> bool:
+        return self.admin.partitions[self.partition].producers[producer_id].txn_start_offset >= 0
+
+    def last(self) -> IncidentEvent:
+        return self.topic.told[-1]

@@ -1,0 +1,89 @@
+"""What the automatic abort keeps to over time: crashes, budgets, breakers, and the alert that comes first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support.abort_stage import AT_ONCE, Stage
+from txnwatch.state.ports import MarkerSpec
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+ANNOUNCED, VERIFIED = ("abort", None, None), ("abort", None, "verified")
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+@pytest.mark.parametrize("instance", ["here", "elsewhere"])
+def test_after_a_crash_between_marker_and_event_the_event_still_comes_once(is_written: bool, instance: str) -> None:  # noqa: FBT001
+    stage = Stage()
+    producer_id = stage.hang_and_move_on()
+
+    class Crash(Exception):  # noqa: N818
+        pass
+
+    def crash() -> None:
+        if is_written:
+            stage.admin.mark(MarkerSpec(stage.partition, producer_id, 0, 0))
+        raise Crash
+
+    stage.admin.before("write_marker", crash)
+    with pytest.raises(Crash):
+        stage.batch()
+    assert stage.actions == [ANNOUNCED]
+
+    stage.mode, stage.instance = "off", instance
+    stage.restart()
+    stage.batch()
+    if instance == "elsewhere" and not is_written:
+        assert stage.actions == [ANNOUNCED], "it may still be at it"
+        stage.batch(after_ms=61_000)
+    assert stage.actions == [ANNOUNCED, ("abort", None, "verified" if is_written else "still_open")]
+    stage.restart()
+    stage.batch()
+    assert len(stage.actions) == 2
+
+
+def test_the_budget_holds_and_outlives_a_restart() -> None:
+    stage = Stage(policy=replace(AT_ONCE, breaker_incidents=None))
+    for number in range(4):
+        stage.hang_and_move_on(f"checkout-{number}")
+    stage.batch()
+    assert [decision for decision in stage.actions if decision == VERIFIED] == [VERIFIED] * 3
+    stage.restart()
+    stage.batch(after_ms=2_000)
+    assert ("refused", "budget_exhausted", None) in stage.actions
+    assert len(stage.admin.markers) == 3
+    stage.batch(after_ms=3_600_000)
+    assert len(stage.admin.markers) == 4
+
+
+def test_too_many_at_once_is_something_larger(stage: Stage) -> None:
+    for number in range(3):
+        stage.hang_and_move_on(f"checkout-{number}")
+    stage.batch()
+    assert stage.actions == [("refused", "breaker_open", None)] * 3
+
+
+def test_the_alert_comes_first_and_the_act_after_its_time() -> None:
+    stage = Stage(policy=replace(AT_ONCE, after_ms=300_000))
+    stage.hang_and_move_on()
+    stage.batch()
+    assert stage.actions == []
+    stage.batch(after_ms=300_000)
+    assert stage.actions == [ANNOUNCED, VERIFIED]
+
+
+def test_what_could_not_be_read_is_told_and_tried_again(stage: Stage) -> None:
+    stage.hang_and_move_on()
+    stage.admin.problems["checkout-1"] = "COORDINATOR_NOT_AVAILABLE"
+    stage.batch()
+    assert stage.actions == [("refused", "evidence_incomplete", None)]
+    del stage.admin.problems["checkout-1"]
+    stage.batch(after_ms=2_000)
+    assert stage.actions[-1] == VERIFIED
