@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFam
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from txnwatch.metrics_table import METRICS, NAMESPACE, Kind
+from txnwatch.metrics_table import COMPLETE, METRICS, NAMESPACE, PREPARED, STAGES, Kind
 from txnwatch.sinks.ledger import Ledger
 from txnwatch.state.confirmation import Answer
 from txnwatch.state.emitted import (
@@ -37,24 +37,13 @@ from txnwatch.state.emitted import (
 from txnwatch.state.facts import NoticeKind
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.incident import OPENED, IncidentEvent
-from txnwatch.state.latency import BOUNDS_MS, Stage, Tally
+from txnwatch.state.latency import BOUNDS_MS, Tally
 from txnwatch.state.open_transactions import UNOWNED
 from txnwatch.state.transaction import TransactionState
 from txnwatch.state.verdict import RULE_OF, Verdict
 from txnwatch.streaming.progress import Progress
 
 UP_WITHIN_MS = 15_000
-_STAGES = {
-    Stage.APPEND: "transaction_state_append_seconds",
-    Stage.MARKERS: "transaction_marker_completion_seconds",
-    Stage.COMPLETION: "transaction_completion_seconds",
-    Stage.FAILOVER: "transaction_failover_completion_seconds",
-}
-_PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
-_COMPLETE = {
-    TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
-    TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
-}
 _MAKE: dict[Kind, Callable[..., Any]] = {Kind.COUNTER: Counter, Kind.GAUGE: Gauge, Kind.HISTOGRAM: Histogram}
 _SPEC = {spec.name: spec for spec in METRICS}
 
@@ -91,6 +80,7 @@ class Metrics(Collector):
         self._counted_batch = -1
         self._confirmations: Counts[str] = Counts()
         self._failures: Counts[str] = Counts()
+        self._acted: dict[str, dict[str, Any] | None] = {}
         self._made: dict[str, Any] = {}
         for spec in METRICS:
             if not spec.is_read:
@@ -114,10 +104,10 @@ class Metrics(Collector):
             if verdict is not Verdict.STRAY_WRITE:
                 for answer in Answer:
                     self._made["confirmations_total"].labels(verdict, answer)
-        for state in (TransactionState.ONGOING, *_PREPARED, UNOWNED):
+        for state in (TransactionState.ONGOING, *PREPARED, UNOWNED):
             self._made["transactions"].labels(state)
-        for state in _PREPARED:
-            self._made["transactions_pending_markers"].labels(_COMPLETE[state])
+        for state in PREPARED:
+            self._made["transactions_pending_markers"].labels(COMPLETE[state])
 
     @property
     def is_judging(self) -> bool:
@@ -131,6 +121,13 @@ class Metrics(Collector):
     def on_event(self, event: IncidentEvent) -> None:
         """An event was made."""
         self._made["events_total"].labels(event.verdict, event.status).inc()
+        done = event.action
+        if done is not None and done != self._acted.get(event.incident_id):
+            came_to = done["refusal"] or done["result"] or "none"
+            self._made["abort_decisions_total"].labels(done["decision"], came_to).inc()
+        self._acted[event.incident_id] = done
+        if not event.is_open:
+            del self._acted[event.incident_id]
         if event.status == OPENED:
             latency = self._made["detection_latency_seconds"].labels(event.verdict)
             latency.observe(event.detection_latency_ms / 1000)
@@ -183,10 +180,10 @@ class Metrics(Collector):
         for count in counts:
             states.update(dict(count.states))
             waiting.update(dict(count.waiting))
-        for state in (TransactionState.ONGOING, *_PREPARED, UNOWNED):
+        for state in (TransactionState.ONGOING, *PREPARED, UNOWNED):
             self._made["transactions"].labels(state).set(states[state])
-        for state in _PREPARED:
-            self._made["transactions_pending_markers"].labels(_COMPLETE[state]).set(states[state])
+        for state in PREPARED:
+            self._made["transactions_pending_markers"].labels(COMPLETE[state]).set(states[state])
         self._made["inconclusive_looks"].clear()
         for why, number in waiting.items():
             self._made["inconclusive_looks"].labels(why).set(number)
@@ -238,7 +235,7 @@ class Metrics(Collector):
     def _histograms(self) -> Iterator[Family]:
         with self._lock:
             told = self._tally.latencies()
-        for stage, name in _STAGES.items():
+        for stage, name in STAGES.items():
             family = HistogramMetricFamily(f"{NAMESPACE}_{name}", _SPEC[name].meaning, labels=_SPEC[name].labels)
             for latencies in told:
                 if latencies.stage is stage:

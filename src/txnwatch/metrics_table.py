@@ -10,7 +10,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from txnwatch.state.latency import BOUNDS_MS
+from txnwatch.state.latency import BOUNDS_MS, Stage
+from txnwatch.state.transaction import TransactionState
 
 NAMESPACE = "txnwatch"
 
@@ -45,6 +46,17 @@ OPEN, COORDINATOR = "What is open", "The coordinator's work, from its log"
 DETECTION_S = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 BATCH_S = (0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30.0)
 STAGE_S = tuple(bound / 1000 for bound in BOUNDS_MS)
+STAGES = {
+    Stage.APPEND: "transaction_state_append_seconds",
+    Stage.MARKERS: "transaction_marker_completion_seconds",
+    Stage.COMPLETION: "transaction_completion_seconds",
+    Stage.FAILOVER: "transaction_failover_completion_seconds",
+}
+PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+COMPLETE = {
+    TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
+    TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
+}
 _C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 
 METRICS: tuple[Metric, ...] = (
@@ -157,6 +169,13 @@ METRICS: tuple[Metric, ...] = (
         _C,
         ("verdict", "answer"),
         "fresh reads before anything is said: confirmed, refuted, unknown",
+    ),
+    Metric(
+        INCIDENTS,
+        "abort_decisions_total",
+        _C,
+        ("decision", "result"),
+        "decisions about incidents: abort with what came of it (none: announced), dry_run, refused with the refusal",
     ),
     Metric(INCIDENTS, "sink_waiting_events", _G, ("sink",), "events a sink has not taken yet"),
     Metric(INCIDENTS, "sink_failures_total", _C, ("sink",), "deliveries that failed; they are tried again"),

@@ -26,6 +26,7 @@ from txnwatch.state.emitted import CensusIncomplete, Emitted, Mismatch, Partitio
 from txnwatch.state.errors import ConfigError
 from txnwatch.state.facts import CANNOT_DECODE, Fact, NoticeKind
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.incident import updated
 from txnwatch.state.latency import End
 from txnwatch.state.transaction import TransactionState as S
 from txnwatch.streaming.offsets import Position, SourceOffset
@@ -251,3 +252,15 @@ def test_a_port_that_is_taken_is_an_error_with_its_name(world: World, served: st
     port = int(served.rpartition(":")[2])
     with pytest.raises(ConfigError, match=rf"metrics_port: .*127\.0\.0\.1:{port}"):
         MetricsServer(world.metrics.registry, "127.0.0.1", port, lambda: True)
+
+
+def test_each_decision_is_counted_once_however_many_events_repeat_it(world: World) -> None:
+    event = an_event(verdict="hanging", status="opened")
+    announced = updated(event, event.time_ms + 1, action={"decision": "abort", "refusal": None, "result": None})
+    done = updated(announced, event.time_ms + 2, action={"decision": "abort", "refusal": None, "result": "verified"})
+    told_again = updated(done, event.time_ms + 3, hidden_records=1_000)
+    for one in (event, announced, done, told_again):
+        world.metrics.on_event(one)
+    scrape = world.batch()
+    assert scrape.value("abort_decisions_total", decision="abort", result="none") == 1
+    assert scrape.value("abort_decisions_total", decision="abort", result="verified") == 1
