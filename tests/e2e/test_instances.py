@@ -102,9 +102,10 @@ def test_two_instances_tell_one_life_name_who_is_hurt_and_fill_an_emptied_redis(
 
         with closing(RedisView(redis_server.url, opened.cluster_id)) as view:
             view.empty()
-            eventually(lambda: view.hash(opened.incident_id), 20.0, "Redis to be filled again")
+            status = ["status", "--redis-url", redis_server.url, "--fail-on-found"]
+            eventually(lambda: main(status) == 3, 20.0, "Redis to be filled again")
+            assert view.hash(opened.incident_id)
 
-        assert main(["status", "--redis-url", redis_server.url, "--fail-on-found"]) == 3
         abort_by_hand(cluster, partition, producer.producer_id)
         life = until(lambda events: events[-1].status == "resolved", VERDICT_S, "the end")
         assert [event.status for event in life] == ["opened", *["updated"] * (len(life) - 2), "resolved"]
