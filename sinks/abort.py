@@ -99,7 +99,10 @@ class AutoAbort:
             self.lease.close()
 
     def _hanging(self) -> list[IncidentEvent]:
-        return [event for event in self.ledger.open_incidents if event.verdict == Verdict.HANGING]
+        """Those of a watch; one of an abort by hand belongs to that hand."""
+        return [
+            event for event in self.ledger.open_incidents if event.verdict == Verdict.HANGING and not event.is_by_hand
+        ]
 
     def _forget(self, known: set[str]) -> None:
         self._told = {one: said for one, said in self._told.items() if one in known}

@@ -99,10 +99,28 @@ def from_bytes(value: bytes) -> IncidentEvent:
 
 
 def event_of(raw: Mapping[str, Any]) -> IncidentEvent:
-    """An event from its fields; fields of a later version are left out."""
+    """An event from its fields; fields of a later version are left out, those that an earlier one lacks have defaults.
+
+    Raises:
+        ValueError, TypeError: it has not the schema's shape, on which everybody behind this relies.
+    """
+    fastavro.schemaless_writer(io.BytesIO(), schema(), dict(raw))  # checks a value five times as fast as `validate`
     known = {name: raw[name] for name in _FIELDS if name in raw}
     known.update({name: tuple(known[name]) for name in _ARRAYS if name in known})
-    return IncidentEvent(**known)
+    if known.get("action") is not None:
+        known["action"] = {**_defaults_of("Action"), **known["action"]}
+    event = IncidentEvent(**known)
+    if (event.topic is None) is not (event.partition is None):
+        raise ValueError(f"found topic {event.topic} with partition {event.partition}: expected both or neither")
+    return event
+
+
+@cache
+def _defaults_of(record: str) -> dict[str, Any]:
+    """What a record inside an event has where its writer did not know a field."""
+    kinds = (kind for field in schema()["fields"] if isinstance(field["type"], list) for kind in field["type"])
+    (found,) = (kind for kind in kinds if isinstance(kind, dict) and kind["name"].endswith(record))
+    return {field["name"]: field["default"] for field in found["fields"] if "default" in field}
 
 
 def cloud_event_headers(event: IncidentEvent, content_type: str) -> dict[str, str | bytes | None]:

@@ -286,9 +286,9 @@ class Ledger:
         """Open incidents whose end may have been missed (before a restart, in a gap) are read afresh now and then."""
         if now_ms < self._look_again_ms:
             return
-        is_young = any(now_ms - event.detected_at_ms < SECOND_LOOK_MS for event in self.open_incidents)
+        is_young = any(now_ms - known.detected_at_ms < SECOND_LOOK_MS for known in self.open_incidents)
         self._look_again_ms = now_ms + (SECOND_LOOK_MS if is_young else LOOK_AGAIN_MS)
-        for incident, resolution, changes in self._lookout.look(self.open_incidents, now_ms):
+        for incident, resolution, changes in self._lookout.look(self._memory.left_to_us(now_ms), now_ms):
             if resolution is not None:
                 yield self._memory.enter(resolved(incident, now_ms, resolution))
             elif worth_telling(incident, now := updated(incident, now_ms, **changes)):

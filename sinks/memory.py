@@ -2,8 +2,8 @@
 
 Law: the events topic decides. Of two events of one sequence the first on the topic counts, because a consumer that
 keeps `ce_id` drops the second; who told the second takes the first over, and says an end that was dropped so once more,
-behind it. An event that came to stand behind a later one of its incident is followed by that later one again, because
-compaction keeps what stands last.
+behind it. An event that came to stand behind a later one of its incident, or behind its end, is followed by that one
+again, because compaction keeps what stands last. An abort by hand has an incident of its own; it takes no span.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent, id_once_more, resolved
 
+IN_HAND_MS = 60_000
 SpanKey = tuple[str, TopicPartition, int]
 
 
@@ -49,9 +50,15 @@ class Memory:
         """The latest event of every open incident, oldest first."""
         return sorted((event for event in self.known.values() if event.is_open), key=lambda event: event.open_since_ms)
 
+    def left_to_us(self, now_ms: int) -> list[IncidentEvent]:
+        """Open incidents, without those whose end the hand that told them may be about to tell."""
+        return [one for one in self.open_incidents if not one.is_by_hand or now_ms - one.time_ms >= IN_HAND_MS]
+
     def enter(self, event: IncidentEvent) -> IncidentEvent:
         """This is the latest event of its incident now."""
         self.known[event.incident_id] = event
+        if event.is_by_hand:
+            return event  # the span belongs to the watch's own incident, which goes on
         if event.topic is not None and event.partition is not None and event.topic_id is not None:
             key = (event.topic_id, TopicPartition(event.topic, event.partition), event.producer_id)
             if event.is_open:
@@ -80,6 +87,12 @@ class Memory:
         """These are on their way to the topic and will be heard from there."""
         self._unheard.update({event.event_id: event for event in events})
 
+    def _end_hidden_by(self, event: IncidentEvent) -> IncidentEvent | None:
+        """The end of an incident, where another event of the same sequence has come to stand behind it."""
+        known = self.known.get(event.incident_id)
+        is_hidden = known is not None and known.sequence == event.sequence and not known.is_open and event.is_open
+        return known if is_hidden else None
+
     def hear(self, event: IncidentEvent, now_ms: int) -> tuple[bool, IncidentEvent | None]:
         """An event as it stands on the topic next, ours or another instance's.
 
@@ -92,7 +105,7 @@ class Memory:
         if event.sequence < last:
             return False, self.known[event.incident_id]
         if event.sequence == last:
-            return False, None
+            return False, self._end_hidden_by(event)
         self._on_topic[event.incident_id] = event.sequence
         known = self.known.get(event.incident_id)
         if event == ours or (known is not None and known.sequence > event.sequence):

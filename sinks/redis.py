@@ -134,34 +134,51 @@ class RedisEventSink:
         self._client.close()
 
 
-def read_open_incidents(url: str) -> list[IncidentEvent]:
-    """The open incidents of every cluster this Redis knows, oldest first.
+def read_open_incidents(url: str) -> tuple[list[IncidentEvent], dict[str, str]]:
+    """The open incidents of every cluster this Redis knows, oldest first; and the keys that could not be read, and why.
 
     Raises:
         SinkError: Redis is away, or holds nothing of ours.
     """
     where = f"Redis {url.rpartition('@')[2].removeprefix('redis://')}"
-    client: Any = redis.Redis.from_url(
-        url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S, decode_responses=True
-    )
+    try:
+        client: Any = redis.Redis.from_url(
+            url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S, decode_responses=True
+        )
+    except ValueError as exc:
+        raise SinkError(f"{where}: {exc}") from exc
     try:
         prefixes = sorted(key.removesuffix("filled") for key in client.scan_iter("txnwatch:*:filled"))
         if not prefixes:
             told = "holds nothing of txnwatch: expected one that `txnwatch run --redis-url` fills"
             raise SinkError(f"{where} {told}")
-        found = [event for prefix in prefixes for event in _open_under(client, prefix)]
+        unread: dict[str, str] = {}
+        found = [event for prefix in prefixes for event in _open_under(client, prefix, unread)]
     except redis.RedisError as exc:
         raise SinkError(f"{where}: {exc}") from exc
     finally:
         client.close()
-    return sorted(found, key=lambda event: event.open_since_ms)
+    return sorted(found, key=lambda event: event.open_since_ms), unread
 
 
-def _open_under(client: Any, prefix: str) -> Iterator[IncidentEvent]:  # noqa: ANN401 - redis-py types answers as anything
+def _open_under(
+    client: Any,  # noqa: ANN401 - redis-py types answers as anything
+    prefix: str,
+    unread: dict[str, str],
+) -> Iterator[IncidentEvent]:
     for incident_id in client.zrange(f"{prefix}incidents", 0, -1):
-        held = client.hgetall(f"{prefix}incident:{incident_id}")
-        if held:  # else it was resolved in between
-            yield event_of({name: _value(name, value) for name, value in held.items()})
+        key = f"{prefix}incident:{incident_id}"
+        held = client.hgetall(key)
+        if not held:  # a resolved one keeps its hash
+            unread[key] = "an open incident, and its hash is gone: does this Redis evict keys?"
+            continue
+        try:
+            event = event_of({name: _value(name, value) for name, value in held.items()})
+        except (ValueError, TypeError) as exc:
+            unread[key] = f"expected the fields of an incident event: {exc}"
+            continue
+        if event.is_open:  # else it was resolved in between
+            yield event
 
 
 def _value(name: str, text: str) -> object:

@@ -56,7 +56,8 @@ class RefusalRule(NamedTuple):
 
 def _not_hanging(case: Case) -> str | None:
     incident = case.incident
-    if incident.verdict == Verdict.HANGING and incident.is_open and incident.txn_start_offset is not None:
+    is_span = incident.topic is not None and incident.txn_start_offset is not None
+    if incident.verdict == Verdict.HANGING and incident.is_open and is_span:
         return None
     return f"the incident is {incident.verdict}, {incident.status}"
 

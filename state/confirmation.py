@@ -79,10 +79,11 @@ def _is_settled(
     view = candidate.view
     if view is None or found is None or first != second:
         return False
-    return (found.producer_id, found.producer_epoch, found.state) == (
+    return (found.producer_id, found.producer_epoch, found.state, found.start_ms) == (
         candidate.producer_id,
         view.producer_epoch,
         view.state,
+        view.start_ms,  # up to transaction.version 1 the next one may have the same epoch and the same end
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from txnwatch.state.verdict import RULE_OF, Verdict
 
 OPENED, UPDATED, RESOLVED = "opened", "updated", "resolved"
+BY_HAND = "by hand"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +83,11 @@ class IncidentEvent:
     def is_open(self) -> bool:
         """Whether the incident goes on after this event."""
         return self.status != RESOLVED
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether it is about an abort by hand, beside the incident of a watch about the same span."""
+        return self.action is not None and self.action["detail"] == BY_HAND
 
 
 def span_incident_id(cluster_id: str, topic_id: str, partition: int, producer_id: int, start_offset: int) -> str:

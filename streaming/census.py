@@ -97,8 +97,9 @@ class CensusRota:
             for number in topic.partitions
         }
         names = {partition.topic for partition in present}
+        hidden = {topic.name for topic in known.topics.values() if topic.is_hidden}
         for name in {partition.topic for partition in self._watched} | names:
-            self._absences[name] = 0 if name in names else self._absences[name] + 1
+            self._absences[name] = 0 if name in names else 1 if name in hidden else self._absences[name] + 1
         kept = {
             partition: topic_id
             for partition, topic_id in self._watched.items()

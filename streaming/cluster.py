@@ -16,9 +16,9 @@ from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from txnwatch.state.errors import AuthorizationError, BrokerError
-from txnwatch.state.ids import TopicPartition
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.broker import Connection, Endpoint, error_name
-from txnwatch.streaming.metadata import NO_LEADER, Metadata, metadata_of, newest
+from txnwatch.streaming.metadata import NO_LEADER, Metadata, TopicInfo, metadata_of, newest
 from txnwatch.streaming.security import Security
 
 LATEST, EARLIEST = -1, -2
@@ -142,8 +142,11 @@ class Cluster:
                 problems.append(str(exc))
         raise BrokerError("no broker answered: " + "; ".join(problems))
 
-    def refresh(self) -> Metadata:
+    def refresh(self, names: Iterable[str] = ()) -> Metadata:
         """Asks any broker for the whole cluster's metadata.
+
+        A topic of these names, or one that was there before, is asked for by its name if the answer does not have it:
+        one that is hidden from us is left out of such an answer like one that is gone.
 
         Raises:
             BrokerError: no broker answered; the message lists each with its error.
@@ -155,7 +158,9 @@ class Cluster:
         problems: list[str] = []
         for endpoint in dict.fromkeys((*known, *self.bootstrap)):
             try:
-                self.metadata = newest(self.metadata, self.metadata_from(endpoint))
+                told = self.metadata_from(endpoint)
+                told.topics.update(self._hidden(endpoint, told, names))
+                self.metadata = newest(self.metadata, told)
             except AuthorizationError:
                 raise
             except BrokerError as exc:
@@ -163,6 +168,13 @@ class Cluster:
             else:
                 return self.metadata
         raise BrokerError("no broker answered: " + "; ".join(problems))
+
+    def _hidden(self, endpoint: Endpoint, told: Metadata, names: Iterable[str]) -> dict[str, TopicInfo]:
+        """The coordinator's log is not among them: who needs it asks for it, and takes its absence for no answer."""
+        expected = {*names, *(self.metadata.topics if self.metadata is not None else ())}
+        missing = sorted(expected - told.topics.keys() - {TRANSACTION_STATE_TOPIC})
+        asked = self.metadata_from(endpoint, missing).topics if missing else {}
+        return {name: topic for name, topic in asked.items() if topic.is_hidden}
 
     def metadata_from(self, endpoint: Endpoint, topics: Iterable[str] | None = None) -> Metadata:
         """One broker's metadata, of all topics or of some; `known` is left alone.

@@ -62,19 +62,19 @@ def _progress(reads: list[RangeRead]) -> tuple[int, int]:
     return sum(read.fold.position for read in reads), sum(read.needs_fetch for read in reads)
 
 
-def _look_around(cluster: Cluster, reads: Iterable[RangeRead]) -> None:
+def _look_around(cluster: Cluster, reads: list[RangeRead]) -> None:
     """Refreshes metadata; a topic that several brokers in a row do not have under its id is gone.
 
     Our own metadata may be older than a topic, so a single look, or one that is not fresh, says nothing.
     """
     time.sleep(RETRY_PAUSE_S)
     try:
-        known = cluster.refresh()
+        known = cluster.refresh({read.partition.topic for read in reads})
     except BrokerError:
         return  # nobody answers; patience decides
     for read in reads:
         topic = known.topics.get(read.partition.topic)
-        is_absent = topic is None or (read.topic_id and topic.topic_id != read.topic_id)
+        is_absent = topic is None or (read.topic_id and topic.topic_id != read.topic_id and not topic.is_hidden)
         read.absences = read.absences + 1 if is_absent else 0
         if read.absences >= ABSENCES_OF_A_DELETED_TOPIC and read.needs_fetch:
             read.notice(NoticeKind.DELETED, read.fold.position, read.end, "the topic is gone")

@@ -89,7 +89,7 @@ class Lister:
         if now < self._metadata_due and self._cluster.metadata is not None:
             return True
         try:
-            known = self._cluster.refresh()
+            known = self._cluster.refresh({partition.topic for partition in previous.positions})
         except BrokerError:
             return self._cluster.metadata is not None
         self._metadata_due = now + self._options.metadata_refresh_s
@@ -97,6 +97,8 @@ class Lister:
             topic = known.topics.get(name)
             if topic is not None and topic.topic_id == topic_id:
                 self._absences.pop(name, None)
+            elif topic is not None and topic.is_hidden:
+                self._absences[name] = 1  # not read, and never gone
             else:
                 self._absences[name] += 1
                 self._metadata_due = 0.0

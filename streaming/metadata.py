@@ -30,6 +30,11 @@ class TopicInfo:
     partitions: dict[int, PartitionInfo]
     error: str | None = None
 
+    @property
+    def is_hidden(self) -> bool:
+        """Whether this user may not see it; it may be there."""
+        return self.error == "TOPIC_AUTHORIZATION_FAILED"
+
 
 @dataclass(frozen=True, slots=True)
 class Metadata:

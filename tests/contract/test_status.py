@@ -83,7 +83,31 @@ def test_nothing_wrong_is_said_and_clean(kafka: EmbeddedKafka, capsys: pytest.Ca
     ensure_topic({"bootstrap.servers": kafka.bootstrap_servers}, topic)
     flags = ["--bootstrap-server", kafka.bootstrap_servers, "--events-topic", topic, "--fail-on-found"]
     assert main(["status", *flags]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "nothing is wrong: no open incident"
+    told = capsys.readouterr().out.splitlines()[-1]
+    assert told == "no open incident is told; whether `txnwatch run` watches now, its metrics tell"
+
+
+def test_a_redis_that_has_lost_an_incident_is_no_all_clear(
+    redis_server: EmbeddedRedis, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster_id, view = unique("status"), RedisView(redis_server.url, "*")
+    view.empty()
+    with closing(RedisEventSink(redis_server.url, cluster_id)) as sink, closing(view):
+        sink.has_lost_everything()
+        sink.deliver([an_event("evicted", cluster_id=cluster_id), an_event("odd", cluster_id=cluster_id)])
+        view.evict(f"txnwatch:{cluster_id}:incident:evicted")
+        view.set_field(f"txnwatch:{cluster_id}:incident:odd", "evidence", "null")
+        assert main(["status", "--redis-url", redis_server.url, "--fail-on-found"]) == 1
+        told = capsys.readouterr().out
+        view.empty()
+    assert "incident:evicted: an open incident, and its hash is gone" in told
+    assert "incident:odd: expected the fields of an incident event" in told
+    assert told.splitlines()[-1] == "no open incident was read, but not all could be read"
+
+
+def test_a_redis_url_that_is_none_is_a_failure_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--redis-url", "127.0.0.1:6379"]) == 1
+    assert "127.0.0.1:6379" in capsys.readouterr().err
 
 
 def test_an_empty_redis_is_no_all_clear(redis_server: EmbeddedRedis, capsys: pytest.CaptureFixture[str]) -> None:

@@ -168,6 +168,19 @@ def test_events_of_a_topic_that_is_not_there(capsys: pytest.CaptureFixture[str],
     assert "has `txnwatch run` been started here?" in line
 
 
+def test_a_topic_that_is_hidden_while_it_is_watched_is_not_gone(guarded: EmbeddedKafka) -> None:
+    with contextlib.closing(connect(guarded)) as cluster:
+        assert not cluster.refresh().topics["readable"].is_hidden
+        _deny(guarded, "Describe", "readable")
+        try:
+            looks = [cluster.refresh(["never-there"]).topics for _ in range(3)]
+        finally:
+            _deny(guarded, "Describe", "readable", take_back=True)
+        assert [topics["readable"].is_hidden for topics in looks] == [True] * 3
+        assert "never-there" not in looks[0]
+        assert not cluster.refresh().topics["readable"].is_hidden
+
+
 def test_a_group_that_may_not_be_described_is_a_problem_that_names_the_right(guarded: EmbeddedKafka) -> None:
     partition = TopicPartition("readable", 0)
     for name in ("shown", "kept"):

@@ -151,6 +151,7 @@ def play(instances: int, game_steps: list[Step]) -> Game:
         check_life(events)
     for incident_id, last in game.log.compacted.items():
         assert last.sequence == max(event.sequence for event in lives(game.log)[incident_id])
+        assert last.status == lives(game.log)[incident_id][-1].status
     assert {name: event.sequence for name, event in game.world.redis.latest.items()} == {
         name: event.sequence for name, event in game.log.compacted.items()
     }

@@ -49,7 +49,7 @@ class View:
     def known(self) -> Metadata:
         return self.metadata if self.metadata is not None else self.refresh()
 
-    def refresh(self) -> Metadata:
+    def refresh(self, _: Iterable[str] = ()) -> Metadata:
         self.world.churn()
         if self._rng.random() < self.unanswered:
             raise BrokerError("no broker answered")

@@ -88,6 +88,7 @@ class World:
                     transactional_id=name,
                     data_epoch=0,
                     epoch_use=EpochUse.FIRST,
+                    start_ms=self.admin.transactions[name].start_ms,
                 )
             ]
         )

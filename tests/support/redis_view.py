@@ -26,6 +26,14 @@ class RedisView:
         """Every key of the cluster, without the prefix."""
         return {key.removeprefix(self._prefix) for key in self._client.scan_iter(f"{self._prefix}*")}
 
+    def evict(self, key: str) -> None:
+        """As a Redis does that is full."""
+        self._client.delete(key)
+
+    def set_field(self, key: str, field: str, value: str) -> None:
+        """Somebody writes where only we should."""
+        self._client.hset(key, field, value)
+
     def hash(self, incident_id: str) -> dict[str, str]:
         """One incident's hash."""
         return self._client.hgetall(f"{self._prefix}incident:{incident_id}")  # type: ignore[no-any-return]

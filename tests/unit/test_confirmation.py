@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -186,3 +187,15 @@ TRANSACTIONS = {
 @pytest.mark.parametrize(("candidate", "fresh", "answer"), TRANSACTIONS.values(), ids=TRANSACTIONS.keys())
 def test_transactions(candidate: TransactionCandidate, fresh: TransactionDescription, answer: Answer) -> None:
     assert assess_transaction(candidate, fresh).answer is answer
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_settled"),
+    [({}, True), ({"start_ms": START_MS + 1}, False), ({"state": S.COMPLETE_COMMIT}, False)],
+    ids=["the same", "the next one, with the same epoch and end", "another end"],
+)
+def test_what_is_known_of_the_outcome_is_of_that_very_transaction(changes: dict[str, Any], *, is_settled: bool) -> None:
+    candidate = a_candidate(transaction(1, S.COMPLETE_ABORT, ORDERS))
+    now = TransactionDescription(NAME, None, S.COMPLETE_ABORT, PRODUCER, 0, start_ms=START_MS)
+    found = assess_span(candidate, OPEN, CoordinatorReading(replace(now, **changes)), OPEN)
+    assert found.is_settled is is_settled

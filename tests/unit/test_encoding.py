@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import fields
+from typing import Any
 
 import fastavro
 import pytest
@@ -105,3 +106,31 @@ def test_sequences_rise_by_one_and_age_goes_on() -> None:
     assert [OPENED.sequence, second.sequence, third.sequence] == [1, 2, 3]
     assert [second.age_ms, third.age_ms] == [5_000, 9_000]
     assert (second.is_open, third.is_open, third.event_id) == (True, False, "incident-3")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"sequence": "1"},
+        {"evidence": None},
+        {"action": {"decision": "abort"}},
+        {"open_since_ms": None},
+        {"partition": None},
+        {"consumer_groups": [{"group_id": "billing"}]},
+        {"resolution": "gone"},
+        {"topic": 5},
+    ],
+    ids=str,
+)
+def test_json_that_has_not_the_schemas_shape_is_no_event(odd: dict[str, Any]) -> None:
+    fields = json.loads(to_json(an_event()))
+    with pytest.raises(SinkError, match="expected an incident event"):
+        from_bytes(json.dumps({**fields, **odd}).encode())
+
+
+def test_an_action_of_a_writer_that_knew_fewer_fields_has_them_all() -> None:
+    fields = json.loads(to_json(an_event()))
+    fields["action"] = {"decision": "abort", "by": "there", "at_ms": 3}
+    action = from_bytes(json.dumps(fields).encode()).action
+    assert action is not None
+    assert (action["decision"], action["result"], action["refusal"], action["detail"]) == ("abort", None, None, None)

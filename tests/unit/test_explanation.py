@@ -117,6 +117,15 @@ def test_a_complete_transaction_says_how_long_it_took(admin: FakeAdmin) -> None:
     assert "was committed at 2023-11-14 22:13:21.500Z, after 1.5s" in found.text[0]
 
 
+def test_an_idle_id_with_a_partition_that_cannot_be_read_is_not_called_well(admin: FakeAdmin) -> None:
+    admin.begin(NAME, *admin.partitions)
+    admin.lose_markers(NAME, commit=True)
+    admin.problems.update(dict.fromkeys(admin.partitions, "NO_LEADER"))
+    found = of(admin)
+    assert found.state == "unproven"
+    assert found.text[-1] == "What it has left open on orders-0 is not known: that could not be read."
+
+
 def test_an_idle_id_with_data_left_open_is_not_called_well(admin: FakeAdmin) -> None:
     admin.begin(NAME, *admin.partitions)
     admin.lose_markers(NAME, commit=True)

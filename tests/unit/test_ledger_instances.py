@@ -8,6 +8,7 @@ from support.ledger_world import World
 from support.shared_log import SharedLog
 from txnwatch.sinks.ledger import LOOK_AGAIN_MS, Ledger
 from txnwatch.state.emitted import Emitted
+from txnwatch.state.incident import updated
 
 
 class Pair:
@@ -136,3 +137,20 @@ def test_a_topic_read_from_its_beginning_leaves_the_newest_whatever_stands_last(
     late = pair.world.another(pair.log)
     late.remember([*pair.log.records, pair.log.records[0]])
     assert late.open_incidents == []
+
+
+def test_an_end_that_another_event_of_its_sequence_came_to_stand_behind_is_what_compaction_keeps(pair: Pair) -> None:
+    candidate = pair.world.hang()
+    pair.both(candidate)
+    pair.both()
+    opened = pair.log.records[0]
+    pair.step(pair.two, pair.world.abort(candidate))
+    pair.log.records.append(updated(opened, pair.world.now_ms, severity="warning"))  # the other tells it too late
+    for _ in range(3):
+        pair.both()
+    assert pair.log.compacted[opened.incident_id].status == "resolved"
+    assert pair.world.another(pair.log).open_incidents == []
+    assert pair.told() == [(1, "opened"), (2, "resolved")]
+    before = len(pair.log.records)
+    pair.both()
+    assert len(pair.log.records) == before

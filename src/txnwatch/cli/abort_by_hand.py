@@ -26,7 +26,7 @@ from txnwatch.state.confirmation import Answer, SpanConfirmation
 from txnwatch.state.emitted import SpanCandidate
 from txnwatch.state.errors import BrokerError, SinkError, TxnwatchError
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import IncidentEvent, id_once_more, resolved, updated
+from txnwatch.state.incident import BY_HAND, IncidentEvent, id_once_more, resolved, updated
 from txnwatch.state.ports import ActiveProducer
 from txnwatch.state.transaction import Span
 from txnwatch.state.verdict import Reason, Verdict
@@ -162,7 +162,8 @@ def _watched(case: ManualCase, event: IncidentEvent) -> IncidentEvent | None:
         for found in read_events(case.config, case.asked.events_topic):
             if not isinstance(found, SinkError) and found.sequence >= _sequence(latest.get(found.incident_id)):
                 latest[found.incident_id] = found
-    return next((found for found in latest.values() if found.is_open and _is_same_data(found, event)), None)
+    watched = (found for found in latest.values() if found.is_open and not found.is_by_hand)
+    return next((found for found in watched if _is_same_data(found, event)), None)
 
 
 def _sequence(event: IncidentEvent | None) -> int:
@@ -198,7 +199,7 @@ def act(case: ManualCase, incident: IncidentEvent) -> CameTo | Refused:
         return spec
     by, stable = f"{getpass.getuser()}@{socket.gethostname()}", incident.last_stable_offset
     decision = COMMIT if case.asked.is_commit else ABORT
-    begun = action(decision, by, wall_clock_ms(), detail="by hand", spec=spec, stable_before=stable)
+    begun = action(decision, by, wall_clock_ms(), detail=BY_HAND, spec=spec, stable_before=stable)
     own_id = id_once_more(incident.incident_id, wall_clock_ms())
     ahead = replace(incident, incident_id=own_id, action=begun, time_ms=wall_clock_ms())
     with _telling(case) as sink:
@@ -210,7 +211,7 @@ def act(case: ManualCase, incident: IncidentEvent) -> CameTo | Refused:
         after = updated(ahead, wall_clock_ms(), action=told)
         sink.tell(after)
         if came_to.result == VERIFIED:
-            end = {**no_longer_open(wall_clock_ms(), "by hand"), "by": "administrator"}
+            end = {**no_longer_open(wall_clock_ms(), BY_HAND), "by": "administrator"}
             end["how"] = "committed" if case.asked.is_commit else "aborted"
             sink.tell(resolved(after, wall_clock_ms(), end))
     return Refused(Refusal.NOT_AUTHORIZED, came_to.detail or "") if came_to.is_denied else came_to

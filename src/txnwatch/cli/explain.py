@@ -105,7 +105,11 @@ def _of_id(cluster: Cluster, parsed: argparse.Namespace, transactional_id: str, 
         missing["the coordinator's log"] = problem
     held = set(described.partitions)
     if not described.is_live:
-        view = read_views(cluster, [described.producer_id]).views.get(described.producer_id)
+        logs = read_views(cluster, [described.producer_id])
+        view = logs.views.get(described.producer_id)
+        if view is None:  # what it last held may be in what was not read
+            missing.update({str(log): why for log, why in logs.problems.items()})
         held |= view.participants if view is not None else frozenset()
     readings = ClusterAdmin(cluster).read_partitions(sorted(held))
+    missing.update({str(partition): one.problem for partition, one in readings.items() if one.problem is not None})
     return of_id(origin_of(cluster, parsed), described, last, readings.values(), wall_clock_ms())

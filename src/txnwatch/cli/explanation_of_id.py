@@ -30,16 +30,19 @@ def of_id(
         return _live_id(described, last, known, now_ms)
     name, state = described.transactional_id, described.state
     left = [reading.partition for reading in known if reading.open_transaction(described.producer_id) is not None]
+    unread = [reading.partition for reading in known if reading.problem is not None]
     ended_ms = last.timestamp_ms if last is not None else None
     did = "It has begun no transaction" if state is TransactionState.EMPTY else _ended(described, ended_ms)
     text = [f"{name}: {state}. {did}.", _producer(described)]
     if left:
         text.append(f"Yet its producer has data open on {_names(left)}, which no marker is owed to.")
-    else:
+    if unread:
+        text.append(f"What it has left open on {_names(unread)} is not known: that could not be read.")
+    if not left and not unread:
         text.append("It waits for nothing. What it may have left open elsewhere, `txnwatch find-hanging` finds.")
     return Explanation(
         target=name,
-        state="idle" if not left else "unproven",
+        state="unproven" if left or unread else "idle",
         transactional_id=name,
         producer_id=described.producer_id,
         since_ms=ended_ms,

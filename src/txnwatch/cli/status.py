@@ -65,7 +65,7 @@ def run(parsed: argparse.Namespace) -> int:
         OpenIncident,
         [_row(event, now_ms) for event in incidents],
         tuple(problems),
-        "" if incidents else "nothing is wrong: no open incident",
+        "" if incidents else _nothing(is_complete=not problems),
         found=bool(incidents),
     )
     write(answer, parsed.format)
@@ -74,7 +74,8 @@ def run(parsed: argparse.Namespace) -> int:
 
 def _open_incidents(parsed: argparse.Namespace) -> tuple[list[IncidentEvent], list[NotChecked]]:
     if parsed.redis_url is not None:
-        return read_open_incidents(parsed.redis_url), []
+        found, unread = read_open_incidents(parsed.redis_url)
+        return found, [NotChecked(key, why) for key, why in unread.items()]
     if parsed.bootstrap_server is None:
         raise ConfigError("status: expected --redis-url or --bootstrap-server, found neither")
     config = librdkafka_config(options_of(parsed.bootstrap_server, parsed.command_config))
@@ -89,6 +90,13 @@ def _open_incidents(parsed: argparse.Namespace) -> tuple[list[IncidentEvent], li
             latest[event.incident_id] = event
     open_now = (event for event in latest.values() if event.is_open)
     return sorted(open_now, key=lambda event: event.open_since_ms), problems
+
+
+def _nothing(*, is_complete: bool) -> str:
+    """Silence is a good sign only while somebody watches, and that is not known here."""
+    if not is_complete:
+        return "no open incident was read, but not all could be read"
+    return "no open incident is told; whether `txnwatch run` watches now, its metrics tell"
 
 
 def _row(event: IncidentEvent, now_ms: int) -> OpenIncident:
