@@ -16,6 +16,8 @@ from txnwatch.state.ports import PartitionReading, TransactionDescription
 from txnwatch.state.transaction import Marker, TransactionState
 from txnwatch.state.verdict import RULE_OF, Verdict
 
+NO_LONGER_OPEN = "no_longer_open"
+
 
 def hanging_event(
     origin: Origin, candidate: SpanCandidate, found: SpanConfirmation, cleanup_policy: str | None, now_ms: int
@@ -233,7 +235,7 @@ def changes(known: IncidentEvent, event: IncidentEvent) -> dict[str, Any]:
 
 def no_longer_open(now_ms: int, detail: str) -> dict[str, Any]:
     """The resolution of an incident whose end was not seen, only that it is over."""
-    return _resolution("no_longer_open", UNKNOWN_WHO, now_ms, None, detail)
+    return _resolution(NO_LONGER_OPEN, UNKNOWN_WHO, now_ms, None, detail)
 
 
 def transaction_resolution(moved: TransactionMoved, now_ms: int) -> dict[str, Any]:
@@ -241,7 +243,7 @@ def transaction_resolution(moved: TransactionMoved, now_ms: int) -> dict[str, An
     view = moved.view
     how = {"commit": "committed", "abort": "aborted"}.get(view.state.outcome or "", "moved_on")
     if view.state is TransactionState.DEAD:
-        return _resolution("no_longer_open", UNKNOWN_WHO, now_ms, None, "the coordinator no longer has the id")
+        return _resolution(NO_LONGER_OPEN, UNKNOWN_WHO, now_ms, None, "the coordinator no longer has the id")
     return _resolution(how, COORDINATOR, now_ms, None, f"the coordinator moved on to {view.state}")
 
 

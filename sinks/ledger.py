@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from txnwatch.sinks import compose
 from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.confirm import confirm_contradicted, confirm_spans, confirm_transactions
-from txnwatch.sinks.lookout import Lookout
+from txnwatch.sinks.lookout import LOG_TELLS_MS, Lookout
 from txnwatch.sinks.memory import Memory
 from txnwatch.sinks.outbox import Outbox
 from txnwatch.state.confirmation import Answer
@@ -293,6 +293,8 @@ class Ledger:
                 yield self._memory.enter(resolved(incident, now_ms, resolution))
             elif worth_telling(incident, now := updated(incident, now_ms, **changes)):
                 yield self._memory.enter(now)
+        if self._lookout.is_waiting:
+            self._look_again_ms = now_ms + LOG_TELLS_MS
 
 
 def _rank(verdict: Verdict) -> int:

@@ -18,6 +18,8 @@ from txnwatch.state.incident import IncidentEvent
 from txnwatch.state.ports import ConsumerGroups, PartitionReading, TransactionAdmin, TransactionDescription
 from txnwatch.state.verdict import Verdict
 
+LOG_TELLS_MS = 5_000
+
 
 class Finding(NamedTuple):
     """What a look makes of one open incident: its end, or else how its fields are now."""
@@ -25,6 +27,11 @@ class Finding(NamedTuple):
     incident: IncidentEvent
     resolution: dict[str, Any] | None = None
     changes: Mapping[str, Any] = {}
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether it is over, and nothing has told how."""
+        return self.resolution is not None and self.resolution["how"] == compose.NO_LONGER_OPEN
 
 
 @dataclass(slots=True)
@@ -35,10 +42,28 @@ class Lookout:
     groups: ConsumerGroups
     report: Callable[[str], None]
     _standing: dict[TopicPartition, Standing] = field(default_factory=dict)
+    _gone: dict[str, int] = field(default_factory=dict)
     _problems: frozenset[str] = frozenset()
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something was found to be over that the log has not told yet."""
+        return bool(self._gone)
+
     def look(self, incidents: Sequence[IncidentEvent], now_ms: int) -> Iterator[Finding]:
-        """A fresh look at open incidents."""
+        """A fresh look at open incidents.
+
+        What is over at one look is left to the log, which tells how it ended; only what still is at another one,
+        `LOG_TELLS_MS` later, was missed.
+        """
+        found = list(self._findings(incidents, now_ms))
+        over = {one.incident.incident_id for one in found if one.is_missed}
+        self._gone = {incident_id: self._gone.get(incident_id, now_ms) for incident_id in over}
+        for one in found:
+            if not one.is_missed or now_ms - self._gone[one.incident.incident_id] >= LOG_TELLS_MS:
+                yield one
+
+    def _findings(self, incidents: Sequence[IncidentEvent], now_ms: int) -> Iterator[Finding]:
         spans = {one.incident_id: where(one) for one in incidents if one.topic is not None}
         owners = self._owners(incidents)
         readings = self.admin.read_partitions(set(spans.values())) if spans else {}

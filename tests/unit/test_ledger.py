@@ -9,6 +9,7 @@ import pytest
 from support.facts import transaction
 from support.ledger_world import HOUR_MS, World
 from txnwatch.sinks.ledger import LOOK_AGAIN_MS
+from txnwatch.sinks.lookout import LOG_TELLS_MS
 from txnwatch.state.emitted import SpanEnd, SpanEnded, TransactionCandidate, TransactionMoved
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.transaction import TransactionState as S
@@ -165,10 +166,35 @@ def test_an_end_that_was_missed_while_nobody_watched_is_found_by_looking_again(w
     world.abort(candidate)
     world.restart()
     world.batch()
+    assert world.told() == [OPENED], "the log may still tell how"
+    world.batch(after_ms=LOG_TELLS_MS)
     assert world.told() == [OPENED, RESOLVED]
     resolution = world.topic.told[-1].resolution
     assert resolution is not None
     assert (resolution["how"], resolution["by"]) == ("no_longer_open", "unknown")
+
+
+def test_a_look_that_is_faster_than_the_log_leaves_the_end_to_it(world: World) -> None:
+    candidate = world.hang()
+    world.batch(candidate)
+    ended = world.abort(candidate)
+    world.batch(after_ms=LOOK_AGAIN_MS)
+    world.batch(ended)
+    assert world.told() == [OPENED, RESOLVED]
+    resolution = world.topic.told[-1].resolution
+    assert resolution is not None
+    assert resolution["how"] == "aborted"
+
+
+def test_what_is_open_again_at_the_next_look_was_not_missed(world: World) -> None:
+    candidate = world.hang()
+    world.batch(candidate)
+    row = world.admin.partitions[world.partition].producers.pop(candidate.producer_id)
+    world.batch(after_ms=LOOK_AGAIN_MS)
+    world.admin.partitions[world.partition].producers[candidate.producer_id] = row
+    world.batch(after_ms=LOG_TELLS_MS)
+    world.batch(after_ms=LOOK_AGAIN_MS)
+    assert world.told() == [OPENED]
 
 
 def test_looking_again_without_an_answer_resolves_nothing(world: World) -> None:
@@ -254,4 +280,5 @@ def test_a_transaction_that_ended_while_nobody_watched_is_found_by_looking_again
     world.batch(late(world))
     world.admin.end("slow", commit=True)
     world.batch(after_ms=HOUR_MS)
+    world.batch(after_ms=LOG_TELLS_MS)
     assert world.told() == [("late", 1, "opened"), ("late", 2, "resolved")]
