@@ -189,5 +189,6 @@ SCENARIOS: tuple[Scenario, ...] = (
         "`__consumer_offsets` has pending offsets that nobody will end",
         quiet.late_offsets,
         reason="already_completed",
+        outcome="none",
     ),
 )
