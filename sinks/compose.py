@@ -185,11 +185,16 @@ def span_resolution(
         case SpanEnd.ABSORBED if marker is not None:
             return absorbed(marker, now_ms)
         case SpanEnd.PARTITION_GONE:
-            return _resolution("partition_gone", ADMINISTRATOR, now_ms, None, "the topic was deleted or re-created")
+            return partition_gone(now_ms)
         case SpanEnd.TRUNCATED:
             return _resolution("truncated", UNKNOWN_WHO, now_ms, None, "the log was truncated below the open data")
         case _:
             return no_longer_open(now_ms, "its leader has nothing open there any more")
+
+
+def partition_gone(now_ms: int) -> dict[str, Any]:
+    """The resolution of an incident whose partition is no more."""
+    return _resolution("partition_gone", ADMINISTRATOR, now_ms, None, "the topic was deleted or re-created")
 
 
 def refuted(now_ms: int, owner: TransactionDescription) -> dict[str, Any]:

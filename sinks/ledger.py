@@ -19,6 +19,7 @@ from txnwatch.sinks.confirm import confirm_contradicted, confirm_spans, confirm_
 from txnwatch.sinks.lookout import LOG_TELLS_MS, Lookout
 from txnwatch.sinks.memory import Memory
 from txnwatch.sinks.outbox import Outbox
+from txnwatch.sinks.turns import CANDIDATES_AT_A_TIME, Turns
 from txnwatch.state.confirmation import Answer
 from txnwatch.state.emitted import (
     CoverInDoubt,
@@ -37,7 +38,6 @@ from txnwatch.state.ports import ConsumerGroups, TransactionAdmin
 from txnwatch.state.verdict import RULE_OF, Verdict
 
 CONFIRM_BUDGET_MS = 2_000
-CANDIDATES_AT_A_TIME = 200
 LOOK_AGAIN_MS = 60_000
 SECOND_LOOK_MS = 10_000  # after an opening, because who is hurt takes two looks
 LOST_CHECK_MS = 5_000
@@ -68,8 +68,7 @@ class Ledger:
     doubted: set[TopicPartition] = field(default_factory=set)
     _memory: Memory = field(init=False)
     _lookout: Lookout = field(init=False)
-    _tried: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
-    _tries: int = 0
+    _turns: Turns = field(default_factory=Turns)
     _look_again_ms: int = 0
     _lost_check_ms: int = 0
     _unknown: dict[str, str] = field(default_factory=dict)
@@ -105,8 +104,15 @@ class Ledger:
         self._tell(events, now_ms)
 
     def tell(self, event: IncidentEvent) -> bool:
-        """Tells the next event of a known incident; whether the topic, the ledger's memory, has it already."""
-        self._tell([self._memory.enter(event)], self.now_ms())
+        """Tells the next event of an open incident; whether the topic, the ledger's memory, has it already.
+
+        Nothing is told if another instance has told the next one, or its end, meanwhile.
+        """
+        now_ms = self.now_ms()
+        self._tell(list(self._listen(now_ms)), now_ms)
+        if not self._memory.is_next(event):
+            return False
+        self._tell([self._memory.enter(event)], now_ms)
         return self.outboxes[0].waiting == 0
 
     @property
@@ -211,7 +217,7 @@ class Ledger:
         new = [said for said in emitted if isinstance(said, SpanCandidate) and not self._is_open(said)]
         held = [said.candidate for said in emitted if isinstance(said, CoverInDoubt)]
         held = [candidate for candidate in held if not self._is_open(candidate)][:CANDIDATES_AT_A_TIME]
-        confirmations = confirm_spans(self.admin, self._next_to_try(new)) + confirm_contradicted(self.admin, held)
+        confirmations = confirm_spans(self.admin, self._turns.next(new)) + confirm_contradicted(self.admin, held)
         confirmed = [pair for pair in confirmations if pair[1].answer is Answer.CONFIRMED]
         topics = {candidate.partition.topic for candidate, _ in confirmed}
         policies = self.admin.cleanup_policies(topics) if topics else {}
@@ -232,15 +238,6 @@ class Ledger:
                 yield self._memory.enter(updated(known, event.time_ms, **compose.changes(known, event)))
             else:
                 yield self._memory.enter(replace(event, incident_id=self._memory.unused(event.incident_id)))
-
-    def _next_to_try(self, candidates: list[SpanCandidate]) -> list[SpanCandidate]:
-        """As many as one batch confirms, those first that have waited longest: nobody starves behind the unknown."""
-        keys = {candidate: (candidate.partition, candidate.producer_id) for candidate in candidates}
-        chosen = sorted(candidates, key=lambda candidate: self._tried.get(keys[candidate], 0))[:CANDIDATES_AT_A_TIME]
-        self._tries += 1
-        self._tried = {key: self._tried.get(key, 0) for key in keys.values()}
-        self._tried.update({keys[candidate]: self._tries for candidate in chosen})
-        return chosen
 
     def _is_open(self, candidate: SpanCandidate) -> bool:
         """Whether the span is told as hanging already; a stray write that came to hang is news."""

@@ -6,6 +6,7 @@ missing changes nothing of what is known; why it is missing is reported once for
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -15,10 +16,17 @@ from txnwatch.state.ending import is_held, is_refuted, is_same_transaction, span
 from txnwatch.state.hurt import Standing, hurt, stand
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent
-from txnwatch.state.ports import ConsumerGroups, PartitionReading, TransactionAdmin, TransactionDescription
+from txnwatch.state.ports import (
+    UNKNOWN_PARTITION,
+    ConsumerGroups,
+    PartitionReading,
+    TransactionAdmin,
+    TransactionDescription,
+)
 from txnwatch.state.verdict import Verdict
 
 LOG_TELLS_MS = 5_000
+ABSENCES_OF_A_DELETED_TOPIC = 3
 
 
 class Finding(NamedTuple):
@@ -43,6 +51,7 @@ class Lookout:
     report: Callable[[str], None]
     _standing: dict[TopicPartition, Standing] = field(default_factory=dict)
     _gone: dict[str, int] = field(default_factory=dict)
+    _absences: Counter[TopicPartition] = field(default_factory=Counter)
     _problems: frozenset[str] = frozenset()
 
     @property
@@ -67,6 +76,7 @@ class Lookout:
         spans = {one.incident_id: where(one) for one in incidents if one.topic is not None}
         owners = self._owners(incidents)
         readings = self.admin.read_partitions(set(spans.values())) if spans else {}
+        self._count_absences(readings)
         is_over = {
             one.incident_id: span_is_over(readings[spans[one.incident_id]], one)
             for one in incidents
@@ -79,6 +89,8 @@ class Lookout:
             owner = owners.get(incident.transactional_id or "")
             if incident.incident_id not in spans:
                 yield from _transaction(incident, owner, now_ms)
+            elif self._absences[spans[incident.incident_id]] >= ABSENCES_OF_A_DELETED_TOPIC:
+                yield Finding(incident, compose.partition_gone(now_ms))
             elif (why := is_over[incident.incident_id]) is not None:
                 yield Finding(incident, compose.no_longer_open(now_ms, why))
             elif incident.verdict == Verdict.HANGING and owner is not None and is_refuted(incident, owner):
@@ -87,6 +99,12 @@ class Lookout:
                 partition = spans[incident.incident_id]
                 changes = compose.surroundings(incident, readings[partition]) | around.get(partition, {})
                 yield Finding(incident, None, changes | _owner(incident, owner))
+
+    def _count_absences(self, readings: Mapping[TopicPartition, PartitionReading]) -> None:
+        """Brokers learn of changes one after the other, and each look asks another: one makes no partition gone."""
+        before = self._absences
+        absent = (partition for partition, reading in readings.items() if reading.problem == UNKNOWN_PARTITION)
+        self._absences = Counter({partition: before[partition] + 1 for partition in absent})
 
     def around(
         self, readings: Mapping[TopicPartition, PartitionReading], now_ms: int, known: Iterable[IncidentEvent] = ()

@@ -67,6 +67,11 @@ class Memory:
                 del self._spans[key]
         return event
 
+    def is_next(self, event: IncidentEvent) -> bool:
+        """Whether it comes after all that is known of its incident, which has not ended."""
+        known = self.known.get(event.incident_id)
+        return known is not None and known.is_open and known.sequence < event.sequence
+
     def open_span(self, topic_id: str, partition: TopicPartition, producer_id: int) -> IncidentEvent | None:
         """The open incident about a span."""
         incident_id = self._spans.get((topic_id, partition, producer_id))

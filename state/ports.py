@@ -15,6 +15,8 @@ from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent
 from txnwatch.state.transaction import TransactionState
 
+UNKNOWN_PARTITION = "UNKNOWN_TOPIC_OR_PARTITION"  # a broker says that there is none; to be hidden is another answer
+
 
 class ActiveProducer(NamedTuple):
     """One row of DescribeProducers; `txn_start_offset` and `coordinator_epoch` are -1 for none."""

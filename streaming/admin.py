@@ -15,6 +15,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from txnwatch.state.errors import BrokerError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.ports import (
+    UNKNOWN_PARTITION,
     ActiveProducer,
     ListedTransaction,
     MarkerSpec,
@@ -46,7 +47,7 @@ class ClusterAdmin:
         """See TransactionAdmin; one refresh of metadata, then four requests a leader."""
         wanted = list(dict.fromkeys(partitions))
         try:
-            known = self._cluster.refresh()
+            known = self._cluster.refresh({partition.topic for partition in wanted})
         except BrokerError as exc:
             return {partition: PartitionReading(partition, str(exc)) for partition in wanted}
         before = self._cluster.list_offsets(wanted)
@@ -59,7 +60,9 @@ class ClusterAdmin:
             info = known.info(partition)
             problem = _first_problem(before[partition], described[partition], after[partition])
             if problem is not None or info is None:
-                readings[partition] = PartitionReading(partition, problem or "not in the cluster's metadata")
+                if info is not None and problem == UNKNOWN_PARTITION:
+                    problem = "its leader does not have it"  # yet: by the metadata it is there
+                readings[partition] = PartitionReading(partition, problem or UNKNOWN_PARTITION)
                 continue
             readings[partition] = PartitionReading(
                 partition=partition,
@@ -135,7 +138,10 @@ class ClusterAdmin:
             elif answer.error_code:
                 problems.append(f"broker {node}: {error_name(answer.error_code)}")
             else:
-                listed.extend(messages.listed_transactions(answer, node))
+                try:
+                    listed.extend(messages.listed_transactions(answer, node))
+                except BrokerError as exc:
+                    problems.append(str(exc))
         try:
             if self._coordinators() != before:
                 problems.append("a coordinator moved to another broker while the brokers were asked")

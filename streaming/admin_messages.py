@@ -15,6 +15,7 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
+from txnwatch.state.errors import BrokerError
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.ports import ActiveProducer, ListedTransaction, MarkerSpec, TransactionDescription
 from txnwatch.state.transaction import TransactionState
@@ -23,6 +24,7 @@ from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 _TRANSACTIONAL_ID_NOT_FOUND = 105
 _TOPIC = 2
+_STATES = frozenset(map(str, TransactionState))
 RequestOf = Callable[[Connection], Any]
 
 
@@ -82,6 +84,9 @@ def descriptions(response: Any, node: int) -> dict[str, TransactionDescription]:
             answers[row.transactional_id] = TransactionDescription(row.transactional_id, coordinator=node)
         elif row.error_code:
             answers[row.transactional_id] = TransactionDescription(row.transactional_id, error_name(row.error_code))
+        elif row.transaction_state not in _STATES:
+            problem = f"found the state {row.transaction_state!r}: a newer broker? upgrade txnwatch"
+            answers[row.transactional_id] = TransactionDescription(row.transactional_id, problem)
         else:
             answers[row.transactional_id] = TransactionDescription(
                 transactional_id=row.transactional_id,
@@ -109,7 +114,14 @@ def list_transactions_request(producer_ids: list[int]) -> RequestOf:
 
 
 def listed_transactions(response: Any, node: int) -> list[ListedTransaction]:
-    """The transactions one broker coordinates."""
+    """The transactions one broker coordinates.
+
+    Raises:
+        BrokerError: one is in a state that we do not know.
+    """
+    unknown = {row.transaction_state for row in response.transaction_states} - _STATES
+    if unknown:
+        raise BrokerError(f"broker {node}: found the states {sorted(unknown)}: a newer broker? upgrade txnwatch")
     return [
         ListedTransaction(row.transactional_id, row.producer_id, TransactionState(row.transaction_state), node)
         for row in response.transaction_states

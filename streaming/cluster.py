@@ -145,8 +145,7 @@ class Cluster:
     def refresh(self, names: Iterable[str] = ()) -> Metadata:
         """Asks any broker for the whole cluster's metadata.
 
-        A topic of these names, or one that was there before, is asked for by its name if the answer does not have it:
-        one that is hidden from us is left out of such an answer like one that is gone.
+        A topic of these names, or known before, is asked for by name if it is missing: a hidden one is left out, too.
 
         Raises:
             BrokerError: no broker answered; the message lists each with its error.
@@ -245,7 +244,9 @@ class Cluster:
         for partition in partitions:
             info = self.known.info(partition)
             if info is None or info.leader == NO_LEADER:
-                answers[partition] = Listed(-1, -1, "UNKNOWN_TOPIC_OR_PARTITION" if info is None else "NO_LEADER")
+                answers[partition] = Listed(
+                    -1, -1, "NO_LEADER" if info is not None else self.known.why_absent(partition)
+                )
             else:
                 by_leader.setdefault(info.leader, []).append((partition, info.leader_epoch))
         requests = {leader: _list_offsets_request(asked, timestamp, isolation) for leader, asked in by_leader.items()}

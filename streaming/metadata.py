@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from txnwatch.state.ids import TopicPartition
+from txnwatch.state.ports import UNKNOWN_PARTITION
 from txnwatch.streaming.broker import Endpoint, error_name
 
 NO_LEADER = -1
@@ -48,6 +49,11 @@ class Metadata:
         """The partition's leader, None if the answer does not have it."""
         topic = self.topics.get(partition.topic)
         return topic.partitions.get(partition.partition) if topic is not None else None
+
+    def why_absent(self, partition: TopicPartition) -> str:
+        """The error of a partition that the answer does not have: it is hidden from us, or there is none."""
+        topic = self.topics.get(partition.topic)
+        return topic.error if topic is not None and topic.error is not None else UNKNOWN_PARTITION
 
 
 def topic_id_text(topic_id: uuid.UUID | None) -> str:

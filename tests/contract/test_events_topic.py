@@ -14,6 +14,7 @@ from support.forwarder import Forwarder
 from support.incidents import a_life, an_event
 from support.topics import admin_of, create_topic, unique
 from support.waiting import eventually
+from txnwatch.cli.main import main
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.sinks.encoding import FORMATS, from_bytes
 from txnwatch.sinks.event_log import read_events
@@ -137,6 +138,21 @@ def test_a_bad_record_is_handed_over_as_an_error_with_its_place_and_the_rest_is_
     bad = found[1:-1]
     assert all(isinstance(one, SinkError) for one in bad)
     assert [str(one).partition(": ")[0] for one in bad] == [f"{topic}-0@{offset}" for offset in (1, 2, 3, 4)]
+
+
+def test_a_record_that_is_passed_over_is_no_clean_end(
+    kafka: EmbeddedKafka, config: dict[str, str], topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["events", "--bootstrap-server", kafka.bootstrap_servers, "--events-topic", topic]
+    deliver(config, topic, [an_event("whole")])
+    assert main(command) == 0
+    producer = Producer(config)
+    producer.produce(topic, key="bad", value=b"no event")
+    producer.flush(10.0)
+    assert main(command) == 1
+    told = capsys.readouterr()
+    assert len(told.out.splitlines()) == 2
+    assert "passing over a record" in told.err
 
 
 def test_a_deleted_incident_is_passed_over(config: dict[str, str], topic: str) -> None:

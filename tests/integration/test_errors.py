@@ -16,6 +16,7 @@ from support.topics import unique
 from txnwatch.cli.main import main
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.ids import TopicPartition
+from txnwatch.streaming.admin import ClusterAdmin
 from txnwatch.streaming.checkpoint import locked
 from txnwatch.streaming.groups import ClusterGroups
 from txnwatch.streaming.offsets import SourceOffset
@@ -174,10 +175,13 @@ def test_a_topic_that_is_hidden_while_it_is_watched_is_not_gone(guarded: Embedde
         _deny(guarded, "Describe", "readable")
         try:
             looks = [cluster.refresh(["never-there"]).topics for _ in range(3)]
+            places = TopicPartition("readable", 0), TopicPartition("never-there", 0)
+            problems = [one.problem for one in ClusterAdmin(cluster).read_partitions(places).values()]
         finally:
             _deny(guarded, "Describe", "readable", take_back=True)
         assert [topics["readable"].is_hidden for topics in looks] == [True] * 3
         assert "never-there" not in looks[0]
+        assert problems == ["TOPIC_AUTHORIZATION_FAILED", "UNKNOWN_TOPIC_OR_PARTITION"]
         assert not cluster.refresh().topics["readable"].is_hidden
 
 

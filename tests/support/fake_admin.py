@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from support.fake_cluster import FakeCluster
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.ports import (
+    UNKNOWN_PARTITION,
     ListedTransaction,
     MarkerSpec,
     PartitionReading,
@@ -21,7 +22,6 @@ from txnwatch.state.ports import (
 )
 
 NO_BUDGET = "the time budget was used up before this was asked"
-UNKNOWN_PARTITION = "UNKNOWN_TOPIC_OR_PARTITION"
 
 
 class FakeAdmin(FakeCluster):

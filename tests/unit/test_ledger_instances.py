@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from support.fake_lease import FakeLease
 from support.ledger_world import World
 from support.shared_log import SharedLog
+from txnwatch.sinks.abort import AutoAbort
+from txnwatch.sinks.compose import no_longer_open
 from txnwatch.sinks.ledger import LOOK_AGAIN_MS, Ledger
+from txnwatch.state.abort_case import AbortPolicy
 from txnwatch.state.emitted import Emitted
-from txnwatch.state.incident import updated
+from txnwatch.state.incident import resolved, updated
 
 
 class Pair:
@@ -154,3 +158,17 @@ def test_an_end_that_another_event_of_its_sequence_came_to_stand_behind_is_what_
     before = len(pair.log.records)
     pair.both()
     assert len(pair.log.records) == before
+
+
+def test_nothing_is_told_of_what_another_has_ended_meanwhile(pair: Pair) -> None:
+    candidate = pair.world.hang()
+    pair.both(candidate)
+    pair.world.admin.init("checkout-1")
+    (known,) = pair.one.open_incidents
+    pair.two.tell(resolved(known, pair.world.now_ms, no_longer_open(pair.world.now_ms, "as the other sees it")))
+    policy = AbortPolicy(after_ms=0)
+    AutoAbort("on", policy, 1_000, pair.one, FakeLease(), "here", lambda: pair.world.now_ms).on_batch()
+    for _ in range(3):
+        pair.both(after_ms=LOOK_AGAIN_MS)
+    assert pair.told() == [(1, "opened"), (2, "resolved")]
+    assert pair.world.admin.markers == []

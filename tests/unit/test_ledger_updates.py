@@ -149,3 +149,25 @@ def test_many_open_incidents_on_one_partition_cost_one_question(world: World) ->
     world.batch(after_ms=LOOK_AGAIN_MS)
     assert world.groups.asked == before + 1
     assert isinstance(partitions[0], TopicPartition)
+
+
+def test_an_incident_on_a_topic_that_was_deleted_while_nobody_watched_ends(world: World) -> None:
+    world.batch(world.hang())
+    del world.admin.partitions[world.partition]
+    world.restart()
+    told = len(world.told())
+    for _ in range(2):
+        world.batch(after_ms=LOOK_AGAIN_MS)
+    assert len(world.told()) == told, "one broker's word is not enough"
+    world.batch(after_ms=LOOK_AGAIN_MS)
+    resolution = world.topic.told[-1].resolution
+    assert resolution is not None
+    assert (resolution["how"], world.ledger.open_incidents) == ("partition_gone", [])
+
+
+def test_an_incident_on_a_topic_that_may_not_be_seen_goes_on(world: World) -> None:
+    world.batch(world.hang())
+    world.admin.problems[world.partition] = "TOPIC_AUTHORIZATION_FAILED"
+    for _ in range(5):
+        world.batch(after_ms=LOOK_AGAIN_MS)
+    assert len(world.ledger.open_incidents) == 1

@@ -8,6 +8,7 @@ from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags
 from txnwatch.cli.event_lines import event_line
+from txnwatch.cli.output import CLEAN, FAILURE
 from txnwatch.clients import decoder, librdkafka_config, registry_codec
 from txnwatch.config import EVENTS_TOPIC, client_properties
 from txnwatch.connection import options_of
@@ -32,13 +33,15 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Prints events; 0 at the end of the topic."""
+    """Prints events; at the end of the topic 0, or 1 if a record had to be passed over."""
+    code = CLEAN
     config = librdkafka_config(options_of(parsed.bootstrap_server, parsed.command_config))
     properties = client_properties(parsed.command_config)
     decode = decoder(registry_codec(parsed.schema_registry_url, properties, parsed.events_topic))
     for event in read_events(config, parsed.events_topic, follow=parsed.follow, decode=decode):
         if isinstance(event, SinkError):
+            code = FAILURE
             print(f"txnwatch: passing over a record: {event}", file=sys.stderr)
         else:
             print(to_json(event).decode() if parsed.format == "json" else event_line(event), flush=True)
-    return 0
+    return code
