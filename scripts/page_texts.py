@@ -10,7 +10,8 @@ committed, or where that is not known, nothing is done. The alert comes first; `
 1. the same fresh read that confirmed the incident (partition, coordinator, partition), and the table below;
 2. an event `updated` with `action.decision` = abort, delivered before anything is written;
 3. the lease asked for once more: if several instances run, the member of the group `txnwatch-abort-<cluster id>` that
-   has partition 0 of the events topic acts (it needs READ on that group and topic);
+   has partition 0 of the events topic acts (it needs READ on that group and topic; an instance in dry-run is a member
+   too, so run all of them in the same mode);
 4. one ABORT marker, with the producer epoch and coordinator epoch that the partition's leader tells;
 5. the partition read again, whatever the broker answered; an event with `action.result`: verified, still_open, failed.
 
