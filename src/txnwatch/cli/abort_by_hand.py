@@ -209,11 +209,15 @@ def act(case: ManualCase, incident: IncidentEvent) -> CameTo | Refused:
         if came_to.is_denied:
             told = {**told, "decision": REFUSED, "refusal": Refusal.NOT_AUTHORIZED, "result": None}
         after = updated(ahead, wall_clock_ms(), action=told)
-        sink.tell(after)
-        if came_to.result == VERIFIED:
-            end = {**no_longer_open(wall_clock_ms(), BY_HAND), "by": "administrator"}
-            end["how"] = "committed" if case.asked.is_commit else "aborted"
-            sink.tell(resolved(after, wall_clock_ms(), end))
+        try:
+            sink.tell(after)
+            if came_to.result == VERIFIED:
+                end = {**no_longer_open(wall_clock_ms(), BY_HAND), "by": "administrator"}
+                end["how"] = "committed" if case.asked.is_commit else "aborted"
+                sink.tell(resolved(after, wall_clock_ms(), end))
+        except SinkError as exc:  # what was done must be known to who did it
+            untold = f"{came_to.detail or 'closed'}; but the events topic could not be told: {exc}"
+            came_to = replace(came_to, detail=untold)
     return Refused(Refusal.NOT_AUTHORIZED, came_to.detail or "") if came_to.is_denied else came_to
 
 

@@ -1,0 +1,39 @@
+"""What was done by hand is known to who did it, whatever becomes of the event."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+
+from support.incidents import an_event
+from txnwatch.cli import abort_by_hand
+from txnwatch.sinks.marking import VERIFIED, CameTo
+from txnwatch.state.abort_plan import AbortSpec
+from txnwatch.state.errors import SinkError
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.incident import IncidentEvent
+from txnwatch.state.ports import MarkerSpec
+
+
+def test_a_marker_whose_event_cannot_be_told_is_still_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[IncidentEvent] = []
+
+    class Sink:
+        def tell(self, event: IncidentEvent) -> None:
+            if told:
+                raise SinkError("topic txnwatch.events: not acknowledged")
+            told.append(event)
+
+    case = SimpleNamespace(asked=SimpleNamespace(is_commit=False), admin=None)
+    incident = an_event(status="opened")
+    spec = AbortSpec(MarkerSpec(TopicPartition("orders", 3), 7, 0, 0))
+    monkeypatch.setattr(abort_by_hand, "_confirmed", lambda *_: None)
+    monkeypatch.setattr(abort_by_hand, "decide", lambda *_: spec)
+    monkeypatch.setattr(abort_by_hand, "_telling", lambda _: nullcontext(Sink()))
+    monkeypatch.setattr(abort_by_hand, "write", lambda *_: CameTo(VERIFIED, stable_after=12))
+    came_to = abort_by_hand.act(case, incident)  # type: ignore[arg-type]
+    assert isinstance(came_to, CameTo)
+    assert came_to.result == VERIFIED
+    assert "could not be told" in (came_to.detail or "")
