@@ -87,7 +87,8 @@ def _of_partition(
     searcher = searcher_of(cluster)
     for look in range(_LOOKS):
         found = searcher.search([partition])
-        problem = found.readings[partition].problem
+        reading = found.readings[partition]
+        problem = reading.problem or ("no last stable offset" if reading.last_stable_offset < 0 else None)
         if problem is not None:
             raise BrokerError(f"{partition}: {problem}: who holds it cannot be told")
         explained = of_partition(origin_of(cluster, parsed), partition, found, wall_clock_ms())
