@@ -17,6 +17,7 @@ from txnwatch.state.hurt import Standing, hurt, stand
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent
 from txnwatch.state.ports import (
+    ABSENCES_OF_A_DELETED_TOPIC,
     UNKNOWN_PARTITION,
     ConsumerGroups,
     PartitionReading,
@@ -26,7 +27,6 @@ from txnwatch.state.ports import (
 from txnwatch.state.verdict import Verdict
 
 LOG_TELLS_MS = 5_000
-ABSENCES_OF_A_DELETED_TOPIC = 3
 
 
 class Finding(NamedTuple):

@@ -210,13 +210,15 @@ def _is_read(view: CoordinatorView, bench: Bench) -> bool:
 def _doubt_covers(producer: ProducerState, bench: Bench) -> Step:
     """What a transaction that has outlived its time holds: a view gone stale must not cover a hang for ever."""
     view = producer.view
-    held = [(partition, span) for partition, span in sorted(producer.spans.items()) if _is_held(producer, partition)]
-    if view is None or not held or not _is_read(view, bench):
+    if view is None or not view.is_live or not _is_read(view, bench):
         return Step(producer)
-    said = producer.said.get(COVER)
     if bench.broker_now_ms <= doubt_ms(view, bench.policy, bench.clock_offset_ms):
         return Step(producer)
+    said = producer.said.get(COVER)
     if said is not None and bench.now_ms < said.next_ms:
+        return Step(producer)
+    held = [(partition, span) for partition, span in sorted(producer.spans.items()) if view.holds(partition)]
+    if not held:
         return Step(producer)
     number = bench.barrier.number
     asked = tuple(CoverInDoubt(_candidate(producer, partition, span, bench, number)) for partition, span in held)
@@ -228,10 +230,6 @@ def _doubt_covers(producer: ProducerState, bench: Bench) -> Step:
         replace(producer, said={**producer.said, COVER: again}, spans={**producer.spans, **doubted}),
         asked,
     )
-
-
-def _is_held(producer: ProducerState, partition: TopicPartition) -> bool:
-    return producer.view is not None and producer.view.holds(partition)
 
 
 def _is_two_phase(view: CoordinatorView) -> bool:

@@ -15,6 +15,8 @@ from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent
 from txnwatch.state.transaction import TransactionState
 
+# Brokers learn of changes one after the other, and each look asks another: so many in a row make a topic gone.
+ABSENCES_OF_A_DELETED_TOPIC = 3
 UNKNOWN_PARTITION = "UNKNOWN_TOPIC_OR_PARTITION"  # a broker says that there is none; to be hidden is another answer
 
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from txnwatch.state.errors import BrokerError
 from txnwatch.state.facts import Bracket, CensusTaken, Fact, OpenDescribed
 from txnwatch.state.ids import TopicPartition
+from txnwatch.state.ports import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import READ_COMMITTED, Cluster
-from txnwatch.streaming.fetch import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.streaming.metadata import Metadata
 from txnwatch.streaming.offsets import SourceOffset, is_data
 from txnwatch.streaming.options import SourceOptions

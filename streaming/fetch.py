@@ -19,6 +19,7 @@ from kafka.protocol.consumer import FetchRequest
 from txnwatch.state.errors import BrokerError, WireError
 from txnwatch.state.facts import CANNOT_DECODE, NoticeKind
 from txnwatch.state.ids import TopicPartition
+from txnwatch.state.ports import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.streaming.broker import Connection, error_name
 from txnwatch.streaming.cluster import EARLIEST, LATEST, Cluster
 from txnwatch.streaming.metadata import NO_LEADER, topic_id_uuid
@@ -34,7 +35,6 @@ MAX_BYTES = 16 << 20
 PARTITION_MAX_BYTES = (1 << 20, 8 << 20)
 MAX_WAIT_MS = 100
 RETRY_PAUSE_S = 0.1
-ABSENCES_OF_A_DELETED_TOPIC = 3
 _TOPIC_IDS_SINCE, _DIVERGING_EPOCH_SINCE = 13, 12
 
 _OFFSET_OUT_OF_RANGE = 1

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from txnwatch.state.errors import BrokerError, CheckpointError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.ports import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.streaming import cluster as ends
 from txnwatch.streaming.census import Census, CensusRota
 from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import Cluster, Listed
 from txnwatch.streaming.control_file import read_wishes
-from txnwatch.streaming.fetch import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.streaming.offsets import SourceOffset, is_data
 from txnwatch.streaming.options import EARLIEST, SourceOptions
 from txnwatch.streaming.planner import Answer, Limits, Listing, is_begun, plan

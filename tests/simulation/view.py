@@ -14,7 +14,7 @@ from simulation.world import World
 from txnwatch.state.errors import BrokerError
 from txnwatch.state.facts import NoticeKind
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.ports import ActiveProducer
+from txnwatch.state.ports import ABSENCES_OF_A_DELETED_TOPIC, ActiveProducer
 from txnwatch.streaming import fetch
 from txnwatch.streaming.cluster import (
     EARLIEST,
@@ -138,7 +138,7 @@ class View:
         log = self.find(read.partition)
         if log is None or log.topic_id != read.topic_id:
             read.absences += 1
-            if read.absences >= fetch.ABSENCES_OF_A_DELETED_TOPIC:
+            if read.absences >= ABSENCES_OF_A_DELETED_TOPIC:
                 read.notice(NoticeKind.DELETED, read.fold.position, read.end, "the topic is gone")
                 read.is_over = True
             return "UNKNOWN_TOPIC_ID"
