@@ -23,6 +23,7 @@ class EventTail:
     """Reads one partition of events in a thread until it is closed; nothing is ever compacted away from `told`."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
+        self.topic = topic
         self.told: list[Told] = []
         self._consumer = Consumer(
             {

@@ -27,6 +27,7 @@ class RunningWatch:
     """One `txnwatch run`; a context manager that ends it."""
 
     def __init__(self, bootstrap: str, checkpoint: Path, *flags: str) -> None:
+        self.checkpoint = str(checkpoint)
         self.command = [
             *(sys.executable, "-m", "txnwatch", "run", "--bootstrap-server", bootstrap),
             *("--checkpoint", str(checkpoint), *flags),

@@ -1,0 +1,205 @@
+"""The automatic abort of whole processes: one that is killed on the way to its marker, one that is stopped, and two."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.event_tail import EventTail
+from support.gate import OFFSET_COMMIT, WRITE_TXN_MARKERS, Gate, GatedKafka
+from support.raw_log import read_log
+from support.servers import Clusters, connect, create_coordinators
+from support.topics import create_topic, unique
+from support.waiting import eventually
+from support.watch import READY_S, RunningWatch
+from txnwatch.embedded.faults import late_write_after_abort, set_verification
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.sinks.lease import SESSION_MS
+from txnwatch.sinks.marking import REFUSED
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.incident import IncidentEvent
+from txnwatch.streaming.cluster import Cluster
+
+IN_TIME_S, QUIET_S = 60.0, 3.0
+AUTO = ("--auto-abort", "on", "--abort-after-ms", "0")
+ANNOUNCED, VERIFIED, NOT_WRITTEN = ("abort", None), ("abort", "verified"), ("abort", "still_open")
+
+
+@pytest.fixture(scope="module")
+def gate() -> Iterator[Gate]:
+    with Gate() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def gated(clusters: Clusters, gate: Gate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+    directory = tmp_path_factory.mktemp("gated")
+    kafka = clusters.start("gated", lambda: GatedKafka(directory, gate))
+    set_verification(kafka.bootstrap_servers, [1], enabled=False)
+    create_coordinators(kafka)
+    yield kafka
+    clusters.end("gated")
+
+
+@pytest.fixture
+def cluster(gated: EmbeddedKafka) -> Iterator[Cluster]:
+    with contextlib.closing(connect(gated)) as found:
+        yield found
+
+
+@pytest.fixture
+def partitions(cluster: Cluster) -> list[TopicPartition]:
+    return create_topic(cluster, unique("processes"), partitions=4)
+
+
+@pytest.fixture
+def tail(gated: EmbeddedKafka, cluster: Cluster) -> Iterator[EventTail]:
+    (events,) = create_topic(cluster, unique("processes.events"), config={"cleanup.policy": "compact"})
+    with contextlib.closing(EventTail(gated.bootstrap_servers, events.topic)) as found:
+        yield found
+
+
+def a_watch(gate: Gate, tail: EventTail, partition: TopicPartition, checkpoint: Path) -> RunningWatch:
+    return RunningWatch(gate.address, checkpoint, "--topics", partition.topic, "--events-topic", tail.topic, *AUTO)
+
+
+def hang(cluster: Cluster, tail: EventTail, partition: TopicPartition) -> None:
+    """A late write whose client starts anew once the incident is open: then nothing speaks against the abort."""
+    producer = late_write_after_abort(cluster, unique("zombie"), partition)
+    eventually(lambda: life(tail, partition), IN_TIME_S, "the incident")
+    producer.init()
+
+
+def life(tail: EventTail, partition: TopicPartition) -> list[IncidentEvent]:
+    """What was told of a partition, as a consumer sees it that keeps `ce_id`."""
+    seen: dict[str, IncidentEvent] = {}
+    for told in tail.told:
+        if (told.event.topic, told.event.partition) == partition:
+            seen.setdefault(told.event.event_id, told.event)
+    return list(seen.values())
+
+
+def actions(tail: EventTail, partition: TopicPartition) -> list[tuple[str, str | None]]:
+    """The aborts that were decided on, with their results."""
+    found = [event.action for event in life(tail, partition) if event.action is not None]
+    made = {(one["at_ms"], one["result"]): (one["decision"], one["result"]) for one in found}
+    return [action for action in made.values() if action[0] != REFUSED]
+
+
+def whole_life(tail: EventTail, partition: TopicPartition) -> list[IncidentEvent]:
+    """The life of the one incident of a partition, once it has ended."""
+
+    def is_over() -> bool:
+        told = life(tail, partition)
+        return bool(told) and told[-1].status == "resolved"
+
+    eventually(is_over, IN_TIME_S, f"the end on {partition}")
+    told = life(tail, partition)
+    assert [event.sequence for event in told] == list(range(1, len(told) + 1))
+    assert {event.incident_id for event in told} == {told[0].incident_id}
+    assert [event.status for event in told] == ["opened", *["updated"] * (len(told) - 2), "resolved"]
+    return told
+
+
+def markers(cluster: Cluster, partition: TopicPartition) -> int:
+    """How many there are besides that of the coordinator, which came before the late write."""
+    return len([batch for batch in read_log(cluster, partition) if batch.marker is not None]) - 1
+
+
+def test_a_process_killed_before_and_after_its_marker_tells_each_time_what_became_of_it(
+    gate: Gate, cluster: Cluster, tail: EventTail, partitions: list[TopicPartition], tmp_path: Path
+) -> None:
+    partition = partitions[0]
+    with a_watch(gate, tail, partition, tmp_path) as watch:
+
+        def dies() -> bool:
+            watch.kill()
+            return False
+
+        watch.until_ready()
+        is_killed = gate.at_request(WRITE_TXN_MARKERS, dies)
+        hang(cluster, tail, partition)
+        assert is_killed.wait(IN_TIME_S), actions(tail, partition)
+        eventually(lambda: actions(tail, partition) == [ANNOUNCED], IN_TIME_S, "the announcement, and nothing else")
+        assert markers(cluster, partition) == 0
+
+        is_killed = gate.at_answer(WRITE_TXN_MARKERS, dies)
+        watch.start()
+        assert is_killed.wait(READY_S), actions(tail, partition)
+        again = [ANNOUNCED, NOT_WRITTEN, ANNOUNCED]
+        eventually(lambda: actions(tail, partition) == again, IN_TIME_S, f"{again} in {actions(tail, partition)}")
+        assert markers(cluster, partition) == 1, "written, and nobody knows"
+        assert life(tail, partition)[-1].is_open
+
+        watch.start()
+        told = whole_life(tail, partition)
+        assert actions(tail, partition) == [*again, VERIFIED]
+        assert told[-1].resolution is not None
+        assert (told[-1].resolution["how"], told[-1].resolution["by"]) == ("aborted", "administrator")
+        watch.stop()
+        times_ready = sum("ready: " in line for line in watch.lines)
+        watch.start()
+        watch.until("ready: ", times=times_ready + 1)
+        time.sleep(QUIET_S)
+        assert life(tail, partition) == told, "told once"
+        assert markers(cluster, partition) == 1
+
+
+def test_of_two_processes_one_acts_and_one_that_was_stopped_does_not_act_when_it_goes_on(
+    gate: Gate, cluster: Cluster, tail: EventTail, partitions: list[TopicPartition], tmp_path: Path
+) -> None:
+    watches = [a_watch(gate, tail, partitions[0], tmp_path / name) for name in ("one", "two")]
+    first, second, third, fourth = partitions
+    stopped: list[RunningWatch] = []
+
+    def actor(partition: TopicPartition) -> RunningWatch:
+        """The process that has announced the latest abort."""
+        announced = [event for event in life(tail, partition) if event.action is not None]
+        return next(one for one in watches if announced and announced[-1].action["by"].endswith(one.checkpoint))
+
+    def is_stopped() -> bool:
+        eventually(lambda: actions(tail, second) == [ANNOUNCED], IN_TIME_S, "the announcement")
+        stopped.append(actor(second))
+        os.kill(stopped[0].pid, signal.SIGSTOP)
+        return True
+
+    with contextlib.ExitStack() as stack:
+        for watch in watches:
+            stack.enter_context(watch)
+        for watch in watches:
+            watch.until_ready()
+        time.sleep(SESSION_MS / 1000)  # until the group has settled; what comes before has to be right too, later
+        hang(cluster, tail, first)
+        whole_life(tail, first)
+        assert actions(tail, first) == [ANNOUNCED, VERIFIED]
+
+        # Stopped between the question whether it still has the lease, to which the answer is yes, and the marker.
+        is_asked = gate.at_request(OFFSET_COMMIT, is_stopped)
+        hang(cluster, tail, second)
+        assert is_asked.wait(IN_TIME_S), actions(tail, second)
+        (one,) = stopped
+        try:
+            told = whole_life(tail, second)
+        finally:
+            os.kill(one.pid, signal.SIGCONT)
+        assert actions(tail, second) == [ANNOUNCED, ANNOUNCED, VERIFIED]
+        assert actor(second) is not one
+
+        hang(cluster, tail, third)
+        whole_life(tail, third)
+        assert actions(tail, third) == [ANNOUNCED, VERIFIED]
+        assert life(tail, second) == told
+
+        actor(third).kill()
+        hang(cluster, tail, fourth)
+        whole_life(tail, fourth)
+        assert actions(tail, fourth) == [ANNOUNCED, VERIFIED]
+        assert actor(fourth) is not actor(third)
+        assert [markers(cluster, partition) for partition in partitions] == [1, 1, 1, 1]
+        assert not [line for watch in watches for line in watch.lines if "the query ended" in line]

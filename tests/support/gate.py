@@ -1,0 +1,146 @@
+"""A broker behind a gate: what a client sends and gets passes through, and a test can stop it at one request.
+
+Kafka's frames are four bytes of length and as many bytes; a request begins with its api key and, after the version,
+the correlation id its answer begins with. That is all the gate looks at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+from txnwatch.embedded.kafka import EmbeddedKafka
+
+Act = Callable[[], bool]
+OFFSET_COMMIT, WRITE_TXN_MARKERS = 8, 27
+_LISTENER, _NODE = "GATED", 1
+_LENGTH = struct.Struct(">i")
+_REQUEST = struct.Struct(">hhi")  # api key, api version, correlation id
+_ANSWER = struct.Struct(">i")  # correlation id
+
+
+class Gate:
+    """Takes connections for a server; a context manager.
+
+    Law: every connection is served by two threads, one a direction, and ends when either end does.
+    """
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._target: tuple[str, int] | None = None
+        self._lock = threading.Lock()
+        self._rule: tuple[int, bool, Act, threading.Event] | None = None
+        self._ends: list[socket.socket] = []
+
+    @property
+    def address(self) -> str:
+        """host:port, which is also what the broker says of itself."""
+        return "{}:{}".format(*self._listener.getsockname())
+
+    def open_to(self, server: str) -> Self:
+        """From here on connections are passed on to host:port."""
+        host, _, port = server.rpartition(":")
+        self._target = (host, int(port))
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for end in (self._listener, *self._ends):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def at_request(self, api_key: int, passes: Act) -> threading.Event:
+        """Runs `passes` when the next request of this kind is here; if it says no, the broker never gets it.
+
+        Returns what is set once that is done.
+        """
+        return self._arm(api_key, passes, is_answer=False)
+
+    def at_answer(self, api_key: int, passes: Act) -> threading.Event:
+        """The same when the broker has answered the next request of this kind, before the client hears of it."""
+        return self._arm(api_key, passes, is_answer=True)
+
+    def _arm(self, api_key: int, passes: Act, *, is_answer: bool) -> threading.Event:
+        done = threading.Event()
+        with self._lock:
+            self._rule = (api_key, is_answer, passes, done)
+        return done
+
+    def _look(self, api_key: int, *, is_answer: bool) -> None:
+        with self._lock:
+            if self._rule is None or self._rule[:2] != (api_key, is_answer):
+                return
+            _, _, passes, done = self._rule
+            self._rule = None
+        does_pass = passes()
+        done.set()
+        if not does_pass:
+            raise EOFError
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                assert self._target is not None
+                server = socket.create_connection(self._target)
+                self._ends += [client, server]
+                asked: dict[int, int] = {}
+                for work, source, sink in ((self._requests, client, server), (self._answers, server, client)):
+                    threading.Thread(target=_serve, args=(work, source, sink, asked), daemon=True).start()
+
+    def _requests(self, frame: bytes, asked: dict[int, int]) -> None:
+        api_key, _, correlation_id = _REQUEST.unpack_from(frame)
+        asked[correlation_id] = api_key
+        self._look(api_key, is_answer=False)
+
+    def _answers(self, frame: bytes, asked: dict[int, int]) -> None:
+        (correlation_id,) = _ANSWER.unpack_from(frame)
+        self._look(asked.pop(correlation_id, -1), is_answer=True)
+
+
+class GatedKafka(EmbeddedKafka):
+    """One broker with a second listener, which is reached through the gate alone."""
+
+    def __init__(self, directory: Path, gate: Gate) -> None:
+        super().__init__(directory, listeners={_LISTENER: "PLAINTEXT"})
+        self._gate = gate
+        gate.open_to(self.listener(_LISTENER, _NODE))
+
+    def _server_properties(self, node: int) -> dict[str, str]:
+        properties = super()._server_properties(node)
+        behind, before = self.listener(_LISTENER, node), self._gate.address
+        advertised = properties["advertised.listeners"].replace(behind, before)
+        return {**properties, "advertised.listeners": advertised}
+
+
+def _serve(
+    look: Callable[[bytes, dict[int, int]], None], source: socket.socket, sink: socket.socket, asked: dict[int, int]
+) -> None:
+    with contextlib.suppress(OSError, EOFError):
+        while True:
+            length = _read(source, _LENGTH.size)
+            frame = _read(source, *_LENGTH.unpack(length))
+            look(frame, asked)
+            sink.sendall(length + frame)
+    for end in (source, sink):
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
+
+def _read(source: socket.socket, size: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < size:
+        part = source.recv(min(1 << 20, size - len(parts)))
+        if not part:
+            raise EOFError
+        parts += part
+    return bytes(parts)
