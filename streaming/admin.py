@@ -138,10 +138,10 @@ class ClusterAdmin:
             elif answer.error_code:
                 problems.append(f"broker {node}: {error_name(answer.error_code)}")
             else:
-                try:
-                    listed.extend(messages.listed_transactions(answer, node))
-                except BrokerError as exc:
-                    problems.append(str(exc))
+                rows, problem = messages.listed_transactions(answer, node)
+                listed.extend(rows)
+                if problem is not None:
+                    problems.append(f"broker {node}: {problem}")
         try:
             if self._coordinators() != before:
                 problems.append("a coordinator moved to another broker while the brokers were asked")

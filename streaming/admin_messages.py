@@ -15,7 +15,6 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
-from txnwatch.state.errors import BrokerError
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.ports import ActiveProducer, ListedTransaction, MarkerSpec, TransactionDescription
 from txnwatch.state.transaction import TransactionState
@@ -113,19 +112,15 @@ def list_transactions_request(producer_ids: list[int]) -> RequestOf:
     return build
 
 
-def listed_transactions(response: Any, node: int) -> list[ListedTransaction]:
-    """The transactions one broker coordinates.
-
-    Raises:
-        BrokerError: one is in a state that we do not know.
-    """
+def listed_transactions(response: Any, node: int) -> tuple[list[ListedTransaction], str | None]:
+    """The transactions one broker coordinates, and why that is not all of them: some are in a state we do not know."""
     unknown = {row.transaction_state for row in response.transaction_states} - _STATES
-    if unknown:
-        raise BrokerError(f"broker {node}: found the states {sorted(unknown)}: a newer broker? upgrade txnwatch")
-    return [
+    rows = [
         ListedTransaction(row.transactional_id, row.producer_id, TransactionState(row.transaction_state), node)
         for row in response.transaction_states
+        if row.transaction_state in _STATES
     ]
+    return rows, f"found the states {sorted(unknown)}: a newer broker? upgrade txnwatch" if unknown else None
 
 
 @cache

@@ -47,9 +47,12 @@ def list_filtered(cluster: Cluster, filters: Filters) -> tuple[list[ListedTransa
         elif answer.error_code:
             problems[node] = error_name(answer.error_code)
         else:
-            rows += messages.listed_transactions(answer, node)
+            found, problem = messages.listed_transactions(answer, node)
+            rows += found
             if answer.unknown_state_filters:
-                problems[node] = f"it does not know the states {', '.join(answer.unknown_state_filters)}"
+                problem = f"it does not know the states {', '.join(answer.unknown_state_filters)}"
+            if problem is not None:
+                problems[node] = problem
     return rows, problems
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from txnwatch.state.errors import BrokerError
 from txnwatch.streaming.admin_messages import descriptions, listed_transactions
+from txnwatch.streaming.queries import Filters, list_filtered
 
 
 def answer(state: str) -> Any:
@@ -30,7 +28,31 @@ def test_a_state_that_we_do_not_know_is_a_problem() -> None:
     assert "'Frozen'" in problem
 
 
-def test_nor_is_a_listing_whole_that_has_one() -> None:
-    assert len(listed_transactions(answer("Ongoing"), 1)) == 1
-    with pytest.raises(BrokerError, match="Frozen"):
-        listed_transactions(answer("Frozen"), 1)
+def test_nor_is_a_listing_whole_that_has_one_and_what_is_known_of_it_is_listed() -> None:
+    known, unknown = answer("Ongoing").transaction_states, answer("Frozen").transaction_states
+    assert listed_transactions(SimpleNamespace(transaction_states=known), 1)[1] is None
+    rows, problem = listed_transactions(SimpleNamespace(transaction_states=known + unknown), 1)
+    assert [row.state for row in rows] == ["Ongoing"]
+    assert problem is not None
+    assert "'Frozen'" in problem
+
+
+def test_one_such_state_does_not_end_the_listing_of_all_brokers() -> None:
+    class Cluster:
+        """Two brokers, the second of a later release."""
+
+        known = SimpleNamespace(brokers={1: None, 2: None})
+        timeout_s = 1.0
+
+        def ask(self, requests: dict[int, Any], _: float) -> dict[int, Any]:
+            states = {1: "Ongoing", 2: "Frozen"}
+            common = {"error_code": 0, "unknown_state_filters": []}
+            return {
+                node: SimpleNamespace(transaction_states=answer(states[node]).transaction_states, **common)
+                for node in requests
+            }
+
+    rows, problems = list_filtered(Cluster(), Filters())  # type: ignore[arg-type]
+    assert [row.coordinator for row in rows] == [1]
+    assert list(problems) == [2]
+    assert "upgrade txnwatch" in problems[2]
