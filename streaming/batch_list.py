@@ -7,13 +7,10 @@ from dataclasses import dataclass, field
 from txnwatch.state.errors import BrokerError
 from txnwatch.state.facts import NoticeKind
 from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.cluster import EARLIEST, Cluster
-from txnwatch.streaming.fetch import read_ranges
-from txnwatch.streaming.range_read import RangeRead
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.extent import list_extents, read_parts
 from txnwatch.streaming.wire.control_record import EndTransactionMarker, read_marker
 from txnwatch.streaming.wire.record_batch import BatchHeader, walk
-
-_PATIENCE_S = 5.0
 
 
 @dataclass(slots=True)
@@ -65,24 +62,12 @@ def read_batches(
     Raises:
         BrokerError: no such partition, or its leader does not tell where it begins and ends.
     """
-    topic = cluster.known.topics.get(partition.topic)
-    earliest = cluster.list_offsets([partition], timestamp=EARLIEST)[partition]
-    latest = cluster.list_offsets([partition])[partition]
-    problem = earliest.error or latest.error
-    if problem is not None or topic is None:
-        raise BrokerError(f"{partition}: {problem}")
-    if offset is not None and not earliest.offset <= offset <= latest.offset:
-        raise BrokerError(f"{partition}: offset {offset} is not in [{earliest.offset}, {latest.offset}]")
-    start = earliest.offset if offset is None else offset
-    read = RangeRead(
-        partition=partition,
-        topic_id=topic.topic_id,
-        start=start,
-        end=latest.offset,
-        last_epoch=-1,
-        must_check=False,
-        new_fold=lambda begin, end: BatchList(begin, end, limit),
-    )
-    read_ranges(cluster, [read], patience_s=_PATIENCE_S)
+    (log,) = list_extents(cluster, [partition])
+    if log.problem is not None:
+        raise BrokerError(f"{partition}: {log.problem}")
+    if offset is not None and not log.start <= offset <= log.end:
+        raise BrokerError(f"{partition}: offset {offset} is not in [{log.start}, {log.end}]")
+    part = log.part(lambda begin, end: BatchList(begin, end, limit), offset or 0)
+    (read,) = read_parts(cluster, [part])
     unread = [notice.detail for notice in read.notices if notice.kind is not NoticeKind.TRUNCATED]
     return read.fold.found, unread[0] if unread else None

@@ -17,13 +17,11 @@ from txnwatch.state.facts import ProducerSeen
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.lineage import follow
 from txnwatch.state.transaction import CoordinatorView, Span
-from txnwatch.streaming.cluster import EARLIEST, Cluster
-from txnwatch.streaming.fetch import read_ranges
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.extent import list_extents, read_parts
 from txnwatch.streaming.fold import PartitionFold
 from txnwatch.streaming.range_read import RangeRead
 from txnwatch.streaming.transaction_fold import TransactionFold
-
-_PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ def read_past(cluster: Cluster, partition: TopicPartition, producer_id: int, sta
     data = _read(cluster, {partition: start}, _data_fold)[0]
     topic = cluster.known.topics.get(TRANSACTION_STATE_TOPIC)
     logs = [TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in sorted(topic.partitions)] if topic else []
-    reads = _read(cluster, dict.fromkeys(logs), _log_fold)
+    reads = _read(cluster, dict.fromkeys(logs, 0), _log_fold)
     views = [
         fact.view
         for read in reads
@@ -70,9 +68,6 @@ def _span(seen: ProducerSeen | None) -> Span | None:
     )
 
 
-NewFold = Callable[[TopicPartition], Callable[[int, int], Any]]
-
-
 def _data_fold(_: TopicPartition) -> Callable[[int, int], Any]:
     return PartitionFold
 
@@ -81,25 +76,16 @@ def _log_fold(log: TopicPartition) -> Callable[[int, int], Any]:
     return partial(TransactionFold, log.partition)
 
 
-def _read(cluster: Cluster, starts: Mapping[TopicPartition, int | None], new_fold: NewFold) -> list[RangeRead]:
-    begin = cluster.list_offsets(starts, timestamp=EARLIEST)
-    end = cluster.list_offsets(starts)
-    for partition, found in [*begin.items(), *end.items()]:
-        if found.error is not None:
-            raise BrokerError(f"{partition}: expected its leader to list its ends, found: {found.error}")
-    reads = [
-        RangeRead(
-            partition=partition,
-            topic_id=cluster.known.topics[partition.topic].topic_id,
-            start=max(begin[partition].offset, start or 0),
-            end=end[partition].offset,
-            last_epoch=-1,
-            must_check=False,
-            new_fold=new_fold(partition),
-        )
-        for partition, start in starts.items()
-    ]
-    read_ranges(cluster, reads, patience_s=_PATIENCE_S)
+def _read(
+    cluster: Cluster,
+    starts: Mapping[TopicPartition, int],
+    new_fold: Callable[[TopicPartition], Callable[[int, int], Any]],
+) -> list[RangeRead]:
+    logs = list_extents(cluster, list(starts))
+    for log in logs:
+        if log.problem is not None:
+            raise BrokerError(f"{log.partition}: expected its leader to list its ends, found: {log.problem}")
+    reads = read_parts(cluster, [log.part(new_fold(log.partition), starts[log.partition]) for log in logs])
     for read in reads:
         if read.notices:
             raise BrokerError(f"{read.partition}: expected to read it to its end, found: {read.notices[0].detail}")
