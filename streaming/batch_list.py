@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from txnwatch.state.errors import BrokerError
-from txnwatch.state.facts import NoticeKind
 from txnwatch.state.ids import TopicPartition
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.extent import list_extents, read_parts
@@ -69,5 +68,4 @@ def read_batches(
         raise BrokerError(f"{partition}: offset {offset} is not in [{log.start}, {log.end}]")
     part = log.part(lambda begin, end: BatchList(begin, end, limit), offset or 0)
     (read,) = read_parts(cluster, [part])
-    unread = [notice.detail for notice in read.notices if notice.kind is not NoticeKind.TRUNCATED]
-    return read.fold.found, unread[0] if unread else None
+    return read.fold.found, read.notices[0].detail if read.notices else None

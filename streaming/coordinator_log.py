@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from txnwatch.state.facts import NoticeKind, TransactionSeen
+from txnwatch.state.facts import TransactionSeen
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.transaction import CoordinatorView
 from txnwatch.streaming.batch_list import BatchList
@@ -50,7 +50,11 @@ class LogViews:
 
 
 def read_views(cluster: Cluster, producer_ids: Collection[int]) -> LogViews:
-    """The last view of each producer id that the log still has; reads all partitions of the log."""
+    """The last view of each producer id that the log still has; reads all partitions of the log.
+
+    What ends a producer id without naming it (a tombstone, in version 0 the id's next producer id) is not looked for:
+    whoever rests on a view asks the id's coordinator whether it still holds.
+    """
     found = LogViews()
     if not producer_ids:
         return found
@@ -115,9 +119,8 @@ def _search(
     problems.update({log.partition: log.problem for log in extents if log.problem is not None})
     reads = read_parts(cluster, [log.part(_kept(needles)) for log in extents if log.problem is None])
     for read in reads:
-        unread = [notice.detail for notice in read.notices if notice.kind is not NoticeKind.TRUNCATED]
-        if unread:
-            problems[read.partition] = unread[0]
+        if read.notices:
+            problems[read.partition] = read.notices[0].detail
     return reads
 
 
