@@ -9,6 +9,7 @@ the cluster, transactional id, producer id, start time and family. Fixed when op
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -109,6 +110,19 @@ def transaction_incident_id(
 
 def _hash(*parts: object) -> str:
     return hashlib.sha256("\x1f".join(str(part) for part in parts).encode()).hexdigest()[:32]
+
+
+def latest(events: Iterable[IncidentEvent]) -> dict[str, IncidentEvent]:
+    """The latest event of each incident, by its id; `events` come as they stand on the events topic.
+
+    Of two events of one sequence the first counts: a consumer that keeps `ce_id` drops the second.
+    """
+    found: dict[str, IncidentEvent] = {}
+    for event in events:
+        known = found.get(event.incident_id)
+        if known is None or known.sequence < event.sequence:
+            found[event.incident_id] = event
+    return found
 
 
 def resolved(event: IncidentEvent, now_ms: int, resolution: dict[str, Any]) -> IncidentEvent:
