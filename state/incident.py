@@ -17,6 +17,7 @@ from txnwatch.state.verdict import RULE_OF, Verdict
 
 OPENED, UPDATED, RESOLVED = "opened", "updated", "resolved"
 BY_HAND = "by hand"
+_ENDED_BY = {"abort": "aborted", "commit": "committed"}  # the marker that was decided on, and how it ends an incident
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +127,14 @@ def latest(events: Iterable[IncidentEvent]) -> dict[str, IncidentEvent]:
 
 
 def resolved(event: IncidentEvent, now_ms: int, resolution: dict[str, Any]) -> IncidentEvent:
-    """The event that ends an incident, and tells what came of an abort that was announced and not told."""
+    """The event that ends an incident, and tells what came of a marker that was announced and not told.
+
+    Only such a marker in the log verifies it: a transaction can be over without one, because its topic is gone.
+    """
     action = event.action
-    if action is not None and action["decision"] == "abort" and action["result"] is None:
-        is_closed = resolution.get("how") in {"aborted", "no_longer_open"}
-        action = {**action, "result": "verified" if is_closed else "unknown", "detail": "told by the incident's end"}
+    if action is not None and action["result"] is None and action["decision"] in _ENDED_BY:
+        is_there = resolution["how"] == _ENDED_BY[action["decision"]]
+        action = {**action, "result": "verified" if is_there else "unknown", "detail": "told by the incident's end"}
     return _next(event, RESOLVED, now_ms, resolution=resolution, suggested_command=None, action=action)
 
 
