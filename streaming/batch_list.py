@@ -25,7 +25,6 @@ class BatchList:
     limit: int
     position: int = field(init=False)
     leader_epoch: int = -1
-    size: int = 0
     found: list[tuple[BatchHeader, EndTransactionMarker | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -48,7 +47,6 @@ class BatchList:
                 return
             if header.last_offset >= self.start:
                 self.found.append((header, read_marker(buffer, at, header) if header.is_control else None))
-            self.size += header.length
             self.leader_epoch = header.leader_epoch
             self.position = header.last_offset + 1
 

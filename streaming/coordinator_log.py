@@ -136,7 +136,6 @@ class KeptBatches:
     end: int
     kept: bytearray = field(default_factory=bytearray)
     leader_epoch: int = -1
-    size: int = 0
 
     @property
     def is_done(self) -> bool:
@@ -161,7 +160,6 @@ class KeptBatches:
                 match = next(matches, None)
             if match is not None and match < after:
                 self.kept += whole[at:after]
-            self.size += header.length
             self.leader_epoch = header.leader_epoch
             self.position = header.last_offset + 1
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from txnwatch.state.ids import TopicPartition
 from txnwatch.streaming.cluster import EARLIEST, Cluster
 from txnwatch.streaming.fetch import read_ranges
-from txnwatch.streaming.range_read import RangeRead
+from txnwatch.streaming.range_read import Fold, RangeRead
 
 _PATIENCE_S = 5.0
 
@@ -27,7 +26,7 @@ class Extent:
     end: int
     problem: str | None = None
 
-    def part(self, new_fold: Callable[[int, int], Any], start: int = 0, end: int | None = None) -> RangeRead:
+    def part(self, new_fold: Callable[[int, int], Fold], start: int = 0, end: int | None = None) -> RangeRead:
         """What is there of [start, end), to be read; all of it without them."""
         last = self.end if end is None else min(end, self.end)
         first = min(max(start, self.start), last)

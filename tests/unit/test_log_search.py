@@ -55,7 +55,7 @@ class Logs:
         }
         self.on_read: Callable[[RangeRead], None] = lambda _: None
         self.errors: dict[int, str] = {}
-        topics = {at.topic: TopicInfo(at.topic, "id", False, {0: PartitionInfo(1, 0)}) for at in self.batches}
+        topics = {at.topic: TopicInfo(at.topic, "id", {0: PartitionInfo(1, 0)}) for at in self.batches}
         self.known = Metadata("cluster", {}, topics)
         monkeypatch.setattr(extent, "read_ranges", self.read)
 
