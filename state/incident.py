@@ -114,7 +114,7 @@ def _hash(*parts: object) -> str:
 
 
 def latest(events: Iterable[IncidentEvent]) -> dict[str, IncidentEvent]:
-    """The latest event of each incident, by its id; `events` come as they stand on the events topic.
+    """The latest event of each incident, by its id; `events` and what is found come as they stand on the events topic.
 
     Of two events of one sequence the first counts: a consumer that keeps `ce_id` drops the second.
     """
@@ -122,6 +122,7 @@ def latest(events: Iterable[IncidentEvent]) -> dict[str, IncidentEvent]:
     for event in events:
         known = found.get(event.incident_id)
         if known is None or known.sequence < event.sequence:
+            found.pop(event.incident_id, None)
             found[event.incident_id] = event
     return found
 
