@@ -15,8 +15,9 @@ committed, or where that is not known, nothing is done. The alert comes first; `
 4. one ABORT marker, with the producer epoch and coordinator epoch that the partition's leader tells;
 5. the partition read again, whatever the broker answered; an event with `action.result`: verified, still_open, failed.
 
-A process that dies between 2 and 5 tells the result when it is back. A marker needs ALTER on the cluster. Whatever is
-refused is an event too, each reason once for an incident. The first refusal of the table counts.
+A process that dies between 2 and 5 tells the result when it is back. If the incident ends before that, its end tells:
+verified if the marker is in the log, unknown otherwise. A marker needs ALTER on the cluster. Whatever is refused is an
+event too, each reason once for an incident. The first refusal of the table counts.
 """
 
 BY_HAND = """\

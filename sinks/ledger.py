@@ -19,7 +19,7 @@ from txnwatch.sinks.confirm import confirm_contradicted, confirm_spans, confirm_
 from txnwatch.sinks.lookout import LOG_TELLS_MS, Lookout
 from txnwatch.sinks.memory import Memory
 from txnwatch.sinks.outbox import Outbox
-from txnwatch.sinks.turns import CANDIDATES_AT_A_TIME, Turns
+from txnwatch.sinks.turns import Turns
 from txnwatch.state.confirmation import Answer
 from txnwatch.state.emitted import (
     CoverInDoubt,
@@ -214,10 +214,12 @@ class Ledger:
         )
 
     def _new_spans(self, emitted: Sequence[Emitted]) -> Iterable[IncidentEvent]:
-        new = [said for said in emitted if isinstance(said, SpanCandidate) and not self._is_open(said)]
-        held = [said.candidate for said in emitted if isinstance(said, CoverInDoubt)]
-        held = [candidate for candidate in held if not self._is_open(candidate)][:CANDIDATES_AT_A_TIME]
-        confirmations = confirm_spans(self.admin, self._turns.next(new)) + confirm_contradicted(self.admin, held)
+        now_ms = self.now_ms()
+        new = (said for said in emitted if isinstance(said, SpanCandidate) and not self._is_open(said))
+        doubts = (said.candidate for said in emitted if isinstance(said, CoverInDoubt))
+        held = (candidate for candidate in doubts if not self._is_open(candidate))
+        confirmations = confirm_spans(self.admin, self._turns.spans.next(new, now_ms))
+        confirmations += confirm_contradicted(self.admin, self._turns.held.next(held, now_ms))
         confirmed = [pair for pair in confirmations if pair[1].answer is Answer.CONFIRMED]
         topics = {candidate.partition.topic for candidate, _ in confirmed}
         policies = self.admin.cleanup_policies(topics) if topics else {}
@@ -256,12 +258,8 @@ class Ledger:
         return answer is Answer.CONFIRMED
 
     def _new_transactions(self, emitted: Sequence[Emitted]) -> Iterable[IncidentEvent]:
-        new = [
-            candidate
-            for candidate in emitted
-            if isinstance(candidate, TransactionCandidate) and self._is_news(candidate)
-        ][:CANDIDATES_AT_A_TIME]
-        for candidate, found in confirm_transactions(self.admin, new):
+        new = (said for said in emitted if isinstance(said, TransactionCandidate) and self._is_news(said))
+        for candidate, found in confirm_transactions(self.admin, self._turns.transactions.next(new, self.now_ms())):
             if not self._is_confirmed(candidate.verdict, candidate.view.transactional_id, found.answer, found.why):
                 continue
             event = compose.transaction_event(self.origin, candidate, found, self.now_ms())

@@ -47,10 +47,10 @@ def look_after(admin: TransactionAdmin, incident: IncidentEvent) -> CameTo:
     reading = admin.read_partitions([partition])[partition]
     if reading.problem is not None:
         return CameTo(UNKNOWN, f"the partition could not be read again: {reading.problem}")
+    if reading.topic_id != incident.topic_id:
+        return CameTo(UNKNOWN, "the topic was re-created, and the transaction is gone with the one before")
     row = reading.open_transaction(incident.producer_id)
-    is_open = (
-        row is not None and row.txn_start_offset == incident.txn_start_offset and reading.topic_id == incident.topic_id
-    )
+    is_open = row is not None and row.txn_start_offset == incident.txn_start_offset
     return CameTo(STILL_OPEN if is_open else VERIFIED, None, reading.last_stable_offset)
 
 

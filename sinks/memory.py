@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import IncidentEvent, id_once_more, resolved
+from txnwatch.state.incident import IncidentEvent, id_once_more, latest, resolved
 
 IN_HAND_MS = 60_000
 SpanKey = tuple[str, TopicPartition, int]
@@ -34,11 +34,10 @@ class Memory:
 
     def remember(self, events: Iterable[IncidentEvent]) -> None:
         """Takes in what was published before: the highest sequence of each incident counts."""
-        for event in events:
-            if event.cluster_id == self.cluster_id:
-                self._on_topic[event.incident_id] = max(event.sequence, self._on_topic.get(event.incident_id, 0))
-                if event.sequence > self.sequence(event.incident_id):
-                    self.enter(event)
+        for incident_id, event in latest(event for event in events if event.cluster_id == self.cluster_id).items():
+            self._on_topic[incident_id] = max(event.sequence, self._on_topic.get(incident_id, 0))
+            if event.sequence > self.sequence(incident_id):
+                self.enter(event)
 
     def sequence(self, incident_id: str) -> int:
         """The sequence of the latest event, 0 for none."""

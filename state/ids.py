@@ -1,15 +1,8 @@
-"""Names for the numbers: which integer is what, so that a producer id never passes for an offset."""
+"""Partitions by name, and the one topic that every part of the core knows."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, NewType
-
-ProducerId = NewType("ProducerId", int)
-ProducerEpoch = NewType("ProducerEpoch", int)
-CoordinatorEpoch = NewType("CoordinatorEpoch", int)
-Offset = NewType("Offset", int)
-Millis = NewType("Millis", int)
-BarrierNumber = NewType("BarrierNumber", int)
+from typing import NamedTuple
 
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 

@@ -9,6 +9,7 @@ the cluster, transactional id, producer id, start time and family. Fixed when op
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from txnwatch.state.verdict import RULE_OF, Verdict
 
 OPENED, UPDATED, RESOLVED = "opened", "updated", "resolved"
 BY_HAND = "by hand"
+_ENDED_BY = {"abort": "aborted", "commit": "committed"}  # the marker that was decided on, and how it ends an incident
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,12 +113,29 @@ def _hash(*parts: object) -> str:
     return hashlib.sha256("\x1f".join(str(part) for part in parts).encode()).hexdigest()[:32]
 
 
+def latest(events: Iterable[IncidentEvent]) -> dict[str, IncidentEvent]:
+    """The latest event of each incident, by its id; `events` and what is found come as they stand on the events topic.
+
+    Of two events of one sequence the first counts: a consumer that keeps `ce_id` drops the second.
+    """
+    found: dict[str, IncidentEvent] = {}
+    for event in events:
+        known = found.get(event.incident_id)
+        if known is None or known.sequence < event.sequence:
+            found.pop(event.incident_id, None)
+            found[event.incident_id] = event
+    return found
+
+
 def resolved(event: IncidentEvent, now_ms: int, resolution: dict[str, Any]) -> IncidentEvent:
-    """The event that ends an incident, and tells what came of an abort that was announced and not told."""
+    """The event that ends an incident, and tells what came of a marker that was announced and not told.
+
+    Only such a marker in the log verifies it: a transaction can be over without one, because its topic is gone.
+    """
     action = event.action
-    if action is not None and action["decision"] == "abort" and action["result"] is None:
-        is_closed = resolution.get("how") in {"aborted", "no_longer_open"}
-        action = {**action, "result": "verified" if is_closed else "unknown", "detail": "told by the incident's end"}
+    if action is not None and action["result"] is None and action["decision"] in _ENDED_BY:
+        is_there = resolution["how"] == _ENDED_BY[action["decision"]]
+        action = {**action, "result": "verified" if is_there else "unknown", "detail": "told by the incident's end"}
     return _next(event, RESOLVED, now_ms, resolution=resolution, suggested_command=None, action=action)
 
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from txnwatch.state.errors import BrokerError
-from txnwatch.state.facts import NoticeKind
 from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.cluster import EARLIEST, Cluster
-from txnwatch.streaming.fetch import read_ranges
-from txnwatch.streaming.range_read import RangeRead
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.extent import list_extents, read_parts
 from txnwatch.streaming.wire.control_record import EndTransactionMarker, read_marker
 from txnwatch.streaming.wire.record_batch import BatchHeader, walk
-
-_PATIENCE_S = 5.0
 
 
 @dataclass(slots=True)
@@ -29,7 +25,6 @@ class BatchList:
     limit: int
     position: int = field(init=False)
     leader_epoch: int = -1
-    size: int = 0
     found: list[tuple[BatchHeader, EndTransactionMarker | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -52,7 +47,6 @@ class BatchList:
                 return
             if header.last_offset >= self.start:
                 self.found.append((header, read_marker(buffer, at, header) if header.is_control else None))
-            self.size += header.length
             self.leader_epoch = header.leader_epoch
             self.position = header.last_offset + 1
 
@@ -65,24 +59,11 @@ def read_batches(
     Raises:
         BrokerError: no such partition, or its leader does not tell where it begins and ends.
     """
-    topic = cluster.known.topics.get(partition.topic)
-    earliest = cluster.list_offsets([partition], timestamp=EARLIEST)[partition]
-    latest = cluster.list_offsets([partition])[partition]
-    problem = earliest.error or latest.error
-    if problem is not None or topic is None:
-        raise BrokerError(f"{partition}: {problem}")
-    if offset is not None and not earliest.offset <= offset <= latest.offset:
-        raise BrokerError(f"{partition}: offset {offset} is not in [{earliest.offset}, {latest.offset}]")
-    start = earliest.offset if offset is None else offset
-    read = RangeRead(
-        partition=partition,
-        topic_id=topic.topic_id,
-        start=start,
-        end=latest.offset,
-        last_epoch=-1,
-        must_check=False,
-        new_fold=lambda begin, end: BatchList(begin, end, limit),
-    )
-    read_ranges(cluster, [read], patience_s=_PATIENCE_S)
-    unread = [notice.detail for notice in read.notices if notice.kind is not NoticeKind.TRUNCATED]
-    return read.fold.found, unread[0] if unread else None
+    (log,) = list_extents(cluster, [partition])
+    if log.problem is not None:
+        raise BrokerError(f"{partition}: {log.problem}")
+    if offset is not None and not log.start <= offset <= log.end:
+        raise BrokerError(f"{partition}: offset {offset} is not in [{log.start}, {log.end}]")
+    part = log.part(lambda begin, end: BatchList(begin, end, limit), offset or 0)
+    (read,) = read_parts(cluster, [part])
+    return read.fold.found, read.notices[0].detail if read.notices else None

@@ -8,16 +8,16 @@ is a problem beside the answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from txnwatch.state.facts import NoticeKind, TransactionSeen
+from txnwatch.state.facts import TransactionSeen
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.transaction import CoordinatorView
 from txnwatch.streaming.batch_list import BatchList
-from txnwatch.streaming.cluster import EARLIEST, Cluster
-from txnwatch.streaming.fetch import read_ranges
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.extent import list_extents, read_parts
 from txnwatch.streaming.range_read import RangeRead
 from txnwatch.streaming.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, records, walk
@@ -28,7 +28,6 @@ from txnwatch.streaming.wire.transaction_log import (
     decode_value,
 )
 
-_PATIENCE_S = 5.0
 _BEFORE_AN_ID = (b"\x00\x00", b"\x00\x01", b"\x08")  # the value's version, 0 or 1; the size of a tagged producer id
 
 
@@ -51,12 +50,16 @@ class LogViews:
 
 
 def read_views(cluster: Cluster, producer_ids: Collection[int]) -> LogViews:
-    """The last view of each producer id that the log still has; reads all partitions of the log."""
+    """The last view of each producer id that the log still has; reads all partitions of the log.
+
+    What ends a producer id without naming it (a tombstone, in version 0 the id's next producer id) is not looked for:
+    whoever rests on a view asks the id's coordinator whether it still holds.
+    """
     found = LogViews()
     if not producer_ids:
         return found
     wanted = tuple(before + producer_id.to_bytes(8, "big") for producer_id in producer_ids for before in _BEFORE_AN_ID)
-    for read in _reads(cluster, None, found.problems, wanted):
+    for read in _search(cluster, _logs(cluster), wanted, found.problems):
         fold = TransactionFold(read.partition.partition, read.start, read.end)
         fold.feed(read.fold.kept)
         for fact in fold.facts(live_only=False):
@@ -67,16 +70,16 @@ def read_views(cluster: Cluster, producer_ids: Collection[int]) -> LogViews:
 
 def read_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecord], str | None]:
     """Every record of one id that the log still has, oldest first, and what kept it from being read to its end."""
-    topic = cluster.refresh().topics.get(TRANSACTION_STATE_TOPIC)
-    if topic is None or not topic.partitions:
+    cluster.refresh()
+    logs = _logs(cluster)
+    if not logs:
         return [], f"{TRANSACTION_STATE_TOPIC} is not shown: no right to describe it, or no such topic"
-    number = coordinator_partition(transactional_id, len(topic.partitions))
+    log = logs[coordinator_partition(transactional_id, len(logs))]
     problems: dict[TopicPartition, str] = {}
-    reads = _reads(cluster, [number], problems, (transactional_id.encode(),))
     found = [
         record
-        for read in reads
-        for record in records_of(read.fold.kept, number)
+        for read in _search(cluster, [log], (transactional_id.encode(),), problems)
+        for record in records_of(read.fold.kept, log.partition)
         if record.transactional_id == transactional_id
     ]
     return found, next((f"{partition}: {why}" for partition, why in problems.items()), None)
@@ -98,35 +101,26 @@ def records_of(buffer: memoryview | bytes, log_partition: int) -> Iterator[LogRe
                 yield LogRecord(log_partition, record.offset, record.timestamp, name, value)
 
 
-def _reads(
-    cluster: Cluster,
-    numbers: Iterable[int] | None,
-    problems: dict[TopicPartition, str],
-    wanted: tuple[bytes, ...],
-) -> list[RangeRead]:
-    """Reads partitions of the log, all of them for None, from their beginning to their ends."""
+def _logs(cluster: Cluster) -> list[TopicPartition]:
+    """The partitions of the log, by number; none where it is not shown."""
     topic = cluster.known.topics.get(TRANSACTION_STATE_TOPIC)
-    if topic is None:
-        return []
-    partitions = [
-        TopicPartition(TRANSACTION_STATE_TOPIC, number)
-        for number in (sorted(topic.partitions) if numbers is None else numbers)
-    ]
-    starts = cluster.list_offsets(partitions, timestamp=EARLIEST)
-    ends = cluster.list_offsets(partitions)
-    reads: list[RangeRead] = []
-    for partition in partitions:
-        problem = starts[partition].error or ends[partition].error
-        if problem is not None:
-            problems[partition] = problem
-            continue
-        start, end = starts[partition].offset, ends[partition].offset
-        reads.append(RangeRead(partition, topic.topic_id, start, end, -1, must_check=False, new_fold=_kept(wanted)))
-    read_ranges(cluster, reads, patience_s=_PATIENCE_S)
+    numbers = sorted(topic.partitions) if topic is not None else []
+    return [TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in numbers]
+
+
+def _search(
+    cluster: Cluster,
+    logs: Collection[TopicPartition],
+    needles: tuple[bytes, ...],
+    problems: dict[TopicPartition, str],
+) -> list[RangeRead]:
+    """Reads partitions of the log from their beginning to their ends, and keeps the batches that have a needle."""
+    extents = list_extents(cluster, logs)
+    problems.update({log.partition: log.problem for log in extents if log.problem is not None})
+    reads = read_parts(cluster, [log.part(_kept(needles)) for log in extents if log.problem is None])
     for read in reads:
-        unread = [notice.detail for notice in read.notices if notice.kind is not NoticeKind.TRUNCATED]
-        if unread:
-            problems[read.partition] = unread[0]
+        if read.notices:
+            problems[read.partition] = read.notices[0].detail
     return reads
 
 
@@ -142,7 +136,6 @@ class KeptBatches:
     end: int
     kept: bytearray = field(default_factory=bytearray)
     leader_epoch: int = -1
-    size: int = 0
 
     @property
     def is_done(self) -> bool:
@@ -167,7 +160,6 @@ class KeptBatches:
                 match = next(matches, None)
             if match is not None and match < after:
                 self.kept += whole[at:after]
-            self.size += header.length
             self.leader_epoch = header.leader_epoch
             self.position = header.last_offset + 1
 
@@ -185,14 +177,8 @@ def _kept(needles: tuple[bytes, ...]) -> Callable[[int, int], KeptBatches]:
 
 def newest_stamp_ms(cluster: Cluster) -> int | None:
     """The youngest timestamp a broker has set in the log; None where nothing could be read."""
-    topic = cluster.known.topics[TRANSACTION_STATE_TOPIC]
-    partitions = [TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in sorted(topic.partitions)]
-    ends = {partition: found.offset for partition, found in cluster.list_offsets(partitions).items() if not found.error}
-    reads = [
-        RangeRead(partition, topic.topic_id, max(0, end - 1), end, -1, must_check=False, new_fold=_first_batch)
-        for partition, end in ends.items()
-    ]
-    read_ranges(cluster, reads, patience_s=_PATIENCE_S)
+    logs = [log for log in list_extents(cluster, _logs(cluster)) if log.problem is None]
+    reads = read_parts(cluster, [log.part(_first_batch, log.end - 1) for log in logs])
     return max((header.max_timestamp for read in reads for header, _ in read.fold.found), default=None)
 
 

@@ -27,7 +27,6 @@ class TopicInfo:
 
     name: str
     topic_id: str
-    is_internal: bool
     partitions: dict[int, PartitionInfo]
     error: str | None = None
 
@@ -91,7 +90,6 @@ def metadata_of(response: Any) -> Metadata:
             topic.name: TopicInfo(
                 name=topic.name,
                 topic_id=topic_id_text(topic.topic_id),
-                is_internal=bool(topic.is_internal),
                 partitions={
                     partition.partition_index: PartitionInfo(partition.leader_id, partition.leader_epoch)
                     for partition in topic.partitions

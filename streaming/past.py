@@ -7,23 +7,17 @@ Only reads; what it comes to is decided in state/outcome.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 from txnwatch.state.errors import BrokerError
 from txnwatch.state.facts import ProducerSeen
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.ids import TopicPartition
 from txnwatch.state.lineage import follow
 from txnwatch.state.transaction import CoordinatorView, Span
-from txnwatch.streaming.cluster import EARLIEST, Cluster
-from txnwatch.streaming.fetch import read_ranges
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.coordinator_log import read_views
+from txnwatch.streaming.extent import list_extents, read_parts
 from txnwatch.streaming.fold import PartitionFold
-from txnwatch.streaming.range_read import RangeRead
-from txnwatch.streaming.transaction_fold import TransactionFold
-
-_PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +35,25 @@ def read_past(cluster: Cluster, partition: TopicPartition, producer_id: int, sta
         BrokerError: one of them could not be read to its end.
     """
     cluster.refresh()
-    data = _read(cluster, {partition: start}, _data_fold)[0]
-    topic = cluster.known.topics.get(TRANSACTION_STATE_TOPIC)
-    logs = [TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in sorted(topic.partitions)] if topic else []
-    reads = _read(cluster, dict.fromkeys(logs), _log_fold)
-    views = [
-        fact.view
-        for read in reads
-        for fact in read.fold.facts(live_only=False)
-        if getattr(fact, "producer_id", None) == producer_id
-    ]
-    found = (fact for fact in data.fold.facts(partition, data.topic_id, now_ms) if fact.producer_id == producer_id)
-    return Past(_span(next(found, None)), follow(None, views[0]) if len(views) == 1 else None)
+    seen = _read_data(cluster, partition, producer_id, start, now_ms)
+    found = read_views(cluster, [producer_id])
+    for log, why in found.problems.items():
+        raise BrokerError(f"{log}: expected to read it to its end, found: {why}")
+    view = found.views.get(producer_id)
+    return Past(_span(seen), follow(None, view) if view is not None else None)
+
+
+def _read_data(
+    cluster: Cluster, partition: TopicPartition, producer_id: int, start: int, now_ms: int
+) -> ProducerSeen | None:
+    (log,) = list_extents(cluster, [partition])
+    if log.problem is not None:
+        raise BrokerError(f"{partition}: expected its leader to list its ends, found: {log.problem}")
+    (read,) = read_parts(cluster, [log.part(PartitionFold, start)])
+    if read.notices:
+        raise BrokerError(f"{partition}: expected to read it to its end, found: {read.notices[0].detail}")
+    facts = read.fold.facts(partition, log.topic_id, now_ms)
+    return next((fact for fact in facts if fact.producer_id == producer_id), None)
 
 
 def _span(seen: ProducerSeen | None) -> Span | None:
@@ -68,39 +69,3 @@ def _span(seen: ProducerSeen | None) -> Span | None:
         first_seen_ms=seen.listed_ms,
         eligible_from=0,
     )
-
-
-NewFold = Callable[[TopicPartition], Callable[[int, int], Any]]
-
-
-def _data_fold(_: TopicPartition) -> Callable[[int, int], Any]:
-    return PartitionFold
-
-
-def _log_fold(log: TopicPartition) -> Callable[[int, int], Any]:
-    return partial(TransactionFold, log.partition)
-
-
-def _read(cluster: Cluster, starts: Mapping[TopicPartition, int | None], new_fold: NewFold) -> list[RangeRead]:
-    begin = cluster.list_offsets(starts, timestamp=EARLIEST)
-    end = cluster.list_offsets(starts)
-    for partition, found in [*begin.items(), *end.items()]:
-        if found.error is not None:
-            raise BrokerError(f"{partition}: expected its leader to list its ends, found: {found.error}")
-    reads = [
-        RangeRead(
-            partition=partition,
-            topic_id=cluster.known.topics[partition.topic].topic_id,
-            start=max(begin[partition].offset, start or 0),
-            end=end[partition].offset,
-            last_epoch=-1,
-            must_check=False,
-            new_fold=new_fold(partition),
-        )
-        for partition, start in starts.items()
-    ]
-    read_ranges(cluster, reads, patience_s=_PATIENCE_S)
-    for read in reads:
-        if read.notices:
-            raise BrokerError(f"{read.partition}: expected to read it to its end, found: {read.notices[0].detail}")
-    return reads

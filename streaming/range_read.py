@@ -15,7 +15,6 @@ class Fold(Protocol):
 
     position: int
     leader_epoch: int
-    size: int
 
     @property
     def is_done(self) -> bool:
@@ -44,7 +43,7 @@ class RangeRead:
     end: int
     last_epoch: int
     must_check: bool
-    new_fold: Callable[[int, int], Any]
+    new_fold: Callable[[int, int], Fold]
     fold: Any = None
     notices: list[PartitionNotice] = field(default_factory=list)
     is_over: bool = False

@@ -37,7 +37,8 @@ class Range:
 
     `last_epoch` is the leader epoch of what was read before, -1 if unknown. `is_new` marks the first reading of a
     coordinator partition that was there before us, of which only live transactions are passed on. `is_tail` marks
-    a range that goes on where everything had been read: compaction does not reach there unless we are late.
+    a range that goes on where everything had been read: compaction does not reach there unless we are late. A gap may
+    be of such a range though its log is read in chunks by now: its holes count, at worst for one reading too many.
     """
 
     partition: TopicPartition

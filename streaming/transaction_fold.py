@@ -27,7 +27,6 @@ class TransactionFold:
     Attributes:
         position: the next offset to fetch.
         times: the broker's timestamps of the first and the last record, None before the first.
-        records: records seen.
         hole: the first offset that is no longer there, because compaction has been there; None if all are.
     """
 
@@ -37,8 +36,6 @@ class TransactionFold:
         self.end = end
         self.position = start
         self.leader_epoch = -1
-        self.size = 0
-        self.records = 0
         self.hole: int | None = None
         self.times: tuple[int, int] | None = None
         self._views: dict[int, CoordinatorView] = {}
@@ -68,7 +65,6 @@ class TransactionFold:
             if header.base_offset >= self.start and not header.is_control:
                 for record in records(buffer, offset, header):
                     self._record(record, header.leader_epoch)
-            self.size += header.length
             self.leader_epoch = header.leader_epoch
             self.position = header.last_offset + 1
 
@@ -76,7 +72,6 @@ class TransactionFold:
         transactional_id = decode_key(record.key) if record.key is not None else None
         if transactional_id is None:
             return
-        self.records += 1
         self.times = (self.times[0] if self.times is not None else record.timestamp, record.timestamp)
         if record.value is None:
             self._tombstone(transactional_id, record.offset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -34,7 +35,8 @@ def the_events(cluster_id: str) -> list[IncidentEvent]:
         transaction_state="Ongoing",
     )
     newer = an_event("newer", cluster_id=cluster_id, consumer_groups=(GROUP,))
-    return [newer, *a_life("over", cluster_id=cluster_id), older]
+    dropped = replace(newer, consumer_groups=(), time_ms=newer.time_ms + 1)  # of the same sequence: the first counts
+    return [newer, dropped, *a_life("over", cluster_id=cluster_id), older]
 
 
 @pytest.fixture(params=["redis", "topic"])

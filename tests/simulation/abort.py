@@ -3,8 +3,7 @@
 Between any two of their requests anything may happen: clients resume, begin, commit, are fenced; leaders move; faults.
 HARM: a marker was taken, and the data it decided belongs, in part, to a transaction that its client was told had
 committed, or that its coordinator still owned at that moment. LIE: an incident was opened with an expected outcome
-that is not what the owners of its data were told. Whose a batch is, is known here and nowhere else: it is written
-down when it is produced.
+that is not what the owners of its data were told.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ class Actors:
         log = self.world.data.get(partition_of(event))
         if log is None or log.topic_id != event.topic_id:
             return
-        owners = self.truth.outcomes(log, event.producer_id, event.txn_start_offset or 0)
+        owners = self.truth.outcomes(self.world, log, event.producer_id, event.txn_start_offset or 0)
         if not owners <= {event.expected_outcome}:
             self.problems.append(f"LIE: {event.subject} says {event.expected_outcome}, and its owners {owners}")
 
@@ -155,7 +154,7 @@ def _forged(world: World, truth: Truth, rng: random.Random) -> IncidentEvent | N
     reading = WorldAdmin(world, truth, 1)._reading(log.partition)
     row = reading.open_transaction(producer_id)
     assert row is not None
-    told = truth.outcomes(log, producer_id, start)
+    told = truth.outcomes(world, log, producer_id, start)
     names = [c.transactional_id for c in world.clients if producer_id in {c.producer_id, *(p for p, _ in c.former)}]
     return an_event(
         f"{log.partition}{log.topic_id}@{start}/{producer_id}/{row.last_sequence}",

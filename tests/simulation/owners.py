@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
+from simulation.encoding import Data
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.transaction import TransactionState
 
@@ -11,28 +13,41 @@ if TYPE_CHECKING:
     from simulation.coordinator import Coordinators
     from simulation.partition import DataPartition
 
-Owner = tuple[str, int]
+
+class Owner(NamedTuple):
+    """A transaction, by what stays the same from its beginning to its end."""
+
+    transactional_id: str
+    producer_id: int
+    start_ms: int
 
 
 class Owners:
-    """By topic id, partition and producer id, and then by offset; an offset can be written again after a truncation."""
+    """By topic id, partition and producer id, and then by offset and the leader epoch that it was written under."""
 
     def __init__(self) -> None:
-        self._written: dict[tuple[str, TopicPartition, int], dict[int, set[Owner | None]]] = {}
+        self._written: dict[tuple[str, TopicPartition, int], dict[tuple[int, int], Owner | None]] = {}
 
     def wrote(self, known: Coordinators, name: str, at: DataPartition, offset: int, identity: tuple[int, int]) -> None:
         """A client of this id has written as (producer id, epoch): whose transaction is the data part of?"""
         producer_id = identity[0]
-        value = known.transactions[name].value if name in known.transactions else None
+        transaction = known.transactions.get(name)
         owner = None
-        if value is not None and known.is_held(producer_id, at.partition):
+        if transaction is not None and transaction.value is not None and at.partition in transaction.held:
+            value = transaction.value
             is_its_own = (value.producer_id, value.producer_epoch, value.state) == (*identity, TransactionState.ONGOING)
-            owner = (name, value.start_ms) if is_its_own else None
-        written = self._written.setdefault((at.topic_id, at.partition, producer_id), {})
-        written.setdefault(offset, set()).add(owner)
+            owner = Owner(name, producer_id, value.start_ms) if is_its_own else None
+        self._written.setdefault((at.topic_id, at.partition, producer_id), {})[offset, at.epoch] = owner
+
+    def of(self, log: DataPartition, producer_id: int, start: int) -> Iterator[Owner | None]:
+        """Whose each batch of a producer is that is in the log now, from an offset on."""
+        written = self._written.get((log.topic_id, log.partition, producer_id), {})
+        for entry in log.entries:
+            if isinstance(entry.body, Data) and entry.body.producer_id == producer_id and entry.offset >= start:
+                yield written[entry.offset, entry.leader_epoch]
 
     def is_mixed(self, topic_id: str, partition: TopicPartition, producer_id: int, offsets: range) -> bool:
         """Whether what was ever written there was not all of one transaction."""
         written = self._written.get((topic_id, partition, producer_id), {})
-        found = set().union(*(owners for offset, owners in written.items() if offset in offsets))
+        found = {owner for (offset, _), owner in written.items() if offset in offsets}
         return None in found or len(found) > 1

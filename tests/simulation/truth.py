@@ -1,63 +1,37 @@
-"""Whose each batch of a simulated cluster is, and which transactions committed: written down as it happens."""
+"""What was told of the transactions of a simulated cluster: who committed is written down as it happens."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 from unittest import mock
 
-from simulation.client import Client
 from simulation.coordinator import Coordinators, Transaction
 from simulation.encoding import Data
+from simulation.owners import Owner
 from simulation.partition import DataPartition
 from simulation.world import World
 from txnwatch.state.abort_plan import partition_of
-from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent
 from txnwatch.state.transaction import TransactionState as S
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 
-class Owner(NamedTuple):
-    """A transaction, by what stays the same from its beginning to its end."""
-
-    transactional_id: str
-    producer_id: int
-    start_ms: int
-
-
 class Truth:
-    """Whose each batch is, and which transactions committed."""
+    """Which transactions committed, and so what became of the data that they own."""
 
     def __init__(self) -> None:
-        self.owner: dict[tuple[str, TopicPartition, int, int], Owner] = {}
         self.committed: set[Owner] = set()
-
-    def written(self, world: World, log: DataPartition, offset: int, producer_id: int, epoch: int) -> None:
-        """A batch was appended."""
-        for known in world.coordinators.transactions.values():
-            value = known.value
-            if value is None or log.partition not in known.held:
-                continue
-            if (value.producer_id, value.producer_epoch, value.state) == (producer_id, epoch, S.ONGOING):
-                owner = Owner(known.transactional_id, producer_id, value.start_ms)
-                self.owner[log.topic_id, log.partition, log.epoch, offset] = owner
 
     def decided(self, known: Transaction, value: TransactionLogValue | None) -> None:
         """A coordinator's record has taken effect; with PrepareCommit the client is told that it committed."""
         if value is not None and value.state is S.PREPARE_COMMIT:
             self.committed.add(Owner(known.transactional_id, value.producer_id, value.start_ms))
 
-    def outcomes(self, log: DataPartition, producer_id: int, start: int) -> set[str]:
+    def outcomes(self, world: World, log: DataPartition, producer_id: int, start: int) -> set[str]:
         """What became, or may still become, of the transactions that have data here; nothing for data of none."""
-        found = {owner for owner in self._owners(log, producer_id, start) if owner is not None}
-        return {"commit" if owner in self.committed else "abort" for owner in found}
-
-    def _owners(self, log: DataPartition, producer_id: int, start: int) -> Iterator[Owner | None]:
-        for entry in log.entries:
-            if isinstance(entry.body, Data) and entry.body.producer_id == producer_id and entry.offset >= start:
-                yield self.owner.get((log.topic_id, log.partition, entry.leader_epoch, entry.offset))
+        owners = {owner for owner in world.owners.of(log, producer_id, start) if owner is not None}
+        return {"commit" if owner in self.committed else "abort" for owner in owners}
 
     def is_live(self, world: World, event: IncidentEvent) -> bool:
         """Whether a transaction with data in the incident's span is live, so that nobody knows how it will end."""
@@ -69,11 +43,11 @@ class Truth:
             for known in world.coordinators.transactions.values()
             if known.value is not None and known.value.state.is_live
         }
-        return not live.isdisjoint(self._owners(log, event.producer_id, event.txn_start_offset or 0))
+        return not live.isdisjoint(world.owners.of(log, event.producer_id, event.txn_start_offset or 0))
 
     def harmed(self, world: World, log: DataPartition, producer_id: int, start: int) -> Iterator[str]:
         """Whom a marker that ends this open data would harm."""
-        for owner in self._owners(log, producer_id, start):
+        for owner in world.owners.of(log, producer_id, start):
             if owner is None:
                 continue
             if owner in self.committed:
@@ -94,24 +68,11 @@ def data_of(log: DataPartition, producer_id: int) -> Iterator[int]:
 
 @contextmanager
 def witnessed(truth: Truth) -> Iterator[Truth]:
-    write, enter = Client.write, Coordinators._enter
-
-    def writing(
-        self: Client, world: World, partition: TopicPartition, producer_id: int, epoch: int, count: int
-    ) -> bool:
-        log = world.data[partition]
-        offset = log.end
-        accepted = write(self, world, partition, producer_id, epoch, count)
-        if accepted:
-            truth.written(world, log, offset, producer_id, epoch)
-        return accepted
+    enter = Coordinators._enter
 
     def entering(self: Coordinators, known: Transaction, value: TransactionLogValue | None) -> None:
         truth.decided(known, value)
         enter(self, known, value)
 
-    with (
-        mock.patch.object(Client, "write", writing),
-        mock.patch.object(Coordinators, "_enter", entering),
-    ):
+    with mock.patch.object(Coordinators, "_enter", entering):
         yield truth

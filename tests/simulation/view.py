@@ -56,8 +56,7 @@ class View:
         topics: dict[str, TopicInfo] = {}
         for log in (*self.world.data.values(), *self.world.logs):
             name = log.partition.topic
-            is_internal = name == TRANSACTION_STATE_TOPIC
-            topic = topics.setdefault(name, TopicInfo(name, log.topic_id, is_internal, {}))
+            topic = topics.setdefault(name, TopicInfo(name, log.topic_id, {}))
             topic.partitions[log.partition.partition] = PartitionInfo(1 if log.has_leader else NO_LEADER, log.epoch)
         self.metadata = Metadata(CLUSTER_ID, {}, topics)
         return self.metadata

@@ -11,7 +11,6 @@ class FakeLease:
     def __init__(self) -> None:
         self.held = True
         self.held_now = True
-        self.is_closed = False
         self.before_asking: Callable[[], object] = lambda: None
 
     def is_held(self) -> bool:
@@ -25,4 +24,3 @@ class FakeLease:
 
     def close(self) -> None:
         """See Lease."""
-        self.is_closed = True

@@ -40,7 +40,6 @@ class RawFold:
     end: int
     position: int = -1
     leader_epoch: int = -1
-    size: int = 0
     batches: list[RawBatch] = field(default_factory=list)
     on_feed: Callable[[RawFold], None] = lambda _: None
     responses: int = 0
@@ -65,7 +64,6 @@ class RawFold:
             if header.base_offset >= self.start:
                 marker = read_marker(encoded, 0, header) if header.is_control else None
                 self.batches.append(RawBatch(header, marker, encoded))
-            self.size += len(encoded)
             self.leader_epoch = header.leader_epoch
             self.position = header.last_offset + 1
 

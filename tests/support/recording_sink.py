@@ -24,7 +24,6 @@ class RecordingSink:
         self.name = name
         self.is_away = False
         self.is_emptied = False
-        self.is_closed = False
         self.breaks_after: int | None = None
         self.tries: list[tuple[IncidentEvent, ...]] = []
         self.told: list[IncidentEvent] = []
@@ -60,4 +59,3 @@ class RecordingSink:
 
     def close(self) -> None:
         """See EventSink."""
-        self.is_closed = True

@@ -7,6 +7,10 @@ from dataclasses import replace
 import pytest
 
 from support.abort_stage import AT_ONCE, Stage
+from support.incidents import an_event
+from txnwatch.sinks.compose import no_longer_open, partition_gone
+from txnwatch.sinks.marking import action
+from txnwatch.state.incident import resolved
 from txnwatch.state.ports import MarkerSpec
 
 
@@ -47,6 +51,50 @@ def test_after_a_crash_between_marker_and_event_the_event_still_comes_once(is_wr
     stage.restart()
     stage.batch()
     assert len(stage.actions) == 2
+
+
+GONE, OVER = partition_gone(5), no_longer_open(5, "its leader has nothing open there any more")
+ABORTED, COMMITTED = {**OVER, "how": "aborted"}, {**OVER, "how": "committed"}
+
+
+@pytest.mark.parametrize(
+    ("decision", "told", "end", "result"),
+    [
+        pytest.param("abort", None, ABORTED, "verified", id="its marker is there"),
+        pytest.param("commit", None, COMMITTED, "verified", id="its marker is there, a commit"),
+        pytest.param("abort", None, COMMITTED, "unknown", id="another marker is there"),
+        pytest.param("abort", None, OVER, "unknown", id="over, and nobody saw how"),
+        pytest.param("abort", None, GONE, "unknown", id="the topic is gone"),
+        pytest.param("abort", None, {**OVER, "how": "absorbed"}, "unknown", id="taken in by the next transaction"),
+        pytest.param("abort", "still_open", ABORTED, "still_open", id="told before"),
+        pytest.param("dry_run", None, ABORTED, None, id="no marker was announced"),
+        pytest.param("refused", None, GONE, None, id="refused"),
+    ],
+)
+def test_an_end_verifies_a_marker_only_by_such_a_marker(
+    decision: str, told: str | None, end: dict[str, object], result: str | None
+) -> None:
+    done = {**action(decision, "here", 1), "result": told}
+    found = resolved(an_event(action=done), 9, end).action
+    assert found is not None
+    assert (found["decision"], found["result"]) == (decision, result)
+
+
+def test_a_topic_that_was_made_anew_after_the_announcement_verifies_nothing(stage: Stage) -> None:
+    stage.hang_and_move_on()
+
+    def vanish() -> None:
+        stage.admin.create_topic(stage.partition.topic)
+        raise KeyboardInterrupt
+
+    stage.admin.before("write_marker", vanish)
+    with pytest.raises(KeyboardInterrupt):
+        stage.batch()
+    stage.restart()
+    for _ in range(3):
+        stage.batch(after_ms=61_000)
+    assert stage.last().status == "resolved"
+    assert stage.actions == [ANNOUNCED, ("abort", None, "unknown")]
 
 
 def test_the_budget_holds_and_outlives_a_restart() -> None:

@@ -13,7 +13,7 @@ import pytest
 from support.incidents import an_event
 from txnwatch.sinks.encoding import FORMATS, cloud_event_headers, from_bytes, schema, to_avro, to_json
 from txnwatch.state.errors import SinkError
-from txnwatch.state.incident import IncidentEvent, resolved, span_incident_id, transaction_incident_id, updated
+from txnwatch.state.incident import IncidentEvent, latest, resolved, span_incident_id, transaction_incident_id, updated
 from txnwatch.state.verdict import Verdict
 
 OPENED = an_event()
@@ -98,6 +98,14 @@ def test_long_running_and_late_are_one_incident_and_stuck_prepare_is_another() -
     ids = {verdict: transaction_incident_id("c", "id", 1, 2, verdict) for verdict in Verdict}
     assert ids[Verdict.LONG_RUNNING] == ids[Verdict.LATE] != ids[Verdict.STUCK_PREPARE]
     assert transaction_incident_id("c", "id", 1, 3, Verdict.LATE) != ids[Verdict.LATE]
+
+
+def test_the_latest_event_of_an_incident_has_the_highest_sequence_and_stands_first_of_those_that_have_it() -> None:
+    one, other = an_event("one"), an_event("other")
+    later = updated(one, one.time_ms + 1)
+    dropped = updated(one, one.time_ms + 2, severity="warning")
+    told = [one, other, later, dropped, one]
+    assert list(latest(told).items()) == [("other", other), ("one", later)]
 
 
 def test_sequences_rise_by_one_and_age_goes_on() -> None:

@@ -33,7 +33,7 @@ class OneBroker(Cluster):
 
     def metadata_from(self, _: Endpoint, topics: Iterable[str] | None = None) -> Metadata:
         found = {
-            name: TopicInfo(name, f"id-of-{name}", is_internal=False, partitions={0: PartitionInfo(1, 0)})
+            name: TopicInfo(name, f"id-of-{name}", partitions={0: PartitionInfo(1, 0)})
             for name in (self.there - self.hidden if topics is None else topics)
         }
         for name, topic in found.items():

@@ -10,6 +10,7 @@ from support.shared_log import SharedLog
 from txnwatch.sinks.abort import AutoAbort
 from txnwatch.sinks.compose import no_longer_open
 from txnwatch.sinks.ledger import LOOK_AGAIN_MS, Ledger
+from txnwatch.sinks.memory import Memory
 from txnwatch.state.abort_case import AbortPolicy
 from txnwatch.state.emitted import Emitted
 from txnwatch.state.incident import resolved, updated
@@ -141,6 +142,16 @@ def test_a_topic_read_from_its_beginning_leaves_the_newest_whatever_stands_last(
     late = pair.world.another(pair.log)
     late.remember([*pair.log.records, pair.log.records[0]])
     assert late.open_incidents == []
+
+
+def test_of_two_events_of_one_sequence_the_first_on_the_topic_is_remembered(pair: Pair) -> None:
+    candidate = pair.world.hang()
+    pair.at_once(candidate)
+    first, second = pair.log.records
+    assert (first.sequence, first.event_id) == (second.sequence, second.event_id)
+    memory = Memory("cluster")
+    memory.remember(pair.log.records)
+    assert memory.open_incidents == [first]
 
 
 def test_an_end_that_another_event_of_its_sequence_came_to_stand_behind_is_what_compaction_keeps(pair: Pair) -> None:

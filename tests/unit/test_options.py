@@ -183,11 +183,11 @@ def test_a_list_that_names_no_brokers_is_refused_under_its_option(text: str) -> 
 )
 def test_topics_are_watched_by_name_or_by_whole_match(*, selection: dict[str, str], topic: str, watched: bool) -> None:
     options = parse_options({"kafka.bootstrap.servers": "kafka:9092", **selection})
-    assert options.watches(TopicInfo(topic, "id", is_internal=topic.startswith("__"), partitions={})) is watched
+    assert options.watches(TopicInfo(topic, "id", partitions={})) is watched
 
 
 def test_a_topic_that_metadata_has_an_error_for_is_not_watched_now() -> None:
-    failing = TopicInfo("orders", "id", is_internal=False, partitions={}, error="UNKNOWN_TOPIC_OR_PARTITION")
+    failing = TopicInfo("orders", "id", partitions={}, error="UNKNOWN_TOPIC_OR_PARTITION")
     assert not parse_options(LEAST).watches(failing)
 
 

@@ -92,26 +92,27 @@ def test_a_fold_of_the_log_knows_what_compaction_took(first: int, hole: int | No
 
 
 @pytest.mark.parametrize(
-    ("start", "reread", "is_tail"),
+    ("start", "reread", "is_tail", "is_proven"),
     [
-        (Position("log-id", 5, 3, 5), {}, True),
-        (Position("log-id", 5, 3, 8), {}, False),
-        (Position("log-id", 5, 3, 5), {LOG: 4}, True),
-        (Position("log-id", 5, 3, 5), {LOG: 0}, False),
+        pytest.param(Position("log-id", 5, 3, 5), {}, True, True, id="goes on at the end"),
+        pytest.param(Position("log-id", 5, 3, 8), {}, False, False, id="goes on after a chunk"),
+        pytest.param(Position("log-id", 5, 3, 5), {LOG: 4}, True, True, id="again from a gap"),
+        pytest.param(Position("log-id", 5, 3, 8), {LOG: 4}, True, False, id="again from a gap, after a chunk"),
+        pytest.param(Position("log-id", 5, 3, 5), {LOG: 0}, False, False, id="again from the beginning"),
     ],
-    ids=["goes on at the end", "goes on after a chunk", "again from a gap", "again from the beginning"],
 )
 def test_holes_count_and_the_log_is_proven_where_all_before_had_been_read(
     start: Position,
     reread: dict[TopicPartition, int],
     is_tail: bool,  # noqa: FBT001 - a case
+    is_proven: bool,  # noqa: FBT001 - a case
 ) -> None:
     before = SourceOffset("cluster", 6, 900, 901, {LOG: start})
     end = SourceOffset("cluster", 7, 1000, 1001, {LOG: Position("log-id", 9, 3, 9)}, reread=reread)
     plan = plan_reads(before, end, OPTIONS)[0]
     (found,) = plan.ranges
     assert found.is_tail == is_tail
-    assert plan.unfinished == (frozenset() if is_tail else {0}), "a record may have moved on: one batch more"
+    assert plan.unfinished == (frozenset() if is_proven else {0}), "a record may have moved on: one batch more"
 
 
 def test_a_log_that_is_read_for_the_first_time_is_not_proven_yet() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.cli.abort_by_hand import Manual, act, decide, look, open_case
-from txnwatch.cli.asking import add_connection_flags, add_output_flags
+from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags
 from txnwatch.cli.output import Answer, Line, write
 from txnwatch.clients import librdkafka_config
 from txnwatch.config import EVENTS_TOPIC
@@ -58,8 +58,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         description="Proves that a transaction hangs, says what would be lost, writes its marker and reads it again.",
     )
     add_connection_flags(parser)
-    parser.add_argument("--topic", required=True, help="the topic")
-    parser.add_argument("--partition", required=True, type=int, metavar="N", help="its partition")
+    add_partition_flags(parser, is_required=True)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--start-offset", type=int, metavar="OFFSET", help="where the open transaction begins")
     which.add_argument("--producer-id", type=int, metavar="ID", help="whose transaction it is")

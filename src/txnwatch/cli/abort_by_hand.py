@@ -26,7 +26,7 @@ from txnwatch.state.confirmation import Answer, SpanConfirmation
 from txnwatch.state.emitted import SpanCandidate
 from txnwatch.state.errors import BrokerError, SinkError, TxnwatchError
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import BY_HAND, IncidentEvent, id_once_more, resolved, updated
+from txnwatch.state.incident import BY_HAND, IncidentEvent, id_once_more, latest, resolved, updated
 from txnwatch.state.ports import ActiveProducer
 from txnwatch.state.transaction import Span
 from txnwatch.state.verdict import Reason, Verdict
@@ -157,21 +157,13 @@ def _confirmed(case: ManualCase, candidate: SpanCandidate) -> SpanConfirmation:
 
 def _watched(case: ManualCase, event: IncidentEvent) -> IncidentEvent | None:
     """The open incident of a watch about the very data, if there is one: it may know more of the coordinator's log."""
-    latest: dict[str, IncidentEvent] = {}
-    with contextlib.suppress(BrokerError):
-        for found in read_events(case.config, case.asked.events_topic):
-            if not isinstance(found, SinkError) and found.sequence >= _sequence(latest.get(found.incident_id)):
-                latest[found.incident_id] = found
-    watched = (found for found in latest.values() if found.is_open and not found.is_by_hand)
-    return next((found for found in watched if _is_same_data(found, event)), None)
-
-
-def _sequence(event: IncidentEvent | None) -> int:
-    return event.sequence if event is not None else 0
-
-
-def _is_same_data(one: IncidentEvent, other: IncidentEvent) -> bool:
-    return _data(one) == _data(other)
+    try:
+        read = read_events(case.config, case.asked.events_topic)
+        told = latest(found for found in read if not isinstance(found, SinkError))
+    except BrokerError:
+        return None
+    watched = (found for found in told.values() if found.is_open and not found.is_by_hand)
+    return next((found for found in watched if _data(found) == _data(event)), None)
 
 
 def _data(event: IncidentEvent) -> tuple[object, ...]:

@@ -36,6 +36,12 @@ def add_connection_flags(parser: argparse.ArgumentParser, *, is_required: bool =
     )
 
 
+def add_partition_flags(parser: argparse.ArgumentParser, topic: str = "which topic", *, is_required: bool) -> None:
+    """`--topic` and `--partition`; `topic` is the help text of the first."""
+    parser.add_argument("--topic", required=is_required, help=topic)
+    parser.add_argument("--partition", required=is_required, type=int, metavar="N", help="which partition of --topic")
+
+
 def add_output_flags(parser: argparse.ArgumentParser, *, can_find: bool = True) -> None:
     """`--format` and, for commands that look for something, `--fail-on-found`."""
     parser.add_argument("--format", choices=("text", "json"), default="text", help="a table, or one JSON envelope")

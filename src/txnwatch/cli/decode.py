@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
+from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags, ask
 from txnwatch.cli.output import Answer, NotChecked, Time, write
 from txnwatch.state.errors import ConfigError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -86,8 +86,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "--transaction-log", action="store_true", help=f"--file is of {TRANSACTION_STATE_TOPIC} (known by its folder)"
     )
     parser.add_argument("--transactional-id", metavar="ID", help="every record of this id that the log still has")
-    parser.add_argument("--topic", help="a partition's batches: which topic")
-    parser.add_argument("--partition", type=int, help="which partition of it")
+    add_partition_flags(parser, "a partition's batches: which topic", is_required=False)
     parser.add_argument("--offset", type=int, help="from this offset on (default: the log's start)")
     parser.add_argument("--count", type=int, default=20, help="at most so many (default: %(default)s)")
     add_connection_flags(parser, is_required=False)

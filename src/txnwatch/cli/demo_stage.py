@@ -94,7 +94,6 @@ class Stage:
         self.stack.callback(_end, process)
         lines: list[str] = []
         threading.Thread(target=_collect, args=(process, lines), daemon=True).start()
-        self.watch_lines = lines
 
         def is_ready() -> bool:
             if process.poll() is not None:

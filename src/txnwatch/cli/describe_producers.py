@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
+from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags, ask
 from txnwatch.cli.output import Answer, NotChecked, Time
 from txnwatch.state.errors import BrokerError
 from txnwatch.state.ids import TopicPartition
@@ -39,8 +39,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         description="Describes a partition's producers as its leader (or --broker-id) has them.",
     )
     add_connection_flags(parser)
-    parser.add_argument("--topic", required=True, help="which topic")
-    parser.add_argument("--partition", required=True, type=int, help="which partition of it")
+    add_partition_flags(parser, is_required=True)
     parser.add_argument("--broker-id", type=int, metavar="ID", help="ask this replica, not the leader")
     add_output_flags(parser, can_find=False)
     parser.set_defaults(run=run)

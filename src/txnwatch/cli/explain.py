@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import Any
 
-from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask, origin_of
+from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags, ask, origin_of
 from txnwatch.cli.describe import described_with_log
 from txnwatch.cli.explanation import Explanation, of_partition
 from txnwatch.cli.explanation_of_id import of_id
@@ -32,8 +32,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "itself, and what to do next; or what a transactional id is doing.",
     )
     parser.add_argument("target", nargs="?", metavar="TOPIC-PARTITION|ID", help="a partition, or a transactional id")
-    parser.add_argument("--topic", help="the same as TOPIC-PARTITION, with --partition")
-    parser.add_argument("--partition", type=int, help="which partition of --topic")
+    add_partition_flags(parser, "the same as TOPIC-PARTITION, with --partition", is_required=False)
     parser.add_argument("--transactional-id", metavar="ID", help="a transactional id, whatever it looks like")
     add_connection_flags(parser)
     add_output_flags(parser)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask, origin_of
+from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags, ask, origin_of
 from txnwatch.cli.output import Answer, Duration, Line, NotChecked, Time
 from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.compose import hanging_event, transaction_event
@@ -61,8 +61,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "and whose markers are outstanding. What did not answer is listed as not checked.",
     )
     add_connection_flags(parser)
-    parser.add_argument("--topic", help="this topic only")
-    parser.add_argument("--partition", type=int, help="this partition of --topic only")
+    add_partition_flags(parser, "this topic only", is_required=False)
     parser.add_argument("--broker-id", type=int, metavar="ID", help="only partitions that this broker leads")
     parser.add_argument(
         "--max-transaction-timeout",

@@ -17,7 +17,7 @@ from txnwatch.connection import options_of
 from txnwatch.sinks.event_log import read_events
 from txnwatch.sinks.redis import read_open_incidents
 from txnwatch.state.errors import ConfigError, SinkError
-from txnwatch.state.incident import IncidentEvent
+from txnwatch.state.incident import IncidentEvent, latest
 from txnwatch.streaming.clock import wall_clock_ms
 
 
@@ -81,14 +81,14 @@ def _open_incidents(parsed: argparse.Namespace) -> tuple[list[IncidentEvent], li
     config = librdkafka_config(options_of(parsed.bootstrap_server, parsed.command_config))
     properties = client_properties(parsed.command_config)
     decode = decoder(registry_codec(parsed.schema_registry_url, properties, parsed.events_topic))
-    latest: dict[str, IncidentEvent] = {}
+    told: list[IncidentEvent] = []
     problems: list[NotChecked] = []
     for event in read_events(config, parsed.events_topic, decode=decode):
         if isinstance(event, SinkError):
             problems.append(NotChecked(f"a record of {parsed.events_topic}", str(event)))
-        elif event.incident_id not in latest or latest[event.incident_id].sequence < event.sequence:
-            latest[event.incident_id] = event
-    open_now = (event for event in latest.values() if event.is_open)
+        else:
+            told.append(event)
+    open_now = (event for event in latest(told).values() if event.is_open)
     return sorted(open_now, key=lambda event: event.open_since_ms), problems
 
 

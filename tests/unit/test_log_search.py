@@ -1,0 +1,147 @@
+"""The coordinators' log searched for producer ids: what it says, and that what was lost on the way is told."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from support.batches import a_batch, a_record
+from support.transaction_log import a_key, a_value
+from txnwatch.state.errors import BrokerError
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.transaction import EpochUse
+from txnwatch.state.transaction import TransactionState as S
+from txnwatch.streaming import extent
+from txnwatch.streaming.cluster import EARLIEST, LATEST, Listed
+from txnwatch.streaming.coordinator_log import newest_stamp_ms, read_records, read_views
+from txnwatch.streaming.metadata import Metadata, PartitionInfo, TopicInfo
+from txnwatch.streaming.past import read_past
+from txnwatch.streaming.range_read import RangeRead
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+
+ORDERS, LOG = TopicPartition("orders", 0), TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+NAME, PRODUCER, OTHER = "payments", 1_000_007, 1_000_009
+EMPTY = TransactionLogValue(0, PRODUCER, 3, 60_000, S.EMPTY, None, 1, -1)
+ONGOING = dataclasses.replace(EMPTY, state=S.ONGOING, partitions=(("orders", (0,)),), start_ms=5)
+COMMITTED = dataclasses.replace(ONGOING, state=S.COMPLETE_COMMIT, partitions=())
+PREPARED = dataclasses.replace(ONGOING, state=S.PREPARE_COMMIT)
+
+
+def a_saying(offset: int, name: str, value: TransactionLogValue | None) -> bytes:
+    record = a_record(key=a_key(name), value=a_value(value) if value is not None else None)
+    return a_batch(offset, records=[record], producer_id=-1, transactional=False, base_timestamp=1_000 + offset)
+
+
+class Logs:
+    """As much of a Cluster as reading two logs takes; `on_read` is what goes wrong meanwhile."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.batches: dict[TopicPartition, list[bytes]] = {
+            ORDERS: [a_batch(0, producer_id=PRODUCER, producer_epoch=3)],
+            LOG: [
+                a_saying(offset, name, value)
+                for offset, (name, value) in enumerate(
+                    [
+                        (NAME, EMPTY),
+                        ("another", dataclasses.replace(EMPTY, producer_id=OTHER)),
+                        (NAME, ONGOING),
+                        (NAME, PREPARED),
+                        (NAME, COMMITTED),
+                    ]
+                )
+            ],
+        }
+        self.on_read: Callable[[RangeRead], None] = lambda _: None
+        self.errors: dict[int, str] = {}
+        topics = {at.topic: TopicInfo(at.topic, "id", {0: PartitionInfo(1, 0)}) for at in self.batches}
+        self.known = Metadata("cluster", {}, topics)
+        monkeypatch.setattr(extent, "read_ranges", self.read)
+
+    def refresh(self) -> Metadata:
+        return self.known
+
+    def list_offsets(
+        self, partitions: Iterable[TopicPartition], *, timestamp: int = LATEST
+    ) -> dict[TopicPartition, Listed]:
+        error = self.errors.get(timestamp)
+        return {
+            at: Listed(0 if timestamp == EARLIEST else len(self.batches[at]), 0, error if at == LOG else None)
+            for at in partitions
+        }
+
+    def read(self, _: object, reads: Iterable[RangeRead], *, patience_s: float) -> None:
+        assert patience_s > 0
+        for read in reads:
+            read.fold.feed(b"".join(self.batches[read.partition][read.start :]))
+            if read.partition == LOG:
+                self.on_read(read)
+
+
+@pytest.fixture
+def logs(monkeypatch: pytest.MonkeyPatch) -> Logs:
+    return Logs(monkeypatch)
+
+
+def test_a_producer_ids_records_are_found_and_follow_one_another(logs: Logs) -> None:
+    found = read_views(logs, [PRODUCER])  # type: ignore[arg-type]
+    assert (list(found.views), found.problems) == ([PRODUCER], {})
+    view = found.views[PRODUCER]
+    assert (view.transactional_id, view.state, view.log_offset) == (NAME, S.COMPLETE_COMMIT, 4)
+    assert (view.participants, view.epoch_use) == ({ORDERS}, EpochUse.FIRST)
+
+
+def test_the_past_of_an_open_transaction_is_its_data_and_its_view(logs: Logs) -> None:
+    past = read_past(logs, ORDERS, PRODUCER, 0, 1_000)  # type: ignore[arg-type]
+    assert past.span is not None
+    assert (past.span.start_offset, past.span.epoch) == (0, 3)
+    assert past.view == read_views(logs, [PRODUCER]).views[PRODUCER]  # type: ignore[arg-type]
+
+
+def test_a_producer_id_that_the_log_does_not_have_has_no_view(logs: Logs) -> None:
+    assert read_past(logs, ORDERS, 5, 0, 1_000).view is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "lose",
+    [
+        pytest.param(lambda read: read.gap("no leader"), id="a gap"),
+        pytest.param(lambda read: read.truncated(3, "the log diverges"), id="cut, and what was kept of it is void"),
+    ],
+)
+def test_what_was_not_read_or_lost_again_is_told(logs: Logs, lose: Callable[[RangeRead], None]) -> None:
+    logs.on_read = lose
+    assert LOG in read_views(logs, [PRODUCER]).problems  # type: ignore[arg-type]
+    assert read_records(logs, NAME)[1] is not None  # type: ignore[arg-type]
+    with pytest.raises(BrokerError, match="__transaction_state-0: expected to read it to its end"):
+        read_past(logs, ORDERS, PRODUCER, 0, 1_000)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("timestamp", [EARLIEST, LATEST], ids=["beginning", "end"])
+def test_a_log_that_is_not_listed_is_a_problem_and_not_an_empty_one(logs: Logs, timestamp: int) -> None:
+    logs.errors[timestamp] = "NOT_LEADER_OR_FOLLOWER"
+    found = read_views(logs, [PRODUCER])  # type: ignore[arg-type]
+    assert (found.views, found.problems) == ({}, {LOG: "NOT_LEADER_OR_FOLLOWER"})
+    assert newest_stamp_ms(logs) is None  # type: ignore[arg-type]
+
+
+def test_the_newest_stamp_is_the_last_batches(logs: Logs) -> None:
+    assert newest_stamp_ms(logs) == 1_004  # type: ignore[arg-type]
+    logs.batches[LOG].clear()
+    assert newest_stamp_ms(logs) is None  # type: ignore[arg-type]
+
+
+def test_every_record_of_an_id_is_read_oldest_first(logs: Logs) -> None:
+    found, problem = read_records(logs, NAME)  # type: ignore[arg-type]
+    assert problem is None
+    assert [(one.offset, one.value) for one in found] == [(0, EMPTY), (2, ONGOING), (3, PREPARED), (4, COMMITTED)]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "part"),
+    [(0, None, (3, 9)), (5, None, (5, 9)), (0, 5, (3, 5)), (12, None, (9, 9)), (0, 2, (2, 2)), (-7, 40, (3, 9))],
+)
+def test_a_part_of_a_log_is_what_is_there_of_it(start: int, end: int | None, part: tuple[int, int]) -> None:
+    read = extent.Extent(LOG, "id", 3, 9).part(lambda first, last: (first, last), start, end)
+    assert read.fold == part
