@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from txnwatch.cli.output import Answer, write
-from txnwatch.config import ENVIRONMENT_PREFIX
+from txnwatch.config import ENVIRONMENT_PREFIX, EVENTS_TOPIC
 from txnwatch.connection import connected
 from txnwatch.sinks.commands import Origin
 from txnwatch.streaming.cluster import Cluster
@@ -40,6 +40,12 @@ def add_partition_flags(parser: argparse.ArgumentParser, topic: str = "which top
     """`--topic` and `--partition`; `topic` is the help text of the first."""
     parser.add_argument("--topic", required=is_required, help=topic)
     parser.add_argument("--partition", required=is_required, type=int, metavar="N", help="which partition of --topic")
+
+
+def add_events_flags(parser: argparse.ArgumentParser) -> None:
+    """`--events-topic` and `--schema-registry-url`: where a run tells its events."""
+    parser.add_argument("--events-topic", default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)")
+    parser.add_argument("--schema-registry-url", metavar="URL", help="where events are in Confluent framing")
 
 
 def add_output_flags(parser: argparse.ArgumentParser, *, can_find: bool = True) -> None:
