@@ -67,7 +67,7 @@ def _answer(cluster: Cluster, partition: TopicPartition, broker: int | None) -> 
         cluster_id=cluster.known.cluster_id,
         row_type=ProducerRow,
         rows=_rows(producers, names),
-        not_checked=tuple(NotChecked(f"transactional ids at broker {node}", why) for node, why in problems.items()),
+        not_checked=tuple(NotChecked(f"transactional ids of {what}", why) for what, why in problems.items()),
     )
 
 

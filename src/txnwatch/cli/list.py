@@ -103,7 +103,7 @@ def _answer(cluster: Cluster, filters: Filters) -> Answer:
         cluster_id=cluster.known.cluster_id,
         row_type=ListedRow,
         rows=rows,
-        not_checked=tuple(NotChecked(f"coordinator {node}", why) for node, why in problems.items()),
+        not_checked=tuple(NotChecked(what, why) for what, why in problems.items()),
         found=bool(rows),
     )
 
