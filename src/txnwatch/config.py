@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from txnwatch.state.abort_case import AbortPolicy
 from txnwatch.state.errors import ConfigError
+from txnwatch.state.ids import TOPIC_NAME_RULE, is_topic_name
 from txnwatch.state.policy import DetectionPolicy
 from txnwatch.streaming.options import parse_bootstrap
 
@@ -59,14 +60,50 @@ def _regex(value: str) -> str:
     return value
 
 
-def _listed(value: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in value.split(",") if part.strip())
+def _prefixes(value: object) -> object:
+    """A flag and a variable are text, a file may have a list; then a prefix may have a comma in it."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    if not isinstance(value, list | tuple) or not all(isinstance(part, str) and part for part in value):
+        raise ValueError("expected prefixes, comma-separated or as a list of texts that are not empty")
+    return tuple(value)
+
+
+def _text(value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError as exc:
+        raise ValueError("expected UTF-8") from exc
+    return value
+
+
+def _topic(value: str) -> str:
+    if not is_topic_name(value):
+        raise ValueError(f"expected {TOPIC_NAME_RULE}")
+    return value
+
+
+def _redis(value: str) -> str:
+    if not is_redis_url(value):
+        raise ValueError("expected redis://[[user]:password@]host:port/db")
+    return value
+
+
+def is_redis_url(url: str) -> bool:
+    """Whether redis-py takes it; no connection is made."""
+    from txnwatch.sinks.redis import is_url  # noqa: PLC0415 - redis-py is a quarter of a second that few need
+
+    return is_url(url)
 
 
 _DEFAULTS = DetectionPolicy()
 _ABORT = AbortPolicy()
-Positive = Annotated[int, BeforeValidator(_number), Field(gt=0)]
-NotNegative = Annotated[int, BeforeValidator(_number), Field(ge=0)]
+_INT32, _INT64 = (1 << 31) - 1, (1 << 63) - 1
+Positive = Annotated[int, BeforeValidator(_number), Field(gt=0, le=_INT64)]
+NotNegative = Annotated[int, BeforeValidator(_number), Field(ge=0, le=_INT64)]
+Text = Annotated[str, AfterValidator(_text)]
+Regex = Annotated[Text, AfterValidator(_regex)]
+Prefixes = Annotated[tuple[str, ...], BeforeValidator(_prefixes)]
 
 
 class RunSettings(BaseModel):
@@ -74,34 +111,36 @@ class RunSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    bootstrap_server: Annotated[str, AfterValidator(_bootstrap)] = Field(
+    bootstrap_server: Annotated[Text, AfterValidator(_bootstrap)] = Field(
         description="host:port of some brokers, comma-separated"
     )
     command_config: Path | None = Field(None, description="Java client properties file with security settings")
-    topics: Annotated[str, AfterValidator(_regex)] = Field(
-        ".*", description="regular expression; topics whose whole name matches are scanned"
-    )
-    census_topics: Annotated[str, AfterValidator(_regex)] = Field(
+    topics: Regex = Field(".*", description="regular expression; topics whose whole name matches are scanned")
+    census_topics: Regex = Field(
         ".*", description="regular expression; topics that match and are not scanned are watched by census alone"
     )
-    foreign_topics: Annotated[str, AfterValidator(_regex)] | None = Field(
+    foreign_topics: Regex | None = Field(
         None, description="regular expression; topics copied byte for byte from another cluster, not watched"
     )
-    checkpoint: str = Field("txnwatch-checkpoint", description="directory (or URI) that keeps offsets and state")
-    events_topic: str = Field(EVENTS_TOPIC, description="topic for incident events; created compacted if absent")
+    checkpoint: Text = Field("txnwatch-checkpoint", description="directory (or URI) that keeps offsets and state")
+    events_topic: Annotated[str, AfterValidator(_topic)] = Field(
+        EVENTS_TOPIC, description="topic for incident events; created compacted if absent"
+    )
     events_format: Literal["json", "avro", "confluent-avro"] | None = Field(
         None,
         description="encoding of events: json (default), avro (single-object encoding) or confluent-avro (default "
         "where there is a registry)",
     )
-    schema_registry_url: str | None = Field(
+    schema_registry_url: Text | None = Field(
         None, description="http://[user:password@]host:port of a Confluent-compatible schema registry"
     )
-    redis_url: str | None = Field(None, description="redis://host:port/db for current incidents")
+    redis_url: Annotated[str, AfterValidator(_redis)] | None = Field(
+        None, description="redis://host:port/db for current incidents"
+    )
     metrics_port: Annotated[int, BeforeValidator(_number), Field(ge=0, le=65535)] | None = Field(
         None, description="port for Prometheus (/metrics, /-/healthy, /-/ready), 0 for any; none without it"
     )
-    metrics_host: str = Field("0.0.0.0", description="address the metrics port listens on")  # noqa: S104 - to be scraped
+    metrics_host: Text = Field("0.0.0.0", description="address the metrics port listens on")  # noqa: S104 - to be scraped
     trigger_ms: Positive = Field(500, description="pause between the starts of two micro-batches")
     starting_offsets: Literal["latest", "earliest"] = Field(
         "latest", description="latest (where the oldest open transaction begins) or earliest; first start only"
@@ -113,8 +152,10 @@ class RunSettings(BaseModel):
     max_offsets_per_trigger: Positive = Field(
         20_000_000, description="offsets of all data partitions together read in one micro-batch"
     )
-    master: str = Field("local[2,4]", description="Spark master; empty leaves it to spark-submit")
-    state_partitions: Positive = Field(1, description="Spark partitions of the state; fixed by the checkpoint")
+    master: Text = Field("local[2,4]", description="Spark master; empty leaves it to spark-submit")
+    state_partitions: Annotated[Positive, Field(le=_INT32)] = Field(
+        1, description="Spark partitions of the state; fixed by the checkpoint"
+    )
     late_buffer_ms: NotNegative = Field(
         _DEFAULTS.late_buffer_ms, description="added to a timeout and the scan interval before a transaction is late"
     )
@@ -136,17 +177,19 @@ class RunSettings(BaseModel):
     abort_after_ms: NotNegative = Field(
         _ABORT.after_ms, description="how long an incident is open before anything is done about it"
     )
-    abort_topics: Annotated[str, AfterValidator(_regex)] = Field(
+    abort_topics: Regex = Field(
         _ABORT.topics, description="regular expression; topics whose whole name matches may be acted on"
     )
-    abort_deny_topics: Annotated[str, AfterValidator(_regex)] | None = Field(
+    abort_deny_topics: Regex | None = Field(
         None, description="regular expression; topics that match may not be acted on, whatever allows them"
     )
-    abort_transactional_id_prefixes: str = Field(
-        "", description="comma-separated; transactional ids that may be acted on begin with one; empty for all"
+    abort_transactional_id_prefixes: Prefixes = Field(
+        (),
+        description="comma-separated (in the file also a list); ids that may be acted on begin with one; empty for all",
     )
-    abort_deny_transactional_id_prefixes: str = Field(
-        "", description="comma-separated; transactional ids that begin with one may not be acted on"
+    abort_deny_transactional_id_prefixes: Prefixes = Field(
+        (),
+        description="comma-separated (in the file also a list); ids that begin with one may not be acted on",
     )
     abort_budget_per_hour: NotNegative = Field(10, description="markers written in any hour, at most")
     abort_breaker_incidents: NotNegative = Field(
@@ -174,8 +217,8 @@ class RunSettings(BaseModel):
             after_ms=self.abort_after_ms,
             topics=self.abort_topics,
             deny_topics=self.abort_deny_topics,
-            id_prefixes=_listed(self.abort_transactional_id_prefixes),
-            deny_id_prefixes=_listed(self.abort_deny_transactional_id_prefixes),
+            id_prefixes=self.abort_transactional_id_prefixes,
+            deny_id_prefixes=self.abort_deny_transactional_id_prefixes,
             budget_per_hour=self.abort_budget_per_hour,
             breaker_incidents=self.abort_breaker_incidents,
         )
@@ -247,7 +290,14 @@ def _problem(error: Any, sources: Mapping[str, str]) -> str:  # noqa: ANN401 - p
         return f"{key}: unknown key, from {source}; known keys: {', '.join(sorted(RunSettings.model_fields))}"
     expected = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     expected = expected if expected.startswith("expected") else f"expected {expected}"
-    return f"{key}: {expected}, found {error['input']!r} from {source}"
+    return f"{key}: {expected}, found {_without_password(error['input'])!r} from {source}"
+
+
+def _without_password(value: object) -> object:
+    """A URL may hold one."""
+    if not isinstance(value, str) or "://" not in value or "@" not in value:
+        return value
+    return f"{value.partition('://')[0]}://***@{value.rpartition('@')[2]}"
 
 
 def client_properties(path: Path | None) -> dict[str, str]:

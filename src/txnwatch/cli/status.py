@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags
+from txnwatch.cli.flag_types import redis_url, topic_name, words
 from txnwatch.cli.output import Answer, Duration, Line, NotChecked, Time, write
 from txnwatch.clients import decoder, librdkafka_config, registry_codec
 from txnwatch.config import EVENTS_TOPIC, client_properties
@@ -48,9 +49,15 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "events topic.",
     )
     add_connection_flags(parser, is_required=False)
-    parser.add_argument("--events-topic", default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)")
-    parser.add_argument("--schema-registry-url", metavar="URL", help="where events are in Confluent framing")
-    parser.add_argument("--redis-url", metavar="URL", help="redis://host:port/db that `txnwatch run` fills")
+    parser.add_argument(
+        "--events-topic", type=topic_name, default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)"
+    )
+    parser.add_argument(
+        "--schema-registry-url", type=words, metavar="URL", help="where events are in Confluent framing"
+    )
+    parser.add_argument(
+        "--redis-url", type=redis_url, metavar="URL", help="redis://host:port/db that `txnwatch run` fills"
+    )
     add_output_flags(parser)
     parser.set_defaults(run=run)
 
