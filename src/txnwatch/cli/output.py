@@ -54,7 +54,8 @@ class NotChecked(NamedTuple):
     why: str
 
 
-class LeftOut(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LeftOut:
     """Something that was seen and is not in the answer, because a flag says so."""
 
     count: int
@@ -76,10 +77,10 @@ class Answer:
 
     Attributes:
         row_type: the dataclass of every row; it gives the headings of a table without rows.
-        left_out: what the flags kept out of the rows. It does not make the answer incomplete: it was asked for so.
         summary: one line for people, below the table.
         found: whether there is something that `--fail-on-found` is about.
         failed: whether what was found is a failure whatever is asked for.
+        left_out: what the flags kept out of the rows. It does not make the answer incomplete: it was asked for so.
     """
 
     command: str
@@ -87,10 +88,10 @@ class Answer:
     row_type: type
     rows: Sequence[Any]
     not_checked: tuple[NotChecked, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
     summary: str = ""
     found: bool = False
     failed: bool = False
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def is_complete(self) -> bool:
@@ -137,7 +138,7 @@ def envelope(answer: Answer) -> dict[str, Any]:
         "cluster_id": answer.cluster_id,
         "complete": answer.is_complete,
         "not_checked": [missing._asdict() for missing in answer.not_checked],
-        "left_out": [kept._asdict() for kept in answer.left_out],
+        "left_out": [dataclasses.asdict(kept) for kept in answer.left_out],
         "rows": [dataclasses.asdict(row) for row in answer.rows],
     }
 
