@@ -35,6 +35,7 @@ RESERVED_ENVIRONMENT = {
     "TXNWATCH_CONFIG",
 }
 EVENTS_TOPIC = "txnwatch.events"
+REDIS_URL_RULE = "redis://[[user]:password@]host:port/db"
 _REGISTRY_PREFIX = "schema.registry."
 
 
@@ -85,7 +86,7 @@ def _topic(value: str) -> str:
 
 def _redis(value: str) -> str:
     if not is_redis_url(value):
-        raise ValueError("expected redis://[[user]:password@]host:port/db")
+        raise ValueError(f"expected {REDIS_URL_RULE}")
     return value
 
 
@@ -290,14 +291,16 @@ def _problem(error: Any, sources: Mapping[str, str]) -> str:  # noqa: ANN401 - p
         return f"{key}: unknown key, from {source}; known keys: {', '.join(sorted(RunSettings.model_fields))}"
     expected = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     expected = expected if expected.startswith("expected") else f"expected {expected}"
-    return f"{key}: {expected}, found {_without_password(error['input'])!r} from {source}"
+    found = error["input"]
+    shown = without_password(found) if isinstance(found, str) and key.endswith("_url") else found
+    return f"{key}: {expected}, found {shown!r} from {source}"
 
 
-def _without_password(value: object) -> object:
-    """A URL may hold one."""
-    if not isinstance(value, str) or "://" not in value or "@" not in value:
-        return value
-    return f"{value.partition('://')[0]}://***@{value.rpartition('@')[2]}"
+def without_password(url: str) -> str:
+    """A URL for messages."""
+    before, at, place = url.rpartition("@")
+    scheme, has_scheme, _ = before.partition("://")
+    return f"{scheme + has_scheme if has_scheme else ''}{'***@' if at else ''}{place}"
 
 
 def client_properties(path: Path | None) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from txnwatch.config import is_redis_url
+from txnwatch.config import REDIS_URL_RULE, is_redis_url, without_password
 from txnwatch.state.ids import TOPIC_NAME_RULE, is_topic_name
 
 _INT32, _INT64 = (1 << 31) - 1, (1 << 63) - 1
@@ -53,9 +53,9 @@ def topic_name(text: str) -> str:
 
 
 def redis_url(text: str) -> str:
-    """Where a Redis is; what was found is not repeated, there may be a password in it."""
+    """Where a Redis is."""
     if not is_redis_url(words(text)):
-        raise argparse.ArgumentTypeError("expected redis://[[user]:password@]host:port/db")
+        raise argparse.ArgumentTypeError(f"expected {REDIS_URL_RULE}, found {without_password(text)!r}")
     return text
 
 
