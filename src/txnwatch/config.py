@@ -7,20 +7,30 @@ variables and deploy/reference-config.toml are derived from it.
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import javaproperties
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from txnwatch.setting_types import (
+    INT32,
+    Bootstrap,
+    NotNegative,
+    Port,
+    Positive,
+    Prefixes,
+    RedisUrl,
+    Regex,
+    Text,
+    TopicName,
+    without_password,
+)
 from txnwatch.state.abort_case import AbortPolicy
 from txnwatch.state.errors import ConfigError
-from txnwatch.state.ids import TOPIC_NAME_RULE, is_topic_name
 from txnwatch.state.policy import DetectionPolicy
-from txnwatch.streaming.options import parse_bootstrap
 
 ENVIRONMENT_PREFIX = "TXNWATCH_"
 # Read elsewhere, before settings are: where downloads are cached and from where, which servers the tests use.
@@ -35,76 +45,9 @@ RESERVED_ENVIRONMENT = {
     "TXNWATCH_CONFIG",
 }
 EVENTS_TOPIC = "txnwatch.events"
-REDIS_URL_RULE = "redis://[[user]:password@]host:port/db"
 _REGISTRY_PREFIX = "schema.registry."
-
-
-def _bootstrap(value: str) -> str:
-    try:
-        parse_bootstrap(value, "bootstrap_server")
-    except ConfigError as exc:
-        raise ValueError("expected host:port, several of them comma-separated") from exc
-    return value
-
-
-def _number(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("expected a number")  # noqa: TRY004 - pydantic wants a ValueError
-    return value
-
-
-def _regex(value: str) -> str:
-    try:
-        re.compile(value)
-    except re.error as exc:
-        raise ValueError(f"expected a regular expression ({exc})") from exc
-    return value
-
-
-def _prefixes(value: object) -> object:
-    """A flag and a variable are text, a file may have a list; then a prefix may have a comma in it."""
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    if not isinstance(value, list | tuple) or not all(isinstance(part, str) and part for part in value):
-        raise ValueError("expected prefixes, comma-separated or as a list of texts that are not empty")
-    return tuple(value)
-
-
-def _text(value: str) -> str:
-    try:
-        value.encode()
-    except UnicodeEncodeError as exc:
-        raise ValueError("expected UTF-8") from exc
-    return value
-
-
-def _topic(value: str) -> str:
-    if not is_topic_name(value):
-        raise ValueError(f"expected {TOPIC_NAME_RULE}")
-    return value
-
-
-def _redis(value: str) -> str:
-    if not is_redis_url(value):
-        raise ValueError(f"expected {REDIS_URL_RULE}")
-    return value
-
-
-def is_redis_url(url: str) -> bool:
-    """Whether redis-py takes it; no connection is made."""
-    from txnwatch.sinks.redis import is_url  # noqa: PLC0415 - redis-py is a quarter of a second that few need
-
-    return is_url(url)
-
-
 _DEFAULTS = DetectionPolicy()
 _ABORT = AbortPolicy()
-_INT32, _INT64 = (1 << 31) - 1, (1 << 63) - 1
-Positive = Annotated[int, BeforeValidator(_number), Field(gt=0, le=_INT64)]
-NotNegative = Annotated[int, BeforeValidator(_number), Field(ge=0, le=_INT64)]
-Text = Annotated[str, AfterValidator(_text)]
-Regex = Annotated[Text, AfterValidator(_regex)]
-Prefixes = Annotated[tuple[str, ...], BeforeValidator(_prefixes)]
 
 
 class RunSettings(BaseModel):
@@ -112,9 +55,7 @@ class RunSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    bootstrap_server: Annotated[Text, AfterValidator(_bootstrap)] = Field(
-        description="host:port of some brokers, comma-separated"
-    )
+    bootstrap_server: Bootstrap = Field(description="host:port of some brokers, comma-separated")
     command_config: Path | None = Field(None, description="Java client properties file with security settings")
     topics: Regex = Field(".*", description="regular expression; topics whose whole name matches are scanned")
     census_topics: Regex = Field(
@@ -124,9 +65,7 @@ class RunSettings(BaseModel):
         None, description="regular expression; topics copied byte for byte from another cluster, not watched"
     )
     checkpoint: Text = Field("txnwatch-checkpoint", description="directory (or URI) that keeps offsets and state")
-    events_topic: Annotated[str, AfterValidator(_topic)] = Field(
-        EVENTS_TOPIC, description="topic for incident events; created compacted if absent"
-    )
+    events_topic: TopicName = Field(EVENTS_TOPIC, description="topic for incident events; created compacted if absent")
     events_format: Literal["json", "avro", "confluent-avro"] | None = Field(
         None,
         description="encoding of events: json (default), avro (single-object encoding) or confluent-avro (default "
@@ -135,10 +74,8 @@ class RunSettings(BaseModel):
     schema_registry_url: Text | None = Field(
         None, description="http://[user:password@]host:port of a Confluent-compatible schema registry"
     )
-    redis_url: Annotated[str, AfterValidator(_redis)] | None = Field(
-        None, description="redis://host:port/db for current incidents"
-    )
-    metrics_port: Annotated[int, BeforeValidator(_number), Field(ge=0, le=65535)] | None = Field(
+    redis_url: RedisUrl | None = Field(None, description="redis://host:port/db for current incidents")
+    metrics_port: Port | None = Field(
         None, description="port for Prometheus (/metrics, /-/healthy, /-/ready), 0 for any; none without it"
     )
     metrics_host: Text = Field("0.0.0.0", description="address the metrics port listens on")  # noqa: S104 - to be scraped
@@ -154,7 +91,7 @@ class RunSettings(BaseModel):
         20_000_000, description="offsets of all data partitions together read in one micro-batch"
     )
     master: Text = Field("local[2,4]", description="Spark master; empty leaves it to spark-submit")
-    state_partitions: Annotated[Positive, Field(le=_INT32)] = Field(
+    state_partitions: Annotated[Positive, Field(le=INT32)] = Field(
         1, description="Spark partitions of the state; fixed by the checkpoint"
     )
     late_buffer_ms: NotNegative = Field(
@@ -294,13 +231,6 @@ def _problem(error: Any, sources: Mapping[str, str]) -> str:  # noqa: ANN401 - p
     found = error["input"]
     shown = without_password(found) if isinstance(found, str) and key.endswith("_url") else found
     return f"{key}: {expected}, found {shown!r} from {source}"
-
-
-def without_password(url: str) -> str:
-    """A URL for messages."""
-    before, at, place = url.rpartition("@")
-    scheme, has_scheme, _ = before.partition("://")
-    return f"{scheme + has_scheme if has_scheme else ''}{'***@' if at else ''}{place}"
 
 
 def client_properties(path: Path | None) -> dict[str, str]:

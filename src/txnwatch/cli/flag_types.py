@@ -8,30 +8,28 @@ from __future__ import annotations
 
 import argparse
 
-from txnwatch.config import REDIS_URL_RULE, is_redis_url, without_password
+from txnwatch.setting_types import INT32, INT64, REDIS_URL_RULE, is_redis_url, without_password
 from txnwatch.state.ids import TOPIC_NAME_RULE, is_topic_name
-
-_INT32, _INT64 = (1 << 31) - 1, (1 << 63) - 1
 
 
 def int64(text: str) -> int:
     """Any int64; where what is below 0 has a meaning, as in Kafka's own tools."""
-    return _number(text, -_INT64 - 1, _INT64)
+    return _number(text, -INT64 - 1, INT64)
 
 
 def id64(text: str) -> int:
     """A producer id or an offset."""
-    return _number(text, 0, _INT64)
+    return _number(text, 0, INT64)
 
 
 def id32(text: str) -> int:
     """A partition, a broker, or an amount that may be nothing."""
-    return _number(text, 0, _INT32)
+    return _number(text, 0, INT32)
 
 
 def count(text: str) -> int:
     """How many, at least one."""
-    return _number(text, 1, _INT32)
+    return _number(text, 1, INT32)
 
 
 def words(text: str) -> str:
