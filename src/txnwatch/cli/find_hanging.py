@@ -69,7 +69,8 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         type=id32,
         default=0,
         metavar="MINUTES",
-        help="only what was last written so long ago; the proof needs no age (default: %(default)s)",
+        help="only what was last written so long ago, what is younger is counted; the proof needs no age "
+        "(default: %(default)s)",
     )
     add_output_flags(parser)
     parser.set_defaults(run=run)
