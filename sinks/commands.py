@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.outcome import UNKNOWN
 
 _COMMIT = "commit"
+
+
+@dataclass(frozen=True, slots=True)
+class EventsAt:
+    """Where a run tells its events, as flags; None is what every command does without the flag."""
+
+    events_topic: str | None = None
+    events_format: str | None = None
+    schema_registry_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +27,7 @@ class Origin:
     cluster_id: str
     bootstrap_servers: str
     command_config: str | None = None
+    events: EventsAt = field(default_factory=EventsAt)
 
 
 def explain_partition(origin: Origin, partition: TopicPartition) -> str:
@@ -32,16 +42,30 @@ def explain_id(origin: Origin, transactional_id: str) -> str:
 
 def rehearse_abort(origin: Origin, partition: TopicPartition, start_offset: int) -> str:
     """What ending it would mean, without ending it."""
-    where = {"topic": partition.topic, "partition": str(partition.partition), "start_offset": str(start_offset)}
-    return f"{_command(origin, 'abort', **where)} --dry-run"
+    return f"{_abort(origin, partition, start_offset)} --dry-run"
 
 
 def end_hanging(origin: Origin, partition: TopicPartition, start_offset: int, expected_outcome: str) -> str:
     """The marker that is missing; where nobody knows which one, the command that tells more."""
     if expected_outcome == UNKNOWN:
         return explain_partition(origin, partition)
+    result = {"result": _COMMIT} if expected_outcome == _COMMIT else {}
+    return _abort(origin, partition, start_offset, **result)
+
+
+def fence(origin: Origin, transactional_id: str) -> str:
+    """Kafka's own command that takes an epoch from the client that has it (KIP-939)."""
+    words = ["kafka-transactions.sh", "--bootstrap-server", origin.bootstrap_servers]
+    if origin.command_config is not None:
+        words += ["--command-config", origin.command_config]
+    return shlex.join([*words, "forceTerminateTransaction", *_flag("transactionalId", transactional_id)])
+
+
+def _abort(origin: Origin, partition: TopicPartition, start_offset: int, **flags: str) -> str:
+    """With the run's events: they may know what the logs no longer do, and the abort is told there."""
     where = {"topic": partition.topic, "partition": str(partition.partition), "start_offset": str(start_offset)}
-    return _command(origin, "abort", **where, **({"result": _COMMIT} if expected_outcome == _COMMIT else {}))
+    told = {name: value for name, value in asdict(origin.events).items() if value is not None}
+    return _command(origin, "abort", **where, **flags, **told)
 
 
 def _command(origin: Origin, verb: str, **flags: str) -> str:
@@ -50,6 +74,9 @@ def _command(origin: Origin, verb: str, **flags: str) -> str:
         connection["command_config"] = origin.command_config
     words = ["txnwatch", verb]
     for name, value in {**flags, **connection}.items():
-        flag = f"--{name.replace('_', '-')}"
-        words += [f"{flag}={value}"] if value.startswith("-") else [flag, value]
+        words += _flag(name.replace("_", "-"), value)
     return shlex.join(words)
+
+
+def _flag(name: str, value: str) -> list[str]:
+    return [f"--{name}={value}"] if value.startswith("-") else [f"--{name}", value]

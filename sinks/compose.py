@@ -29,7 +29,7 @@ def hanging_event(
     view, description, span = candidate.view, found.description, candidate.span
     completed_ms = view.record_timestamp_ms if view is not None and not view.is_live else 0
     since_ms = max(span.first_seen_ms, completed_ms)
-    outcome = _outcome_of(candidate, found)
+    outcome = outcome_of(candidate, found)
     stable = reading.last_stable_offset if reading.last_stable_offset >= 0 else None
     return IncidentEvent(
         incident_id=span_incident_id(
@@ -80,7 +80,7 @@ def hanging_event(
     )
 
 
-def _outcome_of(candidate: SpanCandidate, found: SpanConfirmation) -> str:
+def outcome_of(candidate: SpanCandidate, found: SpanConfirmation) -> str:
     """What the state knows of the outcome, if it is true of all the data that was found."""
     epoch = found.producer.coordinator_epoch if found.producer is not None else None
     if not found.is_settled:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from txnwatch.sinks import compose
 from txnwatch.sinks.commands import Origin
-from txnwatch.sinks.confirm import confirm_contradicted, confirm_spans, confirm_transactions
+from txnwatch.sinks.confirm import confirm_contradicted, confirm_spans, confirm_transactions, with_past
 from txnwatch.sinks.lookout import LOG_TELLS_MS, Lookout
 from txnwatch.sinks.memory import Memory
 from txnwatch.sinks.outbox import Outbox
@@ -232,7 +232,8 @@ class Ledger:
             if not self._is_confirmed(Verdict.HANGING, what, found.answer, found.why):
                 continue
             policy = policies.get(candidate.partition.topic)
-            event = compose.hanging_event(self.origin, candidate, found, policy, self.now_ms())
+            told = with_past(self.admin, candidate, found)
+            event = compose.hanging_event(self.origin, told, found, policy, self.now_ms())
             event = replace(event, **around.get(candidate.partition, {}))
             self._look_again_ms = min(self._look_again_ms, event.time_ms + SECOND_LOOK_MS)
             known = self._memory.open_span(candidate.span.topic_id, candidate.partition, candidate.producer_id)

@@ -10,16 +10,15 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from txnwatch.sinks.confirm import confirm_spans, confirm_transactions
+from txnwatch.sinks.confirm import confirm_spans, confirm_transactions, with_past
 from txnwatch.state.confirmation import Answer, SpanConfirmation, TransactionConfirmation
 from txnwatch.state.emitted import SpanCandidate, TransactionCandidate
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.policy import DetectionPolicy
 from txnwatch.state.ports import PartitionReading, TransactionAdmin, TransactionDescription, TransactionListing
 from txnwatch.state.screening import open_spans, overdue_transaction, screen, settled, view_of
-from txnwatch.state.transaction import CoordinatorView, Marker
+from txnwatch.state.transaction import CoordinatorView
 
-Markers = Callable[[SpanCandidate], Marker | None]
 _Log = tuple[dict[int, CoordinatorView], dict[str, str]]
 Views = Callable[[Collection[int]], _Log]
 _AT_ONCE = 1_000
@@ -54,7 +53,6 @@ class Searcher:
 
     Attributes:
         views: reads the coordinators' log for the owners of some producer ids; and what it could not read.
-        marker: reads the producer's last marker below a span that hangs; it tells how the span would have ended.
         now_ms: our clock.
         progress: told how many partitions have been read.
     """
@@ -62,7 +60,6 @@ class Searcher:
     admin: TransactionAdmin
     views: Views
     now_ms: Callable[[], int]
-    marker: Markers = lambda _: None
     policy: DetectionPolicy = field(default_factory=DetectionPolicy)
     progress: Callable[[int], None] = lambda _: None
 
@@ -142,7 +139,7 @@ class Searcher:
         for candidate, confirmation in confirm_spans(self.admin, named):
             answer = settled(candidate, confirmation)
             if answer.answer is Answer.CONFIRMED:
-                found.hanging.append((replace(candidate, last_marker=self.marker(candidate)), answer))
+                found.hanging.append((with_past(self.admin, candidate, answer), answer))
             elif answer.answer is Answer.UNKNOWN:
                 again.append((candidate, answer.why))
         return again

@@ -20,7 +20,7 @@ from txnwatch.state.emitted import Emitted, Mismatch, SpanEnd, StrayWrite, ViewH
 from txnwatch.state.facts import Bracket, Joined, OpenDescribed
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.machine import Step, ended, taken_in, without
-from txnwatch.state.transaction import ProducerState, Span
+from txnwatch.state.transaction import UNREAD, ProducerState, Span
 
 
 def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Bracket, number: int) -> Step:
@@ -37,6 +37,7 @@ def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Bracke
     span = replace(
         prior,
         start_offset=fact.start_offset,
+        start_epoch=UNREAD if is_another else prior.start_epoch,
         epoch=fact.producer_epoch,
         by_census=not bracket.is_scanned,
         seen_at=number,
@@ -59,7 +60,7 @@ def _joined_unseen(producer: ProducerState, fact: OpenDescribed, bracket: Bracke
         producer_id=producer.producer_id,
         partition=fact.partition,
         topic_id=bracket.topic_id,
-        joined=Joined(fact.start_offset, prior.start_epoch, -1, fact.producer_epoch),
+        joined=Joined(fact.start_offset, prior.oldest_epoch, -1, fact.producer_epoch),
         view=producer.view,
         last_timestamp_ms=fact.last_timestamp_ms,
         first_seen_ms=prior.first_seen_ms,
@@ -75,7 +76,7 @@ def _opened(producer: ProducerState, prior: Span | None, fact: OpenDescribed, br
     span = Span(
         topic_id=bracket.topic_id,
         start_offset=fact.start_offset,
-        start_epoch=fact.producer_epoch,
+        start_epoch=UNREAD,
         epoch=fact.producer_epoch,
         last_offset=fact.start_offset,
         last_timestamp_ms=fact.last_timestamp_ms,

@@ -128,7 +128,7 @@ def _covered(
         producer_id=producer.producer_id,
         partition=partition,
         topic_id=span.topic_id,
-        joined=Joined(span.start_offset, span.start_epoch, -1, span.epoch),
+        joined=Joined(span.start_offset, span.oldest_epoch, -1, span.epoch),
         view=producer.view,
         last_timestamp_ms=span.last_timestamp_ms,
         first_seen_ms=span.first_seen_ms,

@@ -102,9 +102,9 @@ def _joined(prior: Span | None, fact: ProducerSeen, closing: Marker | None) -> J
     if prior is None or fact.first_offset is None or fact.first_offset <= prior.last_offset:
         return fact.joined
     if fact.first_epoch > prior.epoch:
-        return Joined(prior.start_offset, prior.start_epoch, fact.first_offset, fact.first_epoch, closing)
+        return Joined(prior.start_offset, prior.oldest_epoch, fact.first_offset, fact.first_epoch, closing)
     if fact.joined is not None and fact.joined.start_offset == fact.first_offset:
-        return fact.joined._replace(start_offset=prior.start_offset, start_epoch=prior.start_epoch)
+        return fact.joined._replace(start_offset=prior.start_offset, start_epoch=prior.oldest_epoch)
     return fact.joined
 
 
@@ -157,12 +157,12 @@ def _opened(fact: ProducerSeen, barrier_number: int) -> Span | None:
 def _extended(prior: Span, fact: ProducerSeen) -> Span:
     if fact.open_offset is None:
         return prior
-    earlier = fact.open_offset < prior.start_offset  # a re-read from further back shows more of the same span
+    is_begin = fact.open_offset <= prior.start_offset  # also of one that a census has told, and of a re-read
     later = fact.last_offset >= prior.last_offset  # the last batch decides, as with the leader: epochs can go back
     return replace(
         prior,
         start_offset=min(prior.start_offset, fact.open_offset),
-        start_epoch=fact.open_epoch if earlier else prior.start_epoch,
+        start_epoch=fact.open_epoch if is_begin else prior.start_epoch,
         epoch=fact.epoch if later else prior.epoch,
         last_offset=max(prior.last_offset, fact.last_offset),
         last_timestamp_ms=fact.last_timestamp_ms if later else prior.last_timestamp_ms,
@@ -248,7 +248,7 @@ def _apply_notice(producer: ProducerState, notice: PartitionNotice) -> Step:
 def _cut_back(span: Span) -> Span:
     """Of a span that a truncation went through only its first batch is certain; what follows is read again."""
     kept = replace(span, uncovered_at=None, reseen_at=None, absent_at=None, over_at=None)
-    return replace(kept, epoch=span.start_epoch, last_offset=span.start_offset)
+    return replace(kept, epoch=span.oldest_epoch, last_offset=span.start_offset)
 
 
 def _reread_from_beginning(producer: ProducerState, notice: PartitionNotice) -> Step:

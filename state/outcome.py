@@ -35,7 +35,7 @@ def expected_outcome(
     if view is None or view.is_live or view.superseded_by >= 0 or view.reading > 0:
         return UNKNOWN
     if span.absorbed or span.start_epoch != span.epoch:
-        return UNKNOWN  # data of more than one transaction
+        return UNKNOWN  # data of more than one transaction, or nobody has read of how many
     if is_unused(view, span.epoch):
         return NONE
     is_its_own = view.data_epoch == span.epoch and view.epoch_use in _ITS_OWN

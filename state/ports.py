@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent
-from txnwatch.state.transaction import TransactionState
+from txnwatch.state.transaction import UNREAD, Marker, TransactionState
 
 # Brokers learn of changes one after the other, and each look asks another: so many in a row make a topic gone.
 ABSENCES_OF_A_DELETED_TOPIC = 3
@@ -115,6 +115,18 @@ class MarkerSpec(NamedTuple):
     leader_epoch: int = -1
 
 
+class SpanPast(NamedTuple):
+    """What a partition's log tells of an open span and of what lies below it.
+
+    Attributes:
+        start_epoch: producer epoch of its first batch; UNREAD where that is not there, or could not be read.
+        last_marker: the producer's last marker below it; None where there is none near, or none could be read.
+    """
+
+    start_epoch: int = UNREAD
+    last_marker: Marker | None = None
+
+
 class TransactionAdmin(Protocol):
     """Fresh reads of both views, and the one write an administrator can make."""
 
@@ -123,6 +135,9 @@ class TransactionAdmin(Protocol):
 
     def read_partitions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionReading]:
         """Describes each partition's producers, enclosed by listings."""
+
+    def read_past(self, partition: TopicPartition, producer_id: int, start_offset: int) -> SpanPast:
+        """Reads the batch an open span begins with, and below it."""
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """Asks each id's coordinator."""

@@ -35,7 +35,7 @@ from txnwatch.state.confirmation import Answer, CoordinatorReading, SpanConfirma
 from txnwatch.state.emitted import SpanCandidate, TransactionCandidate
 from txnwatch.state.policy import DetectionPolicy
 from txnwatch.state.ports import ActiveProducer, PartitionReading, TransactionDescription, TransactionListing
-from txnwatch.state.transaction import CoordinatorView, Span
+from txnwatch.state.transaction import UNREAD, CoordinatorView, Span
 from txnwatch.state.verdict import Reason, Verdict, overdue, thresholds
 
 BOTH_LOOKS = (1, 2)
@@ -71,7 +71,7 @@ def _candidate(reading: PartitionReading, row: ActiveProducer, read_ms: int) -> 
     span = Span(
         topic_id=reading.topic_id,
         start_offset=row.txn_start_offset,
-        start_epoch=row.producer_epoch,
+        start_epoch=UNREAD,
         epoch=row.producer_epoch,
         last_offset=row.txn_start_offset,
         last_timestamp_ms=row.last_timestamp_ms,

@@ -84,6 +84,9 @@ class Marker:
         return "commit" if self.commit else "abort"
 
 
+UNREAD = -1  # an epoch that nobody has read
+
+
 @dataclass(frozen=True, slots=True)
 class Said:
     """How often and until when something was said: candidates repeat with growing pauses until they end."""
@@ -100,7 +103,8 @@ class Span:
         topic_id: the topic's id in Kafka's notation; a re-created topic has another one.
         start_offset: first offset of the open data (an upper bound if the beginning was not read).
         start_epoch, epoch: producer epoch of the first and of the last batch; they differ where a later
-            transaction of the same producer has joined open data (facts: an epoch bump closes nothing).
+            transaction of the same producer has joined open data (facts: an epoch bump closes nothing). The first
+            is UNREAD where nobody has read that batch: a census does not tell it.
         last_offset, last_timestamp_ms: of the last batch read; the timestamp is the client's clock.
         first_seen_ms: our clock when the end that first contained the span had been listed.
         eligible_from: first barrier that may count as a look at it. What the log shows in batch k counts at
@@ -133,6 +137,11 @@ class Span:
     stray: bool = False
     absorbed: bool = False
     said: Said | None = None
+
+    @property
+    def oldest_epoch(self) -> int:
+        """The lowest epoch that its data is known to have."""
+        return self.start_epoch if self.start_epoch != UNREAD else self.epoch
 
 
 class EpochUse(StrEnum):

@@ -19,6 +19,7 @@ from txnwatch.state.ports import (
     ActiveProducer,
     MarkerSpec,
     PartitionReading,
+    SpanPast,
     TransactionDescription,
     TransactionListing,
 )
@@ -27,6 +28,7 @@ from txnwatch.streaming.broker import Connection, error_name
 from txnwatch.streaming.cluster import EARLIEST, READ_COMMITTED, Cluster, Listed
 from txnwatch.streaming.listing import in_words, list_everywhere
 from txnwatch.streaming.metadata import NO_LEADER
+from txnwatch.streaming.past import read_past
 from txnwatch.streaming.producers import describe_producers
 
 _TRANSACTION_COORDINATOR = 1
@@ -77,6 +79,10 @@ class ClusterAdmin:
                 producers=_producers(described[partition]),
             )
         return readings
+
+    def read_past(self, partition: TopicPartition, producer_id: int, start_offset: int) -> SpanPast:
+        """See TransactionAdmin."""
+        return read_past(self._cluster, partition, producer_id, start_offset)
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """See TransactionAdmin."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from txnwatch.clients import decoder, librdkafka_config, registry_codec
+from txnwatch.clients import events_topic, librdkafka_config, told_at
 from txnwatch.config import RunSettings, broker_properties, client_properties
 from txnwatch.lasting import Lasting
 from txnwatch.metrics import Metrics
@@ -21,7 +21,6 @@ from txnwatch.metrics_server import MetricsServer
 from txnwatch.quiet import output_to
 from txnwatch.sinks.abort import OFF, AutoAbort
 from txnwatch.sinks.commands import Origin
-from txnwatch.sinks.encoding import FORMATS
 from txnwatch.sinks.event_log import EventLog
 from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
 from txnwatch.sinks.lease import GroupLease
@@ -29,7 +28,6 @@ from txnwatch.sinks.ledger import Ledger
 from txnwatch.sinks.open_list import OpenList
 from txnwatch.sinks.outbox import Outbox
 from txnwatch.sinks.redis import RedisEventSink
-from txnwatch.sinks.registry import RegistryCodec
 from txnwatch.state.emitted import CensusIncomplete, Emitted, PartitionAlarm, Unproven, ViewHealed
 from txnwatch.state.errors import SinkError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC
@@ -88,7 +86,9 @@ class Watch:
         self._scratch = Path(self.checkpoint) if directory is not None else Path(tempfile.mkdtemp(prefix="txnwatch-"))
         properties = client_properties(self.settings.command_config)
         self._properties = broker_properties(properties)
-        self._registry = registry_codec(self.settings.schema_registry_url, properties, self.settings.events_topic)
+        self._events = events_topic(
+            self.settings.events_topic, self.settings.events_format, self.settings.schema_registry_url, properties
+        )
         self.options = parse_options(self._source_options())
         self._undescribed = Lasting("not described by their leaders", self.report)
         self.metrics = Metrics(wall_clock_ms)
@@ -161,25 +161,24 @@ class Watch:
         warning = ensure_topic(config, self.settings.events_topic)
         if warning is not None:
             self.report(f"warning: {warning}")
-        encoding = FORMATS.get(self.settings.encoding) or self._codec().encoding
-        sinks: list[EventSink] = [KafkaEventSink(config, self.settings.events_topic, encoding)]
+        sinks: list[EventSink] = [KafkaEventSink(config, self._events.name, self._events.encoding)]
         if self.settings.redis_url is not None:
             redis = RedisEventSink(self.settings.redis_url, self.cluster_id)
             sinks.append(redis)
             self._open_list = OpenList(redis.show_open)
         cluster = Cluster(self.options.bootstrap, self.options.security, timeout_s=_ADMIN_TIMEOUT_S)
-        log = self._log = EventLog(config, self.settings.events_topic, decoder(self._registry))
+        log = self._log = EventLog(config, self._events.name, self._events.decode)
         ledger = Ledger(
             origin=self._origin(),
             admin=ClusterAdmin(cluster),
             groups=ClusterGroups(cluster),
             outboxes=[Outbox(sink, lambda text: self.report(f"warning: {text}")) for sink in sinks],
             now_ms=wall_clock_ms,
-            heard=lambda: self._events(log.news()),
+            heard=lambda: self._heard(log.news()),
             on_event=self._on_event,
             report=lambda text: self.report(f"warning: {text}"),
         )
-        ledger.remember(self._events(log.history()))
+        ledger.remember(self._heard(log.history()))
         for outbox in ledger.outboxes[1:]:
             outbox.has_lost_everything()  # it is filled now in any case
         ledger.resend_to(ledger.outboxes[1:])
@@ -190,7 +189,7 @@ class Watch:
     def _origin(self) -> Origin:
         config = self.settings.command_config
         path = str(config.absolute()) if config is not None else None
-        return Origin(self.cluster_id, self.settings.bootstrap_server, path)
+        return Origin(self.cluster_id, self.settings.bootstrap_server, path, told_at(self.settings))
 
     def _auto_abort(self, ledger: Ledger, config: dict[str, str]) -> AutoAbort:
         settings, is_off = self.settings, self.settings.auto_abort == OFF
@@ -205,11 +204,7 @@ class Watch:
             report=self.report,
         )
 
-    def _codec(self) -> RegistryCodec:
-        assert self._registry is not None, "the settings see to that"
-        return self._registry
-
-    def _events(self, found: Iterable[IncidentEvent | SinkError]) -> Iterator[IncidentEvent]:
+    def _heard(self, found: Iterable[IncidentEvent | SinkError]) -> Iterator[IncidentEvent]:
         for one in found:
             if isinstance(one, SinkError):
                 self.report(f"warning: passing over a record of the events topic: {one}")

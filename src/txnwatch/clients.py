@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
 
-from txnwatch.config import registry_config
-from txnwatch.sinks.encoding import from_bytes
+from txnwatch.config import CONFLUENT_AVRO, EVENTS_TOPIC, RunSettings, registry_config
+from txnwatch.sinks.commands import EventsAt
+from txnwatch.sinks.encoding import FORMATS, Encoding, from_bytes
 from txnwatch.sinks.registry import RegistryCodec
+from txnwatch.state.errors import ConfigError
 from txnwatch.state.incident import IncidentEvent
 from txnwatch.streaming.options import SourceOptions
 from txnwatch.streaming.security import Security
@@ -40,6 +44,51 @@ def registry_codec(url: str | None, properties: Mapping[str, str], topic: str) -
         ConfigError: the registry client is not installed, or refuses the settings.
     """
     return RegistryCodec(registry_config(url, properties), topic) if url is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class EventsTopic:
+    """The topic of incident events as a client has it: how its records are written and read.
+
+    `read_events` is given `decode`, which reads all three encodings where there is a registry.
+    """
+
+    name: str
+    encoding: Encoding
+    decode: Callable[[bytes], IncidentEvent]
+
+
+def events_topic(
+    name: str, events_format: str | None, registry_url: str | None, properties: Mapping[str, str]
+) -> EventsTopic:
+    """The topic for a run, or for a command beside one.
+
+    Args:
+        name: the topic.
+        events_format: what is written; None for Confluent framing where there is a registry, else JSON.
+        registry_url: the schema registry, if there is one.
+        properties: the client properties, for the registry's own among them.
+
+    Raises:
+        ConfigError: Confluent framing without a registry, or one whose client refuses the settings.
+    """
+    registry = registry_codec(registry_url, properties, name)
+    chosen = events_format or ("json" if registry is None else CONFLUENT_AVRO)
+    if chosen != CONFLUENT_AVRO:
+        return EventsTopic(name, FORMATS[chosen], decoder(registry))
+    if registry is None:
+        raise ConfigError(f"--events-format {chosen}: expected --schema-registry-url as well, found none")
+    return EventsTopic(name, registry.encoding, registry.decode)
+
+
+def told_at(settings: RunSettings) -> EventsAt:
+    """Where a run's events are, for commands that are pasted; a password in the registry's address is kept out."""
+    url = urlsplit(settings.schema_registry_url) if settings.schema_registry_url is not None else None
+    return EventsAt(
+        settings.events_topic if settings.events_topic != EVENTS_TOPIC else None,
+        settings.events_format,
+        url._replace(netloc=url.netloc.rpartition("@")[2]).geturl() if url is not None else None,
+    )
 
 
 def decoder(registry: RegistryCodec | None) -> Callable[[bytes], IncidentEvent]:

@@ -46,6 +46,7 @@ RESERVED_ENVIRONMENT = {
 }
 EVENTS_TOPIC = "txnwatch.events"
 _REGISTRY_PREFIX = "schema.registry."
+CONFLUENT_AVRO = "confluent-avro"
 _DEFAULTS = DetectionPolicy()
 _ABORT = AbortPolicy()
 
@@ -139,14 +140,9 @@ class RunSettings(BaseModel):
 
     @model_validator(mode="after")
     def _has_a_registry(self) -> RunSettings:
-        if self.events_format == "confluent-avro" and self.schema_registry_url is None:
+        if self.events_format == CONFLUENT_AVRO and self.schema_registry_url is None:
             raise ValueError("events_format confluent-avro: expected schema_registry_url as well, found none")
         return self
-
-    @property
-    def encoding(self) -> str:
-        """What events are written in."""
-        return self.events_format or ("json" if self.schema_registry_url is None else "confluent-avro")
 
     @property
     def abort_policy(self) -> AbortPolicy:

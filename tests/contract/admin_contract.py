@@ -10,7 +10,7 @@ from typing import Protocol
 from support.topics import unique
 from support.waiting import eventually
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.ports import MarkerSpec, PartitionReading, TransactionAdmin
+from txnwatch.state.ports import MarkerSpec, PartitionReading, SpanPast, TransactionAdmin
 from txnwatch.state.transaction import TransactionState
 
 _IN_TIME_S = 15.0
@@ -210,6 +210,21 @@ class AdminContract:
         assert after.open_transaction(owner.producer_id) is None
         assert (after.last_stable_offset, after.high_watermark) == (2, 2)
         assert after.producers[0].coordinator_epoch == 0
+
+    def test_the_past_of_a_span_is_the_epoch_it_began_with_and_the_last_marker_below(self, stage: Stage) -> None:
+        (partition,) = stage.create_topic(unique("past"))
+        owner = stage.init(unique("past"))
+        first, producer_id = owner.producer_epoch, owner.producer_id
+        stage.stray_write(owner, partition)
+        assert stage.admin.read_past(partition, producer_id, 0) == SpanPast(first, None)
+        assert stage.admin.write_marker(marker(partition, owner)) is None
+        for _ in range(2):  # data of two more epochs, in one span
+            stage.stray_write(stage.init(owner.transactional_id), partition)
+        past = stage.admin.read_past(partition, producer_id, 2)
+        assert past.start_epoch == first + 1
+        assert past.last_marker is not None
+        assert (past.last_marker.offset, past.last_marker.producer_epoch) == (1, first)
+        assert stage.admin.read_past(TopicPartition("nowhere", 0), producer_id, 0) == SpanPast()
 
     def test_a_marker_on_nothing_open_is_taken_as_well_and_proves_nothing(self, stage: Stage) -> None:
         (partition,) = stage.create_topic(unique("nothing-open"))

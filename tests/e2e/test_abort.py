@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
+import shlex
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from support.broker_scenarios import committed_without_a_leader
 from support.event_tail import Told
 from support.fake_groups import FakeGroups
 from support.fake_lease import FakeLease
@@ -150,39 +152,73 @@ def test_an_abort_that_lost_its_marker_is_completed_at_once(world: World) -> Non
     end_of(world, partition)
 
 
-def test_what_committed_is_never_aborted_by_itself_and_completed_by_hand(
+def printed(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The row of the JSON envelope that a command has printed last."""
+    (row,) = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
+    found: dict[str, Any] = row
+    return found
+
+
+def test_what_committed_is_never_aborted_by_itself_and_completed_by_what_is_suggested(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fault = committed_without_a_leader(world)
-    partition, (producer_id,) = fault.partition, fault.producer_ids
+    """The second transaction of a client, so that a marker of its own lies below: the logs must tell whose it is."""
+    partition = world.partition(3)
+    producer = RawProducer(world.cluster, unique("it's app")).init()
+    producer_id = producer.producer_id
+    producer.add(partition)
+    producer.produce(partition)
+    producer.end(commit=True, version=5)
+    eventually(lambda: begins(producer, partition), IN_TIME_S, "the first transaction to be complete")
+    producer.produce(partition)
+    with leaderless(world.kafka, world.cluster, partition, 3):
+        producer.end(commit=True, version=5)
+        time.sleep(2.0)
     until(world, partition, "refused", "outcome_was_commit", None)
     time.sleep(5.0)
     assert is_open(world, partition, producer_id)
-    where = [
-        *("abort", "--bootstrap-server", world.bootstrap, "--topic", partition.topic),
-        *("--partition", str(partition.partition), "--producer-id", str(producer_id)),
-        *("--events-topic", "faults.events"),
+    at = ("--topic", partition.topic, "--partition", str(partition.partition))
+    alone = ("--bootstrap-server", world.bootstrap, "--format", "json")
+
+    # Without the word of any watch.
+    assert main(["explain", *at, *alone]) == 0
+    explained = printed(capsys)
+    assert "an ABORT marker would destroy acknowledged data" in " ".join(explained["text"])
+    assert main(["find-hanging", *at, *alone]) == 0
+    searched = printed(capsys)
+    assert searched["expected_outcome"] == "commit"
+    by_itself = [
+        "abort",
+        *at,
+        *alone,
+        "--events-topic",
+        "nobody.tells",
+        "--start-offset",
+        str(searched["start_offset"]),
     ]
-    assert main([*where, "--yes"]) == 1
-    assert "outcome_was_commit" in capsys.readouterr().out
-    assert main([*where, "--result", "commit", "--yes"]) == 1
-    assert "epoch_may_be_reused" in capsys.readouterr().out, "its client could go on"
-    RawProducer(world.cluster, fault.transactional_id).init()
-    assert main([*where, "--result", "commit"]) == 1, "nobody can be asked here"
-    assert is_open(world, partition, producer_id)
-    assert main([*where, "--result", "commit", "--dry-run"]) == 0
-    assert is_open(world, partition, producer_id)
+    assert main([*by_itself, "--yes"]) == 1
+    assert printed(capsys)["result"] == "refused (outcome_was_commit)"
 
-    assert main([*where, "--result", "commit", "--yes", "--format", "json"]) == 0
-
-    assert '"result": "verified"' in capsys.readouterr().out.splitlines()[-1]
+    # As it is suggested, by the watch and by whoever was asked.
+    suggested = shlex.split(str(about(world, partition)[-1].event.suggested_command))
+    assert "faults.events" in suggested, "where the watch tells its events"
+    for words in (shlex.split(searched["next"]), shlex.split(explained["next"]), suggested):
+        assert words[:2] == ["txnwatch", "abort"]
+        assert main([*words[1:], "--dry-run", "--format", "json"]) == 0
+        assert printed(capsys)["result"] == "dry_run"
+    pasted = suggested[1:]
+    assert main(pasted) == 1, "nobody can be asked here"
+    assert is_open(world, partition, producer_id)
+    capsys.readouterr()
+    assert main([*pasted, "--yes", "--format", "json"]) == 0
+    assert printed(capsys)["result"] == "verified"
     with reading(world, partition) as reader:
 
         def has_it() -> bool:
             reader.poll()
-            return reader.records[partition.partition] > 0
+            return reader.records[partition.partition] > 1
 
-        eventually(has_it, IN_TIME_S, "the committed data")
+        eventually(has_it, IN_TIME_S, "the committed data, all of it")
     end = end_of(world, partition)
     assert end.resolution is not None
     by_hand = [
@@ -195,7 +231,7 @@ def test_what_committed_is_never_aborted_by_itself_and_completed_by_hand(
 
 def test_by_hand_the_same_rules_refuse(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     partition = world.partition(2)
-    producer = RawProducer(world.cluster, unique("live")).init()
+    producer = RawProducer(world.cluster, unique("$live er's")).init()
     producer.add(partition)
     producer.produce(partition)
     where = [
@@ -209,12 +245,18 @@ def test_by_hand_the_same_rules_refuse(world: World, capsys: pytest.CaptureFixtu
     producer.end(commit=True)
     eventually(lambda: not is_open(world, partition, producer.producer_id), IN_TIME_S, "its marker")
     producer.produce(partition)
-    assert main([*where, "--producer-id", str(producer.producer_id)]) == 1
-    out = capsys.readouterr().out
-    assert "epoch_may_be_reused" in out
-    assert "forceTerminateTransaction --transactional-id" in out
-    producer.init()
-    assert main([*where, "--producer-id", str(producer.producer_id)]) in {0, 1}  # the watch may be faster
+    by_id = [*where, "--producer-id", str(producer.producer_id), "--format", "json"]
+    assert main(by_id) == 1
+    refused = printed(capsys)
+    assert refused["result"] == "refused (epoch_may_be_reused)", "its client could go on"
+    fencing = shlex.split(refused["detail"].partition(" or with: ")[2])
+    assert fencing[0] == "kafka-transactions.sh"
+    done = world.kafka.tool("org.apache.kafka.tools.TransactionsCommand", *fencing[1:])
+    assert done.returncode == 0, done.stdout + done.stderr
+    if main(by_id) == 0:
+        assert printed(capsys)["result"] == "verified"
+    else:  # the watch was faster
+        assert "no open transaction is there as asked for" in capsys.readouterr().err
     eventually(lambda: not is_open(world, partition, producer.producer_id), IN_TIME_S, "its end")
 
 

@@ -14,9 +14,11 @@ from txnwatch.state.ports import (
     ListedTransaction,
     MarkerSpec,
     PartitionReading,
+    SpanPast,
     TransactionDescription,
     TransactionListing,
 )
+from txnwatch.state.transaction import UNREAD, Marker
 
 
 class WorldAdmin:
@@ -55,6 +57,22 @@ class WorldAdmin:
             partition, None, log.topic_id, 1, log.epoch, log.end, log.end, log.last_stable_offset, log.high_watermark,
             log.start, tuple(rows),
         )  # fmt: skip
+
+    def read_past(self, partition: TopicPartition, producer_id: int, start_offset: int) -> SpanPast:
+        self._time_passes()
+        log = self.world.data.get(partition)
+        if log is None or not log.is_listable:
+            return SpanPast()
+        epoch, last = UNREAD, None
+        for offset, _, _, body in log.entries:
+            if not log.start <= offset <= start_offset:
+                continue
+            match body:
+                case Data(owner, producer_epoch) if owner == producer_id and offset == start_offset:
+                    epoch = producer_epoch
+                case Mark(owner, producer_epoch, coordinator_epoch, commit) if owner == producer_id:
+                    last = Marker(offset, producer_epoch, commit, coordinator_epoch, 0)
+        return SpanPast(epoch, last)
 
     def list_transactions(self, producer_ids: Iterable[int]) -> TransactionListing:
         self._time_passes()

@@ -17,6 +17,7 @@ from txnwatch.state.ports import (
     ListedTransaction,
     MarkerSpec,
     PartitionReading,
+    SpanPast,
     TransactionDescription,
     TransactionListing,
 )
@@ -89,6 +90,14 @@ class FakeAdmin(FakeCluster):
             log_start_offset=at.log_start,
             producers=tuple(at.producers.values()),
         )
+
+    def read_past(self, partition: TopicPartition, producer_id: int, start_offset: int) -> SpanPast:
+        """See TransactionAdmin."""
+        self._called("read_past")
+        at = self.partitions.get(partition)
+        row = at.producers.get(producer_id) if at is not None else None
+        is_there = row is not None and row.txn_start_offset == start_offset and self._problem(partition) is None
+        return at.starts.get(producer_id, SpanPast()) if at is not None and is_there else SpanPast()
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """See TransactionAdmin."""

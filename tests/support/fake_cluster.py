@@ -10,8 +10,8 @@ import itertools
 from dataclasses import dataclass, field
 
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.ports import ActiveProducer, MarkerSpec
-from txnwatch.state.transaction import TransactionState
+from txnwatch.state.ports import ActiveProducer, MarkerSpec, SpanPast
+from txnwatch.state.transaction import Marker, TransactionState
 
 
 @dataclass
@@ -24,6 +24,8 @@ class FakePartition:
     log_start: int = 0
     end: int = 0
     producers: dict[int, ActiveProducer] = field(default_factory=dict)
+    starts: dict[int, SpanPast] = field(default_factory=dict)
+    markers: dict[int, Marker] = field(default_factory=dict)
 
     @property
     def last_stable_offset(self) -> int:
@@ -106,6 +108,8 @@ class FakeCluster:
             before.coordinator_epoch if before is not None else -1,
             before.txn_start_offset if before is not None and is_open else base,
         )
+        if not is_open:
+            at.starts[producer_id] = SpanPast(producer_epoch, at.markers.get(producer_id))
         at.end += records
         return base
 
@@ -152,6 +156,8 @@ class FakeCluster:
             marker.coordinator_epoch,
             -1,
         )
+        written = Marker(at.end, marker.producer_epoch, marker.commit, marker.coordinator_epoch, self.now_ms)
+        at.markers[marker.producer_id] = written
         at.end += 1
         return None
 

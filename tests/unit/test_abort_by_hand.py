@@ -11,6 +11,7 @@ import pytest
 
 from support.incidents import a_life, an_event
 from txnwatch.cli import abort_by_hand
+from txnwatch.clients import events_topic
 from txnwatch.sinks.marking import VERIFIED, CameTo
 from txnwatch.state.abort_plan import AbortSpec
 from txnwatch.state.errors import BrokerError, SinkError
@@ -42,7 +43,7 @@ def test_a_marker_whose_event_cannot_be_told_is_still_reported(monkeypatch: pyte
 
 
 OPENED = an_event()
-CASE = SimpleNamespace(config={}, asked=SimpleNamespace(events_topic="txnwatch.events"))
+CASE = SimpleNamespace(config={}, events=events_topic("txnwatch.events", None, None, {}))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ CASE = SimpleNamespace(config={}, asked=SimpleNamespace(events_topic="txnwatch.e
 def test_what_a_watch_knows_of_the_very_data_is_taken_over(
     monkeypatch: pytest.MonkeyPatch, told: list[IncidentEvent | Exception], watched: IncidentEvent | None
 ) -> None:
-    def read(*_: object) -> Iterator[IncidentEvent | SinkError]:
+    def read(*_: object, **__: object) -> Iterator[IncidentEvent | SinkError]:
         for one in told:
             if isinstance(one, BrokerError):
                 raise one
@@ -74,5 +75,5 @@ def test_what_a_watch_knows_of_the_very_data_is_taken_over(
 
 def test_a_later_event_of_the_watch_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     later = updated(OPENED, OPENED.time_ms + 1, expected_outcome="commit")
-    monkeypatch.setattr(abort_by_hand, "read_events", lambda *_: [OPENED, later])
+    monkeypatch.setattr(abort_by_hand, "read_events", lambda *_, **__: [OPENED, later])
     assert abort_by_hand._watched(CASE, OPENED) == later  # type: ignore[arg-type]

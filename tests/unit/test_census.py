@@ -18,6 +18,7 @@ from txnwatch.state.emitted import (
     ViewHealed,
 )
 from txnwatch.state.facts import CensusTaken, Fact, LastStable, NoticeKind
+from txnwatch.state.transaction import UNREAD
 from txnwatch.state.transaction import TransactionState as S
 
 DATA = [seen(0, 50, data=10)]
@@ -196,3 +197,32 @@ def test_data_after_an_end_that_was_not_seen_is_a_span_of_its_own() -> None:
     said = run.batch(seen(100, 150, data=120))
     assert run.producer().spans[ORDERS].start_offset == 120
     assert [healed.mismatch for healed in said if isinstance(healed, ViewHealed)] == [Mismatch.CLOSED]
+
+
+def test_under_which_epoch_data_begins_only_its_log_tells() -> None:
+    """A census names the epoch of the last batch; what lies before it may be another transaction's."""
+    run = BucketRun()
+    run.batch(*census(10))
+    assert (run.producer().spans[ORDERS].start_epoch, run.producer().spans[ORDERS].epoch) == (UNREAD, 0)
+    run.batch(seen(20, 30, data=25, last_epoch=1))
+    assert run.producer().spans[ORDERS].start_epoch == UNREAD, "its beginning lies below what was read"
+
+    again = BucketRun()
+    again.batch(*census(10))
+    again.batch(seen(0, 20, data=10, epoch=3))
+    assert again.producer().spans[ORDERS].start_epoch == 3
+
+
+def test_an_earlier_start_has_another_first_epoch() -> None:
+    run = BucketRun()
+    run.batch(*DATA)
+    run.batch(*census(4))
+    assert run.producer().spans[ORDERS].start_epoch == UNREAD
+
+
+def test_what_a_truncation_leaves_of_a_described_span_is_joined_by_nobody() -> None:
+    run = BucketRun()
+    run.batch(*census(10))
+    run.batch(notice(NoticeKind.TRUNCATED, 15))
+    emitted = run.batch(seen(15, 30, data=20))
+    assert not [said for said in emitted if isinstance(said, StrayWrite)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from txnwatch.sinks.commands import Origin, end_hanging, explain_id, explain_partition
+from txnwatch.sinks.commands import EventsAt, Origin, end_hanging, explain_id, explain_partition, fence, rehearse_abort
 from txnwatch.state.ids import TopicPartition
 
 ORIGIN = Origin("cluster", "a:1,b:2")
@@ -24,6 +24,20 @@ AT = "--topic orders --partition 3"
 )
 def test_what_hangs_is_ended_as_it_would_have_ended(outcome: str, command: str) -> None:
     assert end_hanging(ORIGIN, ORDERS, 7, outcome) == f"txnwatch {command} --bootstrap-server a:1,b:2"
+
+
+def test_an_abort_goes_with_the_events_of_the_run() -> None:
+    told = Origin("cluster", "a:1", None, EventsAt("my.events", "confluent-avro", "http://registry:8081"))
+    events = "--events-topic my.events --events-format confluent-avro --schema-registry-url http://registry:8081"
+    for command in (end_hanging(told, ORDERS, 7, "commit"), rehearse_abort(told, ORDERS, 7)):
+        assert events in command
+    assert "events" not in explain_partition(told, ORDERS), "which asks for none of them"
+
+
+def test_a_client_is_fenced_with_kafkas_own_tool_and_flag() -> None:
+    words = "kafka-transactions.sh --bootstrap-server a:1 --command-config '/etc/my kafka/client.properties'"
+    expected = f"{words} forceTerminateTransaction --transactionalId 'it is $mine'"
+    assert fence(SECURED, "it is $mine") == expected
 
 
 def test_the_connection_of_the_run_goes_with_it() -> None:

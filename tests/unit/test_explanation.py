@@ -13,7 +13,7 @@ from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.search import Searcher
 from txnwatch.state.policy import TWO_PHASE_TIMEOUT_MS
 from txnwatch.state.ports import TransactionDescription
-from txnwatch.state.transaction import Marker
+from txnwatch.state.transaction import CoordinatorView, EpochUse
 from txnwatch.state.transaction import TransactionState as S
 from txnwatch.streaming.coordinator_log import LogRecord
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
@@ -41,9 +41,9 @@ def test_how_a_live_transaction_ends(
     assert isinstance(end, End)
 
 
-def explained(admin: FakeAdmin, marker: Marker | None = None) -> Explanation:
+def explained(admin: FakeAdmin, views: dict[int, CoordinatorView] | None = None) -> Explanation:
     (partition,) = admin.partitions
-    searcher = Searcher(admin, lambda _: ({}, {}), lambda: admin.now_ms, lambda _: marker)
+    searcher = Searcher(admin, lambda _: (views or {}, {}), lambda: admin.now_ms)
     return of_partition(ORIGIN, partition, searcher.search([partition]), admin.now_ms)
 
 
@@ -96,6 +96,36 @@ def test_a_hang_of_which_nobody_knows_the_outcome_is_rehearsed(admin: FakeAdmin)
     assert found.next == (
         "txnwatch abort --topic orders --partition 0 --start-offset 0 --bootstrap-server a:1 --dry-run"
     )
+
+
+def handed_out(epoch: int, producer_id: int) -> dict[int, CoordinatorView]:
+    """The log: the id has been given an epoch, with which nothing has begun."""
+    view = CoordinatorView(NAME, 0, 7, S.EMPTY, epoch, 60_000, -1, NOW_MS, NOW_MS, epoch_use=EpochUse.FIRST)
+    return {producer_id: view}
+
+
+def test_data_of_an_epoch_that_nobody_has_used_is_nobodys(admin: FakeAdmin) -> None:
+    producer_id = admin.init(NAME).producer_id
+    admin.write(*admin.partitions, producer_id)
+    found = explained(admin, handed_out(0, producer_id))
+    assert "No transaction ever owned the data: an ABORT marker is right." in found.text
+    assert found.next == "txnwatch abort --topic orders --partition 0 --start-offset 0 --bootstrap-server a:1"
+
+
+@pytest.mark.parametrize("is_read", [True, False], ids=["read", "its beginning cannot be read"])
+def test_data_of_two_epochs_may_be_somebodys(admin: FakeAdmin, is_read: bool) -> None:  # noqa: FBT001
+    """The first transaction was committed and lost its marker; then comes a stray write of the next epoch."""
+    (partition,) = admin.partitions
+    producer_id = admin.begin(NAME, partition).producer_id
+    admin.lose_markers(NAME, commit=True)
+    admin.write(partition, producer_id, admin.init(NAME).producer_epoch)
+    if not is_read:
+        admin.partitions[partition].starts.clear()
+    found = explained(admin, handed_out(1, producer_id))
+    assert found.state == "hanging"
+    assert "an ABORT marker is right" not in " ".join(found.text)
+    assert found.next is not None
+    assert found.next.endswith("--dry-run")
 
 
 def of(admin: FakeAdmin, last: LogRecord | None = None, age_ms: int = 0) -> Explanation:

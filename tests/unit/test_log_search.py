@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from support.batches import a_batch, a_record
+from support.batches import a_batch, a_marker, a_record
 from support.transaction_log import a_key, a_value
-from txnwatch.state.errors import BrokerError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.transaction import EpochUse
+from txnwatch.state.ports import SpanPast
+from txnwatch.state.transaction import UNREAD, EpochUse
 from txnwatch.state.transaction import TransactionState as S
 from txnwatch.streaming import extent
 from txnwatch.streaming.cluster import EARLIEST, LATEST, Listed
@@ -55,6 +55,7 @@ class Logs:
         }
         self.on_read: Callable[[RangeRead], None] = lambda _: None
         self.errors: dict[int, str] = {}
+        self.unlisted = LOG
         topics = {at.topic: TopicInfo(at.topic, "id", {0: PartitionInfo(1, 0)}) for at in self.batches}
         self.known = Metadata("cluster", {}, topics)
         monkeypatch.setattr(extent, "read_ranges", self.read)
@@ -67,7 +68,7 @@ class Logs:
     ) -> dict[TopicPartition, Listed]:
         error = self.errors.get(timestamp)
         return {
-            at: Listed(0 if timestamp == EARLIEST else len(self.batches[at]), 0, error if at == LOG else None)
+            at: Listed(0 if timestamp == EARLIEST else len(self.batches[at]), 0, error if at == self.unlisted else None)
             for at in partitions
         }
 
@@ -92,15 +93,41 @@ def test_a_producer_ids_records_are_found_and_follow_one_another(logs: Logs) -> 
     assert (view.participants, view.epoch_use) == ({ORDERS}, EpochUse.FIRST)
 
 
-def test_the_past_of_an_open_transaction_is_its_data_and_its_view(logs: Logs) -> None:
-    past = read_past(logs, ORDERS, PRODUCER, 0, 1_000)  # type: ignore[arg-type]
-    assert past.span is not None
-    assert (past.span.start_offset, past.span.epoch) == (0, 3)
-    assert past.view == read_views(logs, [PRODUCER]).views[PRODUCER]  # type: ignore[arg-type]
-
-
 def test_a_producer_id_that_the_log_does_not_have_has_no_view(logs: Logs) -> None:
-    assert read_past(logs, ORDERS, 5, 0, 1_000).view is None  # type: ignore[arg-type]
+    assert read_views(logs, [5]).views == {}  # type: ignore[arg-type]
+
+
+TWO_EPOCHS = [
+    a_batch(0, producer_id=PRODUCER, producer_epoch=2),
+    a_marker(1, producer_id=PRODUCER, producer_epoch=2, commit=True),
+    a_batch(2, producer_id=PRODUCER, producer_epoch=3),
+    a_batch(3, producer_id=OTHER, producer_epoch=9),
+    a_batch(4, producer_id=PRODUCER, producer_epoch=4),
+]
+
+
+@pytest.mark.parametrize(
+    ("start", "epoch", "marker"),
+    [
+        pytest.param(2, 3, 1, id="the epoch it began with, not the last; and the marker below"),
+        pytest.param(0, 2, None, id="nothing lies below the first"),
+        pytest.param(3, UNREAD, 1, id="another producer's batch is there"),
+        pytest.param(1, UNREAD, None, id="a marker is there"),
+        pytest.param(9, UNREAD, 1, id="nothing is there"),
+    ],
+)
+def test_the_past_of_a_span_is_in_its_partition(logs: Logs, start: int, epoch: int, marker: int | None) -> None:
+    logs.batches[ORDERS] = TWO_EPOCHS
+    past = read_past(logs, ORDERS, PRODUCER, start)  # type: ignore[arg-type]
+    assert past.start_epoch == epoch
+    assert (past.last_marker.offset if past.last_marker is not None else None) == marker
+
+
+def test_what_cannot_be_read_of_a_past_is_absent(logs: Logs) -> None:
+    logs.batches[ORDERS] = TWO_EPOCHS
+    logs.unlisted = ORDERS
+    logs.errors[LATEST] = "NOT_LEADER_OR_FOLLOWER"
+    assert read_past(logs, ORDERS, PRODUCER, 2) == SpanPast()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -114,8 +141,6 @@ def test_what_was_not_read_or_lost_again_is_told(logs: Logs, lose: Callable[[Ran
     logs.on_read = lose
     assert LOG in read_views(logs, [PRODUCER]).problems  # type: ignore[arg-type]
     assert read_records(logs, NAME)[1] is not None  # type: ignore[arg-type]
-    with pytest.raises(BrokerError, match="__transaction_state-0: expected to read it to its end"):
-        read_past(logs, ORDERS, PRODUCER, 0, 1_000)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("timestamp", [EARLIEST, LATEST], ids=["beginning", "end"])

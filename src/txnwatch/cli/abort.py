@@ -12,13 +12,13 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from txnwatch.cli.abort_by_hand import Manual, act, decide, look, open_case
-from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags
-from txnwatch.cli.flag_types import id64, topic_name
+from txnwatch.cli.abort_by_hand import Manual, ManualCase, act, decide, look, open_case
+from txnwatch.cli.asking import add_connection_flags, add_events_flags, add_output_flags, add_partition_flags
+from txnwatch.cli.flag_types import id64
 from txnwatch.cli.output import Answer, Line, write
-from txnwatch.clients import librdkafka_config
-from txnwatch.config import EVENTS_TOPIC
-from txnwatch.connection import options_of
+from txnwatch.config import CONFLUENT_AVRO
+from txnwatch.sinks.commands import fence
+from txnwatch.sinks.encoding import FORMATS
 from txnwatch.sinks.marking import VERIFIED
 from txnwatch.state.abort_plan import Refused
 from txnwatch.state.abort_rules import RULE_OF_REFUSAL, Refusal
@@ -77,8 +77,11 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     parser.add_argument("--lose-acknowledged-data", action="store_true", help="abort what is proven to have committed")
     parser.add_argument("--dry-run", action="store_true", help="say what would be done")
     parser.add_argument("--yes", action="store_true", help="do not ask")
+    add_events_flags(parser)
     parser.add_argument(
-        "--events-topic", type=topic_name, default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)"
+        "--events-format",
+        choices=(*FORMATS, CONFLUENT_AVRO),
+        help="how its events are written (default: confluent-avro where there is a registry, else json)",
     )
     add_output_flags(parser, can_find=False)
     parser.set_defaults(run=run)
@@ -94,22 +97,19 @@ class _NotTaken(argparse.Action):
 
 def run(parsed: argparse.Namespace) -> int:
     """Ends it; 0 if it was read to be closed (or would be, with --dry-run), 1 if it was refused or failed."""
-    options = options_of(parsed.bootstrap_server, parsed.command_config)
     asked = Manual(
-        bootstrap=parsed.bootstrap_server,
         topic=parsed.topic,
         partition=parsed.partition,
         start_offset=parsed.start_offset,
         producer_id=parsed.producer_id,
         is_commit=parsed.result == "commit",
         may_lose=parsed.lose_acknowledged_data,
-        events_topic=parsed.events_topic,
     )
-    with open_case(options, librdkafka_config(options), asked) as case:
+    with open_case(parsed, asked) as case:
         incident, found = look(case)
         decision = decide(case, incident, found)
         if isinstance(decision, Refused):
-            return _refused(parsed, incident, decision)
+            return _refused(parsed, case, incident, decision)
         loss = _LOSS_BY_COMMIT if asked.is_commit else _LOSS.get(incident.expected_outcome, _LOSS["unknown"])
         if parsed.dry_run:
             _say(parsed, incident, "dry_run", f"would write a {parsed.result.upper()} marker: {loss}")
@@ -119,7 +119,7 @@ def run(parsed: argparse.Namespace) -> int:
             return 1
         came_to = act(case, incident)
         if isinstance(came_to, Refused):
-            return _refused(parsed, incident, came_to)
+            return _refused(parsed, case, incident, came_to)
         _say(parsed, incident, came_to.result, came_to.detail or f"closed; last stable offset {came_to.stable_after}")
         return 0 if came_to.result == VERIFIED else 1
 
@@ -134,13 +134,11 @@ def _agreed(incident: IncidentEvent, result: str, loss: str) -> bool:
     return sys.stdin.readline().strip() == "yes"
 
 
-def _refused(parsed: argparse.Namespace, incident: IncidentEvent, refused: Refused) -> int:
+def _refused(parsed: argparse.Namespace, case: ManualCase, incident: IncidentEvent, refused: Refused) -> int:
     advice = RULE_OF_REFUSAL[refused.refusal].what_to_do
-    if refused.refusal is Refusal.EPOCH_MAY_BE_REUSED:
-        advice = (
-            "by starting its application anew, or with: kafka-transactions.sh --bootstrap-server "
-            f"{parsed.bootstrap_server} forceTerminateTransaction --transactional-id {incident.transactional_id}"
-        )
+    if refused.refusal is Refusal.EPOCH_MAY_BE_REUSED and incident.transactional_id is not None:
+        command = fence(case.origin, incident.transactional_id)
+        advice = f"by starting its application anew, or with: {command}"
     if refused.refusal is Refusal.OUTCOME_WAS_COMMIT:
         advice += " (--lose-acknowledged-data if that is what you want)"
     _say(parsed, incident, f"refused ({refused.refusal})", f"{refused.detail}; {advice}")

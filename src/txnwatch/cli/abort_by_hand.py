@@ -6,6 +6,7 @@ watch has opened belongs to that watch.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import getpass
 import socket
@@ -13,6 +14,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from txnwatch.cli.asking import origin_of
+from txnwatch.cli.find_hanging import searcher_of
+from txnwatch.clients import EventsTopic, events_topic, librdkafka_config
+from txnwatch.config import client_properties
+from txnwatch.connection import options_of
 from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.compose import hanging_event, no_longer_open
 from txnwatch.sinks.confirm import confirm_spans
@@ -27,14 +33,10 @@ from txnwatch.state.emitted import SpanCandidate
 from txnwatch.state.errors import BrokerError, SinkError, TxnwatchError
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import BY_HAND, IncidentEvent, id_once_more, latest, resolved, updated
-from txnwatch.state.ports import ActiveProducer
-from txnwatch.state.transaction import Span
-from txnwatch.state.verdict import Reason, Verdict
+from txnwatch.state.outcome import UNKNOWN
 from txnwatch.streaming.admin import ClusterAdmin
 from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.options import SourceOptions
-from txnwatch.streaming.past import Past, read_past
 
 _TIMEOUT_S = 10.0
 _BETWEEN_LOOKS_S = 1.0
@@ -44,14 +46,16 @@ _BETWEEN_LOOKS_S = 1.0
 class Manual:
     """What was asked for; exactly one of `start_offset` and `producer_id` is given."""
 
-    bootstrap: str
     topic: str
     partition: int
     start_offset: int | None
     producer_id: int | None
     is_commit: bool
     may_lose: bool
-    events_topic: str
+
+    def is_meant(self, span: SpanCandidate) -> bool:
+        """Whether an open span is the one that was asked for."""
+        return span.span.start_offset == self.start_offset or span.producer_id == self.producer_id
 
     @property
     def policy(self) -> AbortPolicy:
@@ -74,6 +78,8 @@ class ManualCase:
     admin: ClusterAdmin
     config: dict[str, str]
     asked: Manual
+    origin: Origin
+    events: EventsTopic
 
     @property
     def place(self) -> TopicPartition:
@@ -82,10 +88,15 @@ class ManualCase:
 
 
 @contextlib.contextmanager
-def open_case(options: SourceOptions, config: dict[str, str], asked: Manual) -> Iterator[ManualCase]:
-    """Connects."""
+def open_case(parsed: argparse.Namespace, asked: Manual) -> Iterator[ManualCase]:
+    """Connects as the flags say."""
+    options, properties = options_of(parsed.bootstrap_server, parsed.command_config), parsed.command_config
+    events = events_topic(
+        parsed.events_topic, parsed.events_format, parsed.schema_registry_url, client_properties(properties)
+    )
     with contextlib.closing(Cluster(options.bootstrap, options.security, timeout_s=_TIMEOUT_S)) as cluster:
-        yield ManualCase(cluster, ClusterAdmin(cluster), config, asked)
+        origin = origin_of(cluster, parsed)
+        yield ManualCase(cluster, ClusterAdmin(cluster), librdkafka_config(options), asked, origin, events)
 
 
 def look(case: ManualCase) -> tuple[IncidentEvent, SpanConfirmation]:
@@ -94,55 +105,38 @@ def look(case: ManualCase) -> tuple[IncidentEvent, SpanConfirmation]:
     Raises:
         TxnwatchError: there is no such open transaction, it does not hang, or that could not be read.
     """
-    case.cluster.refresh()
-    row, topic_id = _row(case)
-    past = read_past(case.cluster, case.place, row.producer_id, row.txn_start_offset, wall_clock_ms())
-    candidate = _candidate(case, row, topic_id, past)
-    first = _confirmed(case, candidate)
+    candidate, first = _found(case)
     time.sleep(_BETWEEN_LOOKS_S)
     second = _confirmed(case, candidate)
-    origin = Origin(case.cluster.known.cluster_id, case.asked.bootstrap)
-    event = hanging_event(origin, candidate, first, None, wall_clock_ms())
+    event = hanging_event(case.origin, candidate, first, None, wall_clock_ms())
     watched = _watched(case, event)
-    if event.expected_outcome == "unknown" and watched is not None:
+    if event.expected_outcome == UNKNOWN and watched is not None:
         event = replace(event, expected_outcome=watched.expected_outcome)
     name = watched.transactional_id if watched is not None else None
     return replace(event, transactional_id=event.transactional_id or name), second
 
 
-def _row(case: ManualCase) -> tuple[ActiveProducer, str]:
-    reading = case.admin.read_partitions([case.place])[case.place]
+def _found(case: ManualCase) -> tuple[SpanCandidate, SpanConfirmation]:
+    """The search of find-hanging, narrowed to what was asked for."""
+    case.cluster.refresh()
+    found = searcher_of(case.cluster).search([case.place], case.asked.is_meant)
+    for candidate, proof in found.hanging:
+        if candidate.view is None and found.not_checked:
+            why = "; ".join(f"{what}: {why}" for what, why in found.not_checked.items())
+            raise BrokerError(f"{case.place}: whose it was could not be read: {why}")
+        return candidate, proof
+    for _, described in found.covered:
+        name, state = described.transactional_id, described.state
+        raise TxnwatchError(f"{case.place}: it does not hang: {name} is {state} and holds the partition")
+    for _, why in found.unproven:
+        raise BrokerError(f"{case.place}: whether it hangs could not be read: {why}")
+    reading = found.readings[case.place]
     if reading.problem is not None:
         raise BrokerError(f"{case.place}: expected its leader to describe its producers, found: {reading.problem}")
-    asked = case.asked
-    for row in reading.producers:
-        if row.txn_start_offset >= 0 and (
-            row.txn_start_offset == asked.start_offset or row.producer_id == asked.producer_id
-        ):
-            return row, reading.topic_id
-    found = [f"{row.txn_start_offset} (producer id {row.producer_id})" for row in reading.producers if row[5] >= 0]
+    rows = [row for row in reading.producers if row.txn_start_offset >= 0]
+    listed = sorted(f"{row.txn_start_offset} (producer id {row.producer_id})" for row in rows)
     raise TxnwatchError(
-        f"{case.place}: no open transaction is there as asked for; open from: {', '.join(sorted(found)) or 'nothing'}"
-    )
-
-
-def _candidate(case: ManualCase, row: ActiveProducer, topic_id: str, past: Past) -> SpanCandidate:
-    now_ms = wall_clock_ms()
-    # Without its first batch nobody knows under which epoch it began: two epochs are no transaction's own.
-    unread = Span(topic_id, row.txn_start_offset, -1, row.producer_epoch, -1, row.last_timestamp_ms, now_ms, 0)
-    is_read = past.span is not None and past.span.start_offset == row.txn_start_offset
-    return SpanCandidate(
-        verdict=Verdict.HANGING,
-        reason=Reason.NO_TRANSACTIONAL_ID,
-        producer_id=row.producer_id,
-        partition=case.place,
-        span=past.span if is_read and past.span is not None else unread,
-        view=past.view,
-        last_marker=None,
-        first_barrier=0,
-        second_barrier=0,
-        data_listed_ms=now_ms,
-        coordinator_listed_ms=now_ms,
+        f"{case.place}: no open transaction is there as asked for; open from: {', '.join(listed) or 'nothing'}"
     )
 
 
@@ -158,7 +152,7 @@ def _confirmed(case: ManualCase, candidate: SpanCandidate) -> SpanConfirmation:
 def _watched(case: ManualCase, event: IncidentEvent) -> IncidentEvent | None:
     """The open incident of a watch about the very data, if there is one: it may know more of the coordinator's log."""
     try:
-        read = read_events(case.config, case.asked.events_topic)
+        read = read_events(case.config, case.events.name, decode=case.events.decode)
         told = latest(found for found in read if not isinstance(found, SinkError))
     except BrokerError:
         return None
@@ -225,8 +219,8 @@ class _Telling:
 @contextlib.contextmanager
 def _telling(case: ManualCase) -> Iterator[_Telling]:
     """The events topic, if it is there: a cluster that is not watched has none, and is not given one."""
-    if case.asked.events_topic not in case.cluster.refresh().topics:
+    if case.events.name not in case.cluster.refresh().topics:
         yield _Telling(None)
         return
-    with contextlib.closing(KafkaEventSink(case.config, case.asked.events_topic)) as sink:
+    with contextlib.closing(KafkaEventSink(case.config, case.events.name, case.events.encoding)) as sink:
         yield _Telling(sink)

@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from txnwatch.cli.flag_types import id32, words
+from txnwatch.cli.flag_types import id32, topic_name, words
 from txnwatch.cli.output import Answer, write
-from txnwatch.config import ENVIRONMENT_PREFIX
+from txnwatch.config import ENVIRONMENT_PREFIX, EVENTS_TOPIC
 from txnwatch.connection import connected
 from txnwatch.sinks.commands import Origin
 from txnwatch.streaming.cluster import Cluster
@@ -42,6 +42,16 @@ def add_partition_flags(parser: argparse.ArgumentParser, topic: str = "which top
     """`--topic` and `--partition`; `topic` is the help text of the first."""
     parser.add_argument("--topic", type=words, required=is_required, help=topic)
     parser.add_argument("--partition", required=is_required, type=id32, metavar="N", help="which partition of --topic")
+
+
+def add_events_flags(parser: argparse.ArgumentParser) -> None:
+    """`--events-topic` and `--schema-registry-url`: where a run tells its events."""
+    parser.add_argument(
+        "--events-topic", type=topic_name, default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)"
+    )
+    parser.add_argument(
+        "--schema-registry-url", type=words, metavar="URL", help="where events are in Confluent framing"
+    )
 
 
 def add_output_flags(parser: argparse.ArgumentParser, *, can_find: bool = True) -> None:

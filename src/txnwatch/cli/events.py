@@ -6,12 +6,11 @@ import argparse
 import sys
 from typing import Any
 
-from txnwatch.cli.asking import add_connection_flags
+from txnwatch.cli.asking import add_connection_flags, add_events_flags
 from txnwatch.cli.event_lines import event_line
-from txnwatch.cli.flag_types import topic_name, words
 from txnwatch.cli.output import CLEAN, FAILURE, delivering
 from txnwatch.clients import decoder, librdkafka_config, registry_codec
-from txnwatch.config import EVENTS_TOPIC, client_properties
+from txnwatch.config import client_properties
 from txnwatch.connection import options_of
 from txnwatch.sinks.encoding import to_json
 from txnwatch.sinks.event_log import read_events
@@ -26,12 +25,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         description="Prints the events that the topic holds, oldest first.",
     )
     add_connection_flags(parser)
-    parser.add_argument(
-        "--events-topic", type=topic_name, default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)"
-    )
-    parser.add_argument(
-        "--schema-registry-url", type=words, metavar="URL", help="where events are in Confluent framing"
-    )
+    add_events_flags(parser)
     parser.add_argument("--follow", action="store_true", help="go on with new events until interrupted")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="json: one event a line")
     parser.set_defaults(run=run)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 from txnwatch.cli.event_lines import duration, utc
 from txnwatch.sinks.commands import Origin, end_hanging, explain_id, rehearse_abort
+from txnwatch.sinks.compose import outcome_of
 from txnwatch.sinks.search import Search
 from txnwatch.state.confirmation import SpanConfirmation
 from txnwatch.state.emitted import SpanCandidate
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.outcome import UNKNOWN, expected_outcome
+from txnwatch.state.outcome import UNKNOWN
 from txnwatch.state.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
 from txnwatch.state.ports import PartitionReading, TransactionDescription
 from txnwatch.state.verdict import REASON_MEANS, Verdict
@@ -147,11 +148,10 @@ def _what(span: SpanCandidate) -> str:
 
 def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_ms: int) -> Explanation:
     assert proof.reason is not None
-    assert proof.producer is not None
     described, start = proof.description, span.span.start_offset
     view_id = span.view.transactional_id if span.view is not None else None
     owner = described.transactional_id if described is not None else view_id
-    outcome = expected_outcome(span.partition, span.span, span.view, span.last_marker, proof.producer.coordinator_epoch)
+    outcome = outcome_of(span, proof)
     written_ms = span.span.last_timestamp_ms
     owned = f"Its owner is {owner!r}" if owner is not None else "It has no owner"
     state = f", now {described.state} at broker {described.coordinator}" if described is not None else ""

@@ -19,12 +19,11 @@ from txnwatch.state.emitted import SpanCandidate
 from txnwatch.state.errors import BrokerError, ConfigError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.incident import IncidentEvent
-from txnwatch.state.transaction import CoordinatorView, Marker
+from txnwatch.state.transaction import CoordinatorView
 from txnwatch.streaming.admin import ClusterAdmin
 from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.coordinator_log import read_views
-from txnwatch.streaming.last_marker import last_marker_below
 
 _MINUTE_MS = 60_000
 
@@ -180,10 +179,7 @@ def searcher_of(cluster: Cluster, progress: Callable[[int], None] = lambda _: No
         found = read_views(cluster, producer_ids)
         return found.views, {str(partition): why for partition, why in found.problems.items()}
 
-    def marker(span: SpanCandidate) -> Marker | None:
-        return last_marker_below(cluster, span.partition, span.producer_id, span.span.start_offset)
-
-    return Searcher(ClusterAdmin(cluster), views, wall_clock_ms, marker, progress=progress)
+    return Searcher(ClusterAdmin(cluster), views, wall_clock_ms, progress=progress)
 
 
 def _events(origin: Origin, found: Search, wanted: set[TopicPartition] | None) -> tuple[list[IncidentEvent], int]:

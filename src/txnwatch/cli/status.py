@@ -9,11 +9,11 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from txnwatch.cli.asking import add_connection_flags, add_output_flags
-from txnwatch.cli.flag_types import redis_url, topic_name, words
+from txnwatch.cli.asking import add_connection_flags, add_events_flags, add_output_flags
+from txnwatch.cli.flag_types import redis_url
 from txnwatch.cli.output import Answer, Duration, Line, NotChecked, Time, write
 from txnwatch.clients import decoder, librdkafka_config, registry_codec
-from txnwatch.config import EVENTS_TOPIC, client_properties
+from txnwatch.config import client_properties
 from txnwatch.connection import options_of
 from txnwatch.sinks.event_log import read_events
 from txnwatch.sinks.redis import read_open_incidents
@@ -49,12 +49,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "events topic.",
     )
     add_connection_flags(parser, is_required=False)
-    parser.add_argument(
-        "--events-topic", type=topic_name, default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)"
-    )
-    parser.add_argument(
-        "--schema-registry-url", type=words, metavar="URL", help="where events are in Confluent framing"
-    )
+    add_events_flags(parser)
     parser.add_argument(
         "--redis-url", type=redis_url, metavar="URL", help="redis://host:port/db that `txnwatch run` fills"
     )
