@@ -106,11 +106,14 @@ def cli_page() -> str:
         _GENERATED,
         "Exit codes: 0 clean, 1 failure (one line on standard error says what and what to do) or an answer with parts",
         "missing, 2 usage, 3 something was found (with `--fail-on-found`). `--format json` is one envelope for every",
-        "command: `command`, `version`, `cluster_id`, `complete`, `not_checked` (what, why) and `rows`.",
+        "command: `command`, `version`, `cluster_id`, `complete`, `not_checked` (what, why), `left_out` (count, what,",
+        "why) and `rows`. Left out is what the flags of `find-hanging` kept out of its rows: the answer is complete",
+        "without it.",
     ]
     for name, command in commands.choices.items():
         lines += ["", f"## txnwatch {name}", "", str(command.description), "", "| flag | meaning |", "|---|---|"]
-        lines += [_flag(action) for action in command._actions if action.dest != "help"]  # noqa: SLF001
+        shown = (action for action in command._actions if action.help != argparse.SUPPRESS)  # noqa: SLF001
+        lines += [_flag(action) for action in shown if action.dest != "help"]
     return "\n".join([*lines, ""])
 
 

@@ -29,7 +29,8 @@ somebody says yes. `--result commit` completes a transaction that is proven to h
 running watch about the very data or by what the coordinator's log still has; aborting such a one takes
 `--lose-acknowledged-data`. An epoch that may be used again is refused by hand too: fence the id first. Starting its
 application anew does it; so does `kafka-transactions.sh forceTerminateTransaction`, which also overwrites the id's
-timeout and creates an id that is not known.
+timeout and creates an id that is not known. The epochs of the marker are read from the partition's leader and never
+taken from a caller.
 
 An abort by hand is told on the events topic, if there is one, as an incident of its own: opened with the decision,
 updated with the result, resolved when it is read to be closed. The incident of a running watch goes on, and ends with

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
 
 from txnwatch.sinks.encoding import FORMATS, Encoding, cloud_event_headers
-from txnwatch.state.errors import BrokerError, SinkError
+from txnwatch.state.errors import BrokerError, ConfigError, SinkError
 from txnwatch.state.incident import IncidentEvent
 
 _TIMEOUT_S = 10.0
@@ -103,6 +103,7 @@ def ensure_topic(client_config: Mapping[str, str], topic: str) -> str | None:
 
     Raises:
         BrokerError: the cluster does not answer, or does not let us create the topic.
+        ConfigError: it is no name for a topic.
     """
     admin = AdminClient({**client_config, **QUIET, "client.id": "txnwatch-events"})
     try:
@@ -115,6 +116,8 @@ def ensure_topic(client_config: Mapping[str, str], topic: str) -> str | None:
         error = exc.args[0]
         if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return None
+        if error.code() == KafkaError.TOPIC_EXCEPTION:  # no topic can have that name: waiting does not mend it
+            raise ConfigError(f"events topic {topic!r}: {error.str()}") from exc
         raise BrokerError(f"events topic {topic!r}: expected to create it, found: {error.str()}") from exc
     return None
 

@@ -17,6 +17,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -51,6 +52,17 @@ end
 redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[5], '*', 'id', ARGV[1] .. '-' .. ARGV[2], 'event', ARGV[7])
 return 1
 """
+
+
+def is_url(url: str) -> bool:
+    """Whether redis-py takes it. Checked to the end, as a connection would: it reads `redis://host/x` as database 0."""
+    try:
+        pool = redis.ConnectionPool.from_url(url)
+        pool.connection_class(**pool.connection_kwargs)
+        database = urlsplit(url).path.strip("/")
+    except (ValueError, TypeError, redis.RedisError):
+        return False
+    return url.startswith("unix:") or not database or database.isdecimal()
 
 
 class RedisEventSink:

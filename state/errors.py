@@ -40,6 +40,10 @@ class AuthorizationError(BrokerError):
     """A right is missing; the message names the resource and the operation."""
 
 
+class OutputError(TxnwatchError):
+    """The answer could not be written to standard output."""
+
+
 class CheckpointError(TxnwatchError):
     """The checkpoint does not fit what is being run (another cluster, other settings)."""
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 TRANSACTION_STATE_TOPIC = "__transaction_state"
+TOPIC_NAME_RULE = "a topic's name: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'"
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class TopicPartition(NamedTuple):
@@ -27,3 +30,8 @@ class TopicPartition(NamedTuple):
         if not dash or not topic:
             raise ValueError(f"expected TOPIC-PARTITION, found {text!r}")
         return cls(topic, int(partition))
+
+
+def is_topic_name(text: str) -> bool:
+    """Whether Kafka takes it for a topic's name; `org.apache.kafka.common.internals.Topic` has the rule."""
+    return _TOPIC_NAME.fullmatch(text) is not None and text not in {".", ".."}

@@ -17,7 +17,6 @@ from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.ports import (
     UNKNOWN_PARTITION,
     ActiveProducer,
-    ListedTransaction,
     MarkerSpec,
     PartitionReading,
     SpanPast,
@@ -27,6 +26,7 @@ from txnwatch.state.ports import (
 from txnwatch.streaming import admin_messages as messages
 from txnwatch.streaming.broker import Connection, error_name
 from txnwatch.streaming.cluster import EARLIEST, READ_COMMITTED, Cluster, Listed
+from txnwatch.streaming.listing import in_words, list_everywhere
 from txnwatch.streaming.metadata import NO_LEADER
 from txnwatch.streaming.past import read_past
 from txnwatch.streaming.producers import describe_producers
@@ -129,75 +129,12 @@ class ClusterAdmin:
         return self._cluster.call(connection, request)
 
     def list_transactions(self, producer_ids: Iterable[int]) -> TransactionListing:
-        """See TransactionAdmin. Whole only if each coordinator answered for all it coordinates, before and after."""
-        try:
-            before = self._coordinators()
-        except BrokerError as exc:
-            return TransactionListing((), (str(exc),))
-        problems = self._not_answered_for(before)
-        wanted = list(dict.fromkeys(producer_ids))
-        requests = dict.fromkeys(self._cluster.known.brokers, messages.list_transactions_request(wanted))
-        listed: list[ListedTransaction] = []
-        for node, answer in self._cluster.ask(requests, self._cluster.timeout_s).items():
-            if isinstance(answer, BrokerError):
-                problems.append(str(answer))
-            elif answer.error_code:
-                problems.append(f"broker {node}: {error_name(answer.error_code)}")
-            else:
-                rows, problem = messages.listed_transactions(answer, node)
-                listed.extend(rows)
-                if problem is not None:
-                    problems.append(f"broker {node}: {problem}")
-        try:
-            if self._coordinators() != before:
-                problems.append("a coordinator moved to another broker while the brokers were asked")
-        except BrokerError as exc:
-            problems.append(str(exc))
-        problems.extend(self._not_answered_for(before))
-        return TransactionListing(tuple(listed), tuple(dict.fromkeys(problems)))
-
-    def _not_answered_for(self, coordinators: dict[int, tuple[int, int]]) -> list[str]:
-        """Why some partition of the coordinator's log cannot be listed, by describing an id of each that nobody has.
-
-        Between taking over a partition and beginning to load it, a broker lists without an error and without the
-        partition's ids (measured: 20 to 100 ms after a failover). Described, such an id is NOT_COORDINATOR; and one
-        that must not be described would be hidden from a listing too.
-        """
-        probes = messages.one_id_for_each_partition(len(coordinators))
-        asked: dict[int, list[str]] = {}
-        for number, (leader, _) in coordinators.items():
-            asked.setdefault(leader, []).append(probes[number])
-        requests = {node: messages.describe_transactions_request(ids) for node, ids in asked.items()}
-        problems: list[str] = []
-        for node, answer in self._cluster.ask(requests, self._cluster.timeout_s).items():
-            if isinstance(answer, BrokerError):
-                problems.append(str(answer))
-                continue
-            described = messages.descriptions(answer, node)
-            missing = TransactionDescription("", "the answer did not have it")
-            found = {described.get(probe, missing).problem for probe in asked[node]}
-            problems.extend(f"broker {node}: {problem}" for problem in sorted(filter(None, found)))
-        return problems
-
-    def _coordinators(self) -> dict[int, tuple[int, int]]:
-        """Leader and epoch of each partition of the coordinator's log; all must have one."""
-        topic = self._cluster.refresh().topics.get(TRANSACTION_STATE_TOPIC)
-        if topic is None:
-            self._expect_no_log()
-        leaders = (
-            {number: (info.leader, info.leader_epoch) for number, info in topic.partitions.items()} if topic else {}
-        )
-        without = sorted(number for number, (leader, _) in leaders.items() if leader == NO_LEADER)
-        if without:
-            raise BrokerError(f"{TRANSACTION_STATE_TOPIC}-{without[0]} has no leader: its ids cannot be listed")
-        return leaders
-
-    def _expect_no_log(self) -> None:
-        """A log that is not shown may be hidden from us, and its ids with it; asked for by name it is refused."""
-        endpoint = self._cluster.any_connection().endpoint
-        told = self._cluster.metadata_from(endpoint, [TRANSACTION_STATE_TOPIC]).topics.get(TRANSACTION_STATE_TOPIC)
-        if told is not None and told.error not in (None, "UNKNOWN_TOPIC_OR_PARTITION"):
-            raise BrokerError(f"{TRANSACTION_STATE_TOPIC}: {told.error}: which ids there are cannot be told")
+        """See TransactionAdmin."""
+        request = messages.list_transactions_request(list(dict.fromkeys(producer_ids)))
+        rows, problems = list_everywhere(self._cluster, request)
+        if TRANSACTION_STATE_TOPIC in problems:  # without its leaders nobody knows whose rows still count
+            rows = []
+        return TransactionListing(tuple(rows), in_words(problems))
 
     def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
         """See TransactionAdmin."""

@@ -16,8 +16,9 @@ from txnwatch.state.errors import BrokerError
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.ports import ActiveProducer, ListedTransaction, TransactionDescription
 from txnwatch.streaming import admin_messages as messages
-from txnwatch.streaming.broker import Connection, error_name
+from txnwatch.streaming.broker import Connection
 from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.listing import Listing, list_everywhere
 
 DURATION_SINCE, PATTERN_SINCE = 1, 2  # versions of ListTransactions
 _ANY_DURATION = -1
@@ -36,24 +37,9 @@ class Filters:
     pattern: str | None = None
 
 
-def list_filtered(cluster: Cluster, filters: Filters) -> tuple[list[ListedTransaction], dict[int, str]]:
-    """Every broker's transactions, and by broker id why one did not answer."""
-    requests = dict.fromkeys(cluster.known.brokers, _list_request(filters))
-    rows: list[ListedTransaction] = []
-    problems: dict[int, str] = {}
-    for node, answer in cluster.ask(requests, cluster.timeout_s).items():
-        if isinstance(answer, BrokerError):
-            problems[node] = str(answer)
-        elif answer.error_code:
-            problems[node] = error_name(answer.error_code)
-        else:
-            found, problem = messages.listed_transactions(answer, node)
-            rows += found
-            if answer.unknown_state_filters:
-                problem = f"it does not know the states {', '.join(answer.unknown_state_filters)}"
-            if problem is not None:
-                problems[node] = problem
-    return rows, problems
+def list_filtered(cluster: Cluster, filters: Filters) -> Listing:
+    """Every broker's transactions; brokers that are too old for a filter list more."""
+    return list_everywhere(cluster, _list_request(filters))
 
 
 def _list_request(filters: Filters) -> Callable[[Connection], Any]:
@@ -80,8 +66,8 @@ def producers_at(cluster: Cluster, node: int, partition: TopicPartition) -> Sequ
     return messages.described(answer).get(partition, "the answer did not have it")
 
 
-def names_of(cluster: Cluster, producer_ids: Iterable[int]) -> tuple[dict[int, ListedTransaction], dict[int, str]]:
-    """The transactional id of each producer id, as far as the brokers tell."""
+def names_of(cluster: Cluster, producer_ids: Iterable[int]) -> tuple[dict[int, ListedTransaction], dict[str, str]]:
+    """The transactional id of each producer id, as far as the brokers tell; and what was not listed, with the why."""
     rows, problems = list_filtered(cluster, Filters(producer_ids=tuple(producer_ids)))
     return {row.producer_id: row for row in rows}, problems
 

@@ -7,19 +7,30 @@ variables and deploy/reference-config.toml are derived from it.
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import javaproperties
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from txnwatch.setting_types import (
+    INT32,
+    Bootstrap,
+    NotNegative,
+    Port,
+    Positive,
+    Prefixes,
+    RedisUrl,
+    Regex,
+    Text,
+    TopicName,
+    without_password,
+)
 from txnwatch.state.abort_case import AbortPolicy
 from txnwatch.state.errors import ConfigError
 from txnwatch.state.policy import DetectionPolicy
-from txnwatch.streaming.options import parse_bootstrap
 
 ENVIRONMENT_PREFIX = "TXNWATCH_"
 # Read elsewhere, before settings are: where downloads are cached and from where, which servers the tests use.
@@ -35,39 +46,9 @@ RESERVED_ENVIRONMENT = {
 }
 EVENTS_TOPIC = "txnwatch.events"
 _REGISTRY_PREFIX = "schema.registry."
-
-
-def _bootstrap(value: str) -> str:
-    try:
-        parse_bootstrap(value, "bootstrap_server")
-    except ConfigError as exc:
-        raise ValueError("expected host:port, several of them comma-separated") from exc
-    return value
-
-
-def _number(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("expected a number")  # noqa: TRY004 - pydantic wants a ValueError
-    return value
-
-
-def _regex(value: str) -> str:
-    try:
-        re.compile(value)
-    except re.error as exc:
-        raise ValueError(f"expected a regular expression ({exc})") from exc
-    return value
-
-
-def _listed(value: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in value.split(",") if part.strip())
-
-
 CONFLUENT_AVRO = "confluent-avro"
 _DEFAULTS = DetectionPolicy()
 _ABORT = AbortPolicy()
-Positive = Annotated[int, BeforeValidator(_number), Field(gt=0)]
-NotNegative = Annotated[int, BeforeValidator(_number), Field(ge=0)]
 
 
 class RunSettings(BaseModel):
@@ -75,34 +56,30 @@ class RunSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    bootstrap_server: Annotated[str, AfterValidator(_bootstrap)] = Field(
-        description="host:port of some brokers, comma-separated"
-    )
+    bootstrap_server: Bootstrap = Field(description="host:port of some brokers, comma-separated")
     command_config: Path | None = Field(None, description="Java client properties file with security settings")
-    topics: Annotated[str, AfterValidator(_regex)] = Field(
-        ".*", description="regular expression; topics whose whole name matches are scanned"
-    )
-    census_topics: Annotated[str, AfterValidator(_regex)] = Field(
+    topics: Regex = Field(".*", description="regular expression; topics whose whole name matches are scanned")
+    census_topics: Regex = Field(
         ".*", description="regular expression; topics that match and are not scanned are watched by census alone"
     )
-    foreign_topics: Annotated[str, AfterValidator(_regex)] | None = Field(
+    foreign_topics: Regex | None = Field(
         None, description="regular expression; topics copied byte for byte from another cluster, not watched"
     )
-    checkpoint: str = Field("txnwatch-checkpoint", description="directory (or URI) that keeps offsets and state")
-    events_topic: str = Field(EVENTS_TOPIC, description="topic for incident events; created compacted if absent")
+    checkpoint: Text = Field("txnwatch-checkpoint", description="directory (or URI) that keeps offsets and state")
+    events_topic: TopicName = Field(EVENTS_TOPIC, description="topic for incident events; created compacted if absent")
     events_format: Literal["json", "avro", "confluent-avro"] | None = Field(
         None,
         description="encoding of events: json (default), avro (single-object encoding) or confluent-avro (default "
         "where there is a registry)",
     )
-    schema_registry_url: str | None = Field(
+    schema_registry_url: Text | None = Field(
         None, description="http://[user:password@]host:port of a Confluent-compatible schema registry"
     )
-    redis_url: str | None = Field(None, description="redis://host:port/db for current incidents")
-    metrics_port: Annotated[int, BeforeValidator(_number), Field(ge=0, le=65535)] | None = Field(
+    redis_url: RedisUrl | None = Field(None, description="redis://host:port/db for current incidents")
+    metrics_port: Port | None = Field(
         None, description="port for Prometheus (/metrics, /-/healthy, /-/ready), 0 for any; none without it"
     )
-    metrics_host: str = Field("0.0.0.0", description="address the metrics port listens on")  # noqa: S104 - to be scraped
+    metrics_host: Text = Field("0.0.0.0", description="address the metrics port listens on")  # noqa: S104 - to be scraped
     trigger_ms: Positive = Field(500, description="pause between the starts of two micro-batches")
     starting_offsets: Literal["latest", "earliest"] = Field(
         "latest", description="latest (where the oldest open transaction begins) or earliest; first start only"
@@ -114,8 +91,10 @@ class RunSettings(BaseModel):
     max_offsets_per_trigger: Positive = Field(
         20_000_000, description="offsets of all data partitions together read in one micro-batch"
     )
-    master: str = Field("local[2,4]", description="Spark master; empty leaves it to spark-submit")
-    state_partitions: Positive = Field(1, description="Spark partitions of the state; fixed by the checkpoint")
+    master: Text = Field("local[2,4]", description="Spark master; empty leaves it to spark-submit")
+    state_partitions: Annotated[Positive, Field(le=INT32)] = Field(
+        1, description="Spark partitions of the state; fixed by the checkpoint"
+    )
     late_buffer_ms: NotNegative = Field(
         _DEFAULTS.late_buffer_ms, description="added to a timeout and the scan interval before a transaction is late"
     )
@@ -137,17 +116,19 @@ class RunSettings(BaseModel):
     abort_after_ms: NotNegative = Field(
         _ABORT.after_ms, description="how long an incident is open before anything is done about it"
     )
-    abort_topics: Annotated[str, AfterValidator(_regex)] = Field(
+    abort_topics: Regex = Field(
         _ABORT.topics, description="regular expression; topics whose whole name matches may be acted on"
     )
-    abort_deny_topics: Annotated[str, AfterValidator(_regex)] | None = Field(
+    abort_deny_topics: Regex | None = Field(
         None, description="regular expression; topics that match may not be acted on, whatever allows them"
     )
-    abort_transactional_id_prefixes: str = Field(
-        "", description="comma-separated; transactional ids that may be acted on begin with one; empty for all"
+    abort_transactional_id_prefixes: Prefixes = Field(
+        (),
+        description="comma-separated (in the file also a list); ids that may be acted on begin with one; empty for all",
     )
-    abort_deny_transactional_id_prefixes: str = Field(
-        "", description="comma-separated; transactional ids that begin with one may not be acted on"
+    abort_deny_transactional_id_prefixes: Prefixes = Field(
+        (),
+        description="comma-separated (in the file also a list); ids that begin with one may not be acted on",
     )
     abort_budget_per_hour: NotNegative = Field(10, description="markers written in any hour, at most")
     abort_breaker_incidents: NotNegative = Field(
@@ -170,8 +151,8 @@ class RunSettings(BaseModel):
             after_ms=self.abort_after_ms,
             topics=self.abort_topics,
             deny_topics=self.abort_deny_topics,
-            id_prefixes=_listed(self.abort_transactional_id_prefixes),
-            deny_id_prefixes=_listed(self.abort_deny_transactional_id_prefixes),
+            id_prefixes=self.abort_transactional_id_prefixes,
+            deny_id_prefixes=self.abort_deny_transactional_id_prefixes,
             budget_per_hour=self.abort_budget_per_hour,
             breaker_incidents=self.abort_breaker_incidents,
         )
@@ -243,7 +224,9 @@ def _problem(error: Any, sources: Mapping[str, str]) -> str:  # noqa: ANN401 - p
         return f"{key}: unknown key, from {source}; known keys: {', '.join(sorted(RunSettings.model_fields))}"
     expected = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     expected = expected if expected.startswith("expected") else f"expected {expected}"
-    return f"{key}: {expected}, found {error['input']!r} from {source}"
+    found = error["input"]
+    shown = without_password(found) if isinstance(found, str) and key.endswith("_url") else found
+    return f"{key}: {expected}, found {shown!r} from {source}"
 
 
 def client_properties(path: Path | None) -> dict[str, str]:

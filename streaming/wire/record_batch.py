@@ -108,6 +108,24 @@ def end_of_old_entry(buffer: memoryview | bytes, position: int) -> int | None:
     return end if end <= len(buffer) else None
 
 
+def end_of_whole_entries(buffer: memoryview | bytes) -> int:
+    """Where the last whole batch of a segment file ends; what follows it, if anything, is the beginning of one.
+
+    Raises:
+        WireError: a length or magic that no broker writes.
+    """
+    position, size = 0, len(buffer)
+    while position + HEADER_SIZE <= size:
+        check_old_entry(buffer, position)
+        following: int = position + LENGTH_OVERHEAD + _LENGTH.unpack_from(buffer, position + LENGTH_POSITION)[0]
+        if following > size:
+            return position
+        position = following
+    while (old := end_of_old_entry(buffer, position)) is not None:
+        position = old
+    return position
+
+
 def walk(buffer: memoryview | bytes) -> Iterator[tuple[int, BatchHeader]]:
     """Yields (position, header) of every whole magic 2 batch in a Fetch response's `records`.
 

@@ -19,7 +19,8 @@ from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.sinks.encoding import FORMATS, from_bytes
 from txnwatch.sinks.event_log import read_events
 from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
-from txnwatch.state.errors import BrokerError, SinkError
+from txnwatch.state.errors import BrokerError, ConfigError, SinkError
+from txnwatch.state.ids import is_topic_name
 from txnwatch.state.incident import IncidentEvent
 from txnwatch.streaming.cluster import Cluster
 
@@ -67,6 +68,19 @@ def test_the_topic_is_made_compacted_with_one_partition(cluster: Cluster, topic:
     assert found["cleanup.policy"].value == "compact"
     described = admin.list_topics(topic, timeout=10.0).topics[topic]
     assert [(number, len(one.replicas)) for number, one in described.partitions.items()] == [(0, 1)]
+
+
+@pytest.mark.parametrize("name", ["bad topic!", "x" * 250, ".."])
+def test_a_name_that_no_topic_can_have_is_not_tried_again(config: dict[str, str], name: str) -> None:
+    assert not is_topic_name(name)
+    with pytest.raises(ConfigError, match=r"events topic .*invalid"):
+        ensure_topic(config, name)
+
+
+def test_the_longest_name_is_a_topics(config: dict[str, str]) -> None:
+    name = unique("events._-Z9") + "x" * 249
+    assert is_topic_name(name[:249])
+    assert ensure_topic(config, name[:249]) is None
 
 
 def test_a_topic_that_is_there_and_compacted_is_left_alone(config: dict[str, str], topic: str) -> None:

@@ -107,9 +107,19 @@ def test_a_redis_that_has_lost_an_incident_is_no_all_clear(
     assert told.splitlines()[-1] == "no open incident was read, but not all could be read"
 
 
-def test_a_redis_url_that_is_none_is_a_failure_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["status", "--redis-url", "127.0.0.1:6379"]) == 1
-    assert "127.0.0.1:6379" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("127.0.0.1:6379", "127.0.0.1:6379"),
+        ("redis://me:secret@h:x/0", "redis://***@h:x/0"),
+        ("me:secret@h:1", "***@h:1"),
+    ],
+)
+def test_a_redis_url_that_is_none_is_usage(url: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["status", "--redis-url", url])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(f"expected redis://[[user]:password@]host:port/db, found {shown!r}\n")
 
 
 def test_an_empty_redis_is_no_all_clear(redis_server: EmbeddedRedis, capsys: pytest.CaptureFixture[str]) -> None:

@@ -134,6 +134,36 @@ def test_the_abort_that_is_suggested_works_once_its_application_has_started_anew
     assert ask("find-hanging", "--topic", partition.topic) == []
 
 
+def test_what_the_filters_of_find_hanging_leave_out_is_counted(
+    kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stray_write(cluster, unique("young"), partition)
+    (quiet,) = create_topic(cluster, unique("quiet"))
+    prepared = opened(cluster, partition)
+    foreign_marker(cluster, partition, prepared)
+    prepared.end(commit=True)
+
+    def find(topic: str, *arguments: str, how: str = "json") -> str:
+        server = ("--bootstrap-server", kafka.bootstrap_servers)
+        assert main(["find-hanging", "--topic", topic, *arguments, *server, "--format", how]) == 0
+        return capsys.readouterr().out
+
+    young = json.loads(find(partition.topic, "--max-transaction-timeout", "60"))
+    assert {row["verdict"] for row in young["rows"]}.isdisjoint({"hanging"})
+    assert [(kept["count"], kept["what"]) for kept in young["left_out"]] == [(1, "open span")]
+    told = find(partition.topic, "--max-transaction-timeout", "60", how="text")
+    assert "left out: 1 open span: last written less than 60 minutes ago (--max-transaction-timeout), not jud" in told
+    assert "nothing hangs" not in told
+
+    def elsewhere() -> list[int]:
+        return [kept["count"] for kept in json.loads(find(quiet.topic))["left_out"]]
+
+    eventually(elsewhere, 60.0, "the transaction on another topic to be stuck")
+    told = find(quiet.topic, how="text")
+    assert f"on none of the partitions asked for (topic {quiet.topic})" in told
+    assert f"nothing hangs, nothing is late or stuck on topic {quiet.topic}: 1 partition checked" in told
+
+
 def test_who_waits_behind_the_first_is_told(ask: Ask, cluster: Cluster, partition: TopicPartition) -> None:
     first = opened(cluster, partition)
     stray_write(cluster, unique("stray"), partition)

@@ -93,6 +93,8 @@ def test_a_host_nobody_knows(capsys: pytest.CaptureFixture[str], tmp_path: Path)
             ["--bootstrap-server", "nowhere"],
             "bootstrap_server: expected host:port, several of them comma-separated, found 'nowhere' from flag",
         ),
+        (["--redis-url", "redis://127.0.0.1:notaport/0"], "redis_url: expected redis://"),
+        (["--events-topic", "bad topic!"], "events_topic: expected a topic's name"),
         (["--command-config", "/no/such/file"], "--command-config /no/such/file"),
         (["--config", "/no/such/file"], "--config /no/such/file"),
     ],

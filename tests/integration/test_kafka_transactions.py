@@ -18,6 +18,7 @@ import pytest
 from support.servers import connect
 from support.topics import create_topic, unique
 from support.transaction_tools import Ran, run_tools
+from txnwatch.cli.abort import NOT_TAKEN
 from txnwatch.cli.main import COMMANDS, main, parser
 from txnwatch.embedded.faults import late_write, stray_write
 from txnwatch.embedded.kafka import EmbeddedKafka
@@ -38,8 +39,9 @@ DIFFERENCES = {
     "find-hanging": "No scope is needed, no silence of 15 minutes, and no age at all: a hang of a second ago is "
     "proven. `--broker-id` means the partitions it leads; Kafka's tool asks it for its replicas, which may lag. One "
     "partition that does not answer is listed as not checked; Kafka's tool ends there. Ids are named. Late, long "
-    "running and stuck transactions are shown, each by its own timeout.",
-    "abort": "See `txnwatch abort --help`.",
+    "running and stuck transactions are shown, each by its own timeout. What an age or a scope keeps out is counted.",
+    "abort": "What hangs is proven before the marker and read again behind it; see [abort.md](abort.md). Both epochs "
+    "are read from the leader and never taken from a caller.",
     "forceTerminateTransaction": "Not offered: it raises the epoch of an id that its coordinator still owns, and "
     "creates an id that it does not know.",
 }
@@ -263,7 +265,9 @@ def comparison_page(their_flags: dict[str, list[str]], theirs: dict[str, Ran]) -
     for name in SUBCOMMANDS:
         mine = _flags_of(name) if name in COMMANDS else []
         lines += ["", f"## {name}", "", DIFFERENCES[name], "", "| kafka-transactions.sh | txnwatch |", "|---|---|"]
-        lines += [f"| `{flag}` | {f'`{flag}`' if flag in mine else '-'} |" for flag in their_flags[name]]
+        lines += [
+            f"| `{flag}` | {f'`{flag}`' if flag in mine else _why_not(name, flag)} |" for flag in their_flags[name]
+        ]
         lines += [f"| - | `{flag}` |" for flag in mine if flag not in their_flags[name]]
         if name in headings:
             columns = COLUMNS[name]
@@ -283,9 +287,17 @@ def _column(heading: str, columns: dict[str, str]) -> str:
     return f"| {heading} | {found} |"
 
 
+def _why_not(name: str, flag: str) -> str:
+    if name == "abort":
+        return f"not taken: {NOT_TAKEN[flag]}"
+    assert name not in COMMANDS, f"{name} {flag}: a flag that is not ours has a reason"
+    return "-"
+
+
 def _flags_of(name: str) -> list[str]:
     top = parser([name])
     commands = next(action for action in top._actions if isinstance(action, argparse._SubParsersAction))
     shared = {"--help", "--bootstrap-server", "--command-config"}
-    flags = [action.option_strings[-1] for action in commands.choices[name]._actions if action.option_strings]
+    shown = [action for action in commands.choices[name]._actions if action.help != argparse.SUPPRESS]
+    flags = [action.option_strings[-1] for action in shown if action.option_strings]
     return [flag for flag in flags if flag not in shared]

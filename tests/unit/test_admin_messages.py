@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from txnwatch.streaming.admin_messages import descriptions, listed_transactions
-from txnwatch.streaming.queries import Filters, list_filtered
 
 
 def answer(state: str) -> Any:
@@ -35,24 +34,3 @@ def test_nor_is_a_listing_whole_that_has_one_and_what_is_known_of_it_is_listed()
     assert [row.state for row in rows] == ["Ongoing"]
     assert problem is not None
     assert "'Frozen'" in problem
-
-
-def test_one_such_state_does_not_end_the_listing_of_all_brokers() -> None:
-    class Cluster:
-        """Two brokers, the second of a later release."""
-
-        known = SimpleNamespace(brokers={1: None, 2: None})
-        timeout_s = 1.0
-
-        def ask(self, requests: dict[int, Any], _: float) -> dict[int, Any]:
-            states = {1: "Ongoing", 2: "Frozen"}
-            common = {"error_code": 0, "unknown_state_filters": []}
-            return {
-                node: SimpleNamespace(transaction_states=answer(states[node]).transaction_states, **common)
-                for node in requests
-            }
-
-    rows, problems = list_filtered(Cluster(), Filters())  # type: ignore[arg-type]
-    assert [row.coordinator for row in rows] == [1]
-    assert list(problems) == [2]
-    assert "upgrade txnwatch" in problems[2]

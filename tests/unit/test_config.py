@@ -128,6 +128,64 @@ BAD_VALUES: dict[str, tuple[dict[str, Any], str, dict[str, str], str]] = {
         {},
         "bootstrap_server: expected host:port, several of them comma-separated, found ' , ' from flag",
     ),
+    "a topic that there cannot be": (
+        {"events_topic": "bad topic!"},
+        "",
+        {},
+        "events_topic: expected a topic's name: .* found 'bad topic!' from flag",
+    ),
+    "not even one of dots": (
+        {},
+        "",
+        {"TXNWATCH_EVENTS_TOPIC": ".."},
+        "events_topic: expected a topic's name: .*'..' from",
+    ),
+    "a topic's name of 250": (
+        {"events_topic": "x" * 250},
+        "",
+        {},
+        "events_topic: expected a topic's name: 1 to 249 of",
+    ),
+    "no URL": ({"redis_url": "foo"}, "", {}, "redis_url: expected redis://.*, found 'foo' from flag"),
+    "no port": ({}, 'redis_url = "redis://h:notaport/0"', {}, f"redis_url: expected redis://.*notaport/0' from {FILE}"),
+    "no database": (
+        {"redis_url": "redis://h:1/x"},
+        "",
+        {},
+        "redis_url: expected redis://.*, found 'redis://h:1/x' from",
+    ),
+    "an option redis-py does not have": ({"redis_url": "redis://h/0?foo=1"}, "", {}, "redis_url: expected redis://"),
+    "a password is not repeated": (
+        {"redis_url": "redis://me:se/cret@h:x/0"},
+        "",
+        {},
+        r"redis_url: expected redis://.*, found 'redis://\*\*\*@h:x/0' from flag$",
+    ),
+    "no UTF-8": ({"topics": "a\udcff"}, "", {}, r"topics: expected UTF-8, found 'a\\udcff' from flag"),
+    "more than an int64": (
+        {"trigger_ms": str(1 << 63)},
+        "",
+        {},
+        "trigger_ms: expected less than or equal to 92233720368",
+    ),
+    "more than an int32": (
+        {"state_partitions": str(1 << 31)},
+        "",
+        {},
+        "state_partitions: expected less than or equal to",
+    ),
+    "a list of something else": (
+        {},
+        "abort_transactional_id_prefixes = ['a', 5]",
+        {},
+        rf"abort_transactional_id_prefixes: expected prefixes, comma-separated or .*, found \['a', 5\] from {FILE}",
+    ),
+    "a prefix of every id, by mistake": (
+        {},
+        "abort_deny_transactional_id_prefixes = ['']",
+        {},
+        "abort_deny_transactional_id_prefixes: expected prefixes, .* that are not empty, found",
+    ),
     "text expected": ({}, "checkpoint = 5", {}, f"checkpoint: expected a valid string, found 5 from {FILE}"),
     "the nearest source is named": (
         {"trigger_ms": "0"},
@@ -197,6 +255,29 @@ def test_a_file_is_read_as_utf_8(config_file: WriteFile) -> None:
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=f"^--config {re.escape(str(tmp_path / name))}: {reason}"):
         settings({}, tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["redis://h", "redis://:secret@h:6379/3", "rediss://h:1/", "redis://[::1]:1/0?db=2", "unix:///run/redis.sock"],
+)
+def test_any_url_that_redis_py_takes_is_taken(url: str) -> None:
+    assert settings({"redis_url": url}).redis_url == url
+
+
+@pytest.mark.parametrize(
+    ("flags", "line", "prefixes"),
+    [
+        pytest.param({"abort_transactional_id_prefixes": " a, b ,"}, "", ("a", "b"), id="a flag"),
+        pytest.param({}, "abort_transactional_id_prefixes = 'a,b'", ("a", "b"), id="text in the file"),
+        pytest.param({}, "abort_transactional_id_prefixes = ['a', 'b,c']", ("a", "b,c"), id="a list in the file"),
+        pytest.param({}, "abort_transactional_id_prefixes = ''", (), id="none"),
+    ],
+)
+def test_prefixes_are_a_list_however_they_are_written(
+    config_file: WriteFile, flags: dict[str, Any], line: str, prefixes: tuple[str, ...]
+) -> None:
+    assert settings(flags, config_file(line)).abort_policy.id_prefixes == prefixes
 
 
 def test_settings_do_not_change() -> None:

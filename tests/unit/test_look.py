@@ -6,9 +6,12 @@ import argparse
 import base64
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from support.batches import a_batch, a_record
+from support.transaction_log import a_key, a_value
 from txnwatch.cli.decode import bytes_of
 from txnwatch.cli.describe import row_of
 from txnwatch.cli.list import filters_of
@@ -21,6 +24,7 @@ from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 COMPLETE = "00010000000000000009 0001 0000ea60 04 01 000001a1f86c3ef0 000001a1f86c3ee6 02 00080000000000000009 02020002"
 KEY = "0000 0002 7476"
+VALUE = TransactionLogValue(0, 9, 3, 60_000, S.EMPTY, None, 1, -1)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +58,36 @@ def test_decode_wants_one_thing(arguments: list[str], capsys: pytest.CaptureFixt
 def test_a_file_that_is_not_there_is_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["decode", "--file", str(tmp_path / "x.log")]) == 2
     assert "No such file" in capsys.readouterr().err
+
+
+SEGMENT = a_batch(0, producer_id=-1, transactional=False, records=[a_record(key=a_key("tv"), value=a_value(VALUE))])
+CUT = SEGMENT + a_batch(7)[:-1]
+
+
+def decoded(path: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
+    code = main(["decode", "--file", str(path), "--format", "json", *arguments])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("folder", ["orders-0", "__transaction_state-4"])
+def test_a_segment_that_is_cut_inside_a_batch_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], folder: str
+) -> None:
+    path = tmp_path / folder / "0.log"
+    path.parent.mkdir()
+    path.write_bytes(CUT)
+    code, answer = decoded(path, capsys)
+    assert (code, answer["complete"], len(answer["rows"])) == (1, False, 1)
+    ((what, why),) = [(one["what"], one["why"]) for one in answer["not_checked"]]
+    assert what == f"{path} from byte {len(SEGMENT)}"
+    size = len(a_batch(7))
+    assert why.startswith(f"the batch at offset 7 is cut: {size - 1} of {size} bytes are there. The last batch of a ")
+
+    assert decoded(path, capsys, "--count", "1")[0] == 0, "what was asked for is there"
+    path.write_bytes(CUT[: len(SEGMENT) + 5])
+    assert "a batch is cut: 5 bytes are there" in decoded(path, capsys)[1]["not_checked"][0]["why"]
+    path.write_bytes(SEGMENT)
+    assert decoded(path, capsys)[0] == 0
 
 
 def flags(**given: object) -> argparse.Namespace:

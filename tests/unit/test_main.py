@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -32,3 +33,46 @@ def test_an_unknown_command_is_usage(capsys: pytest.CaptureFixture[str]) -> None
         main(["find"])
     assert ended.value.code == 2
     assert "invalid choice: 'find'" in capsys.readouterr().err
+
+
+ANSWERING = (sys.executable, "-c", "import sys; from txnwatch.cli.main import main; sys.exit(main())")
+TABLE = ("decode", "--file", "/dev/null")
+
+
+@pytest.fixture(params=["buffered", "unbuffered"])
+def environment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a write fails: with the write, or when the interpreter ends."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", "" if request.param == "buffered" else "1")
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize("how", ["text", "json"])
+def test_an_answer_that_cannot_be_written_is_one_line_and_a_failure(how: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*ANSWERING, *TABLE, "--format", how], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    expected = "txnwatch: expected to write the answer to standard output, found: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, expected)
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize("how", ["text", "json"])
+def test_a_reader_that_went_away_is_told_nothing_and_it_is_no_clean_answer(how: str) -> None:
+    running = subprocess.Popen(
+        [*ANSWERING, *TABLE, "--format", how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert running.stdout is not None
+    assert running.stderr is not None
+    with running:
+        running.stdout.close()
+        assert running.stderr.read() == ""
+    assert running.returncode == 1
+
+
+def test_a_name_that_is_no_utf_8_can_be_printed(tmp_path: Path) -> None:
+    name = bytes(tmp_path / "a") + b"\xff"
+    Path(name.decode(errors="surrogateescape")).write_bytes(b"cut")
+    done = subprocess.run([*ANSWERING, "decode", "--file", name], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "a\\udcff from byte 0: a batch is cut: 3 bytes are there" in done.stdout

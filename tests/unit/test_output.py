@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from txnwatch import __version__
-from txnwatch.cli.output import Answer, Duration, NotChecked, Time, heading, write
+from txnwatch.cli.output import Answer, Duration, LeftOut, NotChecked, Time, heading, write
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ def test_json_is_one_envelope_on_one_line() -> None:
         "cluster_id": "cluster",
         "complete": True,
         "not_checked": [],
+        "left_out": [],
         "rows": [
             {
                 "transactional_id": ROW.transactional_id,
@@ -82,6 +83,14 @@ def test_what_was_not_checked_is_said_in_both() -> None:
     assert found["complete"] is False
     assert found["not_checked"] == [{"what": "orders-0", "why": "NO_LEADER"}]
     assert "not checked: orders-0: NO_LEADER" in written(answer, "text")
+
+
+def test_what_the_flags_left_out_is_said_in_both_and_makes_nothing_incomplete() -> None:
+    answer = an_answer(left_out=(LeftOut(2, "open spans", "too young"),))
+    found = json.loads(written(answer, "json"))
+    assert (found["complete"], answer.exit_code(fail_on_found=True)) == (True, 0)
+    assert found["left_out"] == [{"count": 2, "what": "open spans", "why": "too young"}]
+    assert "left out: 2 open spans: too young" in written(answer, "text").splitlines()
 
 
 def test_people_are_not_told_a_reason_a_thousand_times() -> None:

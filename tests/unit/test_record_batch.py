@@ -13,7 +13,14 @@ from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchB
 from support.batches import DELETE_HORIZON, LOG_APPEND_TIME, a_batch, a_marker, a_record, an_old_entry, varint
 from support.batches import TIMESTAMP_MS as NOW
 from txnwatch.state.errors import WireError
-from txnwatch.streaming.wire.record_batch import HEADER_SIZE, BatchHeader, end_of_old_entry, records, walk
+from txnwatch.streaming.wire.record_batch import (
+    HEADER_SIZE,
+    BatchHeader,
+    end_of_old_entry,
+    end_of_whole_entries,
+    records,
+    walk,
+)
 
 Plain = tuple[int, int, bytes | None, bytes | None]  # offset, timestamp, key, value
 
@@ -288,3 +295,12 @@ def test_what_kafka_python_writes_is_read_the_same(
     assert header.is_transactional is transactional
     assert header.last_offset == len(written) - 1
     assert the_records(batch) == [(offset, *record[:3]) for offset, record in enumerate(written)]
+
+
+def test_wherever_a_segment_is_cut_its_whole_entries_end_where_a_batch_does() -> None:
+    entries = [a_batch(0), an_old_entry(1), a_batch(2, count=3), a_marker(5), an_old_entry(6)]
+    ends = [0, *accumulate(len(entry) for entry in entries)]
+    segment = b"".join(entries)
+    for size in range(len(segment) + 1):
+        expected = max(end for end in ends if end <= size)
+        assert end_of_whole_entries(segment[:size]) == end_of_whole_entries(memoryview(segment)[:size]) == expected

@@ -14,6 +14,7 @@ from typing import Any
 
 from txnwatch.cli.abort_by_hand import Manual, ManualCase, act, decide, look, open_case
 from txnwatch.cli.asking import add_connection_flags, add_events_flags, add_output_flags, add_partition_flags
+from txnwatch.cli.flag_types import id64
 from txnwatch.cli.output import Answer, Line, write
 from txnwatch.config import CONFLUENT_AVRO
 from txnwatch.sinks.commands import fence
@@ -21,6 +22,7 @@ from txnwatch.sinks.encoding import FORMATS
 from txnwatch.sinks.marking import VERIFIED
 from txnwatch.state.abort_plan import Refused
 from txnwatch.state.abort_rules import RULE_OF_REFUSAL, Refusal
+from txnwatch.state.errors import ConfigError
 from txnwatch.state.incident import IncidentEvent
 
 _LOSS = {
@@ -30,6 +32,13 @@ _LOSS = {
     "acknowledged data",
     "abort": "its client was told that it aborted, or nothing: an abort is what was owed",
     "none": "no transaction ever owned the data: an abort hides it from read_committed consumers, a commit cannot be",
+}
+# Flags of Kafka's tool, and why they are not ours: the reason is in docs/kafka-transactions.md too.
+NOT_TAKEN = {
+    "--producer-epoch": "read from the partition's leader, under which the transaction is open; another one is refused "
+    "or, if higher, fences its producer",
+    "--coordinator-epoch": "read from the partition's leader, as its last marker left it; a higher one fences the real "
+    "coordinator, whose own markers are refused from then on",
 }
 _LOSS_BY_COMMIT = "it is proven to have committed: its marker is written, and consumers get its data"
 
@@ -60,8 +69,10 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     add_connection_flags(parser)
     add_partition_flags(parser, is_required=True)
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--start-offset", type=int, metavar="OFFSET", help="where the open transaction begins")
-    which.add_argument("--producer-id", type=int, metavar="ID", help="whose transaction it is")
+    which.add_argument("--start-offset", type=id64, metavar="OFFSET", help="where the open transaction begins")
+    which.add_argument("--producer-id", type=id64, metavar="ID", help="whose transaction it is")
+    for flag in NOT_TAKEN:
+        parser.add_argument(flag, nargs="?", action=_NotTaken, help=argparse.SUPPRESS)
     parser.add_argument("--result", choices=("abort", "commit"), default="abort", help="the marker (default: abort)")
     parser.add_argument("--lose-acknowledged-data", action="store_true", help="abort what is proven to have committed")
     parser.add_argument("--dry-run", action="store_true", help="say what would be done")
@@ -74,6 +85,14 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     )
     add_output_flags(parser, can_find=False)
     parser.set_defaults(run=run)
+
+
+class _NotTaken(argparse.Action):
+    """A flag that somebody used to Kafka's tool gives: told why not, in one line."""
+
+    def __call__(self, *_: object) -> None:
+        flag = self.option_strings[0]
+        raise ConfigError(f"abort {flag}: not taken, it is {NOT_TAKEN[flag]}. Leave it out")
 
 
 def run(parsed: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from txnwatch.cli.flag_types import id32, topic_name, words
 from txnwatch.cli.output import Answer, write
 from txnwatch.config import ENVIRONMENT_PREFIX, EVENTS_TOPIC
 from txnwatch.connection import connected
@@ -19,9 +20,10 @@ _BOOTSTRAP, _PROPERTIES = f"{ENVIRONMENT_PREFIX}BOOTSTRAP_SERVER", f"{ENVIRONMEN
 
 def add_connection_flags(parser: argparse.ArgumentParser, *, is_required: bool = True) -> None:
     """`--bootstrap-server` and `--command-config`; the TXNWATCH_* variables of `run` serve here too."""
-    known = os.environ.get(_BOOTSTRAP)
+    known = os.environ.get(_BOOTSTRAP) or None
     parser.add_argument(
         "--bootstrap-server",
+        type=words,
         required=is_required and known is None,
         default=known,
         metavar="SERVER",
@@ -38,14 +40,18 @@ def add_connection_flags(parser: argparse.ArgumentParser, *, is_required: bool =
 
 def add_partition_flags(parser: argparse.ArgumentParser, topic: str = "which topic", *, is_required: bool) -> None:
     """`--topic` and `--partition`; `topic` is the help text of the first."""
-    parser.add_argument("--topic", required=is_required, help=topic)
-    parser.add_argument("--partition", required=is_required, type=int, metavar="N", help="which partition of --topic")
+    parser.add_argument("--topic", type=words, required=is_required, help=topic)
+    parser.add_argument("--partition", required=is_required, type=id32, metavar="N", help="which partition of --topic")
 
 
 def add_events_flags(parser: argparse.ArgumentParser) -> None:
     """`--events-topic` and `--schema-registry-url`: where a run tells its events."""
-    parser.add_argument("--events-topic", default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)")
-    parser.add_argument("--schema-registry-url", metavar="URL", help="where events are in Confluent framing")
+    parser.add_argument(
+        "--events-topic", type=topic_name, default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)"
+    )
+    parser.add_argument(
+        "--schema-registry-url", type=words, metavar="URL", help="where events are in Confluent framing"
+    )
 
 
 def add_output_flags(parser: argparse.ArgumentParser, *, can_find: bool = True) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import binascii
 import itertools
 import mmap
 import re
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags, ask
+from txnwatch.cli.flag_types import count, id64, words
 from txnwatch.cli.output import Answer, NotChecked, Time, write
 from txnwatch.state.errors import ConfigError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -24,7 +24,7 @@ from txnwatch.streaming.batch_list import BatchList, read_batches
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.coordinator_log import LogRecord, read_records, records_of
 from txnwatch.streaming.wire.control_record import EndTransactionMarker
-from txnwatch.streaming.wire.record_batch import BatchHeader
+from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, LENGTH_POSITION, BatchHeader, end_of_whole_entries
 from txnwatch.streaming.wire.transaction_log import decode_key, decode_value
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -79,16 +79,18 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         description="Decodes one of: bytes (--value, --key), a segment file (--file), an id's records in the "
         "coordinators' log (--transactional-id), a partition's batches (--topic, --partition).",
     )
-    parser.add_argument("--value", metavar="BYTES", help="a record's value, as hexadecimal or base64")
-    parser.add_argument("--key", metavar="BYTES", help="a record's key, as hexadecimal or base64")
+    parser.add_argument("--value", type=words, metavar="BYTES", help="a record's value, as hexadecimal or base64")
+    parser.add_argument("--key", type=words, metavar="BYTES", help="a record's key, as hexadecimal or base64")
     parser.add_argument("--file", metavar="FILE", help="a .log segment of a broker; - for standard input")
     parser.add_argument(
         "--transaction-log", action="store_true", help=f"--file is of {TRANSACTION_STATE_TOPIC} (known by its folder)"
     )
-    parser.add_argument("--transactional-id", metavar="ID", help="every record of this id that the log still has")
+    parser.add_argument(
+        "--transactional-id", type=words, metavar="ID", help="every record of this id that the log still has"
+    )
     add_partition_flags(parser, "a partition's batches: which topic", is_required=False)
-    parser.add_argument("--offset", type=int, help="from this offset on (default: the log's start)")
-    parser.add_argument("--count", type=int, default=20, help="at most so many (default: %(default)s)")
+    parser.add_argument("--offset", type=id64, help="from this offset on (default: the log's start)")
+    parser.add_argument("--count", type=count, default=20, help="at most so many (default: %(default)s)")
     add_connection_flags(parser, is_required=False)
     add_output_flags(parser, can_find=False)
     parser.set_defaults(run=run)
@@ -114,8 +116,8 @@ def run(parsed: argparse.Namespace) -> int:
     return ask(parsed, lambda cluster: _from_cluster(cluster, parsed))
 
 
-def _show(row_type: type, rows: list[Any], parsed: argparse.Namespace) -> int:
-    answer = Answer("decode", "", row_type, rows)
+def _show(row_type: type, rows: list[Any], parsed: argparse.Namespace, missing: tuple[NotChecked, ...] = ()) -> int:
+    answer = Answer("decode", "", row_type, rows, missing)
     write(answer, parsed.format)
     return answer.exit_code(fail_on_found=False)
 
@@ -139,7 +141,7 @@ def bytes_of(text: str, flag: str) -> bytes:
         return bytes.fromhex(bare.removeprefix("0x"))
     try:
         return base64.b64decode(bare, validate=True)
-    except binascii.Error as exc:
+    except ValueError as exc:
         raise ConfigError(f"{flag}: expected hexadecimal or base64, found {text[:40]!r} ({exc})") from exc
 
 
@@ -152,10 +154,31 @@ def _file(parsed: argparse.Namespace) -> int:
         folder = Path(parsed.file).absolute().parent.name.rpartition("-")[2]
         records = records_of(buffer, int(folder) if folder.isdigit() else -1)
         wanted = (record for record in records if record.offset >= (parsed.offset or 0))
-        return _show(LogRow, [_log_row(record) for record in itertools.islice(wanted, parsed.count)], parsed)
-    batches = BatchList(parsed.offset or 0, _EVERY_OFFSET, parsed.count)
-    batches.feed(buffer)
-    return _show(BatchRow, [_batch_row(*batch) for batch in batches.found], parsed)
+        rows: list[Any] = [_log_row(record) for record in itertools.islice(wanted, parsed.count)]
+    else:
+        batches = BatchList(parsed.offset or 0, _EVERY_OFFSET, parsed.count)
+        batches.feed(buffer)
+        rows = [_batch_row(*batch) for batch in batches.found]
+    is_read_to_its_end = len(rows) < parsed.count
+    missing = _cut_batch(buffer, parsed.file) if is_read_to_its_end else ()
+    return _show(LogRow if is_log else BatchRow, rows, parsed, missing)
+
+
+def _cut_batch(buffer: memoryview | bytes, name: str) -> tuple[NotChecked, ...]:
+    """What is left of a batch that goes on behind the file's end."""
+    at, size = end_of_whole_entries(buffer), len(buffer)
+    if at == size:
+        return ()
+    which, there = "a batch", f"{size - at}"
+    if size - at >= LENGTH_OVERHEAD:
+        which = f"the batch at offset {int.from_bytes(buffer[at : at + LENGTH_POSITION])}"
+        length = int.from_bytes(buffer[at + LENGTH_POSITION : at + LENGTH_OVERHEAD])
+        there = f"{size - at} of {LENGTH_OVERHEAD + length}"
+    why = (
+        f"{which} is cut: {there} bytes are there. The last batch of a segment that is being written may be: decode it "
+        "again; otherwise copy the file again, or ask the cluster with --topic, --partition and --offset"
+    )
+    return (NotChecked(f"{'standard input' if name == '-' else name} from byte {at}", why),)
 
 
 def _content(name: str) -> memoryview | bytes:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
+from txnwatch.cli.flag_types import words
 from txnwatch.cli.output import Answer, NotChecked, Time
 from txnwatch.state.errors import BrokerError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC
@@ -48,7 +49,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         description="Describes a transactional id from its coordinator and from the coordinator's log.",
     )
     add_connection_flags(parser)
-    parser.add_argument("--transactional-id", required=True, metavar="ID", help="which one")
+    parser.add_argument("--transactional-id", type=words, required=True, metavar="ID", help="which one")
     add_output_flags(parser, can_find=False)
     parser.set_defaults(run=run)
 

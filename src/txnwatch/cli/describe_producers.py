@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags, ask
+from txnwatch.cli.flag_types import id32
 from txnwatch.cli.output import Answer, NotChecked, Time
 from txnwatch.state.errors import BrokerError
 from txnwatch.state.ids import TopicPartition
@@ -40,7 +41,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     )
     add_connection_flags(parser)
     add_partition_flags(parser, is_required=True)
-    parser.add_argument("--broker-id", type=int, metavar="ID", help="ask this replica, not the leader")
+    parser.add_argument("--broker-id", type=id32, metavar="ID", help="ask this replica, not the leader")
     add_output_flags(parser, can_find=False)
     parser.set_defaults(run=run)
 
@@ -67,7 +68,7 @@ def _answer(cluster: Cluster, partition: TopicPartition, broker: int | None) -> 
         cluster_id=cluster.known.cluster_id,
         row_type=ProducerRow,
         rows=_rows(producers, names),
-        not_checked=tuple(NotChecked(f"transactional ids at broker {node}", why) for node, why in problems.items()),
+        not_checked=tuple(NotChecked(f"transactional ids of {what}", why) for what, why in problems.items()),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.diagnosis import Caller, CheckRow, Health, diagnose
+from txnwatch.cli.flag_types import redis_url, topic_name
 from txnwatch.cli.output import Answer
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.embedded.jars import java
@@ -32,8 +33,10 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "settings matter, and what `run` needs on this machine. A missing right comes with the line that grants it.",
     )
     add_connection_flags(parser)
-    parser.add_argument("--events-topic", default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)")
-    parser.add_argument("--redis-url", metavar="URL", help="a Redis that `run` is to use")
+    parser.add_argument(
+        "--events-topic", type=topic_name, default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)"
+    )
+    parser.add_argument("--redis-url", type=redis_url, metavar="URL", help="a Redis that `run` is to use")
     add_output_flags(parser)
     parser.set_defaults(run=run)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_events_flags
 from txnwatch.cli.event_lines import event_line
-from txnwatch.cli.output import CLEAN, FAILURE
+from txnwatch.cli.output import CLEAN, FAILURE, delivering
 from txnwatch.clients import decoder, librdkafka_config, registry_codec
 from txnwatch.config import client_properties
 from txnwatch.connection import options_of
@@ -42,5 +42,7 @@ def run(parsed: argparse.Namespace) -> int:
             code = FAILURE
             print(f"txnwatch: passing over a record: {event}", file=sys.stderr)
         else:
-            print(to_json(event).decode() if parsed.format == "json" else event_line(event), flush=True)
+            line = to_json(event).decode() if parsed.format == "json" else event_line(event)
+            with delivering():
+                print(line, flush=True)
     return code

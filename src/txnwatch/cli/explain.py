@@ -11,6 +11,7 @@ from txnwatch.cli.describe import described_with_log
 from txnwatch.cli.explanation import Explanation, of_partition
 from txnwatch.cli.explanation_of_id import of_id
 from txnwatch.cli.find_hanging import searcher_of
+from txnwatch.cli.flag_types import words
 from txnwatch.cli.output import Answer, NotChecked
 from txnwatch.state.errors import BrokerError, ConfigError
 from txnwatch.state.ids import TopicPartition
@@ -31,9 +32,13 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         description="Says what holds a partition's last stable offset, since when, whose it is, whether it ends by "
         "itself, and what to do next; or what a transactional id is doing.",
     )
-    parser.add_argument("target", nargs="?", metavar="TOPIC-PARTITION|ID", help="a partition, or a transactional id")
+    parser.add_argument(
+        "target", nargs="?", type=words, metavar="TOPIC-PARTITION|ID", help="a partition, or a transactional id"
+    )
     add_partition_flags(parser, "the same as TOPIC-PARTITION, with --partition", is_required=False)
-    parser.add_argument("--transactional-id", metavar="ID", help="a transactional id, whatever it looks like")
+    parser.add_argument(
+        "--transactional-id", type=words, metavar="ID", help="a transactional id, whatever it looks like"
+    )
     add_connection_flags(parser)
     add_output_flags(parser)
     parser.set_defaults(run=run)

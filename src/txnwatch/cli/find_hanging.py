@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags, ask, origin_of
-from txnwatch.cli.output import Answer, Duration, Line, NotChecked, Time
+from txnwatch.cli.flag_types import id32
+from txnwatch.cli.output import Answer, Duration, LeftOut, Line, NotChecked, Time
 from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.compose import hanging_event, transaction_event
 from txnwatch.sinks.search import Search, Searcher
@@ -61,13 +62,14 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     )
     add_connection_flags(parser)
     add_partition_flags(parser, "this topic only", is_required=False)
-    parser.add_argument("--broker-id", type=int, metavar="ID", help="only partitions that this broker leads")
+    parser.add_argument("--broker-id", type=id32, metavar="ID", help="only partitions that this broker leads")
     parser.add_argument(
         "--max-transaction-timeout",
-        type=int,
+        type=id32,
         default=0,
         metavar="MINUTES",
-        help="only what was last written so long ago; the proof needs no age (default: %(default)s)",
+        help="only what was last written so long ago, what is younger is counted; the proof needs no age "
+        "(default: %(default)s)",
     )
     add_output_flags(parser)
     parser.set_defaults(run=run)
@@ -83,22 +85,66 @@ def run(parsed: argparse.Namespace) -> int:
 def _answer(cluster: Cluster, parsed: argparse.Namespace) -> Answer:
     partitions = selected(cluster, parsed.topic, parsed.partition, parsed.broker_id)
     origin = origin_of(cluster, parsed)
+    age = AgeFilter(parsed.max_transaction_timeout)
     with _progress(len(partitions)) as progress:
-        found = searcher_of(cluster, progress).search(
-            partitions, _old_enough(parsed.max_transaction_timeout * _MINUTE_MS)
-        )
-    is_narrowed = parsed.topic is not None or parsed.broker_id is not None
-    events = list(_events(origin, found, set(partitions) if is_narrowed else None))
-    checked = sum(reading.problem is None for reading in found.readings.values())
+        found = searcher_of(cluster, progress).search(partitions, age.is_wanted)
+    where = scope(parsed.topic, parsed.partition, parsed.broker_id)
+    events, elsewhere = _events(origin, found, set(partitions) if where else None)
+    left_out = (*age.left_out(), *_elsewhere(elsewhere, where))
     return Answer(
         command="find-hanging",
         cluster_id=origin.cluster_id,
         row_type=FoundRow,
         rows=[_row(event) for event in events],
         not_checked=tuple(NotChecked(what, why) for what, why in found.not_checked.items()),
-        summary=_summary(found, len(events), checked),
+        left_out=left_out,
+        summary=summary(found, len(events), where, is_all_judged=not age.younger),
         found=bool(events),
     )
+
+
+@dataclass(slots=True)
+class AgeFilter:
+    """What was last written so long ago; and how many open spans are younger.
+
+    A client's clock in the future tells no age; such a span is kept.
+    """
+
+    minutes: int
+    younger: int = 0
+
+    def is_wanted(self, span: SpanCandidate) -> bool:
+        """Whether the span is to be judged; called once for each that is open."""
+        age_ms = span.data_listed_ms - span.span.last_timestamp_ms
+        if self.minutes <= 0 or age_ms < 0 or age_ms > self.minutes * _MINUTE_MS:
+            return True
+        self.younger += 1
+        return False
+
+    def left_out(self) -> Iterator[LeftOut]:
+        """What was not judged; it may hang."""
+        if self.younger:
+            why = f"last written less than {self.minutes} minutes ago (--max-transaction-timeout), not judged"
+            yield LeftOut(self.younger, _counted(self.younger, "open span"), why)
+
+
+def scope(topic: str | None, partition: int | None, broker: int | None) -> str:
+    """The partitions that the flags name, in words; empty for all of them."""
+    place = ""
+    if topic is not None:
+        place = f"topic {topic}" if partition is None else f"{TopicPartition(topic, partition)}"
+    led = f"what broker {broker} leads" if broker is not None else ""
+    return " of ".join(part for part in (led, place) if part)
+
+
+def _elsewhere(count: int, where: str) -> Iterator[LeftOut]:
+    if count:
+        what = _counted(count, "late, long running or stuck transaction")
+        yield LeftOut(count, what, f"on none of the partitions asked for ({where})")
+
+
+def _counted(count: int, what: str) -> str:
+    return what if count == 1 else f"{what}s"
 
 
 def selected(
@@ -136,24 +182,19 @@ def searcher_of(cluster: Cluster, progress: Callable[[int], None] = lambda _: No
     return Searcher(ClusterAdmin(cluster), views, wall_clock_ms, progress=progress)
 
 
-def _old_enough(at_least_ms: int) -> Callable[[SpanCandidate], bool]:
-    """A client's clock in the future tells no age; such a span is kept."""
-
-    def is_wanted(span: SpanCandidate) -> bool:
-        age_ms = span.data_listed_ms - span.span.last_timestamp_ms
-        return at_least_ms <= 0 or age_ms < 0 or age_ms > at_least_ms
-
-    return is_wanted
-
-
-def _events(origin: Origin, found: Search, wanted: set[TopicPartition] | None) -> Iterator[IncidentEvent]:
+def _events(origin: Origin, found: Search, wanted: set[TopicPartition] | None) -> tuple[list[IncidentEvent], int]:
+    """What was found on the partitions that are wanted, and how many transactions are on none of them."""
     now_ms = wall_clock_ms()
-    for span, proof in sorted(found.hanging, key=lambda one: (one[0].partition, one[0].producer_id)):
-        yield hanging_event(origin, span, proof, None, now_ms)
+    spans = sorted(found.hanging, key=lambda one: (one[0].partition, one[0].producer_id))
+    events = [hanging_event(origin, span, proof, None, now_ms) for span, proof in spans]
+    elsewhere = 0
     for transaction, confirmed in found.overdue:
         assert confirmed.description is not None
         if wanted is None or wanted & confirmed.description.partitions:
-            yield transaction_event(origin, transaction, confirmed, now_ms)
+            events.append(transaction_event(origin, transaction, confirmed, now_ms))
+        else:
+            elsewhere += 1
+    return events, elsewhere
 
 
 def _row(event: IncidentEvent) -> FoundRow:
@@ -181,16 +222,21 @@ def _row(event: IncidentEvent) -> FoundRow:
     )
 
 
-def _summary(found: Search, events: int, checked: int) -> str:
-    covered = len(found.covered)
-    what = f"{len(found.hanging)} hanging, {events - len(found.hanging)} late, long running or stuck"
-    nothing = (
-        "nothing found, but not all was checked" if found.not_checked else "nothing hangs, nothing is late or stuck"
-    )
-    said = what if events else nothing
-    spans = f"{covered} open span{'s' if covered != 1 else ''} held by live transactions"
+def summary(found: Search, events: int, where: str, *, is_all_judged: bool) -> str:
+    """The last line for people: no more is said to be well than was looked at."""
+    at = f" on {where}" if where else ""
+    if events:
+        said = f"{len(found.hanging)} hanging, {events - len(found.hanging)} late, long running or stuck{at}"
+    elif found.not_checked:
+        said = f"nothing found{at}, but not all was checked"
+    elif not is_all_judged:
+        said = f"nothing found{at} that is old enough to be asked for"
+    else:
+        said = f"nothing hangs, nothing is late or stuck{at}"
+    checked = sum(reading.problem is None for reading in found.readings.values())
     parts = f", {len(found.not_checked)} not checked" if found.not_checked else ""
-    return f"{said}: {checked} partitions checked{parts}, {spans}"
+    spans = f"{len(found.covered)} {_counted(len(found.covered), 'open span')} held by live transactions"
+    return f"{said}: {checked} {_counted(checked, 'partition')} checked{parts}, {spans}"
 
 
 @contextmanager

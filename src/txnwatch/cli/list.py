@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
+from txnwatch.cli.flag_types import id64, int64, words
 from txnwatch.cli.output import Answer, Duration, NotChecked
 from txnwatch.state.errors import ConfigError
 from txnwatch.state.ports import ListedTransaction, TransactionDescription
@@ -38,10 +39,13 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     )
     add_connection_flags(parser)
     parser.add_argument(
-        "--duration-filter", type=int, metavar="MS", help="only transactions that are open, and for longer than this"
+        "--duration-filter", type=int64, metavar="MS", help="only transactions that are open, and for longer than this"
     )
     parser.add_argument(
-        "--transactional-id-pattern", metavar="REGEX", help="only ids that match as a whole; asked of any release"
+        "--transactional-id-pattern",
+        type=words,
+        metavar="REGEX",
+        help="only ids that match as a whole; asked of any release",
     )
     parser.add_argument(
         "--state",
@@ -52,7 +56,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         help="only ids in this state, for example Ongoing; may be given several times",
     )
     parser.add_argument(
-        "--producer-id", action="append", type=int, default=[], metavar="ID", help="only the id that has this one now"
+        "--producer-id", action="append", type=id64, default=[], metavar="ID", help="only the id that has this one now"
     )
     add_output_flags(parser)
     parser.set_defaults(run=run)
@@ -103,7 +107,7 @@ def _answer(cluster: Cluster, filters: Filters) -> Answer:
         cluster_id=cluster.known.cluster_id,
         row_type=ListedRow,
         rows=rows,
-        not_checked=tuple(NotChecked(f"coordinator {node}", why) for node, why in problems.items()),
+        not_checked=tuple(NotChecked(what, why) for what, why in problems.items()),
         found=bool(rows),
     )
 

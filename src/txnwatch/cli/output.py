@@ -3,6 +3,7 @@
 Law: both come from the same rows, so that they cannot disagree. A row is a frozen dataclass; its field names are the
 JSON keys and, in Kafka's spelling, the headings. Times stay epoch milliseconds in JSON and become UTC in the table,
 in one place, here. What could not be asked is part of the answer, and an answer with such parts is not complete.
+What a filter kept out is counted, or a narrow question would look like an all clear.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, Protocol, TextIO, get_args, get_type_hints, runtime_checkable
 
@@ -19,6 +21,7 @@ from rich.table import Table
 
 from txnwatch import __version__
 from txnwatch.cli.event_lines import duration, utc
+from txnwatch.state.errors import OutputError
 
 CLEAN, FAILURE, USAGE, FOUND = 0, 1, 2, 3
 _WIDE = 100_000
@@ -51,6 +54,15 @@ class NotChecked(NamedTuple):
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Something that was seen and is not in the answer, because a flag says so."""
+
+    count: int
+    what: str
+    why: str
+
+
 @runtime_checkable
 class Prose(Protocol):
     """A row that people read as lines of text and not as a line of a table."""
@@ -68,6 +80,7 @@ class Answer:
         summary: one line for people, below the table.
         found: whether there is something that `--fail-on-found` is about.
         failed: whether what was found is a failure whatever is asked for.
+        left_out: what the flags kept out of the rows. It does not make the answer incomplete: it was asked for so.
     """
 
     command: str
@@ -78,6 +91,7 @@ class Answer:
     summary: str = ""
     found: bool = False
     failed: bool = False
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def is_complete(self) -> bool:
@@ -94,10 +108,26 @@ class Answer:
 def write(answer: Answer, how: str, out: TextIO | None = None) -> None:
     """Writes the answer to standard output: `text` or `json`."""
     stream = sys.stdout if out is None else out
-    if how == "json":
-        print(json.dumps(envelope(answer), ensure_ascii=False), file=stream, flush=True)
-    else:
-        _write_text(answer, stream)
+    with delivering():
+        if how == "json":
+            print(json.dumps(envelope(answer), ensure_ascii=False), file=stream, flush=True)
+        else:
+            _write_text(answer, stream)
+
+
+@contextmanager
+def delivering() -> Iterator[None]:
+    """For what is written to standard output and nothing else; a reader that went away stays a BrokenPipeError.
+
+    Raises:
+        OutputError: it cannot be written, for example to a disk that is full.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as exc:
+        raise OutputError(f"expected to write the answer to standard output, found: {exc.strerror}") from exc
 
 
 def envelope(answer: Answer) -> dict[str, Any]:
@@ -108,6 +138,7 @@ def envelope(answer: Answer) -> dict[str, Any]:
         "cluster_id": answer.cluster_id,
         "complete": answer.is_complete,
         "not_checked": [missing._asdict() for missing in answer.not_checked],
+        "left_out": [dataclasses.asdict(kept) for kept in answer.left_out],
         "rows": [dataclasses.asdict(row) for row in answer.rows],
     }
 
@@ -124,6 +155,8 @@ def _write_text(answer: Answer, stream: TextIO) -> None:
     for why, what in by_reason.items():
         more = f" and {len(what) - _NAMED} more" if len(what) > _NAMED else ""
         print(f"not checked: {', '.join(what[:_NAMED])}{more}: {why}", file=stream)
+    for kept in answer.left_out:
+        print(f"left out: {kept.count} {kept.what}: {kept.why}", file=stream)
     if answer.summary:
         print(answer.summary, file=stream)
     stream.flush()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from txnwatch.app import Watch
 from txnwatch.cli.event_lines import event_line, utc
+from txnwatch.cli.output import delivering
 from txnwatch.cli.settings_flags import add_flags, flag_values
 from txnwatch.config import RunSettings, load_settings
 from txnwatch.state.errors import BrokerError, CheckpointError
@@ -171,4 +172,5 @@ def _report(line: str) -> None:
 
 
 def _print(line: str) -> None:
-    print(line, flush=True)
+    with delivering():
+        print(line, flush=True)

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 def add_flags(parser: argparse.ArgumentParser, model: type[BaseModel]) -> None:
     """One flag for every field; values stay text, the model validates them with their source."""
     for name, spec in model.model_fields.items():
-        default = "" if spec.is_required() or spec.default is None else f" (default: {spec.default})"
+        default = "" if spec.is_required() or spec.default in (None, "", ()) else f" (default: {spec.default})"
         metavar = "REGEX" if name == "topics" else name.rpartition("_")[2].upper()
         parser.add_argument(
             f"--{name.replace('_', '-')}",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_events_flags, add_output_flags
+from txnwatch.cli.flag_types import redis_url
 from txnwatch.cli.output import Answer, Duration, Line, NotChecked, Time, write
 from txnwatch.clients import decoder, librdkafka_config, registry_codec
 from txnwatch.config import client_properties
@@ -49,7 +50,9 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     )
     add_connection_flags(parser, is_required=False)
     add_events_flags(parser)
-    parser.add_argument("--redis-url", metavar="URL", help="redis://host:port/db that `txnwatch run` fills")
+    parser.add_argument(
+        "--redis-url", type=redis_url, metavar="URL", help="redis://host:port/db that `txnwatch run` fills"
+    )
     add_output_flags(parser)
     parser.set_defaults(run=run)
 

@@ -1,0 +1,95 @@
+"""What a setting takes, as types of pydantic's; the flags of the other commands share the rules.
+
+Law: a value that could only fail later (a URL that redis-py refuses, a name no topic can have, a number that does not
+fit Kafka's or Spark's field) is refused here, in words that say what is expected.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from txnwatch.state.errors import ConfigError
+from txnwatch.state.ids import TOPIC_NAME_RULE, is_topic_name
+from txnwatch.streaming.options import parse_bootstrap
+
+REDIS_URL_RULE = "redis://[[user]:password@]host:port/db"
+INT32, INT64 = (1 << 31) - 1, (1 << 63) - 1
+
+
+def _bootstrap(value: str) -> str:
+    try:
+        parse_bootstrap(value, "bootstrap_server")
+    except ConfigError as exc:
+        raise ValueError("expected host:port, several of them comma-separated") from exc
+    return value
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("expected a number")  # noqa: TRY004 - pydantic wants a ValueError
+    return value
+
+
+def _regex(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as exc:
+        raise ValueError(f"expected a regular expression ({exc})") from exc
+    return value
+
+
+def _prefixes(value: object) -> object:
+    """A flag and a variable are text, a file may have a list; then a prefix may have a comma in it."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    if not isinstance(value, list | tuple) or not all(isinstance(part, str) and part for part in value):
+        raise ValueError("expected prefixes, comma-separated or as a list of texts that are not empty")
+    return tuple(value)
+
+
+def _text(value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError as exc:
+        raise ValueError("expected UTF-8") from exc
+    return value
+
+
+def _topic(value: str) -> str:
+    if not is_topic_name(value):
+        raise ValueError(f"expected {TOPIC_NAME_RULE}")
+    return value
+
+
+def _redis(value: str) -> str:
+    if not is_redis_url(value):
+        raise ValueError(f"expected {REDIS_URL_RULE}")
+    return value
+
+
+def is_redis_url(url: str) -> bool:
+    """Whether redis-py takes it; no connection is made."""
+    from txnwatch.sinks.redis import is_url  # noqa: PLC0415 - redis-py is a quarter of a second that few need
+
+    return is_url(url)
+
+
+def without_password(url: str) -> str:
+    """A URL for messages."""
+    before, at, place = url.rpartition("@")
+    scheme, has_scheme, _ = before.partition("://")
+    return f"{scheme + has_scheme if has_scheme else ''}{'***@' if at else ''}{place}"
+
+
+Positive = Annotated[int, BeforeValidator(_number), Field(gt=0, le=INT64)]
+NotNegative = Annotated[int, BeforeValidator(_number), Field(ge=0, le=INT64)]
+Port = Annotated[int, BeforeValidator(_number), Field(ge=0, le=65535)]
+Text = Annotated[str, AfterValidator(_text)]
+Regex = Annotated[Text, AfterValidator(_regex)]
+Prefixes = Annotated[tuple[str, ...], BeforeValidator(_prefixes)]
+Bootstrap = Annotated[Text, AfterValidator(_bootstrap)]
+TopicName = Annotated[str, AfterValidator(_topic)]
+RedisUrl = Annotated[str, AfterValidator(_redis)]

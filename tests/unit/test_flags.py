@@ -1,0 +1,96 @@
+"""What cannot be asked is a usage error that says what is expected, before anything is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from txnwatch.cli.abort import NOT_TAKEN
+from txnwatch.cli.main import main, parser
+
+NO_UTF_8 = "a\udcff"  # how the bytes `a\\xff` of a shell arrive
+AT = ("--topic", "t", "--partition", "0")
+ABORT = ("abort", *AT, "--start-offset", "0")
+TOO_LARGE = str(1 << 63)
+SERVER = ("--bootstrap-server", "127.0.0.1:1")
+
+INT64, INT32 = "from 0 to 9223372036854775807", "from 0 to 2147483647"
+REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
+    "a duration": (("list", "--duration-filter", TOO_LARGE), "from -9223372036854775808 to 9223372036854775807"),
+    "a producer id": (("list", "--producer-id", TOO_LARGE), INT64),
+    "a producer id below 0": (("list", "--producer-id", "-1"), INT64),
+    "a partition": (("explain", "--topic", "t", "--partition", str(1 << 31)), INT32),
+    "a partition below 0": (("describe-producers", "--topic", "t", "--partition", "-1"), INT32),
+    "a broker": (("find-hanging", "--broker-id", str(1 << 31)), INT32),
+    "a replica": (("describe-producers", *AT, "--broker-id", "-1"), INT32),
+    "an age": (("find-hanging", "--max-transaction-timeout", "-5"), INT32),
+    "no number": (("find-hanging", "--max-transaction-timeout", "soon"), f"{INT32}, found 'soon'"),
+    "an offset": (("decode", *AT, "--offset", TOO_LARGE), INT64),
+    "how many": (("decode", *AT, "--count", "-5"), "from 1 to 2147483647"),
+    "none": (("decode", *AT, "--count", "0"), "from 1 to 2147483647"),
+    "a start": (("abort", *AT, "--start-offset", TOO_LARGE), INT64),
+    "whose": (("abort", *AT, "--producer-id", TOO_LARGE), INT64),
+    "an id of no UTF-8": (("explain", "--transactional-id", NO_UTF_8), "expected UTF-8, found 'a\\udcff'"),
+    "a target of no UTF-8": (("explain", NO_UTF_8), "expected UTF-8"),
+    "a topic of no UTF-8": (("describe-producers", "--topic", NO_UTF_8, "--partition", "0"), "expected UTF-8"),
+    "a server of no UTF-8": (("list", "--bootstrap-server", NO_UTF_8), "expected UTF-8"),
+    "a pattern of no UTF-8": (("list", "--transactional-id-pattern", NO_UTF_8), "expected UTF-8"),
+    "bytes of no UTF-8": (("decode", "--value", NO_UTF_8), "expected UTF-8"),
+    "an empty id": (("describe", "--transactional-id", ""), "found an empty one"),
+    "an empty id to decode": (("decode", "--transactional-id", ""), "found an empty one"),
+    "an empty id to explain": (("explain", ""), "found an empty one"),
+    "an empty topic": (("find-hanging", "--topic", ""), "found an empty one"),
+    "an empty pattern": (("list", "--transactional-id-pattern", ""), "found an empty one"),
+    "a Redis": (("status", "--redis-url", "foo"), "expected redis://"),
+    "a Redis without a port": (("doctor", "--redis-url", "redis://127.0.0.1:notaport/0"), "expected redis://"),
+    **{
+        f"the events topic of {command[0]}": ((*command, "--events-topic", "bad topic!"), "expected a topic's name")
+        for command in (("events",), ("status",), ("doctor",), ABORT)
+    },
+}
+
+
+@pytest.mark.parametrize(("arguments", "expected"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_cannot_be_asked_is_usage(
+    arguments: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([arguments[0], *SERVER, *arguments[1:]])
+    assert ended.value.code == 2
+    assert expected in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_ends_of_the_ranges_are_taken() -> None:
+    taken = parser(["list"]).parse_args(
+        ["list", *SERVER, "--duration-filter", "-1", "--producer-id", "0", "--producer-id", str((1 << 63) - 1)]
+    )
+    assert (taken.duration_filter, taken.producer_id) == (-1, [0, (1 << 63) - 1])
+    taken = parser(["decode"]).parse_args(["decode", "--topic", "t", "--partition", str((1 << 31) - 1), "--count", "1"])
+    assert (taken.partition, taken.count) == ((1 << 31) - 1, 1)
+
+
+def test_no_bytes_are_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["decode", "--value", "caf\u00e9"]) == 2
+    assert "--value: expected hexadecimal or base64" in capsys.readouterr().err
+
+
+def test_an_empty_variable_is_no_server(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("TXNWATCH_BOOTSTRAP_SERVER", "")
+    with pytest.raises(SystemExit):
+        main(["list"])
+    assert "are required: --bootstrap-server" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", [(), ("5",), ("-1",)], ids=["alone", "a number", "below 0"])
+@pytest.mark.parametrize("flag", NOT_TAKEN)
+def test_an_epoch_is_not_taken_from_a_caller_and_he_is_told_why(
+    flag: str, value: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["abort", *SERVER, *AT, "--producer-id", "1", flag, *value]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"txnwatch: abort {flag}: not taken, it is read from the partition's leader")
+
+
+def test_what_is_not_taken_is_not_offered(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["abort", "--help"])
+    assert "-epoch" not in capsys.readouterr().out
