@@ -115,8 +115,8 @@ class RedisEventSink:
     def forget(self, is_past: Callable[[str], bool]) -> None:
         """See EventSink. One that was away when an incident ended, and until we forgot how, shows it for ever."""
         try:
-            shown = [member.decode() for member in self._client.zrange(f"{self._prefix}incidents", 0, -1)]
-            for incident_id in filter(is_past, shown):
+            shown: Any = self._client.zrange(f"{self._prefix}incidents", 0, -1)
+            for incident_id in filter(is_past, (member.decode() for member in shown)):
                 with self._client.pipeline(transaction=True) as changes:
                     changes.zrem(f"{self._prefix}incidents", incident_id)
                     changes.delete(f"{self._prefix}incident:{incident_id}")

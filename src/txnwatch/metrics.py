@@ -183,7 +183,7 @@ class Metrics(Collector):
     def _take_ledger(self, ledger: Ledger) -> None:
         incidents = ledger.open_incidents
         self._acted = {event.incident_id: event.action for event in incidents}
-        known = Counts((event.verdict, event.severity) for event in incidents)
+        known: Counts[tuple[str, ...]] = Counts((event.verdict, event.severity) for event in incidents)
         gauge = self._made["open_incidents"]
         for labels in {*known, *FROM_THE_START["open_incidents"]}:
             gauge.labels(*labels).set(known[labels])
