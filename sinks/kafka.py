@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
@@ -90,6 +90,9 @@ class KafkaEventSink:
     def has_lost_everything(self) -> bool:
         """See EventSink: the topic is the memory itself, nobody else could fill it."""
         return False
+
+    def forget(self, is_past: Callable[[str], bool]) -> None:
+        """See EventSink: the topic misses no end, by definition."""
 
     def close(self) -> None:
         """Lets librdkafka send what it still has."""

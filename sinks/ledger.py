@@ -20,6 +20,7 @@ from txnwatch.sinks.lookout import LOG_TELLS_MS, Lookout
 from txnwatch.sinks.memory import Memory
 from txnwatch.sinks.outbox import Outbox
 from txnwatch.sinks.turns import Turns
+from txnwatch.sinks.unanswered import Unanswered
 from txnwatch.state.confirmation import Answer
 from txnwatch.state.emitted import (
     CoverInDoubt,
@@ -40,7 +41,7 @@ from txnwatch.state.verdict import RULE_OF, Verdict
 CONFIRM_BUDGET_MS = 2_000
 LOOK_AGAIN_MS = 60_000
 SECOND_LOOK_MS = 10_000  # after an opening, because who is hurt takes two looks
-LOST_CHECK_MS = 5_000
+TIDY_MS = 5_000
 
 
 @dataclass(slots=True)
@@ -70,8 +71,8 @@ class Ledger:
     _lookout: Lookout = field(init=False)
     _turns: Turns = field(default_factory=Turns)
     _look_again_ms: int = 0
-    _lost_check_ms: int = 0
-    _unknown: dict[str, str] = field(default_factory=dict)
+    _tidy_ms: int = 0
+    _unanswered: Unanswered = field(default_factory=Unanswered)
 
     def __post_init__(self) -> None:
         self._memory = Memory(self.origin.cluster_id)
@@ -79,7 +80,7 @@ class Ledger:
 
     def remember(self, events: Iterable[IncidentEvent]) -> None:
         """Takes in what was published before."""
-        self._memory.remember(events)
+        self._memory.remember(events, self.now_ms())
         self._look_again_ms = 0
 
     @property
@@ -91,7 +92,7 @@ class Ledger:
         """One micro-batch: ends first, then what is new, then a look again at what has been open for a while."""
         now_ms = self.now_ms()
         self.doubted.clear()
-        self._fill_what_was_lost(now_ms)
+        self._tidy(now_ms)
         events = list(self._listen(now_ms))
         with self.admin.within(CONFIRM_BUDGET_MS):
             events.extend(self._ended_spans(emitted, now_ms))
@@ -117,7 +118,7 @@ class Ledger:
 
     @property
     def incidents(self) -> list[IncidentEvent]:
-        """The latest event of every incident that is known, resolved ones too."""
+        """The latest event of every incident that is open or ended less than a day ago."""
         return list(self._memory.known.values())
 
     def _tell(self, events: Sequence[IncidentEvent], now_ms: int) -> None:
@@ -137,7 +138,7 @@ class Ledger:
             outbox.deliver(now_ms)
 
     def resend_to(self, outboxes: Iterable[Outbox]) -> None:
-        """Queues the latest event of every incident again, for sinks that may have missed some.
+        """Queues the latest event of every incident that is known again, for sinks that may have missed some.
 
         What the topic has not got yet goes to the others once it has.
         """
@@ -146,11 +147,14 @@ class Ledger:
         for outbox in outboxes:
             outbox.put(events)
 
-    def _fill_what_was_lost(self, now_ms: int) -> None:
-        if now_ms < self._lost_check_ms:
+    def _tidy(self, now_ms: int) -> None:
+        """Lets go of what is long over, here and where it is shown as open still, and fills what was lost."""
+        if now_ms < self._tidy_ms:
             return
-        self._lost_check_ms = now_ms + LOST_CHECK_MS
+        self._tidy_ms = now_ms + TIDY_MS
+        self._memory.forget(now_ms)
         for outbox in self.outboxes[1:]:
+            outbox.forget(self._memory.is_past, now_ms)
             if outbox.has_lost_everything():
                 self.report(f"{outbox.name} is empty; filling it")
                 self.resend_to([outbox])
@@ -194,7 +198,7 @@ class Ledger:
             if isinstance(stray, StrayWrite):
                 event = compose.stray_event(self.origin, stray, now_ms)
                 is_known = self._memory.open_span(stray.topic_id, stray.partition, stray.producer_id) is not None
-                if is_known or event.incident_id in self._memory.known:
+                if is_known or self._memory.is_used(event.incident_id):
                     continue
                 yield self._memory.enter(event)
                 if stray.joined.marker is not None:
@@ -252,9 +256,8 @@ class Ledger:
         self.counts[f"{verdict}:{answer}"] += 1
         key = f"{verdict} {what}"
         if answer is not Answer.UNKNOWN:
-            self._unknown.pop(key, None)
-        elif self._unknown.get(key) != why:
-            self._unknown[key] = why
+            self._unanswered.settle(key)
+        elif self._unanswered.is_news(key, why, self.now_ms()):
             self.report(f"{key} can be neither confirmed nor refuted now: {why}")
         return answer is Answer.CONFIRMED
 
@@ -273,9 +276,10 @@ class Ledger:
 
     def _is_news(self, candidate: TransactionCandidate) -> bool:
         """Unknown yet, or worse than what was said: long_running that has become late."""
-        known = self._memory.known.get(self._transaction_id(candidate.producer_id, candidate))
+        incident_id = self._transaction_id(candidate.producer_id, candidate)
+        known = self._memory.known.get(incident_id)
         if known is None:
-            return True
+            return not self._memory.is_past(incident_id)
         return known.is_open and _rank(candidate.verdict) < _rank(Verdict(known.verdict))
 
     def _look_again(self, now_ms: int) -> Iterable[IncidentEvent]:

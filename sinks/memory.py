@@ -4,6 +4,7 @@ Law: the events topic decides. Of two events of one sequence the first on the to
 keeps `ce_id` drops the second; who told the second takes the first over, and says an end that was dropped so once more,
 behind it. An event that came to stand behind a later one of its incident, or behind its end, is followed by that one
 again, because compaction keeps what stands last. An abort by hand has an incident of its own; it takes no span.
+Of what ended long ago only that it was told is kept, and how far: its id is never used again.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import IncidentEvent, id_once_more, latest, resolved
+from txnwatch.state.incident import IncidentEvent, id_once_more, resolved
 
 IN_HAND_MS = 60_000
+KEPT_MS = 24 * 3_600_000  # longer than an abort counts in its budget, and than any instance may be behind
 SpanKey = tuple[str, TopicPartition, int]
 
 
@@ -23,7 +25,7 @@ class Memory:
     """The incidents of one cluster.
 
     Attributes:
-        known: the latest event of each incident, resolved ones too.
+        known: the latest event of each incident that is open, or ended less than a day ago.
     """
 
     cluster_id: str
@@ -31,18 +33,51 @@ class Memory:
     _spans: dict[SpanKey, str] = field(default_factory=dict)
     _on_topic: dict[str, int] = field(default_factory=dict)
     _unheard: dict[str, IncidentEvent] = field(default_factory=dict)
+    _past: dict[str, int] = field(default_factory=dict)
 
-    def remember(self, events: Iterable[IncidentEvent]) -> None:
-        """Takes in what was published before: the highest sequence of each incident counts."""
-        for incident_id, event in latest(event for event in events if event.cluster_id == self.cluster_id).items():
-            self._on_topic[incident_id] = max(event.sequence, self._on_topic.get(incident_id, 0))
+    def remember(self, events: Iterable[IncidentEvent], now_ms: int) -> None:
+        """Takes in what was published before: the highest sequence of each incident counts, and of two the first."""
+        for event in events:
+            incident_id = event.incident_id
+            if event.cluster_id != self.cluster_id:
+                continue
+            if event.sequence > self._last_on_topic(incident_id):
+                self._on_topic[incident_id] = event.sequence
             if event.sequence > self.sequence(incident_id):
-                self.enter(event)
+                self.known.pop(incident_id, None)
+                self._past.pop(incident_id, None)
+                self.known[incident_id] = event
+                if _is_long_over(event, now_ms):
+                    self._let_go(event)
+        for event in list(self.known.values()):
+            self.enter(event)
+
+    def forget(self, now_ms: int) -> None:
+        """Lets go of what ended long ago, unless its end is still on its way to the topic."""
+        on_their_way = {event.incident_id for event in self._unheard.values()}
+        for event in list(self.known.values()):
+            if _is_long_over(event, now_ms) and event.incident_id not in on_their_way:
+                self._let_go(event)
+
+    def _let_go(self, event: IncidentEvent) -> None:
+        del self.known[event.incident_id]
+        self._past[event.incident_id] = max(event.sequence, self._on_topic.pop(event.incident_id, 0))
+
+    def is_past(self, incident_id: str) -> bool:
+        """Whether the incident ended long ago."""
+        return incident_id in self._past
+
+    def is_used(self, incident_id: str) -> bool:
+        """Whether there is, or ever was, such an incident."""
+        return incident_id in self.known or incident_id in self._past
 
     def sequence(self, incident_id: str) -> int:
         """The sequence of the latest event, 0 for none."""
         known = self.known.get(incident_id)
-        return known.sequence if known is not None else 0
+        return known.sequence if known is not None else self._past.get(incident_id, 0)
+
+    def _last_on_topic(self, incident_id: str) -> int:
+        return self._on_topic.get(incident_id, self._past.get(incident_id, 0))
 
     @property
     def open_incidents(self) -> list[IncidentEvent]:
@@ -55,6 +90,7 @@ class Memory:
 
     def enter(self, event: IncidentEvent) -> IncidentEvent:
         """This is the latest event of its incident now."""
+        self._past.pop(event.incident_id, None)
         self.known[event.incident_id] = event
         if event.is_by_hand:
             return event  # the span belongs to the watch's own incident, which goes on
@@ -82,7 +118,7 @@ class Memory:
         An election can take the very marker away that ended it, and then it hangs again, at the same offset.
         """
         found, times = incident_id, 0
-        while found in self.known:
+        while self.is_used(found):
             times += 1
             found = id_once_more(incident_id, times)
         return found
@@ -105,9 +141,9 @@ class Memory:
         if event.cluster_id != self.cluster_id:
             return False, None
         ours = self._unheard.pop(event.event_id, None)
-        last = self._on_topic.get(event.incident_id, 0)
+        last = self._last_on_topic(event.incident_id)
         if event.sequence < last:
-            return False, self.known[event.incident_id]
+            return False, self.known.get(event.incident_id)
         if event.sequence == last:
             return False, self._end_hidden_by(event)
         self._on_topic[event.incident_id] = event.sequence
@@ -115,6 +151,11 @@ class Memory:
         if event == ours or (known is not None and known.sequence > event.sequence):
             return False, None
         self.enter(event)
+        self._unheard = {key: told for key, told in self._unheard.items() if told.incident_id != event.incident_id}
         if ours is None or ours.is_open or ours.resolution is None or not event.is_open:
             return True, None
         return True, self.enter(resolved(event, now_ms, ours.resolution))
+
+
+def _is_long_over(event: IncidentEvent, now_ms: int) -> bool:
+    return not event.is_open and now_ms - event.time_ms >= KEPT_MS

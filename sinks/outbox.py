@@ -10,6 +10,7 @@ from txnwatch.state.incident import IncidentEvent
 from txnwatch.state.ports import EventSink
 
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 30_000
+_FORGET_PAUSE_MS = 600_000
 _AT_A_TIME = 500
 
 
@@ -26,6 +27,7 @@ class Outbox:
         self._waiting: deque[IncidentEvent] = deque()
         self._pause_ms = 0
         self._due_ms = 0
+        self._forget_ms = 0
         self.failures = 0
 
     @property
@@ -58,6 +60,12 @@ class Outbox:
     def has_lost_everything(self) -> bool:
         """See EventSink."""
         return self._sink.has_lost_everything()
+
+    def forget(self, is_past: Callable[[str], bool], now_ms: int) -> None:
+        """See EventSink; asked now and then, because one that is away costs time."""
+        if now_ms >= self._forget_ms:
+            self._forget_ms = now_ms + _FORGET_PAUSE_MS
+            self._sink.forget(is_past)
 
     def deliver(self, now_ms: int) -> list[IncidentEvent]:
         """Delivers what waits, as far as the sink takes it; returns what it took."""

@@ -14,7 +14,7 @@ delivered twice, late, or by two writers.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -123,6 +123,18 @@ class RedisEventSink:
             return bool(self._client.set(f"{self._prefix}filled", _now_ms(self._client), nx=True))
         except redis.RedisError:
             return False
+
+    def forget(self, is_past: Callable[[str], bool]) -> None:
+        """See EventSink. One that was away when an incident ended, and until we forgot how, shows it for ever."""
+        try:
+            shown: Any = self._client.zrange(f"{self._prefix}incidents", 0, -1)
+            for incident_id in filter(is_past, (member.decode() for member in shown)):
+                with self._client.pipeline(transaction=True) as changes:
+                    changes.zrem(f"{self._prefix}incidents", incident_id)
+                    changes.delete(f"{self._prefix}incident:{incident_id}")
+                    changes.execute()
+        except redis.RedisError:
+            return  # it is asked again
 
     def show_open(self, transactions: Sequence[OpenTransaction]) -> None:
         """Replaces the set of open transactions, as a whole.

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from txnwatch.state.emitted import SpanCandidate, TransactionCandidate
 
 CANDIDATES_AT_A_TIME = 200
-_GONE_MS = 7_200_000  # what is not settled is said again, at least once an hour
+GONE_MS = 7_200_000  # what is not settled is said again, at least once an hour
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class _Line(Generic[T]):
         for one in chosen:
             self._waiting.pop(one, None)
         self._waiting.update(dict.fromkeys(left, now_ms))
-        self._waiting = {one: at_ms for one, at_ms in self._waiting.items() if now_ms - at_ms < _GONE_MS}
+        self._waiting = {one: at_ms for one, at_ms in self._waiting.items() if now_ms - at_ms < GONE_MS}
         return [said[one] for one in chosen]
 
 

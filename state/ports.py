@@ -6,7 +6,7 @@ list would look like an idle producer, and so like a hang.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -207,6 +207,9 @@ class EventSink(Protocol):
 
     def has_lost_everything(self) -> bool:
         """Whether what was delivered before is gone; true once each time, and False where it cannot be known now."""
+
+    def forget(self, is_past: Callable[[str], bool]) -> None:
+        """Shows no incident as open any more that ended long ago, by its id, and whose end it missed; if it can now."""
 
     def close(self) -> None:
         """Lets go of connections."""

@@ -106,6 +106,9 @@ class CensusRota:
             if 0 < self._absences[partition.topic] < ABSENCES_OF_A_DELETED_TOPIC
         }
         self._watched = {**kept, **present}
+        self._absences = Counter(
+            {name: self._absences[name] for name in {partition.topic for partition in self._watched}}
+        )
 
 
 def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:

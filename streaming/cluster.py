@@ -102,7 +102,7 @@ class Cluster:
             self._pause(endpoint, exc)
             raise
         self._pauses.pop(endpoint, None)
-        self._connections[endpoint] = connection
+        self._connections = {at: one for at, one in self._connections.items() if one.is_open} | {endpoint: connection}
         return connection
 
     def _pause(self, endpoint: Endpoint, why: BrokerError) -> None:

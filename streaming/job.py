@@ -6,6 +6,7 @@ query. What the state says is little, so it is collected and handed on as values
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -67,6 +68,8 @@ def spark_session(checkpoint: str, *, master: str | None, state_partitions: int)
         settings["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_FILES
     for key, value in settings.items():
         conf.set(key, value)
+    # Workers are started with -m: a file in the current directory that is named like a module would stop them.
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
     # A session of its own keeps Ctrl-C and a group's SIGTERM from the JVM and its workers, so that the query can be
     # stopped between batches. The JVM still ends with us: it watches its standard input.
     gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True})

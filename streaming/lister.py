@@ -93,7 +93,9 @@ class Lister:
         except BrokerError:
             return self._cluster.metadata is not None
         self._metadata_due = now + self._options.metadata_refresh_s
-        for name, topic_id in {(partition.topic, at.topic_id) for partition, at in previous.positions.items()}:
+        read = {(partition.topic, at.topic_id) for partition, at in previous.positions.items()}
+        self._absences = Counter({name: self._absences[name] for name, _ in read})
+        for name, topic_id in read:
             topic = known.topics.get(name)
             if topic is not None and topic.topic_id == topic_id:
                 self._absences.pop(name, None)
@@ -208,7 +210,11 @@ class Lister:
                 pause = min(max(1, 2 * pause), _LONGEST_PAUSE)
                 self._granted[partition, start] = (previous.barrier + pause, pause)
                 granted[partition] = start
-        self._granted = {wish: kept for wish, kept in self._granted.items() if wish[0] in wishes}
+        self._granted = {
+            wish: (due, pause)
+            for wish, (due, pause) in self._granted.items()
+            if wish[0] in wishes and previous.barrier < due + _LONGEST_PAUSE
+        }
         return granted
 
 

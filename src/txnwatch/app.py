@@ -184,6 +184,7 @@ class Watch:
         ledger.resend_to(ledger.outboxes[1:])
         self._ledger = ledger
         self._abort = self._auto_abort(ledger, config)
+        self.metrics.query_starts(ledger)
         return ledger
 
     def _origin(self) -> Origin:
@@ -237,7 +238,6 @@ class Watch:
             ),
             self.on_batch,
         )
-        self.metrics.query_started()
         return self._query
 
     def _on_event(self, event: IncidentEvent) -> None:

@@ -19,14 +19,12 @@ from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFam
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from txnwatch.metrics_table import COMPLETE, METRICS, NAMESPACE, PREPARED, STAGES, Kind
+from txnwatch.metrics_table import COMPLETE, FROM_THE_START, METRICS, NAMESPACE, PREPARED, STAGES, TARGETS, Kind
 from txnwatch.sinks.ledger import Ledger
-from txnwatch.state.confirmation import Answer
 from txnwatch.state.emitted import (
     BucketCount,
     CensusIncomplete,
     Emitted,
-    Mismatch,
     OpenTransactions,
     OutstandingGap,
     PartitionAlarm,
@@ -34,13 +32,11 @@ from txnwatch.state.emitted import (
     Unproven,
     ViewHealed,
 )
-from txnwatch.state.facts import NoticeKind
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.incident import OPENED, IncidentEvent
-from txnwatch.state.latency import BOUNDS_MS, Tally
+from txnwatch.state.latency import BOUNDS_MS, Latencies, Tally
 from txnwatch.state.open_transactions import UNOWNED
 from txnwatch.state.transaction import TransactionState
-from txnwatch.state.verdict import RULE_OF, Verdict
 from txnwatch.streaming.progress import Progress
 
 UP_WITHIN_MS = 15_000
@@ -92,31 +88,21 @@ class Metrics(Collector):
         ProcessCollector(registry=self.registry)
 
     def _begin_at_zero(self) -> None:
-        """Every label that is known beforehand has its series from the start: a rate needs a zero to rise from."""
-        for kind in NoticeKind:
-            self._made["partition_notices_total"].labels(kind)
-        for mismatch in Mismatch:
-            self._made["view_mismatches_total"].labels(mismatch)
-        for result in ("complete", "incomplete"):
-            self._made["census_rounds_total"].labels(result)
-        for verdict, rule in RULE_OF.items():
-            self._made["open_incidents"].labels(verdict, rule.severity)
-            if verdict is not Verdict.STRAY_WRITE:
-                for answer in Answer:
-                    self._made["confirmations_total"].labels(verdict, answer)
-        for state in (TransactionState.ONGOING, *PREPARED, UNOWNED):
-            self._made["transactions"].labels(state)
-        for state in PREPARED:
-            self._made["transactions_pending_markers"].labels(COMPLETE[state])
+        for name, series in FROM_THE_START.items():
+            for labels in series:
+                self._made[name].labels(*labels)
+        nothing = (0,) * (len(BOUNDS_MS) + 1)
+        self._tally.add(Latencies(stage, state, 0, nothing) for stage in STAGES for state in TARGETS[stage])
 
     @property
     def is_judging(self) -> bool:
         """Whether a barrier was judged a moment ago."""
         return self._picture.judged_ms >= 0 and self._now_ms() - self._picture.judged_ms <= UP_WITHIN_MS
 
-    def query_started(self) -> None:
-        """The streaming query has been started."""
+    def query_starts(self, ledger: Ledger) -> None:
+        """The streaming query is about to be started, and this ledger was opened for it."""
         self._made["query_starts_total"].inc()
+        self._take_ledger(ledger)
 
     def on_event(self, event: IncidentEvent) -> None:
         """An event was made."""
@@ -126,8 +112,6 @@ class Metrics(Collector):
             came_to = done["refusal"] or done["result"] or "none"
             self._made["abort_decisions_total"].labels(done["decision"], came_to).inc()
         self._acted[event.incident_id] = done
-        if not event.is_open:
-            del self._acted[event.incident_id]
         if event.status == OPENED:
             latency = self._made["detection_latency_seconds"].labels(event.verdict)
             latency.observe(event.detection_latency_ms / 1000)
@@ -197,9 +181,11 @@ class Metrics(Collector):
                 self._made["undescribed_partitions"].set(len(said.failed))
 
     def _take_ledger(self, ledger: Ledger) -> None:
-        known = Counts((event.verdict, event.severity) for event in ledger.open_incidents)
+        incidents = ledger.open_incidents
+        self._acted = {event.incident_id: event.action for event in incidents}
+        known: Counts[tuple[str, ...]] = Counts((event.verdict, event.severity) for event in incidents)
         gauge = self._made["open_incidents"]
-        for labels in {*known, *((verdict, rule.severity) for verdict, rule in RULE_OF.items())}:
+        for labels in {*known, *FROM_THE_START["open_incidents"]}:
             gauge.labels(*labels).set(known[labels])
         for key, total in ledger.counts.items():
             verdict, _, answer = key.partition(":")

@@ -8,10 +8,19 @@ is pinned.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from itertools import product
+from typing import Final, NamedTuple
 
+from txnwatch.sinks.marking import ABORT, DRY_RUN, FAILED, REFUSED, STILL_OPEN, UNKNOWN, VERIFIED
+from txnwatch.state.abort_rules import RULE_OF_REFUSAL
+from txnwatch.state.confirmation import Answer
+from txnwatch.state.emitted import Mismatch
+from txnwatch.state.facts import NoticeKind
+from txnwatch.state.incident import OPENED, RESOLVED, UPDATED
 from txnwatch.state.latency import BOUNDS_MS, Stage
+from txnwatch.state.open_transactions import UNOWNED
 from txnwatch.state.transaction import TransactionState
+from txnwatch.state.verdict import RULE_OF, Verdict
 
 NAMESPACE = "txnwatch"
 
@@ -56,6 +65,25 @@ PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 COMPLETE = {
     TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
     TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
+}
+TARGETS = {stage: PREPARED if stage is Stage.APPEND else tuple(COMPLETE.values()) for stage in Stage}
+_NONE = "none"
+# Every label that is known beforehand has its series from the start: a rate needs a zero to rise from.
+FROM_THE_START: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
+    "partition_notices_total": tuple((kind,) for kind in NoticeKind),
+    "view_mismatches_total": tuple((mismatch,) for mismatch in Mismatch),
+    "census_rounds_total": (("complete",), ("incomplete",)),
+    "open_incidents": tuple((verdict, rule.severity) for verdict, rule in RULE_OF.items()),
+    "events_total": tuple(product(RULE_OF, (OPENED, UPDATED, RESOLVED))),
+    "detection_latency_seconds": tuple((verdict,) for verdict in RULE_OF),
+    "confirmations_total": tuple(product((each for each in RULE_OF if each is not Verdict.STRAY_WRITE), Answer)),
+    "abort_decisions_total": (
+        *((ABORT, result) for result in (_NONE, VERIFIED, STILL_OPEN, FAILED, UNKNOWN)),
+        (DRY_RUN, _NONE),
+        *((REFUSED, refusal) for refusal, rule in RULE_OF_REFUSAL.items() if rule.is_told),
+    ),
+    "transactions": tuple((state,) for state in (TransactionState.ONGOING, *PREPARED, UNOWNED)),
+    "transactions_pending_markers": tuple((COMPLETE[state],) for state in PREPARED),
 }
 _C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 

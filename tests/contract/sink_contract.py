@@ -119,6 +119,18 @@ class SinkContract:
         assert not stage.sink.has_lost_everything()
         stage.bring_back()
 
+    def test_an_end_that_arrived_is_not_forgotten_and_one_that_is_away_is_not_waited_for(
+        self, stage: SinkStage
+    ) -> None:
+        over, going_on = life(stage), life(stage)[:1]
+        stage.sink.deliver([*over, *going_on])
+        before = (stage.view(), stage.open_ids(), stage.told())
+        stage.sink.forget({over[0].incident_id}.__contains__)
+        assert (stage.view(), stage.open_ids(), stage.told()) == before
+        stage.take_away()
+        stage.sink.forget(lambda _: True)
+        stage.bring_back()
+
 
 def life(stage: SinkStage, open_since_ms: int = OPEN_SINCE_MS) -> list[IncidentEvent]:
     """A new incident of the stage's cluster: opened, updated, resolved."""

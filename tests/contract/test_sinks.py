@@ -247,6 +247,13 @@ class TestRedisEventSink(SinkContract):
         assert [sink.has_lost_everything() for sink in (other, stage.sink, other)] == [True, False, False]
         other.close()
 
+    def test_what_ended_long_ago_unseen_is_open_no_more_and_nothing_else_changes(self, stage: RedisStage) -> None:
+        going_on = an_event("going-on", cluster_id=stage.cluster_id)
+        stage.sink.deliver([an_event("over", cluster_id=stage.cluster_id), going_on])
+        stage.sink.forget({"over"}.__contains__)
+        assert stage.open_ids() == ["going-on"]
+        assert stage.keys() == {"incidents", "incident:going-on", "events"}
+
     def test_what_is_sent_again_after_a_loss_is_as_it_was(self, stage: RedisStage) -> None:
         events = [*a_life("over", cluster_id=stage.cluster_id), an_event("open", cluster_id=stage.cluster_id)]
         stage.sink.deliver(events)

@@ -36,7 +36,7 @@ from txnwatch.sinks.outbox import Outbox
 from txnwatch.state.abort_case import AbortPolicy
 from txnwatch.state.errors import TxnwatchError
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import IncidentEvent
+from txnwatch.state.incident import IncidentEvent, latest
 from txnwatch.state.ports import MarkerSpec
 from txnwatch.streaming.admin import ClusterAdmin
 from txnwatch.streaming.clock import wall_clock_ms
@@ -253,11 +253,26 @@ def test_by_hand_the_same_rules_refuse(world: World, capsys: pytest.CaptureFixtu
     assert fencing[0] == "kafka-transactions.sh"
     done = world.kafka.tool("org.apache.kafka.tools.TransactionsCommand", *fencing[1:])
     assert done.returncode == 0, done.stdout + done.stderr
-    if main(by_id) == 0:
-        assert printed(capsys)["result"] == "verified"
-    else:  # the watch was faster
-        assert "no open transaction is there as asked for" in capsys.readouterr().err
-    eventually(lambda: not is_open(world, partition, producer.producer_id), IN_TIME_S, "its end")
+    code = main(by_id)  # now it may; and the watch may be faster
+    said = capsys.readouterr()
+    eventually(lambda: ends(world, partition), IN_TIME_S, "the end of every incident")
+    assert not is_open(world, partition, producer.producer_id)
+    assert {end.resolution["how"] for end in ends(world, partition) if end.resolution is not None} == {"aborted"}
+    by_hand = [told.event.status for told in about(world, partition) if told.event.is_by_hand]
+    if code == 0:
+        assert "verified" in said.out
+        assert by_hand == ["opened", "updated", "resolved"]
+    else:
+        assert code == 1
+        assert "no open transaction is there as asked for" in said.err or "it does not hang" in said.err
+        assert by_hand == [], "nothing was written, and nothing told"
+        assert ("abort", None, "verified") in actions(world, partition), "by the watch"
+
+
+def ends(world: World, partition: TopicPartition) -> list[IncidentEvent]:
+    """The last event of every incident of the partition, once all are over."""
+    last = latest(told.event for told in about(world, partition)).values()
+    return [] if any(event.is_open for event in last) else list(last)
 
 
 class Witness(ClusterAdmin):

@@ -30,7 +30,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(wheel: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(wheel), "PYTHONWARNINGS": "ignore"}
     return subprocess.run(
-        [sys.executable, *arguments],
+        [sys.executable, "-P", *arguments],
         check=False,
         env=environment,
         cwd=cwd,
@@ -41,6 +41,7 @@ def run(wheel: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[
 
 
 def test_the_demo_of_the_wheel_observes_every_step(wheel: Path, tmp_path: Path) -> None:
+    (tmp_path / "random.py").write_text("raise ImportError('a file of the user')")
     found = run(wheel, tmp_path, "-c", "import txnwatch; print(txnwatch.__file__)")
     assert Path(found.stdout.strip()).is_relative_to(wheel)
     shown = run(wheel, tmp_path, "-m", "txnwatch", "demo", "--svg", "screen.svg")
@@ -54,4 +55,4 @@ def test_the_demo_of_the_wheel_observes_every_step(wheel: Path, tmp_path: Path) 
     picture = (tmp_path / "screen.svg").read_text()
     for told in ("hanging", "already_completed", "checkout-7", "payments-0"):
         assert told in re.sub(r"&#160;|<[^>]*>", " ", picture), told
-    assert {entry.name for entry in tmp_path.iterdir()} == {"screen.svg"}
+    assert {entry.name for entry in tmp_path.iterdir()} == {"screen.svg", "random.py"}

@@ -37,7 +37,10 @@ def watch(
 ) -> Iterator[RunningWatch]:
     checkpoint = tmp_path_factory.mktemp("checkpoint")
     flags = ("--events-topic", EVENTS, "--redis-url", redis_server.url, "--metrics-port", "0")
-    with RunningWatch(kafka.bootstrap_servers, checkpoint, *flags) as running:
+    directory = tmp_path_factory.mktemp("with files named like modules")
+    for module in ("grp", "random", "numpy"):
+        (directory / f"{module}.py").write_text("raise ImportError('a file of the user')")
+    with RunningWatch(kafka.bootstrap_servers, checkpoint, *flags, directory=directory) as running:
         yield running.until_ready()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from txnwatch.state.errors import SinkError
 from txnwatch.state.incident import IncidentEvent
@@ -56,6 +56,12 @@ class RecordingSink:
         """See EventSink."""
         was, self.is_emptied = self.is_emptied, False
         return was
+
+    def forget(self, is_past: Callable[[str], bool]) -> None:
+        """See EventSink."""
+        if not self.is_away:
+            for event in filter(lambda event: is_past(event.incident_id), self.open_incidents):
+                del self.latest[event.incident_id]
 
     def close(self) -> None:
         """See EventSink."""

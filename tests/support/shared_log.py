@@ -68,5 +68,8 @@ class SharedLogSink:
         """See EventSink."""
         return False
 
+    def forget(self, is_past: Callable[[str], bool]) -> None:
+        """See EventSink."""
+
     def close(self) -> None:
         """See EventSink."""

@@ -24,12 +24,16 @@ QUICK = {"PYTHONWARNINGS": "ignore"}
 
 
 class RunningWatch:
-    """One `txnwatch run`; a context manager that ends it."""
+    """One `txnwatch run`, in a directory of its own if one is given; a context manager that ends it.
 
-    def __init__(self, bootstrap: str, checkpoint: Path, *flags: str) -> None:
+    -P is what the `txnwatch` script does: the directory is not where modules are looked for.
+    """
+
+    def __init__(self, bootstrap: str, checkpoint: Path, *flags: str, directory: Path | None = None) -> None:
         self.checkpoint = str(checkpoint)
+        self._directory = directory
         self.command = [
-            *(sys.executable, "-m", "txnwatch", "run", "--bootstrap-server", bootstrap),
+            *(sys.executable, "-P", "-m", "txnwatch", "run", "--bootstrap-server", bootstrap),
             *("--checkpoint", str(checkpoint), *flags),
         ]
         self.lines: list[str] = []
@@ -46,7 +50,12 @@ class RunningWatch:
     def start(self) -> Self:
         """Starts the process; its lines are collected, those of an earlier start stay."""
         self._process = subprocess.Popen(
-            self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **QUICK}
+            self.command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **QUICK},
+            cwd=self._directory,
         )
         threading.Thread(target=self._collect, args=(self._process,), daemon=True).start()
         return self

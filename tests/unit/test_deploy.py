@@ -14,8 +14,15 @@ from typing import Any
 import pytest
 import yaml
 
+from support.fake_admin import FakeAdmin
+from support.fake_groups import FakeGroups
+from support.recording_sink import RecordingSink
 from txnwatch.config import RunSettings
+from txnwatch.metrics import Metrics
 from txnwatch.metrics_table import METRICS, Kind
+from txnwatch.sinks.commands import Origin
+from txnwatch.sinks.ledger import Ledger
+from txnwatch.sinks.outbox import Outbox
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -96,6 +103,33 @@ def test_a_panel_shows_what_exists_and_says_what_it_is(panel: dict[str, Any]) ->
         assert wrong_names(target["expr"]) == []
         legend = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
         assert legend <= set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", target["expr"]))))
+
+
+EXPRESSIONS = [
+    *(rule["expr"] for rule in RULES),
+    *(target["expr"] for panel in PANELS for target in panel["targets"]),
+    *(annotation["expr"] for annotation in DASHBOARD["annotations"]["list"]),
+]
+RISING = sorted(
+    {
+        (name, tuple(re.findall(r'(\w+)="([^"]*)"', matchers)))
+        for expression in EXPRESSIONS
+        for name, matchers in re.findall(r"(?:increase|rate|changes)\((txnwatch_\w+)(?:\{([^}]*)\})?", expression)
+    }
+)
+
+
+@pytest.mark.parametrize(("name", "matchers"), RISING, ids=lambda found: found if isinstance(found, str) else "")
+def test_what_a_rate_is_taken_of_is_there_before_it_rises(name: str, matchers: tuple[tuple[str, str], ...]) -> None:
+    """The increase of a series that appears with the value 1 is 0: the first time would go unseen."""
+    metrics = Metrics(lambda: 0)
+    metrics.query_starts(
+        Ledger(Origin("cluster", "unused:1"), FakeAdmin(), FakeGroups(), [Outbox(RecordingSink(), print)], lambda: 0)
+    )
+    samples = [sample for family in metrics.registry.collect() for sample in family.samples]
+    found = [sample for sample in samples if sample.name == name and set(matchers) <= set(sample.labels.items())]
+    assert found
+    assert {sample.value for sample in found} <= {0, 1}, "the query has been started once"
 
 
 def test_panels_do_not_overlap_and_have_ids_of_their_own() -> None:

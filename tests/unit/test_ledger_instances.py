@@ -150,7 +150,7 @@ def test_of_two_events_of_one_sequence_the_first_on_the_topic_is_remembered(pair
     first, second = pair.log.records
     assert (first.sequence, first.event_id) == (second.sequence, second.event_id)
     memory = Memory("cluster")
-    memory.remember(pair.log.records)
+    memory.remember(pair.log.records, pair.world.now_ms)
     assert memory.open_incidents == [first]
 
 

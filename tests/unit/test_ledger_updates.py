@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from support.ledger_world import World
-from txnwatch.sinks.ledger import LOOK_AGAIN_MS, LOST_CHECK_MS, SECOND_LOOK_MS
+from txnwatch.sinks.ledger import LOOK_AGAIN_MS, SECOND_LOOK_MS, TIDY_MS
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent
 
@@ -123,7 +123,7 @@ def test_a_sink_that_has_lost_everything_is_filled_again(world: World) -> None:
     world.redis.told.clear()
     world.redis.latest.clear()
     world.redis.is_emptied = True
-    world.batch(after_ms=LOST_CHECK_MS)
+    world.batch(after_ms=TIDY_MS)
     assert world.redis.told == world.topic.told
     assert world.reports == ["recording is empty; filling it"]
 

@@ -18,7 +18,7 @@ from support.metrics import Scrape
 from support.recording_sink import RecordingSink
 from txnwatch.metrics import UP_WITHIN_MS, Metrics
 from txnwatch.metrics_server import MetricsServer
-from txnwatch.metrics_table import METRICS, Kind
+from txnwatch.metrics_table import FROM_THE_START, METRICS, Kind
 from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.ledger import Ledger
 from txnwatch.sinks.outbox import Outbox
@@ -29,6 +29,7 @@ from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.incident import updated
 from txnwatch.state.latency import End
 from txnwatch.state.transaction import TransactionState as S
+from txnwatch.state.verdict import Verdict
 from txnwatch.streaming.offsets import Position, SourceOffset
 from txnwatch.streaming.progress import Progress, read_progress
 
@@ -137,8 +138,28 @@ def test_stages_of_the_coordinators_work_are_cumulative_histograms_by_target_sta
     ]
     assert scrape.value("transaction_state_append_seconds_sum", target_state="PrepareCommit") == 0.008
     assert scrape.value("transaction_marker_completion_seconds_count", **told) == 1
-    assert scrape.value("transaction_failover_completion_seconds_count", **told) is None
+    assert scrape.value("transaction_failover_completion_seconds_count", **told) == 0
     assert scrape.value("oldest_pending_transaction_seconds") == 0
+
+
+def test_what_is_counted_from_the_first_time_on_has_a_zero_before_it(world: World) -> None:
+    world.metrics.query_starts(world.ledger)
+    before = world.scrape()
+    assert before.value("sink_failures_total", sink=world.sink.name) == 0
+    assert before.value("detection_latency_seconds_count", verdict="stray_write") == 0
+    assert before.value("transaction_state_append_seconds_count", target_state="PrepareAbort") == 0
+    for verdict in Verdict:
+        for status in ("opened", "updated", "resolved"):
+            assert before.value("events_total", verdict=verdict, status=status) == 0
+    world.metrics.on_event(an_event(verdict="stray_write"))
+    assert world.scrape().value("events_total", verdict="stray_write", status="opened") == 1
+
+
+def test_no_series_from_the_start_has_labels_that_nothing_counts_under() -> None:
+    spec = {metric.name: metric for metric in METRICS}
+    for name, series in FROM_THE_START.items():
+        assert {len(labels) for labels in series} == {len(spec[name].labels)}, name
+        assert len(set(series)) == len(series), name
 
 
 def test_a_batch_that_runs_again_is_counted_once(world: World) -> None:
@@ -264,3 +285,20 @@ def test_each_decision_is_counted_once_however_many_events_repeat_it(world: Worl
     scrape = world.batch()
     assert scrape.value("abort_decisions_total", decision="abort", result="none") == 1
     assert scrape.value("abort_decisions_total", decision="abort", result="verified") == 1
+
+
+def test_a_decision_from_before_a_restart_is_not_counted_again(world: World) -> None:
+    event = replace(an_event(), cluster_id="cluster-1")
+    refused = {"decision": "refused", "refusal": "outcome_unknown", "result": None, "detail": None}
+    told = updated(event, event.time_ms + 1, action=refused)
+    world.ledger.remember([told])
+    world.metrics.query_starts(world.ledger)
+    world.metrics.on_event(updated(told, event.time_ms + 2, hidden_records=1_000))
+    assert world.scrape().value("abort_decisions_total", decision="refused", result="outcome_unknown") == 0
+
+
+def test_of_an_incident_that_another_instance_has_ended_nothing_is_kept(world: World) -> None:
+    for number in range(100):
+        world.metrics.on_event(an_event(f"incident-{number}"))
+    world.batch()
+    assert world.metrics._acted == {}

@@ -85,7 +85,7 @@ class Stage:
     def start_watching(self) -> str:
         """`txnwatch run`, as a user starts it."""
         command = [
-            *(sys.executable, "-m", "txnwatch", "run", "--bootstrap-server", self.bootstrap),
+            *(sys.executable, "-P", "-m", "txnwatch", "run", "--bootstrap-server", self.bootstrap),
             *("--checkpoint", str(self.directory / "checkpoint"), "--redis-url", self.redis.url),
             *("--auto-abort", "on", "--abort-after-ms", "0"),
         ]

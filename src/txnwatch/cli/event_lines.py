@@ -5,7 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from txnwatch.state.incident import IncidentEvent
+from txnwatch.state.hurt import STOPPED
+from txnwatch.state.incident import OPENED, IncidentEvent
+from txnwatch.state.verdict import Verdict
+
+_NAMED = 2  # groups; the others are in the event
 
 
 def event_line(event: IncidentEvent) -> str:
@@ -56,10 +60,31 @@ def _details(event: IncidentEvent) -> tuple[str, ...]:
     if event.topic is None:
         pending = f"markers outstanding: {', '.join(event.pending_partitions)}" if event.pending_partitions else ""
         return (owner(event), f"open for {duration(event.age_ms)}", pending)
+    return (owner(event), _held(event), _stopped(event), _hidden(event), _since(event))
+
+
+def _since(event: IncidentEvent) -> str:
     if event.action is not None:
-        return (owner(event), _decision(event.action))
-    hidden = f"{event.hidden_records} records hidden" if event.hidden_records is not None else ""
-    return (owner(event), hidden, f"detected in {duration(event.detection_latency_ms)}")
+        return _decision(event.action)
+    if event.status == OPENED:
+        return f"detected in {duration(event.detection_latency_ms)}"
+    return f"open for {duration(event.age_ms)}"
+
+
+def _held(event: IncidentEvent) -> str:
+    """What takes the command away that was suggested before."""
+    held = event.verdict == Verdict.HANGING and event.suggested_command is None
+    return f"held by its producer's next transaction ({event.transaction_state})" if held else ""
+
+
+def _stopped(event: IncidentEvent) -> str:
+    stopped = [str(group["group_id"]) for group in event.consumer_groups if group["state"] == STOPPED]
+    more = f" and {len(stopped) - _NAMED} more" if len(stopped) > _NAMED else ""
+    return f"stopped: {', '.join(stopped[:_NAMED])}{more}" if stopped else ""
+
+
+def _hidden(event: IncidentEvent) -> str:
+    return f"{event.hidden_records} records hidden" if event.hidden_records is not None else ""
 
 
 def _decision(action: dict[str, Any]) -> str:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.1
 _SILENCE_S = 15.0
+_FIRST_BATCH_S = 30.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _STOP_PATIENCE_S = 30.0
 _INSISTING_S = 1.0  # a signal that comes to a process and to its group is one wish, not two
@@ -99,9 +100,11 @@ def _is_executing(session: SparkSession) -> bool:
 
 def _watch_query(watch: Watch, query: StreamingQuery, stop: threading.Event, is_executing: Callable[[], bool]) -> None:
     """Waits for the query's end or the wish to stop; says when it is ready, and when it falls silent."""
-    seen, since, is_silent = watch.batches, time.monotonic(), False
-    first, is_told, looks_s = watch.batches, False, 0.0
+    first = seen = watch.batches
+    since, looks_s, first_s = time.monotonic(), 0.0, _FIRST_BATCH_S
+    is_told = is_silent = False
     while not stop.wait(_POLL_S) and query.isActive:
+        waited_s = time.monotonic() - since
         if watch.batches != seen:
             if watch.is_ready and not is_told:
                 _report("ready: every transaction is being watched")
@@ -109,11 +112,15 @@ def _watch_query(watch: Watch, query: StreamingQuery, stop: threading.Event, is_
             elif is_silent:
                 _report("the brokers answer again")
             seen, since, is_silent = watch.batches, time.monotonic(), False
-        elif time.monotonic() > looks_s and time.monotonic() - since > _SILENCE_S:
+        elif time.monotonic() > looks_s and waited_s > _SILENCE_S:
             looks_s = time.monotonic() + _SILENCE_S
             if not is_executing():
                 return
-            if not is_silent and seen != first:
+            if seen == first and waited_s > first_s:
+                where = f"if the brokers answer, Spark's own output tells why: {watch.spark_log}"
+                _report(f"warning: no micro-batch has gone through since the start, {waited_s:.0f} s ago; {where}")
+                first_s *= 2
+            elif seen != first and not is_silent:
                 _report(f"warning: no broker of {watch.settings.bootstrap_server} has answered for {_SILENCE_S:.0f} s")
                 is_silent = True
 
