@@ -196,7 +196,7 @@ REFUSALS: tuple[RefusalRule, ...] = (
     RefusalRule(
         Refusal.OUTCOME_UNKNOWN,
         "`expected_outcome` is unknown: the transaction may have committed",
-        "ask the application's owner, then `txnwatch abort` with either result",
+        "ask the application's owner, then `txnwatch abort`, which names the loss",
         _unknown,
     ),
     RefusalRule(

@@ -6,6 +6,8 @@ cluster at the same moment, and writes docs/faults.md from what it found.
 
 from __future__ import annotations
 
+import json
+import shlex
 import time
 from collections.abc import Iterator
 
@@ -18,6 +20,9 @@ from support.fault_world import World
 from support.peers import what_others_say
 from support.scenarios import BOTH, Fault, Scenario
 from support.waiting import eventually
+from txnwatch.cli.main import main
+from txnwatch.state.incident import IncidentEvent
+from txnwatch.state.verdict import Verdict
 
 VERDICT_S = 60.0
 SILENCE_S = 8.0
@@ -53,7 +58,7 @@ def false_verdicts(world: World, start: int, fault: Fault, scenario: Scenario) -
 
 @pytest.mark.parametrize(("version", "scenario"), list(cases()))
 def test_a_fault_is_told_as_what_it_is_and_nothing_else_is_told(
-    world: World, version: str, scenario: Scenario, results: Results | None
+    world: World, version: str, scenario: Scenario, results: Results | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert world.kafka.version == version
     start, lines = len(world.tail.told), len(world.watch.lines)
@@ -63,7 +68,10 @@ def test_a_fault_is_told_as_what_it_is_and_nothing_else_is_told(
         if wanted is None:
             time.sleep(SILENCE_S)
         else:
-            eventually(lambda: all_told(world, start, fault, wanted), VERDICT_S, f"{scenario.name}: {wanted}")
+            (told, *_) = eventually(
+                lambda: all_told(world, start, fault, wanted), VERDICT_S, f"{scenario.name}: {wanted}"
+            )
+            must_work_when_pasted(told.event, capsys)
         others = what_others_say(world, fault) if results is not None else {}
     finally:
         fault.end()
@@ -79,6 +87,22 @@ def test_a_fault_is_told_as_what_it_is_and_nothing_else_is_told(
     assert len(corrected) == scenario.truncated, corrected
     if wanted is not None:
         must_be_as_expected(scenario, fault, told)
+
+
+def must_work_when_pasted(event: IncidentEvent, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command that the event suggests, as a shell would run it; a marker is only rehearsed here."""
+    program, verb, *rest = shlex.split(str(event.suggested_command))
+    assert program == "txnwatch"
+    capsys.readouterr()
+    code = main([verb, *rest, "--format", "json", *(["--dry-run"] if verb == "abort" else [])])
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["transactional_id"] == event.transactional_id or event.verdict == Verdict.STRAY_WRITE
+    if verb == "abort":
+        assert (code, row["result"]) in {(0, "dry_run"), (1, "refused (epoch_may_be_reused)")}
+    elif event.verdict == Verdict.HANGING:
+        assert (code, row["state"]) == (0, Verdict.HANGING)
+    else:
+        assert row["state"] not in {"all_clear", "idle"} or event.verdict == Verdict.STRAY_WRITE
 
 
 def must_be_as_expected(scenario: Scenario, fault: Fault, told: list[Told]) -> None:
