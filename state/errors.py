@@ -44,6 +44,10 @@ class OutputError(TxnwatchError):
     """The answer could not be written to standard output."""
 
 
+class QueryError(TxnwatchError):
+    """Spark did not start the query; it may the next time."""
+
+
 class CheckpointError(TxnwatchError):
     """The checkpoint does not fit what is being run (another cluster, other settings)."""
 

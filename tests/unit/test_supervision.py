@@ -1,13 +1,17 @@
-"""A query that Spark calls active although nobody executes it is not waited for."""
+"""What `run` does about a query that does not start, does not go on, or that nobody executes any more."""
 
 from __future__ import annotations
 
+import errno
 import threading
 from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkRuntimeError
 
 from txnwatch.cli import run
+from txnwatch.state.errors import CheckpointError
 
 
 def a_watch(batches: int = 0) -> SimpleNamespace:
@@ -59,3 +63,60 @@ def test_a_first_batch_that_does_not_come_is_told_again_and_again_ever_later_and
     )
     assert [line.split(";")[0].rpartition(", ")[2] for line in later[:3]] == ["64 s ago", "128 s ago", "256 s ago"]
     assert later[3:] == ["ready: every transaction is being watched", "warning: no broker of b:1 has answered for 15 s"]
+
+
+class Starts:
+    """A watch whose query starts at the third attempt, and asks to be stopped then."""
+
+    batches, spark_log = 0, "/log/spark.log"
+
+    def __init__(self, stop: threading.Event, *errors: Exception) -> None:
+        self.stop, self.errors = stop, list(errors)
+
+    def open_ledger(self) -> SimpleNamespace:
+        return SimpleNamespace(open_incidents=[])
+
+    def start_query(self, _: object) -> SimpleNamespace:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.stop.set()
+        return SimpleNamespace(isActive=False, stop=lambda: None)
+
+
+def test_a_query_that_spark_cannot_plan_is_one_line_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop = threading.Event()
+    monkeypatch.setattr(run, "_FIRST_PAUSE_S", 0.001)
+    broken = PySparkRuntimeError("[PYTHON_WORKER_EXITED] a worker went away\nJVM stacktrace:\n  at org.apache...")
+    run._supervise(Starts(stop, broken, Py4JError("the JVM is gone")), None, stop)  # type: ignore[arg-type]
+    first, second = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert first == (
+        "warning: the query could not be started: [PYTHON_WORKER_EXITED] a worker went away; "
+        "Spark's own output may tell more: /log/spark.log; trying again in 0 s"
+    )
+    assert "the JVM is gone" in second
+
+
+def test_a_query_that_refuses_its_checkpoint_is_not_tried_again() -> None:
+    stop = threading.Event()
+    wrong = PySparkRuntimeError("Traceback\n  txnwatch.state.errors.CheckpointError: of another cluster\n")
+    with pytest.raises(CheckpointError, match="of another cluster"):
+        run._supervise(Starts(stop, wrong), None, stop)  # type: ignore[arg-type]
+
+
+def test_a_disk_that_is_full_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("builtins.print", is_full)
+    run._report("still there")
+
+
+def test_a_reader_that_has_gone_away_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_gone(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("builtins.print", is_gone)
+    with pytest.raises(BrokenPipeError):
+        run._report("anybody?")

@@ -20,7 +20,7 @@ from txnwatch.cli.event_lines import event_line, utc
 from txnwatch.cli.output import delivering
 from txnwatch.cli.settings_flags import add_flags, flag_values
 from txnwatch.config import RunSettings, load_settings
-from txnwatch.state.errors import BrokerError, CheckpointError
+from txnwatch.state.errors import BrokerError, CheckpointError, OutputError, QueryError
 from txnwatch.streaming.checkpoint import locked
 from txnwatch.streaming.clock import wall_clock_ms
 
@@ -73,14 +73,14 @@ def _supervise(watch: Watch, session: SparkSession, stop: threading.Event) -> No
     while not stop.is_set():
         try:
             ledger = watch.open_ledger()
-        except BrokerError as exc:
+            if ledger.open_incidents:
+                _report(f"{len(ledger.open_incidents)} incidents are open from before")
+            query = _started(watch, session)
+        except (BrokerError, QueryError) as exc:
             _report(f"warning: {exc}; trying again in {pause:.0f} s")
             stop.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
             continue
-        if ledger.open_incidents:
-            _report(f"{len(ledger.open_incidents)} incidents are open from before")
-        query = watch.start_query(session)
         before = watch.batches
         _watch_query(watch, query, stop, lambda: _is_executing(session))
         if stop.is_set():
@@ -90,6 +90,23 @@ def _supervise(watch: Watch, session: SparkSession, stop: threading.Event) -> No
         _quietly(query.stop)
         stop.wait(pause)
         pause = _FIRST_PAUSE_S if watch.batches > before else min(2 * pause, _LONGEST_PAUSE_S)
+
+
+def _started(watch: Watch, session: SparkSession) -> StreamingQuery:
+    """The query.
+
+    Raises:
+        CheckpointError: something that will not pass.
+        QueryError: Spark could not plan it, for example because its Python workers do not come up.
+    """
+    from py4j.protocol import Py4JError  # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    try:
+        return watch.start_query(session)
+    except (Py4JError, PySparkException) as exc:
+        why = f"the query could not be started: {_told_by(str(exc))}"
+        raise QueryError(f"{why}; Spark's own output may tell more: {watch.spark_log}") from exc
 
 
 def _is_executing(session: SparkSession) -> bool:
@@ -140,7 +157,15 @@ def _why(query: StreamingQuery) -> str:
         CheckpointError: something that will not pass.
     """
     error = query.exception()
-    text = str(error) if error is not None else "its thread is gone, Spark's own output may say why"
+    return _told_by(str(error) if error is not None else "its thread is gone, Spark's own output may say why")
+
+
+def _told_by(text: str) -> str:
+    """The line of Spark's many that a person needs.
+
+    Raises:
+        CheckpointError: something that will not pass.
+    """
     marker = f"{CheckpointError.__name__}: "
     if marker in text:
         raise CheckpointError(text.partition(marker)[2].splitlines()[0])
@@ -179,5 +204,6 @@ def _report(line: str) -> None:
 
 
 def _print(line: str) -> None:
-    with delivering():
+    """Events are on their topic: that they cannot be printed (a disk is full) ends no watch."""
+    with contextlib.suppress(OutputError), delivering():
         print(line, flush=True)
