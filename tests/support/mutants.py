@@ -61,7 +61,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "a cut takes nothing": Mutant(machine, "span.start_offset >= notice.from_offset", "False"),
     "a cut keeps the epoch": Mutant(
-        machine, "replace(kept, epoch=span.start_epoch, last_offset=span.start_offset)", "kept"
+        machine, "replace(kept, epoch=span.oldest_epoch, last_offset=span.start_offset)", "kept"
     ),
 }
 
