@@ -81,11 +81,13 @@ def hanging_event(
 
 
 def outcome_of(candidate: SpanCandidate, found: SpanConfirmation) -> str:
-    """What the state knows of the outcome, if it is true of all the data that was found."""
-    epoch = found.producer.coordinator_epoch if found.producer is not None else None
-    if not found.is_settled:
+    """What is known of the outcome, if it is true of all the data that was found; `found` has the span's past."""
+    row = found.producer
+    if row is None or not found.is_settled or candidate.span.absorbed:
         return UNKNOWN
-    return expected_outcome(candidate.partition, candidate.span, candidate.view, candidate.last_marker, epoch)
+    if row.txn_start_offset != candidate.span.start_offset:
+        return UNKNOWN  # more of it than what the candidate rests on
+    return expected_outcome(candidate.partition, row.producer_epoch, candidate.view, found.past, row.coordinator_epoch)
 
 
 def transaction_event(

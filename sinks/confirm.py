@@ -19,9 +19,7 @@ from txnwatch.state.confirmation import (
     covers,
 )
 from txnwatch.state.emitted import SpanCandidate, TransactionCandidate
-from txnwatch.state.outcome import NO_MARKER_EVER
 from txnwatch.state.ports import TransactionAdmin, TransactionDescription
-from txnwatch.state.transaction import UNREAD
 
 
 def confirm_spans(
@@ -73,19 +71,11 @@ def confirm_contradicted(
     return confirm_spans(admin, [candidate for candidate, first in looked_at if first.answer is Answer.CONFIRMED])
 
 
-def with_past(admin: TransactionAdmin, candidate: SpanCandidate, found: SpanConfirmation) -> SpanCandidate:
-    """A confirmed candidate with what its partition's log tells of its beginning, where nobody has read that yet.
-
-    The marker that ended the transaction before may be one that the state has let go, and its leader knows of.
-    """
+def with_past(admin: TransactionAdmin, candidate: SpanCandidate, found: SpanConfirmation) -> SpanConfirmation:
+    """A confirmation with what the partition's log tells of the span's beginning; its outcome rests on it."""
     assert found.producer is not None
-    is_marker_known = candidate.last_marker is not None or found.producer.coordinator_epoch == NO_MARKER_EVER
-    if candidate.span.start_epoch != UNREAD and is_marker_known:
-        return candidate
-    past = admin.read_past(candidate.partition, candidate.producer_id, candidate.span.start_offset)
-    epoch = past.start_epoch if candidate.span.start_epoch == UNREAD else candidate.span.start_epoch
-    span = replace(candidate.span, start_epoch=epoch)
-    return replace(candidate, span=span, last_marker=candidate.last_marker or past.last_marker)
+    start = found.producer.txn_start_offset
+    return replace(found, past=admin.read_past(candidate.partition, candidate.producer_id, start))
 
 
 def _is_contradicted(description: TransactionDescription, candidate: SpanCandidate) -> bool:

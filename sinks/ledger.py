@@ -236,8 +236,8 @@ class Ledger:
             if not self._is_confirmed(Verdict.HANGING, what, found.answer, found.why):
                 continue
             policy = policies.get(candidate.partition.topic)
-            told = with_past(self.admin, candidate, found)
-            event = compose.hanging_event(self.origin, told, found, policy, self.now_ms())
+            whole = with_past(self.admin, candidate, found)
+            event = compose.hanging_event(self.origin, candidate, whole, policy, self.now_ms())
             event = replace(event, **around.get(candidate.partition, {}))
             self._look_again_ms = min(self._look_again_ms, event.time_ms + SECOND_LOOK_MS)
             known = self._memory.open_span(candidate.span.topic_id, candidate.partition, candidate.producer_id)

@@ -132,14 +132,15 @@ class Searcher:
     ) -> list[tuple[SpanCandidate, str]]:
         """P2, C2, P3, with what the log knows of the producer ids; returns what stays unknown."""
         listed = {row.producer_id for row in listing.transactions}
-        if any(candidate.producer_id not in {*views, *listed} for candidate in candidates):
-            found.not_checked.update(unread)  # the owner may be named in what was not read
         named = [replace(candidate, view=views.get(candidate.producer_id)) for candidate in candidates]
         again: list[tuple[SpanCandidate, str]] = []
         for candidate, confirmation in confirm_spans(self.admin, named):
             answer = settled(candidate, confirmation)
-            if answer.answer is Answer.CONFIRMED:
-                found.hanging.append((with_past(self.admin, candidate, answer), answer))
+            is_named = candidate.view is not None or candidate.producer_id in listed
+            if answer.answer is Answer.CONFIRMED and unread and not is_named:
+                again.append((candidate, _unread_owner(unread)))
+            elif answer.answer is Answer.CONFIRMED:
+                found.hanging.append((candidate, with_past(self.admin, candidate, answer)))
             elif answer.answer is Answer.UNKNOWN:
                 again.append((candidate, answer.why))
         return again
@@ -178,3 +179,9 @@ class Searcher:
                 found.overdue.append((candidate, confirmed))
             elif confirmed.answer is Answer.UNKNOWN:
                 found.not_checked[f"transactional id {candidate.view.transactional_id!r}"] = confirmed.why
+
+
+def _unread_owner(unread: dict[str, str]) -> str:
+    """An id can be hidden so that every listing looks whole; its own record is what would name it."""
+    log, why = next(iter(unread.items()))
+    return f"its owner may be named in {log}, which could not be read: {why}"

@@ -107,7 +107,6 @@ def candidate_again(incident: IncidentEvent) -> SpanCandidate:
         partition=partition_of(incident),
         span=Span(incident.topic_id or "", start, epoch, epoch, start, incident.last_write_ms or 0, seen_ms, 0),
         view=view,
-        last_marker=None,
         first_barrier=incident.evidence.get("first_barrier") or 0,
         second_barrier=incident.evidence.get("second_barrier") or 0,
         data_listed_ms=incident.evidence.get("data_listed_ms") or 0,

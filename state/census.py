@@ -85,11 +85,7 @@ def _opened(producer: ProducerState, prior: Span | None, fact: OpenDescribed, br
         by_census=not bracket.is_scanned,
         seen_at=number,
     )
-    markers = producer.markers
-    lost = markers.get(fact.partition)
-    if lost is not None and lost.offset > fact.start_offset:
-        markers = {partition: marker for partition, marker in markers.items() if partition != fact.partition}
-    return Step(replace(_with(producer, fact.partition, span), markers=markers), emitted)
+    return Step(_with(producer, fact.partition, span), emitted)
 
 
 def not_there(producer: ProducerState, partition: TopicPartition) -> Step:

@@ -17,9 +17,9 @@ from txnwatch.state.bucket_state import BucketState, Standing
 from txnwatch.state.errors import CheckpointError
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.open_transactions import open_transaction_of
-from txnwatch.state.transaction import CoordinatorView, EpochUse, Marker, ProducerState, Said, Span, TransactionState
+from txnwatch.state.transaction import CoordinatorView, EpochUse, ProducerState, Said, Span, TransactionState
 
-VERSION = 2
+VERSION = 3
 
 
 def encode_producer(producer: ProducerState) -> str:
@@ -27,7 +27,6 @@ def encode_producer(producer: ProducerState) -> str:
     return _dump(
         {
             "spans": {str(partition): _span_out(span) for partition, span in producer.spans.items()},
-            "markers": {str(partition): _MARKER_VALUES(marker) for partition, marker in producer.markers.items()},
             "view": _view_out(producer.view),
             "said": {verdict: _said_out(said) for verdict, said in producer.said.items()},
         }
@@ -44,7 +43,6 @@ def decode_producer(producer_id: int, row: str) -> ProducerState:
     return ProducerState(
         producer_id,
         {TopicPartition.parse(partition): _span_in(span) for partition, span in raw["spans"].items()},
-        {TopicPartition.parse(partition): Marker(*marker) for partition, marker in raw["markers"].items()},
         _view_in(raw["view"]),
         {verdict: Said(*said) for verdict, said in raw["said"].items()},
     )
@@ -146,5 +144,4 @@ _VIEW_FIELDS = tuple(spec.name for spec in fields(CoordinatorView) if spec.name 
 _SPAN: Callable[..., Span] = Span
 _SPAN_VALUES: Callable[[Span], tuple[Any, ...]] = attrgetter(*_SPAN_FIELDS)
 _VIEW_VALUES: Callable[[CoordinatorView], tuple[Any, ...]] = attrgetter(*_VIEW_FIELDS)
-_MARKER_VALUES: Callable[[Marker], tuple[Any, ...]] = attrgetter(*(spec.name for spec in fields(Marker)))
 assert fields(Span)[-1].name == "said"

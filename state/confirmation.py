@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from txnwatch.state.emitted import SpanCandidate, TransactionCandidate
-from txnwatch.state.ports import ActiveProducer, PartitionReading, TransactionDescription, TransactionListing
+from txnwatch.state.ports import (
+    NO_PAST,
+    ActiveProducer,
+    PartitionReading,
+    SpanPast,
+    TransactionDescription,
+    TransactionListing,
+)
 from txnwatch.state.transaction import TransactionState
 from txnwatch.state.verdict import Reason, Verdict
 
@@ -36,6 +43,7 @@ class SpanConfirmation:
             REFUTED, only if that is because the transaction is live.
         is_settled: whether nothing was written between the two readings, and the coordinator has the transaction
             that the state had: then what the state knows of its outcome is true of all the data.
+        past: what the partition's log tells of its beginning, once that was read (sinks/confirm.py).
     """
 
     answer: Answer
@@ -45,6 +53,7 @@ class SpanConfirmation:
     producer: ActiveProducer | None = None
     description: TransactionDescription | None = None
     is_settled: bool = False
+    past: SpanPast = NO_PAST
 
 
 def assess_span(

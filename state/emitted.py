@@ -36,7 +36,6 @@ class SpanCandidate:
     partition: TopicPartition
     span: Span
     view: CoordinatorView | None
-    last_marker: Marker | None
     first_barrier: int
     second_barrier: int
     data_listed_ms: int

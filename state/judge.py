@@ -170,7 +170,6 @@ def _candidate(
         partition=partition,
         span=span,
         view=producer.view,
-        last_marker=producer.markers.get(partition),
         first_barrier=first_barrier,
         second_barrier=bench.barrier.number,
         data_listed_ms=bench.barrier.data_listed_ms,

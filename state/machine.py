@@ -81,10 +81,7 @@ def _apply_producer_seen(producer: ProducerState, fact: ProducerSeen, barrier_nu
         spans.pop(fact.partition, None)
     else:
         spans[fact.partition] = span
-    markers = producer.markers
-    if fact.last_marker is not None:
-        markers = {**markers, fact.partition: fact.last_marker}
-    return Step(replace(producer, spans=spans, markers=markers), emitted)
+    return Step(replace(producer, spans=spans), emitted)
 
 
 def _begins_anew(prior: Span, fact: ProducerSeen) -> bool:

@@ -120,11 +120,16 @@ class SpanPast(NamedTuple):
 
     Attributes:
         start_epoch: producer epoch of its first batch; UNREAD where that is not there, or could not be read.
-        last_marker: the producer's last marker below it; None where there is none near, or none could be read.
+        last_marker: the producer's last marker below it, if nothing that lay between the two is missing.
+        is_first: whether the log is there from offset 0 on, whole, and the producer has no marker in it.
     """
 
     start_epoch: int = UNREAD
     last_marker: Marker | None = None
+    is_first: bool = False
+
+
+NO_PAST = SpanPast()
 
 
 class TransactionAdmin(Protocol):

@@ -85,7 +85,6 @@ def _candidate(reading: PartitionReading, row: ActiveProducer, read_ms: int) -> 
         partition=reading.partition,
         span=span,
         view=None,
-        last_marker=None,
         first_barrier=BOTH_LOOKS[0],
         second_barrier=BOTH_LOOKS[1],
         data_listed_ms=read_ms,

@@ -184,6 +184,7 @@ class CoordinatorView:
     data_epoch: int = -1
     epoch_use: EpochUse = EpochUse.UNJUDGED
     coordinator_epoch: int = -1
+    may_have_gone_on: bool = False
 
     @property
     def is_live(self) -> bool:
@@ -207,7 +208,6 @@ class ProducerState:
 
     producer_id: int
     spans: dict[TopicPartition, Span] = field(default_factory=dict)
-    markers: dict[TopicPartition, Marker] = field(default_factory=dict)
     view: CoordinatorView | None = None
     said: dict[str, Said] = field(default_factory=dict)
 

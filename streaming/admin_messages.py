@@ -127,7 +127,7 @@ def listed_transactions(response: Any, node: int) -> tuple[list[ListedTransactio
 def one_id_for_each_partition(count: int) -> tuple[str, ...]:
     """Transactional ids that nobody has, one for each partition of a coordinator's log of so many partitions."""
     found: dict[int, str] = {}
-    names = (f"txnwatch-nobody-{number}" for number in itertools.count())
+    names = (f"nobody-{number}" for number in itertools.count())
     while len(found) < count:
         name = next(names)
         found.setdefault(coordinator_partition(name, count), name)

@@ -108,7 +108,6 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "view": _view,
     "said_view": _view,
     "marker": _marker,
-    "last_marker": _marker,
     "verdict": Verdict,
     "reason": Reason,
     "how": out.SpanEnd,

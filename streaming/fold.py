@@ -65,6 +65,20 @@ class Episode:
     marker: Marker
 
 
+def marker_at(buffer: memoryview | bytes, position: int, header: BatchHeader) -> Marker | None:
+    """The marker in the control batch at `position`; None if compaction emptied it or it is no marker."""
+    found = read_marker(buffer, position, header)
+    if found is None:
+        return None
+    return Marker(
+        offset=header.base_offset,
+        producer_epoch=header.producer_epoch,
+        commit=found.type is MarkerType.COMMIT,
+        coordinator_epoch=found.coordinator_epoch,
+        timestamp_ms=header.max_timestamp,
+    )
+
+
 class PartitionFold:
     """Folds the batches of one partition from `start` up to `end` (exclusive).
 
@@ -147,16 +161,9 @@ class PartitionFold:
         return seen
 
     def _marker(self, buffer: memoryview | bytes, offset: int, header: BatchHeader) -> None:
-        found = read_marker(buffer, offset, header)
-        if found is None:
+        marker = marker_at(buffer, offset, header)
+        if marker is None:
             return
-        marker = Marker(
-            offset=header.base_offset,
-            producer_epoch=header.producer_epoch,
-            commit=found.type is MarkerType.COMMIT,
-            coordinator_epoch=found.coordinator_epoch,
-            timestamp_ms=header.max_timestamp,
-        )
         producer = self._producers.setdefault(header.producer_id, _Producer(header.producer_epoch))
         if self._keep_episodes and producer.open_offset is not None:
             self.episodes.append(_episode(header.producer_id, producer, marker))

@@ -5,15 +5,17 @@ How a hang would have ended rests on both, and DescribeProducers tells neither. 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from txnwatch.state.errors import BrokerError
-from txnwatch.state.facts import NoticeKind
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.ports import SpanPast
 from txnwatch.state.transaction import UNREAD, Marker
 from txnwatch.streaming.batch_list import BatchList
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.extent import Extent, list_extents, read_parts
-from txnwatch.streaming.fold import PartitionFold
+from txnwatch.streaming.fold import marker_at
+from txnwatch.streaming.wire.record_batch import walk
 
 _BELOW = 100_000  # offsets; whoever had its last marker further down is not told of
 
@@ -24,9 +26,11 @@ def read_past(cluster: Cluster, partition: TopicPartition, producer_id: int, sta
         (log,) = list_extents(cluster, [partition])
         if log.problem is not None:
             return SpanPast()
-        return SpanPast(_epoch_at(cluster, log, producer_id, start), _last_marker(cluster, log, producer_id, start))
+        epoch, below = _epoch_at(cluster, log, producer_id, start), _below(cluster, log, producer_id, start)
     except BrokerError:
         return SpanPast()
+    is_first = below is not None and below.marker is None and not below.has_hole and max(0, start - _BELOW) == log.start
+    return SpanPast(epoch, below.marker if below is not None else None, is_first and log.start == 0)
 
 
 def _epoch_at(cluster: Cluster, log: Extent, producer_id: int, start: int) -> int:
@@ -37,9 +41,48 @@ def _epoch_at(cluster: Cluster, log: Extent, producer_id: int, start: int) -> in
     return UNREAD
 
 
-def _last_marker(cluster: Cluster, log: Extent, producer_id: int, below: int) -> Marker | None:
-    (read,) = read_parts(cluster, [log.part(PartitionFold, below - _BELOW, below)])
-    if any(notice.kind is not NoticeKind.LOST for notice in read.notices):
-        return None
-    facts = read.fold.facts(log.partition, log.topic_id, 0)
-    return next((fact.last_marker for fact in facts if fact.producer_id == producer_id), None)
+def _below(cluster: Cluster, log: Extent, producer_id: int, start: int) -> LastMarker | None:
+    def fold(begin: int, end: int) -> LastMarker:
+        return LastMarker(producer_id, begin, end)
+
+    (read,) = read_parts(cluster, [log.part(fold, start - _BELOW, start)])
+    return None if read.notices else read.fold
+
+
+@dataclass(slots=True)
+class LastMarker:
+    """A producer's last marker in a range; a fold as `read_ranges` wants it.
+
+    Attributes:
+        marker: None too where compaction has left a hole above it: what is missing may have been the last.
+        has_hole: whether any offset of the range is missing.
+    """
+
+    producer_id: int
+    position: int
+    end: int
+    leader_epoch: int = -1
+    marker: Marker | None = None
+    has_hole: bool = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the whole range has been walked."""
+        return self.position >= self.end
+
+    def feed(self, buffer: memoryview | bytes) -> None:
+        """Walks the `records` of one Fetch response.
+
+        Raises:
+            WireError: bytes that no broker writes.
+        """
+        for at, header in walk(buffer):
+            if min(header.base_offset, self.end) > self.position:
+                self.has_hole, self.marker = True, None
+            if header.base_offset >= self.end:
+                self.position = self.end
+                return
+            if header.is_control and header.producer_id == self.producer_id:
+                self.marker = marker_at(buffer, at, header)
+                self.has_hole = self.has_hole or self.marker is None  # compaction has emptied it
+            self.leader_epoch, self.position = header.leader_epoch, header.last_offset + 1

@@ -63,16 +63,19 @@ class WorldAdmin:
         log = self.world.data.get(partition)
         if log is None or not log.is_listable:
             return SpanPast()
-        epoch, last = UNREAD, None
-        for offset, _, _, body in log.entries:
+        epoch, last, position, is_first = UNREAD, None, log.start, log.start == 0
+        for offset, next_offset, _, body in log.entries:
             if not log.start <= offset <= start_offset:
                 continue
+            if offset > position:
+                last, is_first = None, False
+            position = next_offset
             match body:
                 case Data(owner, producer_epoch) if owner == producer_id and offset == start_offset:
                     epoch = producer_epoch
                 case Mark(owner, producer_epoch, coordinator_epoch, commit) if owner == producer_id:
-                    last = Marker(offset, producer_epoch, commit, coordinator_epoch, 0)
-        return SpanPast(epoch, last)
+                    last, is_first = Marker(offset, producer_epoch, commit, coordinator_epoch, 0), False
+        return SpanPast(epoch, last, is_first)
 
     def list_transactions(self, producer_ids: Iterable[int]) -> TransactionListing:
         self._time_passes()

@@ -109,7 +109,8 @@ class FakeCluster:
             before.txn_start_offset if before is not None and is_open else base,
         )
         if not is_open:
-            at.starts[producer_id] = SpanPast(producer_epoch, at.markers.get(producer_id))
+            marker = at.markers.get(producer_id)
+            at.starts[producer_id] = SpanPast(producer_epoch, marker, is_first=marker is None and at.log_start == 0)
         at.end += records
         return base
 

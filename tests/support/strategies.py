@@ -75,7 +75,6 @@ producers = st.builds(
     ProducerState,
     producer_ids,
     st.dictionaries(data_partitions, spans, max_size=3),
-    st.dictionaries(data_partitions, markers, max_size=3),
     st.none() | views,
     st.dictionaries(
         st.sampled_from([Verdict.LATE, Verdict.LONG_RUNNING, Verdict.STUCK_PREPARE]).map(str), said, max_size=2

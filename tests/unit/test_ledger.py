@@ -48,6 +48,7 @@ def test_the_partition_is_read_before_and_after_the_coordinator(world: World) ->
         "describe_transactions",
         "read_partitions",
         "cleanup_policies",
+        "read_past",
     ]
     assert set(world.admin.budgets) == {2_000}
 

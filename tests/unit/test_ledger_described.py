@@ -1,4 +1,4 @@
-"""A span that only a census has shown: how it began is read before anything is said of its outcome."""
+"""How a hang would have ended is said only once its beginning, and what lies below it, was read from its partition."""
 
 from __future__ import annotations
 
@@ -7,36 +7,44 @@ from dataclasses import replace
 import pytest
 
 from support.ledger_world import World
+from txnwatch.state.emitted import SpanCandidate
 from txnwatch.state.transaction import UNREAD
 
 
+def as_it_is(said: SpanCandidate) -> SpanCandidate:
+    return said
+
+
+def only_described(said: SpanCandidate) -> SpanCandidate:
+    return replace(said, span=replace(said.span, start_epoch=UNREAD))
+
+
+@pytest.mark.parametrize("seen", [as_it_is, only_described])
 @pytest.mark.parametrize(
     ("is_there", "outcome"), [(True, "abort"), (False, "unknown")], ids=["in the log", "taken by retention"]
 )
-def test_an_outcome_rests_on_the_first_batch(is_there: bool, outcome: str) -> None:  # noqa: FBT001
+def test_an_outcome_rests_on_the_first_batch(seen: object, is_there: bool, outcome: str) -> None:  # noqa: FBT001
     world = World()
     said = world.hang()
     if not is_there:
         world.admin.partitions[world.partition].starts.clear()
-    world.batch(replace(said, span=replace(said.span, start_epoch=UNREAD)))
+    assert callable(seen)
+    world.batch(seen(said))
     assert world.topic.told[-1].expected_outcome == outcome
 
 
-def test_a_marker_that_the_state_has_let_go_is_looked_for() -> None:
-    """Its leader says that there was one: without it nobody knows whether it was the transaction's own."""
+def test_the_outcome_of_one_span_is_not_told_of_another() -> None:
+    """The leader has the data open from further below: who wrote that is not what the candidate is about."""
     world = World()
-    world.admin.begin("checkout-1", world.partition)
-    world.admin.end("checkout-1", commit=False)
-    world.admin.init("checkout-1")  # and on with the next epoch
     said = world.hang()
-    at = world.admin.partitions[world.partition]
-    assert (said.last_marker, at.markers[said.producer_id].producer_epoch) == (None, 0)
-    world.batch(said)
-    assert "read_past" in world.admin.asked
+    later = replace(said, span=replace(said.span, start_offset=said.span.start_offset + 5))
+    world.batch(later)
+    assert world.topic.told[-1].txn_start_offset == said.span.start_offset
+    assert world.topic.told[-1].expected_outcome == "unknown"
 
 
-def test_what_the_log_has_shown_is_not_read_again() -> None:
+def test_what_a_later_transaction_has_taken_in_has_two_owners() -> None:
     world = World()
-    world.batch(world.hang())
-    assert world.topic.told[-1].expected_outcome == "abort"
-    assert "read_past" not in world.admin.asked
+    said = world.hang()
+    world.batch(replace(said, span=replace(said.span, absorbed=True)))
+    assert world.topic.told[-1].expected_outcome == "unknown"

@@ -10,6 +10,7 @@ from support.facts import ORDERS, PAYMENTS, START_MS, a_marker, transaction
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.lineage import begun, follow
 from txnwatch.state.outcome import expected_outcome
+from txnwatch.state.ports import SpanPast
 from txnwatch.state.transaction import CoordinatorView, Marker, Span
 from txnwatch.state.transaction import TransactionState as S
 
@@ -141,7 +142,6 @@ CASES: dict[str, tuple[CoordinatorView | None, Span, Marker | None, int | None, 
     ),
     "it held this one among others": (after(INIT, *ended(False, on=BOTH)), SPAN, None, -1, "abort"),
     "two epochs in one span": (ABORTED, replace(SPAN, epoch=1), None, -1, "unknown"),
-    "a later transaction has taken it in": (ABORTED, replace(SPAN, absorbed=True), None, -1, "unknown"),
     # no transaction
     "initialised under this epoch, nothing was ever added": (after(INIT), SPAN, None, -1, "none"),
     "initialised under a later epoch": (after((S.EMPTY, 1, -1)), SPAN, None, -1, "unknown"),
@@ -178,9 +178,46 @@ CASES: dict[str, tuple[CoordinatorView | None, Span, Marker | None, int | None, 
 
 @pytest.mark.parametrize(("view", "span", "marker", "coordinator_epoch", "outcome"), CASES.values(), ids=CASES.keys())
 def test_expected_outcome(
-    view: CoordinatorView | None, span: Span, marker: Marker | None, coordinator_epoch: int | None, outcome: str
+    view: CoordinatorView | None, span: Span, marker: Marker | None, coordinator_epoch: int, outcome: str
 ) -> None:
-    assert expected_outcome(ORDERS, span, view, marker, coordinator_epoch) == outcome
+    """-1 stands for a partition whose whole log has no marker of the producer, and whose leader knows of none."""
+    past = SpanPast(span.start_epoch, marker, is_first=marker is None and coordinator_epoch == -1)
+    assert expected_outcome(ORDERS, span.epoch, view, past, coordinator_epoch) == outcome
+
+
+RAISED = after(INIT, *ended(True, end_epoch=1))
+FORGETS: dict[str, tuple[CoordinatorView | None, SpanPast, int, str]] = {
+    "nobody read its beginning": (COMMITTED, SpanPast(), -1, "unknown"),
+    "the log's beginning is gone, and so may be what its leader knew": (COMMITTED, SpanPast(0), -1, "unknown"),
+    "the same, but the end raised the epoch": (RAISED, SpanPast(0), -1, "commit"),
+    "the same, and its leader knows of a marker that is not there": (RAISED, SpanPast(0), 0, "unknown"),
+    "the log is whole, whatever its leader says": (COMMITTED, SpanPast(0, None, True), 3, "commit"),
+    "initialised, and more may have been lost": (
+        replace(after(INIT) or COMMITTED, may_have_gone_on=True),
+        SpanPast(0, None, True),
+        -1,
+        "unknown",
+    ),
+    "with its marker, and more may have been lost": (
+        replace(ABORTED or COMMITTED, may_have_gone_on=True),
+        SpanPast(0, ITS_ABORT),
+        0,
+        "unknown",
+    ),
+    "without its marker, and more may have been lost": (
+        replace(ABORTED or COMMITTED, may_have_gone_on=True),
+        SpanPast(0, None, True),
+        -1,
+        "abort",
+    ),
+}
+
+
+@pytest.mark.parametrize(("view", "past", "coordinator_epoch", "outcome"), FORGETS.values(), ids=FORGETS.keys())
+def test_who_forgets_proves_nothing(
+    view: CoordinatorView | None, past: SpanPast, coordinator_epoch: int, outcome: str
+) -> None:
+    assert expected_outcome(ORDERS, 0, view, past, coordinator_epoch) == outcome
 
 
 def test_a_gap_before_a_transaction_may_hide_another_owner_of_its_epoch() -> None:

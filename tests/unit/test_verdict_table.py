@@ -238,7 +238,6 @@ def test_a_candidate_carries_both_views_and_both_barriers() -> None:
     assert candidate.view is not None
     assert candidate.view.transactional_id == NAME
     assert candidate.span.start_offset == 25
-    assert candidate.last_marker == a_marker(12)
 
 
 def test_a_candidate_is_repeated_with_doubling_pauses_until_it_ends() -> None:
