@@ -216,7 +216,7 @@ class AdminContract:
         owner = stage.init(unique("past"))
         first, producer_id = owner.producer_epoch, owner.producer_id
         stage.stray_write(owner, partition)
-        assert stage.admin.read_past(partition, producer_id, 0) == SpanPast(first, None)
+        assert stage.admin.read_past(partition, producer_id, 0) == SpanPast(first, None, is_first=True)
         assert stage.admin.write_marker(marker(partition, owner)) is None
         for _ in range(2):  # data of two more epochs, in one span
             stage.stray_write(stage.init(owner.transactional_id), partition)
