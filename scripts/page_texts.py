@@ -13,11 +13,14 @@ committed, or where that is not known, nothing is done. The alert comes first; `
    has partition 0 of the events topic acts (it needs READ on that group and topic; an instance in dry-run is a member
    too, so run all of them in the same mode);
 4. one ABORT marker, with the producer epoch and coordinator epoch that the partition's leader tells;
-5. the partition read again, whatever the broker answered; an event with `action.result`: verified, still_open, failed.
+5. the partition read again, whatever the broker answered, and the marker that closed the transaction: somebody else's
+   may have been there first. An event with `action.result`: verified (a marker of the kind that was written closed it),
+   still_open, failed (one of the other kind closed it: the detail says where; or nothing was written), or unknown.
 
 A process that dies between 2 and 5 tells the result when it is back. If the incident ends before that, its end tells:
-verified if the marker is in the log, unknown otherwise. A marker needs ALTER on the cluster. Whatever is refused is an
-event too, each reason once for an incident. The first refusal of the table counts.
+verified if such a marker ended it, unknown otherwise. A marker needs ALTER on the cluster, and reading which one closed
+the transaction needs READ on the topic: without it the result is unknown. Whatever is refused is an event too, each
+reason once for an incident. The first refusal of the table counts.
 """
 
 BY_HAND = """\
@@ -33,8 +36,9 @@ timeout and creates an id that is not known. The epochs of the marker are read f
 taken from a caller.
 
 An abort by hand is told on the events topic, if there is one, as an incident of its own: opened with the decision,
-updated with the result, resolved when it is read to be closed. The incident of a running watch goes on, and ends with
-the marker in the log: its sequence belongs to that watch.
+updated with the result, resolved when it is read to be closed, as what the marker that closed it says: `committed` or
+`aborted`, whatever was asked for, or `no_longer_open` if it could not be read. The exit code is 0 only for `verified`.
+The incident of a running watch goes on, and ends with the marker in the log: its sequence belongs to that watch.
 """
 
 METRICS_ABOUT = """\

@@ -2,7 +2,8 @@
 
 Law: nothing is written that a fresh read and state/abort_plan.py do not allow; the marker is preceded by an event
 that is already on its topic, and followed by a reading and an event with what it came to. Kafka answers NONE to a
-marker on nothing as well, so only the reading counts. A process that dies in between leaves an `abort` without a
+marker on nothing as well, so only the reading counts, and the marker that it finds to have closed the transaction: it
+may be somebody else's, of the other kind. A process that dies in between leaves an `abort` without a
 result behind: the next one reads the partition again and tells it. One instance acts, the holder of the lease, which
 is asked for once more right before the marker. Refusals are told too, each reason once for an incident.
 """
@@ -26,6 +27,7 @@ from txnwatch.sinks.marking import (
     VERIFIED,
     action,
     look_after,
+    read_afresh,
     write,
 )
 from txnwatch.state.abort_case import AbortPolicy, Case, Usage
@@ -150,9 +152,9 @@ class AutoAbort:
 
     def _act(self, incident: IncidentEvent, found: SpanConfirmation, spec: AbortSpec, read_ms: int) -> bool:
         assert found.reading is not None
-        stable = found.reading.last_stable_offset
-        begun = action(ABORT, self.instance, self.now_ms(), spec=spec, stable_before=stable)
-        ahead = updated(incident, self.now_ms(), action=begun)
+        stable, now_ms = found.reading.last_stable_offset, self.now_ms()
+        begun = action(ABORT, self.instance, now_ms, spec=spec, stable_before=stable)
+        ahead = updated(incident, now_ms, action=begun, evidence=read_afresh(incident, found.reading, now_ms))
         if not self.ledger.tell(ahead):
             self._end(ahead, FAILED, "no marker was written: the event that announces it could not be delivered")
             return False
@@ -229,10 +231,12 @@ class AutoAbort:
 
     def _tell_what_became_of(self, incident: IncidentEvent) -> None:
         with self.ledger.admin.within(CONFIRM_BUDGET_MS):
-            came_to = look_after(self.ledger.admin, incident)
+            came_to = look_after(self.ledger.admin, incident, commit=False)
         if came_to.result == UNKNOWN:
             return  # it is asked again with the next batch
         detail = "read after a restart: the process ended between announcing the marker and telling what came of it"
         if came_to.result == STILL_OPEN:
             detail += "; the transaction is open, so the marker was not written"
+        elif came_to.detail is not None:
+            detail += f"; {came_to.detail}"
         self._end(incident, came_to.result, detail, stable_after=came_to.stable_after)

@@ -5,12 +5,13 @@ The automatic abort and the one by hand share it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from txnwatch.state.abort_plan import AbortSpec, partition_of
 from txnwatch.state.incident import IncidentEvent
-from txnwatch.state.ports import TransactionAdmin
+from txnwatch.state.ports import PartitionReading, TransactionAdmin
+from txnwatch.state.transaction import Marker
 
 ABORT, COMMIT, DRY_RUN, REFUSED = "abort", "commit", "dry_run", "refused"  # decisions
 VERIFIED, STILL_OPEN, FAILED, UNKNOWN = "verified", "still_open", "failed", "unknown"  # results
@@ -19,39 +20,84 @@ _DENIED = frozenset({"CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED
 
 @dataclass(frozen=True, slots=True)
 class CameTo:
-    """What a marker came to; `stable_after` is None where it could not be read."""
+    """What a marker came to.
+
+    Attributes:
+        stable_after: the last stable offset after it, None where it could not be read.
+        is_denied: whether the right to write markers is missing.
+        is_closed: whether the transaction was read to be open no more.
+        closed_by: the marker that closed it, whoever wrote it; None where it is open, or nobody could read that.
+    """
 
     result: str
     detail: str | None = None
     stable_after: int | None = None
     is_denied: bool = False
+    is_closed: bool = False
+    closed_by: Marker | None = None
 
 
 def write(admin: TransactionAdmin, incident: IncidentEvent, spec: AbortSpec) -> CameTo:
-    """Writes the marker and looks whether the transaction is closed; the broker's own answer proves neither way."""
+    """Writes the marker and looks what has closed the transaction; the broker's own answer proves neither way."""
     problem = admin.write_marker(spec.marker)
-    found = look_after(admin, incident)
-    if found.result == VERIFIED:
-        return CameTo(VERIFIED, problem and f"the broker answered {problem}", found.stable_after)
-    if problem is not None:
-        result = FAILED if found.result == STILL_OPEN else UNKNOWN
-        return CameTo(result, f"the broker answered {problem}", found.stable_after, problem in _DENIED)
-    if found.result == STILL_OPEN:
-        return CameTo(STILL_OPEN, "the broker took the marker, and the transaction is still open", found.stable_after)
-    return found
+    found = look_after(admin, incident, commit=spec.marker.commit)
+    if problem is None:
+        taken = "the broker took the marker, and the transaction is still open"
+        return replace(found, detail=taken) if found.result == STILL_OPEN else found
+    answered = f"the broker answered {problem}"
+    if found.is_closed:
+        return replace(found, detail=f"{found.detail}; {answered}" if found.detail is not None else answered)
+    result = FAILED if found.result == STILL_OPEN else UNKNOWN
+    return replace(found, result=result, detail=answered, is_denied=problem in _DENIED)
 
 
-def look_after(admin: TransactionAdmin, incident: IncidentEvent) -> CameTo:
-    """Whether the incident's transaction is still open at its leader."""
+def look_after(admin: TransactionAdmin, incident: IncidentEvent, *, commit: bool) -> CameTo:
+    """Whether the incident's transaction is still open at its leader, or closed by a marker of the kind `commit` says.
+
+    Somebody else's may have been there first, and decided the data the other way.
+    """
     partition = partition_of(incident)
     reading = admin.read_partitions([partition])[partition]
     if reading.problem is not None:
         return CameTo(UNKNOWN, f"the partition could not be read again: {reading.problem}")
     if reading.topic_id != incident.topic_id:
         return CameTo(UNKNOWN, "the topic was re-created, and the transaction is gone with the one before")
+    start, stable = incident.txn_start_offset, reading.last_stable_offset
+    assert start is not None
     row = reading.open_transaction(incident.producer_id)
-    is_open = row is not None and row.txn_start_offset == incident.txn_start_offset
-    return CameTo(STILL_OPEN if is_open else VERIFIED, None, reading.last_stable_offset)
+    if row is not None and row.txn_start_offset == start:
+        return CameTo(STILL_OPEN, None, stable)
+    marker = admin.closing_marker(partition, incident.producer_id, start, _open_until(incident, reading, start))
+    result, detail = _by(marker, commit=commit)
+    return CameTo(result, detail, stable, is_closed=True, closed_by=marker)
+
+
+def _open_until(incident: IncidentEvent, reading: PartitionReading, start: int) -> int:
+    """An end at which the transaction was open; under another leader the log may be another."""
+    end = incident.evidence.get("end_before")
+    is_same_log = incident.evidence.get("leader_epoch") == reading.leader_epoch
+    return max(start, end) if end is not None and is_same_log else start
+
+
+def _by(marker: Marker | None, *, commit: bool) -> tuple[str, str | None]:
+    if marker is None:
+        return UNKNOWN, "it is closed, and the marker that closed it could not be read: by which kind is not known"
+    if marker.commit == commit:
+        return VERIFIED, None
+    kind, became = ("a COMMIT", "committed") if marker.commit else ("an ABORT", "aborted")
+    return FAILED, f"{kind} marker at offset {marker.offset} closed it first: its data is {became}"
+
+
+def read_afresh(incident: IncidentEvent, reading: PartitionReading, now_ms: int) -> dict[str, Any]:
+    """The incident's evidence with the reading a marker is decided on: whatever closes it, does so above this end."""
+    return {
+        **incident.evidence,
+        "confirmed_ms": now_ms,
+        "leader": reading.leader,
+        "leader_epoch": reading.leader_epoch,
+        "end_before": reading.end_before,
+        "end_after": reading.end_after,
+    }
 
 
 def action(

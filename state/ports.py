@@ -144,6 +144,15 @@ class TransactionAdmin(Protocol):
     def read_past(self, partition: TopicPartition, producer_id: int, start_offset: int) -> SpanPast:
         """Reads the batch an open span begins with, and below it."""
 
+    def closing_marker(
+        self, partition: TopicPartition, producer_id: int, start_offset: int, from_offset: int
+    ) -> Marker | None:
+        """The marker that closed the span that began at `start_offset`: the producer's first at or above `from_offset`.
+
+        That is an end listed while the span was open, or what lies below. None where none is there, it cannot be
+        read, or it is not among the first 1,000,000 offsets.
+        """
+
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """Asks each id's coordinator."""
 

@@ -23,8 +23,10 @@ from txnwatch.state.ports import (
     TransactionDescription,
     TransactionListing,
 )
+from txnwatch.state.transaction import Marker
 from txnwatch.streaming import admin_messages as messages
 from txnwatch.streaming.broker import Connection, error_name
+from txnwatch.streaming.closing import closing_marker
 from txnwatch.streaming.cluster import EARLIEST, READ_COMMITTED, Cluster, Listed
 from txnwatch.streaming.listing import in_words, list_everywhere
 from txnwatch.streaming.metadata import NO_LEADER
@@ -83,6 +85,12 @@ class ClusterAdmin:
     def read_past(self, partition: TopicPartition, producer_id: int, start_offset: int) -> SpanPast:
         """See TransactionAdmin."""
         return read_past(self._cluster, partition, producer_id, start_offset)
+
+    def closing_marker(
+        self, partition: TopicPartition, producer_id: int, start_offset: int, from_offset: int
+    ) -> Marker | None:
+        """See TransactionAdmin."""
+        return closing_marker(self._cluster, partition, producer_id, start_offset, from_offset)
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """See TransactionAdmin."""

@@ -77,6 +77,18 @@ class WorldAdmin:
                     last, is_first = Marker(offset, producer_epoch, commit, coordinator_epoch, 0), False
         return SpanPast(epoch, last, is_first)
 
+    def closing_marker(
+        self, partition: TopicPartition, producer_id: int, start_offset: int, from_offset: int
+    ) -> Marker | None:
+        self._time_passes()
+        log, first = self.world.data.get(partition), max(start_offset, from_offset)
+        if log is None or not log.is_listable or log.start > first:
+            return None
+        for offset, _, _, body in log.entries:
+            if first <= offset < log.high_watermark and isinstance(body, Mark) and body[0] == producer_id:
+                return Marker(offset, body[1], body[3], body[2], 0)
+        return None
+
     def list_transactions(self, producer_ids: Iterable[int]) -> TransactionListing:
         self._time_passes()
         if not all(log.has_leader for log in self.world.logs):

@@ -21,6 +21,7 @@ from txnwatch.state.ports import (
     TransactionDescription,
     TransactionListing,
 )
+from txnwatch.state.transaction import Marker
 
 NO_BUDGET = "the time budget was used up before this was asked"
 
@@ -98,6 +99,16 @@ class FakeAdmin(FakeCluster):
         row = at.producers.get(producer_id) if at is not None else None
         is_there = row is not None and row.txn_start_offset == start_offset and self._problem(partition) is None
         return at.starts.get(producer_id, SpanPast()) if at is not None and is_there else SpanPast()
+
+    def closing_marker(
+        self, partition: TopicPartition, producer_id: int, start_offset: int, from_offset: int
+    ) -> Marker | None:
+        """See TransactionAdmin."""
+        self._called("closing_marker")
+        at, first = self.partitions.get(partition), max(start_offset, from_offset)
+        if at is None or at.log_start > first or self._problem(partition) is not None:
+            return None
+        return next((marker for marker in at.all_markers.get(producer_id, []) if marker.offset >= first), None)
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """See TransactionAdmin."""

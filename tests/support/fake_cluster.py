@@ -26,6 +26,7 @@ class FakePartition:
     producers: dict[int, ActiveProducer] = field(default_factory=dict)
     starts: dict[int, SpanPast] = field(default_factory=dict)
     markers: dict[int, Marker] = field(default_factory=dict)
+    all_markers: dict[int, list[Marker]] = field(default_factory=dict)
 
     @property
     def last_stable_offset(self) -> int:
@@ -159,6 +160,7 @@ class FakeCluster:
         )
         written = Marker(at.end, marker.producer_epoch, marker.commit, marker.coordinator_epoch, self.now_ms)
         at.markers[marker.producer_id] = written
+        at.all_markers.setdefault(marker.producer_id, []).append(written)
         at.end += 1
         return None
 

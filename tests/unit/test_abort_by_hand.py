@@ -14,10 +14,11 @@ from txnwatch.cli import abort_by_hand
 from txnwatch.clients import events_topic
 from txnwatch.sinks.marking import VERIFIED, CameTo
 from txnwatch.state.abort_plan import AbortSpec
+from txnwatch.state.confirmation import Answer, SpanConfirmation
 from txnwatch.state.errors import BrokerError, SinkError
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent, updated
-from txnwatch.state.ports import MarkerSpec
+from txnwatch.state.ports import MarkerSpec, PartitionReading
 
 
 def test_a_marker_whose_event_cannot_be_told_is_still_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,10 +33,12 @@ def test_a_marker_whose_event_cannot_be_told_is_still_reported(monkeypatch: pyte
     case = SimpleNamespace(asked=SimpleNamespace(is_commit=False), admin=None)
     incident = an_event(status="opened")
     spec = AbortSpec(MarkerSpec(TopicPartition("orders", 3), 7, 0, 0))
-    monkeypatch.setattr(abort_by_hand, "_confirmed", lambda *_: None)
+    reading = PartitionReading(spec.marker.partition)
+    found = SpanConfirmation(Answer.CONFIRMED, reading=reading)
+    monkeypatch.setattr(abort_by_hand, "_confirmed", lambda *_: found)
     monkeypatch.setattr(abort_by_hand, "decide", lambda *_: spec)
     monkeypatch.setattr(abort_by_hand, "_telling", lambda _: nullcontext(Sink()))
-    monkeypatch.setattr(abort_by_hand, "write", lambda *_: CameTo(VERIFIED, stable_after=12))
+    monkeypatch.setattr(abort_by_hand, "write", lambda *_: CameTo(VERIFIED, stable_after=12, is_closed=True))
     came_to = abort_by_hand.act(case, incident)  # type: ignore[arg-type]
     assert isinstance(came_to, CameTo)
     assert came_to.result == VERIFIED

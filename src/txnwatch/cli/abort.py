@@ -96,7 +96,7 @@ class _NotTaken(argparse.Action):
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Ends it; 0 if it was read to be closed (or would be, with --dry-run), 1 if it was refused or failed."""
+    """Ends it; 0 if a marker as asked for was read to have closed it (with --dry-run: would be written), 1 if not."""
     asked = Manual(
         topic=parsed.topic,
         partition=parsed.partition,

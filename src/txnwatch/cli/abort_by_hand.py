@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from txnwatch.cli.asking import origin_of
 from txnwatch.cli.find_hanging import searcher_of
@@ -24,12 +25,13 @@ from txnwatch.sinks.compose import hanging_event, no_longer_open
 from txnwatch.sinks.confirm import confirm_spans
 from txnwatch.sinks.event_log import read_events
 from txnwatch.sinks.kafka import KafkaEventSink
-from txnwatch.sinks.marking import ABORT, COMMIT, REFUSED, VERIFIED, CameTo, action, write
+from txnwatch.sinks.marking import ABORT, COMMIT, REFUSED, CameTo, action, read_afresh, write
 from txnwatch.state.abort_case import AbortPolicy, Case, Usage
 from txnwatch.state.abort_plan import AbortSpec, Refused, candidate_again, decide_abort
 from txnwatch.state.abort_rules import Refusal
 from txnwatch.state.confirmation import Answer, SpanConfirmation
 from txnwatch.state.emitted import SpanCandidate
+from txnwatch.state.ending import ADMINISTRATOR, COORDINATOR
 from txnwatch.state.errors import BrokerError, SinkError, TxnwatchError
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import BY_HAND, IncidentEvent, id_once_more, latest, resolved, updated
@@ -183,11 +185,13 @@ def act(case: ManualCase, incident: IncidentEvent) -> CameTo | Refused:
     spec = decide(case, incident, found)
     if isinstance(spec, Refused):
         return spec
+    assert found.reading is not None
     by, stable = f"{getpass.getuser()}@{socket.gethostname()}", incident.last_stable_offset
     decision = COMMIT if case.asked.is_commit else ABORT
-    begun = action(decision, by, wall_clock_ms(), detail=BY_HAND, spec=spec, stable_before=stable)
-    own_id = id_once_more(incident.incident_id, wall_clock_ms())
-    ahead = replace(incident, incident_id=own_id, action=begun, time_ms=wall_clock_ms())
+    now_ms = wall_clock_ms()
+    begun = action(decision, by, now_ms, detail=BY_HAND, spec=spec, stable_before=stable)
+    own_id, evidence = id_once_more(incident.incident_id, now_ms), read_afresh(incident, found.reading, now_ms)
+    ahead = replace(incident, incident_id=own_id, action=begun, evidence=evidence, time_ms=now_ms)
     with _telling(case) as sink:
         sink.tell(ahead)
         came_to = write(case.admin, ahead, spec)
@@ -197,14 +201,22 @@ def act(case: ManualCase, incident: IncidentEvent) -> CameTo | Refused:
         after = updated(ahead, wall_clock_ms(), action=told)
         try:
             sink.tell(after)
-            if came_to.result == VERIFIED:
-                end = {**no_longer_open(wall_clock_ms(), BY_HAND), "by": "administrator"}
-                end["how"] = "committed" if case.asked.is_commit else "aborted"
-                sink.tell(resolved(after, wall_clock_ms(), end))
+            if came_to.is_closed:
+                sink.tell(resolved(after, wall_clock_ms(), _end(spec, came_to)))
         except SinkError as exc:  # what was done must be known to who did it
             untold = f"{came_to.detail or 'closed'}; but the events topic could not be told: {exc}"
             came_to = replace(came_to, detail=untold)
     return Refused(Refusal.NOT_AUTHORIZED, came_to.detail or "") if came_to.is_denied else came_to
+
+
+def _end(spec: AbortSpec, came_to: CameTo) -> dict[str, Any]:
+    """What really became of the data: by the marker that closed it, ours or not."""
+    end, marker = no_longer_open(wall_clock_ms(), came_to.detail or BY_HAND), came_to.closed_by
+    if marker is None:
+        return end
+    # Nothing live has the marker's epoch, or it would have been refused: only an administrator repeats it.
+    by = ADMINISTRATOR if marker.producer_epoch == spec.marker.producer_epoch else COORDINATOR
+    return {**end, "how": "committed" if marker.commit else "aborted", "by": by, "marker_offset": marker.offset}
 
 
 class _Telling:
