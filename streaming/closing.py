@@ -9,8 +9,8 @@ from txnwatch.state.ids import TopicPartition
 from txnwatch.state.transaction import Marker
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.extent import list_extents, read_parts
-from txnwatch.streaming.wire.control_record import MarkerType, read_marker
-from txnwatch.streaming.wire.record_batch import BatchHeader, walk
+from txnwatch.streaming.fold import marker_at
+from txnwatch.streaming.wire.record_batch import walk
 
 _MOST = 1_000_000  # offsets; a marker further up is not looked for
 
@@ -49,19 +49,11 @@ class FirstMarker:
                 return
             is_met = header.is_control and header.producer_id == self.producer_id
             if is_met and self.start <= header.base_offset < self.end:
-                self.found = _marker(buffer, at, header)
+                self.found = marker_at(buffer, at, header)
                 self.position = self.end
                 return
             self.leader_epoch = header.leader_epoch
             self.position = header.last_offset + 1
-
-
-def _marker(buffer: memoryview | bytes, at: int, header: BatchHeader) -> Marker | None:
-    read = read_marker(buffer, at, header)
-    if read is None:
-        return None
-    commit = read.type is MarkerType.COMMIT
-    return Marker(header.base_offset, header.producer_epoch, commit, read.coordinator_epoch, header.max_timestamp)
 
 
 def closing_marker(
