@@ -19,7 +19,7 @@ from txnwatch.state.ids import TopicPartition
 from txnwatch.state.open_transactions import open_transaction_of
 from txnwatch.state.transaction import CoordinatorView, EpochUse, Marker, ProducerState, Said, Span, TransactionState
 
-VERSION = 2
+VERSION = 3
 
 
 def encode_producer(producer: ProducerState) -> str:
@@ -60,6 +60,7 @@ def encode_bucket(bucket: BucketState) -> str:
             "rereading": {str(partition): start for partition, start in bucket.rereading.items()},
             "standing": {str(partition): standing for partition, standing in bucket.standing.items()},
             "readings": {str(partition): count for partition, count in bucket.readings.items()},
+            "holes": {str(partition): end for partition, end in bucket.holes.items()},
             "clock_offset_ms": bucket.clock_offset_ms,
             "generation": bucket.generation,
             "states": dict(sorted(bucket.states.items())),
@@ -82,6 +83,7 @@ def decode_bucket(row: str) -> BucketState:
         coordinator_gaps={int(partition): start for partition, start in raw["coordinator_gaps"].items()},
         rereading={int(partition): start for partition, start in raw["rereading"].items()},
         readings={int(partition): count for partition, count in raw["readings"].items()},
+        holes={int(partition): end for partition, end in raw["holes"].items()},
         clock_offset_ms=raw["clock_offset_ms"],
         generation=raw["generation"],
         states=Counter(raw["states"]),
