@@ -29,7 +29,16 @@ from txnwatch.state.emitted import (
     Unproven,
 )
 from txnwatch.state.facts import Barrier, Fact, ProducerSeen, TransactionSeen
-from txnwatch.state.gaps import begin_readings, close_gaps, finished_readings, in_reading, note_gaps, read_again
+from txnwatch.state.gaps import (
+    begin_readings,
+    close_gaps,
+    finished_readings,
+    in_reading,
+    is_before_hole,
+    note_gaps,
+    note_holes,
+    read_again,
+)
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.judge import Bench, due_ms, judge
 from txnwatch.state.latency import Tally
@@ -79,10 +88,14 @@ def process(
     for seen in batch.for_one:
         told = in_reading(seen, bucket)
         desk.time(told, again)
-        desk.apply(seen.producer_id, told, number, follows_on=_place_of(seen) not in unread)
+        follows_on = _place_of(seen) not in unread and not (
+            isinstance(seen, TransactionSeen) and is_before_hole(bucket, desk.load(seen.producer_id).view)
+        )
+        desk.apply(seen.producer_id, told, number, follows_on=follows_on)
     desk.name_strays()
     close_gaps(bucket, batch)
     note_gaps(bucket, batch.notices)
+    note_holes(bucket, batch)
     for log_partition in finished_readings(bucket, batch):
         reading = bucket.readings.get(log_partition, 0)
         for producer_id in list(bucket.agenda):

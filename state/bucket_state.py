@@ -33,6 +33,7 @@ class BucketState:
             the gap it is for; until then they count as stale anyway.
         readings: how often a coordinator partition has been found truncated: records of a later reading win
             over those of an earlier one, whatever their offsets, of idle producer ids too.
+        holes: where the last hole of a coordinator partition ended: no record below leads to one from there on.
         clock_offset_ms: the broker's clock minus ours, latest estimate.
         states: how many awaited producer ids are in each state.
         followed: the oldest of what is open, by producer id.
@@ -45,6 +46,7 @@ class BucketState:
     coordinator_gaps: dict[int, int] = field(default_factory=dict)
     rereading: dict[int, int] = field(default_factory=dict)
     readings: dict[int, int] = field(default_factory=dict)
+    holes: dict[int, int] = field(default_factory=dict)
     clock_offset_ms: int = 0
     generation: int = -1
     states: Counter[str] = field(default_factory=Counter)

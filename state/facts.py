@@ -200,6 +200,8 @@ class Barrier:
         risen: data partitions whose leader epoch has risen since the last pair: what a census has not shown may be
             in a log again that an election has cut where it was not read yet.
         clock_offset_ms: broker clock minus ours, where this batch had fresh broker-stamped records.
+        holes: partitions of the coordinator's log of which this batch's ranges lack offsets, by where the last hole
+            ended; compaction has been there.
     """
 
     number: int
@@ -211,6 +213,7 @@ class Barrier:
     reread: dict[TopicPartition, int] = field(default_factory=dict)
     risen: frozenset[TopicPartition] = frozenset()
     clock_offset_ms: int | None = None
+    holes: dict[int, int] = field(default_factory=dict)
 
 
 Fact = (

@@ -14,6 +14,7 @@ from txnwatch.state.batch import Batch
 from txnwatch.state.bucket_state import FROM_BEGINNING, NEEDS_CENSUS, BucketState
 from txnwatch.state.facts import NoticeKind, PartitionNotice, ProducerSeen, TransactionSeen
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.state.transaction import CoordinatorView
 
 
 def begin_readings(bucket: BucketState, batch: Batch) -> None:
@@ -88,6 +89,17 @@ def note_gaps(bucket: BucketState, notices: Iterable[PartitionNotice]) -> None:
         else:
             wanted = notice.from_offset if is_unread else NEEDS_CENSUS
             bucket.gaps[partition] = min(wanted, bucket.gaps.get(partition, wanted))
+
+
+def note_holes(bucket: BucketState, batch: Batch) -> None:
+    """Where compaction has been in the coordinator's log, for batches to come: the folds of this one have seen it."""
+    for log_partition, end in batch.barrier.holes.items():
+        bucket.holes[log_partition] = max(end, bucket.holes.get(log_partition, end))
+
+
+def is_before_hole(bucket: BucketState, view: CoordinatorView | None) -> bool:
+    """Whether records are missing between a view and what is read from now on."""
+    return view is not None and view.log_offset < bucket.holes.get(view.log_partition, 0)
 
 
 def finished_readings(bucket: BucketState, batch: Batch) -> Iterator[int]:

@@ -5,7 +5,9 @@ producer id and an epoch. So for the transaction in view two things are remember
 (`data_epoch`, that of its Ongoing record: the end may raise it) and whether another one may have had that epoch
 (`epoch_use`). Up to transaction.version 1 an epoch is used from one InitProducerId to the next, by any number of
 transactions; from 2 on each end raises it; and a client changes over without a new InitProducerId. Only records
-that follow one another without a gap say so; everything else is SHARED, which proves nothing.
+that follow one another say so, and that two are there does not mean that they do: compaction takes records from
+between, those that ended a transaction too. So no offset between them may be missing; everything else is SHARED, which
+proves nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ def begun(view: CoordinatorView) -> CoordinatorView:
 def follow(prior: CoordinatorView | None, view: CoordinatorView, *, follows_on: bool = True) -> CoordinatorView:
     """The view after what was known before it; what its own range has already settled stays as it is.
 
-    `follows_on` is false where something between the two was not read.
+    `follows_on` is false where something between the two was not read or is no longer there.
     """
     same = prior if prior is not None and follows_on and is_same_transaction(prior, view) else None
     if view.state is TransactionState.EMPTY:

@@ -39,8 +39,8 @@ class Step(NamedTuple):
 def apply(producer: ProducerState, fact: ProducerFact, barrier_number: int, *, follows_on: bool = True) -> Step:
     """The producer's state after one fact that was read in the batch of barrier `barrier_number`.
 
-    `follows_on` is false where something before the range was not read: a marker may lie there, and then data of a
-    newer epoch has joined nothing; or a whole transaction, and then nothing is known of whose an epoch is.
+    `follows_on` is false where something before the range was not read or is gone: a marker may lie there, and then
+    data of a newer epoch has joined nothing; or a whole transaction, and then nothing is known of whose an epoch is.
     """
     match fact:
         case ProducerSeen():

@@ -18,6 +18,7 @@ from txnwatch.state.transaction import CoordinatorView
 from txnwatch.streaming.batch_list import BatchList
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.extent import list_extents, read_parts
+from txnwatch.streaming.holes import whole_from
 from txnwatch.streaming.range_read import RangeRead
 from txnwatch.streaming.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, records, walk
@@ -61,7 +62,7 @@ def read_views(cluster: Cluster, producer_ids: Collection[int]) -> LogViews:
     wanted = tuple(before + producer_id.to_bytes(8, "big") for producer_id in producer_ids for before in _BEFORE_AN_ID)
     for read in _search(cluster, _logs(cluster), wanted, found.problems):
         fold = TransactionFold(read.partition.partition, read.start, read.end)
-        fold.feed(read.fold.kept)
+        fold.feed(read.fold.kept, read.fold.whole_before)
         for fact in fold.facts(live_only=False):
             if isinstance(fact, TransactionSeen) and fact.producer_id in producer_ids:
                 found.views[fact.producer_id] = fact.view
@@ -129,13 +130,22 @@ class KeptBatches:
     """The batches of a range in which one of some needles occurs; a fold as `read_ranges` wants it.
 
     Searching bytes is an order of magnitude cheaper than decoding records, and few records are wanted.
+
+    Attributes:
+        whole_before: where the log's last hole before a kept batch ended, by the batch's base offset; the start of
+            the range if there was none.
     """
 
     needles: tuple[bytes, ...]
     position: int
     end: int
     kept: bytearray = field(default_factory=bytearray)
+    whole_before: dict[int, int] = field(default_factory=dict)
     leader_epoch: int = -1
+    _whole_from: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._whole_from = self.position
 
     @property
     def is_done(self) -> bool:
@@ -155,11 +165,13 @@ class KeptBatches:
             if header.base_offset >= self.end:
                 self.position = self.end
                 return
+            self._whole_from = whole_from(self._whole_from, self.position, header)
             after = at + LENGTH_OVERHEAD + header.length
             while match is not None and match < at:
                 match = next(matches, None)
             if match is not None and match < after:
                 self.kept += whole[at:after]
+                self.whole_before[header.base_offset] = self._whole_from
             self.leader_epoch = header.leader_epoch
             self.position = header.last_offset + 1
 

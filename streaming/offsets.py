@@ -129,8 +129,9 @@ class SourceOffset:
         clock_offset_ms: int | None,
         risen: frozenset[TopicPartition] = frozenset(),
         unfinished: frozenset[int] = frozenset(),
+        holes: Mapping[int, int] | None = None,
     ) -> Barrier:
-        """What every bucket is told about this pair of listings; see ReadPlan for what a batch adds."""
+        """What every bucket is told about this pair of listings; see ReadPlan and Barrier for what a batch adds."""
         return Barrier(
             number=self.barrier,
             data_listed_ms=self.data_listed_ms,
@@ -145,6 +146,7 @@ class SourceOffset:
             reread=self.reread,
             risen=risen,
             clock_offset_ms=clock_offset_ms,
+            holes=dict(holes or {}),
         )
 
 

@@ -101,7 +101,7 @@ def _risen(start: SourceOffset, end: SourceOffset) -> frozenset[TopicPartition]:
 def _unfinished(start: SourceOffset, end: SourceOffset) -> frozenset[int]:
     """Partitions of the coordinator's log that were not read to their end before: one more batch must follow.
 
-    Their holes say nothing. While they are read, compaction can take a record away in favour of a later one, beyond
+    Their holes are no loss. While they are read, compaction can take a record away in favour of a later one, beyond
     the end that was listed; the cleaner does not pass the high watermark, so the next listing has that one.
     """
     return frozenset(
@@ -205,7 +205,13 @@ def _facts(plan: ReadPlan, reads: list[RangeRead]) -> Iterator[Fact]:
     if plan.end is not None:
         for partition, topic_id in plan.end.gone.items():
             yield PartitionNotice(NoticeKind.DELETED, partition, topic_id, 0, 0, "no longer in the cluster's metadata")
-        yield plan.end.barrier_fact(_clock_offset_ms(plan, reads), plan.risen, plan.unfinished)
+        yield plan.end.barrier_fact(_clock_offset_ms(plan, reads), plan.risen, plan.unfinished, _holes(reads))
+
+
+def _holes(reads: Iterable[RangeRead]) -> dict[int, int]:
+    """Where the last hole ended in each partition of the coordinator's log that has one in its range."""
+    folds = [read.fold for read in reads if isinstance(read.fold, TransactionFold)]
+    return {fold.log_partition: fold.whole_from for fold in folds if fold.whole_from > fold.start}
 
 
 def _census_facts(plan: ReadPlan, cluster: Cluster) -> Iterator[Fact]:

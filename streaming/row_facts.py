@@ -158,6 +158,7 @@ def _barrier_fact(row: Sequence[Any]) -> Barrier:
         reread={TopicPartition.parse(text): start for text, start in raw["reread"].items()},
         risen=frozenset(TopicPartition.parse(text) for text in raw["risen"]),
         clock_offset_ms=raw["clock_offset_ms"],
+        holes={int(log_partition): end for log_partition, end in raw["holes"].items()},
     )
 
 

@@ -261,6 +261,7 @@ def _barrier_row(fact: Barrier) -> Row:
         "reread": {str(partition): start for partition, start in fact.reread.items()},
         "risen": sorted(str(partition) for partition in fact.risen),
         "clock_offset_ms": fact.clock_offset_ms,
+        "holes": {str(log_partition): end for log_partition, end in fact.holes.items()},
     }
     return {"kind": BARRIER, "listed_ms": fact.coordinator_listed_ms, "detail": json.dumps(detail)}
 

@@ -2,12 +2,13 @@
 
 Law: a record belongs to the producer id it names and, where the transactional id has moved on from another one
 (epoch exhaustion: Prepare* under the old id, Complete* under the new), to that one too, for which it is the
-completion. What a transaction held is remembered past its Complete* record, which has forgotten it.
+completion. What a transaction held is remembered past its Complete* record, which has forgotten it. A record follows
+on from the one before only if no offset between the two is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from txnwatch.state.facts import TransactionalIdGone, TransactionSeen
@@ -15,6 +16,7 @@ from txnwatch.state.ids import TopicPartition
 from txnwatch.state.latency import End, Tally
 from txnwatch.state.lineage import begun, follow
 from txnwatch.state.transaction import CoordinatorView, TransactionState
+from txnwatch.streaming.holes import whole_from
 from txnwatch.streaming.wire.record_batch import Record, records, walk
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value
 
@@ -28,6 +30,7 @@ class TransactionFold:
         position: the next offset to fetch.
         times: the broker's timestamps of the first and the last record, None before the first.
         hole: the first offset that is no longer there, because compaction has been there; None if all are.
+        whole_from: where the last hole so far ended; `start` if there was none.
     """
 
     def __init__(self, log_partition: int, start: int, end: int) -> None:
@@ -37,6 +40,7 @@ class TransactionFold:
         self.position = start
         self.leader_epoch = -1
         self.hole: int | None = None
+        self.whole_from = start
         self.times: tuple[int, int] | None = None
         self._views: dict[int, CoordinatorView] = {}
         self._held: dict[int, frozenset[TopicPartition]] = {}
@@ -50,8 +54,11 @@ class TransactionFold:
         """Whether every offset of the range has been walked."""
         return self.position >= self.end
 
-    def feed(self, buffer: memoryview | bytes) -> None:
+    def feed(self, buffer: memoryview | bytes, whole_before: Mapping[int, int] | None = None) -> None:
         """Decodes the `records` of one Fetch response.
+
+        Of batches that were picked out of a log `whole_before` tells, by base offset, where the log's last hole
+        before each ended: what was not picked is none.
 
         Raises:
             WireError: a batch, key or value of this log that cannot be decoded; `position` is the batch's offset.
@@ -59,6 +66,10 @@ class TransactionFold:
         for offset, header in walk(buffer):
             if header.base_offset > self.position and self.hole is None:
                 self.hole = self.position
+            if whole_before is None:
+                self.whole_from = whole_from(self.whole_from, self.position, header)
+            else:
+                self.whole_from = whole_before[header.base_offset]
             if header.base_offset >= self.end:
                 self.position = self.end
                 return
@@ -95,7 +106,10 @@ class TransactionFold:
         self._time(value.producer_id, end)
         prior = self._views.get(value.producer_id)
         view = begun(view)
-        self._views[value.producer_id] = follow(prior, view) if prior is not None else view
+        if prior is not None or self.whole_from > self.start:
+            follows_on = prior is not None and prior.log_offset >= self.whole_from
+            view = follow(prior, view, follows_on=follows_on)
+        self._views[value.producer_id] = view
         self._owner[transactional_id] = value.producer_id
 
     def _time(self, producer_id: int, end: End) -> None:

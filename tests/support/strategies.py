@@ -107,6 +107,7 @@ buckets = st.builds(
     st.dictionaries(log_partitions, st.integers(-1, 60), max_size=2),
     st.dictionaries(log_partitions, st.integers(-1, 60), max_size=2),
     st.dictionaries(log_partitions, st.integers(1, 9), max_size=2),
+    st.dictionaries(log_partitions, offsets, max_size=2),
     st.integers(-9999, 9999),
     st.integers(-1, 99),
     st.dictionaries(st.sampled_from(["Ongoing", "unowned"]), st.integers(1, 9), max_size=2).map(Counter),
@@ -123,6 +124,7 @@ barriers = st.builds(
     st.dictionaries(partitions, offsets, max_size=2),
     st.frozensets(data_partitions, max_size=2),
     st.none() | st.integers(-9999, 9999),
+    st.dictionaries(log_partitions, offsets, max_size=2),
 )
 notices = st.builds(
     PartitionNotice, st.sampled_from(NoticeKind), partitions, topic_ids, offsets, offsets, st.just("because")

@@ -19,6 +19,7 @@ from txnwatch.streaming.coordinator_log import newest_stamp_ms, read_records, re
 from txnwatch.streaming.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.past import read_past
 from txnwatch.streaming.range_read import RangeRead
+from txnwatch.streaming.wire.record_batch import walk
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 ORDERS, LOG = TopicPartition("orders", 0), TopicPartition(TRANSACTION_STATE_TOPIC, 0)
@@ -35,7 +36,7 @@ def a_saying(offset: int, name: str, value: TransactionLogValue | None) -> bytes
 
 
 class Logs:
-    """As much of a Cluster as reading two logs takes; `on_read` is what goes wrong meanwhile."""
+    """As much of a Cluster as reading two logs takes; `on_batch` and `on_read` are what happens meanwhile and then."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.batches: dict[TopicPartition, list[bytes]] = {
@@ -54,6 +55,7 @@ class Logs:
             ],
         }
         self.on_read: Callable[[RangeRead], None] = lambda _: None
+        self.on_batch: Callable[[RangeRead], None] = lambda _: None
         self.errors: dict[int, str] = {}
         self.unlisted = LOG
         topics = {at.topic: TopicInfo(at.topic, "id", {0: PartitionInfo(1, 0)}) for at in self.batches}
@@ -68,16 +70,30 @@ class Logs:
     ) -> dict[TopicPartition, Listed]:
         error = self.errors.get(timestamp)
         return {
-            at: Listed(0 if timestamp == EARLIEST else len(self.batches[at]), 0, error if at == self.unlisted else None)
+            at: Listed(0 if timestamp == EARLIEST else self.end(at), 0, error if at == self.unlisted else None)
             for at in partitions
         }
+
+    def end(self, at: TopicPartition) -> int:
+        ends = [header.last_offset + 1 for batch in self.batches[at] for _, header in walk(batch)]
+        return max(ends, default=0)
 
     def read(self, _: object, reads: Iterable[RangeRead], *, patience_s: float) -> None:
         assert patience_s > 0
         for read in reads:
-            read.fold.feed(b"".join(self.batches[read.partition][read.start :]))
+            while not read.fold.is_done and (batch := self.next_batch(read)) is not None:
+                read.fold.feed(batch)
+                self.on_batch(read)
             if read.partition == LOG:
                 self.on_read(read)
+
+    def next_batch(self, read: RangeRead) -> bytes | None:
+        later = (
+            batch
+            for batch in self.batches[read.partition]
+            if all(header.last_offset >= read.fold.position for _, header in walk(batch))
+        )
+        return next(later, None)
 
 
 @pytest.fixture
@@ -91,6 +107,34 @@ def test_a_producer_ids_records_are_found_and_follow_one_another(logs: Logs) -> 
     view = found.views[PRODUCER]
     assert (view.transactional_id, view.state, view.log_offset) == (NAME, S.COMPLETE_COMMIT, 4)
     assert (view.participants, view.epoch_use) == ({ORDERS}, EpochUse.FIRST)
+
+
+SECOND = dataclasses.replace(ONGOING, start_ms=9)
+SECOND_ENDED = dataclasses.replace(SECOND, state=S.COMPLETE_ABORT, partitions=(), producer_epoch=4)
+
+
+@pytest.mark.parametrize("is_at_rest", [True, False], ids=["at rest", "swapped while it is read"])
+def test_a_record_does_not_follow_on_where_compaction_has_taken_what_was_between(
+    logs: Logs,
+    is_at_rest: bool,  # noqa: FBT001 - a case
+) -> None:
+    log = logs.batches[LOG]
+    log += [a_saying(5, NAME, SECOND), a_saying(6, NAME, SECOND_ENDED)]
+    cleaned = [log[0], *log[5:]] if is_at_rest else log[5:]
+
+    def swap(_: RangeRead) -> None:
+        logs.batches[LOG] = cleaned
+
+    if is_at_rest:
+        swap(None)  # type: ignore[arg-type]
+    logs.on_batch = swap
+    view = read_views(logs, [PRODUCER]).views[PRODUCER]  # type: ignore[arg-type]
+    assert (view.log_offset, view.start_ms, view.epoch_use) == (6, 9, EpochUse.SHARED)
+
+
+def test_a_hole_among_the_records_of_others_is_one_too(logs: Logs) -> None:
+    del logs.batches[LOG][1]
+    assert read_views(logs, [PRODUCER]).views[PRODUCER].epoch_use is EpochUse.SHARED  # type: ignore[arg-type]
 
 
 def test_a_producer_id_that_the_log_does_not_have_has_no_view(logs: Logs) -> None:
