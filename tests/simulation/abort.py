@@ -3,7 +3,7 @@
 Between any two of their requests anything may happen: clients resume, begin, commit, are fenced; leaders move; faults.
 HARM: a marker was taken, and the data it decided belongs, in part, to a transaction that its client was told had
 committed, or that its coordinator still owned at that moment. LIE: an incident was opened with an expected outcome
-that is not what the owners of its data were told.
+that is not what the owners of its data were told, or an abort is called verified and no ABORT marker closed the data.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from support.recording_sink import RecordingSink
 from txnwatch.sinks.abort import AutoAbort
 from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.ledger import Ledger
+from txnwatch.sinks.marking import VERIFIED
 from txnwatch.sinks.outbox import Outbox
 from txnwatch.state.abort_case import AbortPolicy
 from txnwatch.state.abort_plan import partition_of
@@ -55,7 +56,7 @@ class Actors:
         outbox = Outbox(RecordingSink(), lambda _: None)
         admin: TransactionAdmin = self.admin  # type: ignore[assignment]
         self.ledger = Ledger(
-            Origin("cluster", "simulated:1"), admin, FakeGroups(), [outbox], self.now_ms, on_event=self._opened
+            Origin("cluster", "simulated:1"), admin, FakeGroups(), [outbox], self.now_ms, on_event=self._told
         )
         self.abort = AutoAbort("on", EAGER, 0, self.ledger, FakeLease(), "simulated", self.now_ms)
 
@@ -75,6 +76,19 @@ class Actors:
         self.problems.clear()
         self.admin.harm.clear()
         return problems
+
+    def _told(self, event: IncidentEvent) -> None:
+        self._opened(event)
+        self._verified(event)
+
+    def _verified(self, event: IncidentEvent) -> None:
+        log = self.world.data.get(partition_of(event)) if event.topic is not None else None
+        if event.action is None or event.action["result"] != VERIFIED or log is None or log.topic_id != event.topic_id:
+            return
+        closing = self.admin.decided_by(log, event.producer_id, event.txn_start_offset or 0)
+        self.world.seen["verified by a marker"] += 1
+        if closing is None or closing.commit:
+            self.problems.append(f"LIE: {event.subject} is verified to be aborted, and what closed it is {closing}")
 
     def _opened(self, event: IncidentEvent) -> None:
         if event.status != OPENED or event.verdict != Verdict.HANGING or event.expected_outcome == UNKNOWN:

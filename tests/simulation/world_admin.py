@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 
 from simulation.encoding import Data, Mark
+from simulation.partition import DataPartition
 from simulation.truth import Truth, data_of
 from simulation.world import World
 from txnwatch.state.ids import TopicPartition
@@ -84,6 +85,10 @@ class WorldAdmin:
         log, first = self.world.data.get(partition), max(start_offset, from_offset)
         if log is None or not log.is_listable or log.start > first:
             return None
+        return self.decided_by(log, producer_id, first)
+
+    def decided_by(self, log: DataPartition, producer_id: int, first: int) -> Marker | None:
+        """What decided the data that was open at an offset."""
         for offset, _, _, body in log.entries:
             if first <= offset < log.high_watermark and isinstance(body, Mark) and body[0] == producer_id:
                 return Marker(offset, body[1], body[3], body[2], 0)
