@@ -167,6 +167,8 @@ class CoordinatorView:
             an InitProducerId, that of the last transaction.
         epoch_use: whether another transaction may have written data of that epoch.
         coordinator_epoch: the leader epoch the record was appended under; it rises with every failover.
+        may_have_gone_on: whether later records may have been there and are lost; only who reads the log once, and
+            has not followed it, cannot tell.
     """
 
     transactional_id: str

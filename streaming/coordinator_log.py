@@ -9,7 +9,7 @@ is a problem beside the answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from txnwatch.state.facts import TransactionSeen
@@ -17,7 +17,7 @@ from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.transaction import CoordinatorView
 from txnwatch.streaming.batch_list import BatchList
 from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.extent import list_extents, read_parts
+from txnwatch.streaming.extent import Extent, list_extents, read_parts
 from txnwatch.streaming.holes import whole_from
 from txnwatch.streaming.range_read import RangeRead
 from txnwatch.streaming.transaction_fold import TransactionFold
@@ -54,18 +54,22 @@ def read_views(cluster: Cluster, producer_ids: Collection[int]) -> LogViews:
     """The last view of each producer id that the log still has; reads all partitions of the log.
 
     What ends a producer id without naming it (a tombstone, in version 0 the id's next producer id) is not looked for:
-    whoever rests on a view asks the id's coordinator whether it still holds.
+    whoever rests on a view asks the id's coordinator whether it still holds. Who has not followed the log cannot know
+    whether an election has cut it: of a view of an earlier leader `may_have_gone_on` says so.
     """
     found = LogViews()
     if not producer_ids:
         return found
     wanted = tuple(before + producer_id.to_bytes(8, "big") for producer_id in producer_ids for before in _BEFORE_AN_ID)
-    for read in _search(cluster, _logs(cluster), wanted, found.problems):
+    logs = list_extents(cluster, _logs(cluster))
+    epochs = {log.partition: log.leader_epoch for log in logs}
+    for read in _search(cluster, logs, wanted, found.problems):
         fold = TransactionFold(read.partition.partition, read.start, read.end)
         fold.feed(read.fold.kept, read.fold.whole_before)
         for fact in fold.facts(live_only=False):
             if isinstance(fact, TransactionSeen) and fact.producer_id in producer_ids:
-                found.views[fact.producer_id] = fact.view
+                is_earlier = fact.view.coordinator_epoch < epochs[read.partition]
+                found.views[fact.producer_id] = replace(fact.view, may_have_gone_on=is_earlier)
     return found
 
 
@@ -79,7 +83,7 @@ def read_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecor
     problems: dict[TopicPartition, str] = {}
     found = [
         record
-        for read in _search(cluster, [log], (transactional_id.encode(),), problems)
+        for read in _search(cluster, list_extents(cluster, [log]), (transactional_id.encode(),), problems)
         for record in records_of(read.fold.kept, log.partition)
         if record.transactional_id == transactional_id
     ]
@@ -111,14 +115,13 @@ def _logs(cluster: Cluster) -> list[TopicPartition]:
 
 def _search(
     cluster: Cluster,
-    logs: Collection[TopicPartition],
+    logs: Collection[Extent],
     needles: tuple[bytes, ...],
     problems: dict[TopicPartition, str],
 ) -> list[RangeRead]:
     """Reads partitions of the log from their beginning to their ends, and keeps the batches that have a needle."""
-    extents = list_extents(cluster, logs)
-    problems.update({log.partition: log.problem for log in extents if log.problem is not None})
-    reads = read_parts(cluster, [log.part(_kept(needles)) for log in extents if log.problem is None])
+    problems.update({log.partition: log.problem for log in logs if log.problem is not None})
+    reads = read_parts(cluster, [log.part(_kept(needles)) for log in logs if log.problem is None])
     for read in reads:
         if read.notices:
             problems[read.partition] = read.notices[0].detail

@@ -18,12 +18,13 @@ _PATIENCE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where a partition's log begins and ends now, [start, end); a `problem` excludes both."""
+    """Where a partition's log begins and ends now, [start, end), by its leader of this epoch; or a `problem`."""
 
     partition: TopicPartition
     topic_id: str
     start: int
     end: int
+    leader_epoch: int = -1
     problem: str | None = None
 
     def part(self, new_fold: Callable[[int, int], Fold], start: int = 0, end: int | None = None) -> RangeRead:
@@ -41,7 +42,8 @@ def list_extents(cluster: Cluster, partitions: Collection[TopicPartition]) -> li
     for partition in partitions:
         start, end, topic = starts[partition], ends[partition], cluster.known.topics.get(partition.topic)
         topic_id = topic.topic_id if topic is not None else ""
-        found.append(Extent(partition, topic_id, start.offset, end.offset, start.error or end.error))
+        problem = start.error or end.error
+        found.append(Extent(partition, topic_id, start.offset, end.offset, end.leader_epoch, problem))
     return found
 
 

@@ -60,7 +60,7 @@ class Log:
     """A log as `list_extents` and `read_parts` give it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, start: int, end: int, *, problem: str | None = None) -> None:
-        self.extent, self.asked = Extent(PARTITION, "id", start, end, problem), list[tuple[int, int]]()
+        self.extent, self.asked = Extent(PARTITION, "id", start, end, 0, problem), list[tuple[int, int]]()
         self.is_spoilt, self.is_away = False, False
         monkeypatch.setattr(closing, "list_extents", lambda *_: [self.extent])
         monkeypatch.setattr(closing, "read_parts", self._read)

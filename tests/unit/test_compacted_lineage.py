@@ -13,7 +13,8 @@ from support.transaction_log import a_key, a_value
 from txnwatch.state.facts import Barrier, Fact
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.outcome import expected_outcome
-from txnwatch.state.transaction import EpochUse, Span
+from txnwatch.state.ports import SpanPast
+from txnwatch.state.transaction import EpochUse
 from txnwatch.state.transaction import TransactionState as S
 from txnwatch.streaming.offsets import SourceOffset
 from txnwatch.streaming.range_read import RangeRead
@@ -33,7 +34,6 @@ T2_PREPARED = replace(T2, state=S.PREPARE_ABORT, producer_epoch=1)
 T2_ABORTED = replace(T2_PREPARED, state=S.COMPLETE_ABORT, partitions=())
 T1_PREPARED = replace(T1, state=S.PREPARE_COMMIT)
 T1_COMMITTED = replace(T1_PREPARED, state=S.COMPLETE_COMMIT, partitions=())
-OPEN = Span("orders-id", 50, 0, 0, 55, 0, 0, 1)
 
 
 def a_saying(offset: int, value: TransactionLogValue | None, last_offset_delta: int = 0) -> bytes:
@@ -105,7 +105,7 @@ def outcome(log: list[bytes], cuts: tuple[int, ...], *, at_once: bool) -> tuple[
         run.batch(*[fact for fact in facts if fact is not barrier], holes=barrier.holes)
     view = run.producer().view
     assert view is not None
-    return view.epoch_use, expected_outcome(ORDERS, OPEN, view, None, -1)
+    return view.epoch_use, expected_outcome(ORDERS, 0, view, SpanPast(0, None, is_first=True), -1)
 
 
 # A chunk may end before a hole, in it and behind it, or hold nothing but the hole.

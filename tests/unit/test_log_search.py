@@ -58,6 +58,7 @@ class Logs:
         self.on_batch: Callable[[RangeRead], None] = lambda _: None
         self.errors: dict[int, str] = {}
         self.unlisted = LOG
+        self.epoch = 0
         topics = {at.topic: TopicInfo(at.topic, "id", {0: PartitionInfo(1, 0)}) for at in self.batches}
         self.known = Metadata("cluster", {}, topics)
         monkeypatch.setattr(extent, "read_ranges", self.read)
@@ -70,7 +71,7 @@ class Logs:
     ) -> dict[TopicPartition, Listed]:
         error = self.errors.get(timestamp)
         return {
-            at: Listed(0 if timestamp == EARLIEST else self.end(at), 0, error if at == self.unlisted else None)
+            at: Listed(0 if timestamp == EARLIEST else self.end(at), self.epoch, error if at == self.unlisted else None)
             for at in partitions
         }
 
@@ -135,6 +136,12 @@ def test_a_record_does_not_follow_on_where_compaction_has_taken_what_was_between
 def test_a_hole_among_the_records_of_others_is_one_too(logs: Logs) -> None:
     del logs.batches[LOG][1]
     assert read_views(logs, [PRODUCER]).views[PRODUCER].epoch_use is EpochUse.SHARED  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("leader_epoch", "may_lack"), [(0, False), (1, True)])
+def test_what_an_earlier_leader_wrote_may_not_be_all(logs: Logs, leader_epoch: int, may_lack: bool) -> None:  # noqa: FBT001
+    logs.epoch = leader_epoch
+    assert read_views(logs, [PRODUCER]).views[PRODUCER].may_have_gone_on is may_lack  # type: ignore[arg-type]
 
 
 def test_a_producer_id_that_the_log_does_not_have_has_no_view(logs: Logs) -> None:
