@@ -97,7 +97,9 @@ class Actors:
         log = self.world.data.get(partition_of(event))
         if log is None or log.topic_id != event.topic_id:
             return
-        owners = self.truth.outcomes(self.world, log, event.producer_id, event.txn_start_offset or 0)
+        # An outcome is one of the data that was confirmed; what is written since is for the abort to see.
+        last = event.evidence["last_sequence"]
+        owners = self.truth.outcomes(self.world, log, event.producer_id, event.txn_start_offset or 0, last)
         if not owners <= {event.expected_outcome}:
             self.problems.append(f"LIE: {event.subject} says {event.expected_outcome}, and its owners {owners}")
 

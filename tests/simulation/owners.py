@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,11 +40,11 @@ class Owners:
             owner = Owner(name, producer_id, value.start_ms) if is_its_own else None
         self._written.setdefault((at.topic_id, at.partition, producer_id), {})[offset, at.epoch] = owner
 
-    def of(self, log: DataPartition, producer_id: int, start: int) -> Iterator[Owner | None]:
-        """Whose each batch of a producer is that is in the log now, from an offset on."""
+    def of(self, log: DataPartition, producer_id: int, start: int, last: float = math.inf) -> Iterator[Owner | None]:
+        """Whose each batch of a producer is that is in the log now, from an offset on, to a last one."""
         written = self._written.get((log.topic_id, log.partition, producer_id), {})
         for entry in log.entries:
-            if isinstance(entry.body, Data) and entry.body.producer_id == producer_id and entry.offset >= start:
+            if isinstance(entry.body, Data) and entry.body.producer_id == producer_id and start <= entry.offset <= last:
                 yield written[entry.offset, entry.leader_epoch]
 
     def is_mixed(self, topic_id: str, partition: TopicPartition, producer_id: int, offsets: range) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
@@ -28,9 +29,11 @@ class Truth:
         if value is not None and value.state is S.PREPARE_COMMIT:
             self.committed.add(Owner(known.transactional_id, value.producer_id, value.start_ms))
 
-    def outcomes(self, world: World, log: DataPartition, producer_id: int, start: int) -> set[str]:
+    def outcomes(
+        self, world: World, log: DataPartition, producer_id: int, start: int, last: float = math.inf
+    ) -> set[str]:
         """What became, or may still become, of the transactions that have data here; nothing for data of none."""
-        owners = {owner for owner in world.owners.of(log, producer_id, start) if owner is not None}
+        owners = {owner for owner in world.owners.of(log, producer_id, start, last) if owner is not None}
         return {"commit" if owner in self.committed else "abort" for owner in owners}
 
     def is_live(self, world: World, event: IncidentEvent) -> bool:
