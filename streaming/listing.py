@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from txnwatch.state.errors import BrokerError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.ports import ListedTransaction, TransactionDescription
+from txnwatch.state.words import by_reason
 from txnwatch.streaming import admin_messages as messages
 from txnwatch.streaming.broker import Connection, error_name
 from txnwatch.streaming.cluster import Cluster
@@ -55,14 +56,7 @@ def list_everywhere(cluster: Cluster, request: Callable[[Connection], Any]) -> L
 
 def in_words(problems: Mapping[str, str]) -> tuple[str, ...]:
     """One line for each reason, since a log has fifty partitions."""
-    by_reason: dict[str, list[str]] = {}
-    for what, why in problems.items():
-        by_reason.setdefault(why, []).append(what)
-    return tuple(f"{_some(what)}: {why}" for why, what in by_reason.items())
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return tuple(by_reason(problems.items(), _NAMED))
 
 
 def _is_orphan(row: ListedTransaction, log: _Log) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from txnwatch.state.ids import TopicPartition
+from txnwatch.state.words import some
 from txnwatch.streaming.clock import wall_clock_ms
 
 _LASTING_MS = 30_000
@@ -33,9 +34,7 @@ class Lasting:
         self._since_ms = {partition: self._since_ms.get(partition, now_ms) for partition in partitions}
         lasting = {partition for partition, since_ms in self._since_ms.items() if now_ms - since_ms >= _LASTING_MS}
         if lasting - self._said:
-            names = ", ".join(str(partition) for partition in sorted(lasting)[:_NAMED])
-            more = f" and {len(lasting) - _NAMED} more" if len(lasting) > _NAMED else ""
-            self.report(f"warning: {self.what}, so nothing is proven there: {names}{more}")
+            self.report(f"warning: {self.what}, so nothing is proven there: {some(sorted(lasting), _NAMED)}")
         elif self._said and not lasting:
             self.report(f"no partition is any more {self.what}")
         self._said = lasting

@@ -8,6 +8,7 @@ from typing import Any
 from txnwatch.state.hurt import STOPPED
 from txnwatch.state.incident import OPENED, IncidentEvent
 from txnwatch.state.verdict import Verdict
+from txnwatch.state.words import some
 
 _NAMED = 2  # groups; the others are in the event
 
@@ -79,8 +80,7 @@ def _held(event: IncidentEvent) -> str:
 
 def _stopped(event: IncidentEvent) -> str:
     stopped = [str(group["group_id"]) for group in event.consumer_groups if group["state"] == STOPPED]
-    more = f" and {len(stopped) - _NAMED} more" if len(stopped) > _NAMED else ""
-    return f"stopped: {', '.join(stopped[:_NAMED])}{more}" if stopped else ""
+    return f"stopped: {some(stopped, _NAMED)}" if stopped else ""
 
 
 def _hidden(event: IncidentEvent) -> str:

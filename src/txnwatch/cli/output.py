@@ -22,6 +22,7 @@ from rich.table import Table
 from txnwatch import __version__
 from txnwatch.cli.event_lines import duration, utc
 from txnwatch.state.errors import OutputError
+from txnwatch.state.words import by_reason
 
 CLEAN, FAILURE, USAGE, FOUND = 0, 1, 2, 3
 _WIDE = 100_000
@@ -149,12 +150,8 @@ def _write_text(answer: Answer, stream: TextIO) -> None:
             print(*row.lines(), sep="\n", file=stream)
     else:
         _write_table(answer, stream)
-    by_reason: dict[str, list[str]] = {}
-    for missing in answer.not_checked:
-        by_reason.setdefault(missing.why, []).append(missing.what)
-    for why, what in by_reason.items():
-        more = f" and {len(what) - _NAMED} more" if len(what) > _NAMED else ""
-        print(f"not checked: {', '.join(what[:_NAMED])}{more}: {why}", file=stream)
+    for line in by_reason(answer.not_checked, _NAMED):
+        print(f"not checked: {line}", file=stream)
     for kept in answer.left_out:
         print(f"left out: {kept.count} {kept.what}: {kept.why}", file=stream)
     if answer.summary:
