@@ -18,13 +18,16 @@ unit: dev-venv ## unit and property tests and the simulation: no JVM, no network
 	@$(BIN)/python -m pytest tests/unit tests/property tests/simulation $(ARGS)
 
 nightly: dev-venv ## the simulation at length: a hundred thousand seeds (SEEDS=N)
-	@TXNWATCH_SEEDS=$(or $(SEEDS),100000) $(BIN)/python -m pytest tests/simulation/test_simulation.py $(ARGS)
+	@TXNWATCH_SEEDS=$(or $(SEEDS),100000) $(BIN)/python -m pytest tests/simulation/test_simulation.py tests/simulation/test_mutants.py $(ARGS)
 
 it: dev-venv ## integration tests: a real Kafka and a real Redis
 	@$(BIN)/python -m pytest tests/integration tests/contract $(ARGS)
 
 e2e: dev-venv ## end-to-end tests: the whole job
 	@$(BIN)/python -m pytest tests/e2e $(ARGS)
+
+long: dev-venv ## what takes long and is not in `make test`: whole processes under rarer faults
+	@$(BIN)/python -m pytest tests -m long $(ARGS)
 
 faults: dev-venv ## every fault on real brokers of two versions, beside the other tools; writes docs/faults.md
 	@$(BIN)/python -m pytest tests/faults -m "" --fault-results docs/faults.json $(ARGS)
@@ -60,4 +63,4 @@ run-venv:
 dev-venv:
 	@scripts/venv.sh dev
 
-.PHONY: help demo test unit nightly it e2e faults soak lint types bench docs ci clean run-venv dev-venv
+.PHONY: help demo test unit nightly it e2e long faults soak lint types bench docs ci clean run-venv dev-venv

@@ -21,6 +21,7 @@ from pydantic_core import PydanticUndefined
 from txnwatch.cli.main import parser
 from txnwatch.config import RunSettings
 from txnwatch.metrics_table import COORDINATOR, METRICS
+from txnwatch.sinks.heartbeat import EVENT_TYPE
 from txnwatch.state.abort_rules import REFUSALS
 from txnwatch.state.verdict import REASON_MEANS, VERDICTS
 
@@ -66,6 +67,13 @@ def events_page() -> str:
             "(`io.txnwatch.<verdict>.<status>.v1`), `ce_source` (`/kafka/<cluster id>`), `ce_subject`, `ce_time`,",
             "`ce_specversion` and `content-type`. How consumers use them, and the keys in Redis:",
             "[consumers.md](consumers.md).",
+            "",
+            "Two other kinds of records stand on the topic. A tombstone (no value) follows the end of an incident",
+            "after `--events-retention-ms`. A watcher's heartbeat has a key that begins with `txnwatch.heartbeat:`,",
+            f"the `ce_type` `{EVENT_TYPE}` and a value in JSON; it is no incident.",
+            "A value may end with a signature, in JSON a member `signature`; consumers.md says what it covers. An",
+            "incident's id is 32 digits of 0-9 and a-f; a record whose key is another, or with a value that its field",
+            "cannot have, is none of txnwatch's.",
             "",
             *_fields(schema, "## Fields"),
         ]

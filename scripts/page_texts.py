@@ -7,7 +7,8 @@ ABORT_ABOUT = """\
 hang is ended, never what a coordinator still owns, and never against the outcome: where the client was told that it
 committed, or where that is not known, nothing is done. The alert comes first; `--abort-after-ms` later comes the act:
 
-1. the same fresh read that confirmed the incident (partition, coordinator, partition), and the table below;
+1. the same fresh read that confirmed the incident (partition, coordinator, partition), the span's past in its
+   partition's log once more, which must lead to the same outcome, and the table below;
 2. an event `updated` with `action.decision` = abort, delivered before anything is written;
 3. the lease asked for once more: if several instances run, the member of the group `txnwatch-abort-<cluster id>` that
    has partition 0 of the events topic acts (it needs READ on that group and topic; an instance in dry-run is a member
@@ -17,10 +18,17 @@ committed, or where that is not known, nothing is done. The alert comes first; `
    may have been there first. An event with `action.result`: verified (a marker of the kind that was written closed it),
    still_open, failed (one of the other kind closed it: the detail says where; or nothing was written), or unknown.
 
-A process that dies between 2 and 5 tells the result when it is back. If the incident ends before that, its end tells:
-verified if such a marker ended it, unknown otherwise. A marker needs ALTER on the cluster, and reading which one closed
-the transaction needs READ on the topic: without it the result is unknown. Whatever is refused is an event too, each
-reason once for an incident. The first refusal of the table counts.
+Nothing of this rests on the events topic or on Redis, which others may be able to write: only what this process has
+found itself is acted upon. `--abort-after-ms` counts from when it did, and so begins anew with each start. Outcomes and
+the markers of the last hour are kept in `txnwatch-evidence.jsonl` beside the checkpoint; with a checkpoint that is not
+a local directory, a restart forgets the outcomes that the coordinator shows no more. The budget counts what is told on
+the topic as well: a forged event can stop aborts, and cause none. Whoever can join the group can hold the lease and do
+nothing: after five minutes in which nothing was decided, `run` says so.
+
+A process that dies between 2 and 5 tells what the log says when it is back. If the incident ends before that, its end
+tells: verified if such a marker ended it, unknown otherwise. A marker needs ALTER on the cluster, and reading which one
+closed the transaction needs READ on the topic: without it the result is unknown. Whatever is refused is an event too,
+each reason once for an incident. The first refusal of the table counts.
 """
 
 BY_HAND = """\
@@ -28,12 +36,11 @@ BY_HAND = """\
 
 `txnwatch abort --topic T --partition N --start-offset O` (or `--producer-id ID`) takes two looks, a second apart, and
 the same decision without lists, clocks and budgets. An unknown outcome is no refusal there: the loss is named, and
-somebody says yes. `--result commit` completes a transaction that is proven to have committed, by an incident of a
-running watch about the very data or by what the coordinator's log still has; aborting such a one takes
-`--lose-acknowledged-data`. An epoch that may be used again is refused by hand too: fence the id first. Starting its
-application anew does it; so does `kafka-transactions.sh forceTerminateTransaction`, which also overwrites the id's
-timeout and creates an id that is not known. The epochs of the marker are read from the partition's leader and never
-taken from a caller.
+somebody says yes. `--result commit` completes a transaction that is proven to have committed by what the coordinator's
+log still has; aborting such a one takes `--lose-acknowledged-data`. An epoch that may be used again is refused by hand
+too: fence the id first. Starting its application anew does it; so does
+`kafka-transactions.sh forceTerminateTransaction`, which also overwrites the id's timeout and creates an id that is not
+known. The epochs of the marker are read from the partition's leader and never taken from a caller.
 
 An abort by hand is told on the events topic, if there is one, as an incident of its own: opened with the decision,
 updated with the result, resolved when it is read to be closed, as what the marker that closed it says: `committed` or

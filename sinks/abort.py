@@ -1,21 +1,24 @@
 """The verified abort: acts on open incidents, one at a time, and never in silence.
 
-Law: nothing is written that a fresh read and state/abort_plan.py do not allow; the marker is preceded by an event
-that is already on its topic, and followed by a reading and an event with what it came to. Kafka answers NONE to a
-marker on nothing as well, so only the reading counts, and the marker that it finds to have closed the transaction: it
-may be somebody else's, of the other kind. A process that dies in between leaves an `abort` without a
-result behind: the next one reads the partition again and tells it. One instance acts, the holder of the lease, which
-is asked for once more right before the marker. Refusals are told too, each reason once for an incident.
+Law: nothing is acted upon but what this process has found itself (sinks/findings.py), and that is read anew right
+before it; an event only says what was told. Nothing is written that a fresh read and state/abort_plan.py do not allow;
+the marker is preceded by an event that is already on its topic, and followed by a reading and an event with what it
+came to. Kafka answers NONE to a marker on nothing as well, so only the reading counts, and the marker that it finds to
+have closed the transaction: it may be somebody else's, of the other kind. A process that dies in between leaves an
+`abort` without a result behind: the next one reads the partition again and tells what the log says; who wrote what, it
+does not know. One instance acts, the holder of the lease, which is asked for once more right before the marker.
+Refusals are told too, each reason once for an incident.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from txnwatch.sinks.confirm import confirm_spans
+from txnwatch.sinks.findings import Marked, read_anew
 from txnwatch.sinks.ledger import CONFIRM_BUDGET_MS, Ledger
 from txnwatch.sinks.marking import (
     ABORT,
@@ -30,8 +33,8 @@ from txnwatch.sinks.marking import (
     read_afresh,
     write,
 )
-from txnwatch.state.abort_case import AbortPolicy, Case, Usage
-from txnwatch.state.abort_plan import HOUR_MS, AbortSpec, Refused, candidate_again, decide_abort, objection
+from txnwatch.state.abort_case import AbortPolicy, Case, Evidence, Usage
+from txnwatch.state.abort_plan import HOUR_MS, AbortSpec, Refused, decide_abort, objection
 from txnwatch.state.abort_rules import RULE_OF_REFUSAL, Refusal
 from txnwatch.state.confirmation import Answer, SpanConfirmation
 from txnwatch.state.incident import IncidentEvent, updated
@@ -43,6 +46,9 @@ MARKERS_AT_A_TIME = 5
 FRESH_MS = 5_000  # older than that, a reading is not what a marker is written on
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 60_000
 _ABANDONED_MS = 60_000
+_UNPROVEN_MS = 150_000  # the state repeats what hangs within a minute; a start takes less than another one
+_IDLE_HOLDER_MS = 300_000
+Tries = dict[str, tuple[int, int]]  # by incident: how often, and when again
 
 
 @dataclass(slots=True)
@@ -67,83 +73,116 @@ class AutoAbort:
     report: Callable[[str], None] = lambda _: None
     counts: Counter[str] = field(default_factory=Counter)
     _told: dict[str, set[str]] = field(default_factory=dict)
-    _tries: dict[str, tuple[int, int]] = field(default_factory=dict)
-    _markers: deque[int] = field(default_factory=deque)
+    _tries: Tries = field(default_factory=dict)
+    _looked: Tries = field(default_factory=dict)
+    _told_markers: set[Marked] = field(default_factory=set)
+    _unproven: dict[str, int] = field(default_factory=dict)
     _tripped: tuple[int, str] | None = None
-
-    def __post_init__(self) -> None:
-        """The budget outlives a restart: it is in the events."""
-        written = (event.action for event in self.ledger.incidents if event.action is not None)
-        self._markers.extend(sorted(done["at_ms"] for done in written if done["decision"] == ABORT))
+    _idle_since_ms: int | None = None
 
     def recover(self) -> None:
         """Before each batch of the ledger: what was announced and never told gets its result before its end."""
-        for incident in self._hanging():
-            if self._is_left_open(incident):
+        left = [one for one in _of_a_watch(self.ledger.open_incidents) if self._is_left_open(one)]
+        self._looked = {one.incident_id: self._looked.get(one.incident_id, (0, 0)) for one in left}
+        for incident in left:
+            if self._is_due(self._looked, incident):
+                self._later(self._looked, incident)
                 self._tell_what_became_of(incident)
 
     def on_batch(self) -> None:
         """Decides about every open incident that is due; at most a few markers a batch."""
-        if self.mode == OFF or self.lease is None or not self.lease.is_held():
+        if self.mode == OFF or self.lease is None:
             return
-        hanging = self._hanging()
-        self._forget({incident.incident_id for incident in hanging})
+        proven = self.ledger.proven()
+        if not self.lease.is_held():
+            self._watch_the_holder(proven)
+            return
+        self._idle_since_ms = None
+        self._told_markers = self._markers_told()
+        self._forget({incident.incident_id for incident, _ in proven})
         written = 0
-        for incident in hanging:
-            if self._is_due(incident):
-                written += self._decide(incident, len(hanging))
+        for incident, evidence in proven:
+            if self._is_due(self._tries, incident):
+                written += self._decide(incident, evidence)
             if written == MARKERS_AT_A_TIME:
                 break
+        self._refuse_unproven({incident.incident_id for incident, _ in proven})
+
+    def _watch_the_holder(self, proven: list[tuple[IncidentEvent, Evidence]]) -> None:
+        """Whoever may join the group can hold the lease and do nothing: then nothing is aborted, and it is said."""
+        now_ms, wait_ms = self.now_ms(), self.policy.after_ms + _IDLE_HOLDER_MS
+        left = [one for one, evidence in proven if one.action is None and now_ms - evidence.since_ms >= wait_ms]
+        if not left:
+            self._idle_since_ms = None
+        elif self._idle_since_ms is None:
+            self._idle_since_ms = now_ms
+            self.report(
+                f"warning: {len(left)} hanging transactions wait for a decision, and another member of the group that "
+                "decides which instance aborts holds its lease and tells none: is it an instance of txnwatch?"
+            )
+
+    def _refuse_unproven(self, proven: set[str]) -> None:
+        """What somebody has told and this process does not find is not acted upon; if it lasts, that is said."""
+        now_ms = self.now_ms()
+        left = [one for one in _of_a_watch(self.ledger.open_incidents) if one.incident_id not in proven]
+        self._unproven = {one.incident_id: self._unproven.get(one.incident_id, now_ms) for one in left}
+        refused = objection(self._case(None, None))
+        for one in left:
+            if refused is not None and now_ms - self._unproven[one.incident_id] >= _UNPROVEN_MS:
+                self._refuse(one, refused)
 
     def close(self) -> None:
         """Lets another instance act."""
         if self.lease is not None:
             self.lease.close()
 
-    def _hanging(self) -> list[IncidentEvent]:
-        """Those of a watch; one of an abort by hand belongs to that hand."""
-        return [
-            event for event in self.ledger.open_incidents if event.verdict == Verdict.HANGING and not event.is_by_hand
-        ]
-
     def _forget(self, known: set[str]) -> None:
-        self._told = {one: said for one, said in self._told.items() if one in known}
+        self._told = {one: said for one, said in self._told.items() if one in known or one in self._unproven}
         self._tries = {one: tried for one, tried in self._tries.items() if one in known}
 
-    def _is_due(self, incident: IncidentEvent) -> bool:
-        _, due_ms = self._tries.get(incident.incident_id, (0, 0))
+    def _is_due(self, tries: Tries, incident: IncidentEvent) -> bool:
+        _, due_ms = tries.get(incident.incident_id, (0, 0))
         return self.now_ms() >= due_ms
 
-    def _later(self, incident: IncidentEvent) -> None:
-        times, _ = self._tries.get(incident.incident_id, (0, 0))
+    def _later(self, tries: Tries, incident: IncidentEvent) -> None:
+        times, _ = tries.get(incident.incident_id, (0, 0))
         pause_ms = min(_FIRST_PAUSE_MS * 2 ** min(times, 10), _LONGEST_PAUSE_MS)
-        self._tries[incident.incident_id] = (times + 1, self.now_ms() + pause_ms)
+        tries[incident.incident_id] = (times + 1, self.now_ms() + pause_ms)
 
-    def _case(self, incident: IncidentEvent, found: SpanConfirmation | None, open_hanging: int) -> Case:
+    def _case(self, evidence: Evidence | None, found: SpanConfirmation | None) -> Case:
         now_ms = self.now_ms()
-        while self._markers and self._markers[0] <= now_ms - HOUR_MS:
-            self._markers.popleft()
         if self._tripped is not None and now_ms >= self._tripped[0]:
             self._tripped = None
             self.report("the circuit breaker of the automatic abort has closed again")
         tripped = self._tripped[1] if self._tripped is not None else None
-        return Case(incident, found, self.policy, Usage(len(self._markers), open_hanging, tripped), now_ms)
+        usage = Usage(self._markers_last_hour(now_ms), len(self.ledger.findings), tripped)
+        return Case(evidence, found, self.policy, usage, now_ms)
 
-    def _decide(self, incident: IncidentEvent, open_hanging: int) -> bool:
+    def _markers_last_hour(self, now_ms: int) -> int:
+        """Our own, and those that were told: an event can take from the budget, and never add to it."""
+        done = self.ledger.findings.marked | self._told_markers
+        return sum(now_ms - HOUR_MS < at_ms <= now_ms for _, at_ms in done)
+
+    def _markers_told(self) -> set[Marked]:
+        told = ((event.incident_id, event.action) for event in self.ledger.incidents if event.action is not None)
+        return {(incident_id, done["at_ms"]) for incident_id, done in told if done["decision"] == ABORT}
+
+    def _decide(self, incident: IncidentEvent, evidence: Evidence) -> bool:
         """Whether a marker was written."""
-        refused = objection(self._case(incident, None, open_hanging))
+        refused = objection(self._case(evidence, None))
         if refused is not None:
             self._refuse(incident, refused)
             return False
-        self._later(incident)
+        self._later(self._tries, incident)
         read_ms = self.now_ms()
         with self.ledger.admin.within(CONFIRM_BUDGET_MS):
-            ((_, found),) = confirm_spans(self.ledger.admin, [candidate_again(incident)])
-        decision = decide_abort(self._case(incident, found, open_hanging))
+            ((_, found),) = confirm_spans(self.ledger.admin, [evidence.candidate])
+            evidence, found = read_anew(self.ledger.admin, evidence, found)
+        decision = decide_abort(self._case(evidence, found))
         if isinstance(decision, Refused):
             self._refuse(incident, decision)
             if decision.refusal is Refusal.STILL_OWNED and found.answer is Answer.REFUTED:
-                self._trip(f"{incident.topic}-{incident.partition}: {decision.detail}")
+                self._trip(f"{evidence.candidate.partition}: {decision.detail}")
             return False
         if self.mode != ON:
             self._tell_once(incident, DRY_RUN, None, "it would be aborted now", decision)
@@ -164,7 +203,7 @@ class AutoAbort:
         if self.now_ms() - read_ms > FRESH_MS:
             self._end(ahead, FAILED, "no marker was written: too much time had passed since the fresh read")
             return False
-        self._markers.append(self.now_ms())
+        self.ledger.findings.marking(incident.incident_id, now_ms)
         came_to = write(self.ledger.admin, ahead, spec)
         if came_to.is_denied:
             rule = RULE_OF_REFUSAL[Refusal.NOT_AUTHORIZED]
@@ -172,6 +211,8 @@ class AutoAbort:
             self._trip(f"the broker refuses markers: {came_to.detail}")
             return True
         self._end(ahead, came_to.result, came_to.detail, stable_after=came_to.stable_after)
+        if came_to.is_ours and came_to.closed_by is not None:
+            self.ledger.wrote(incident, came_to.closed_by)
         if came_to.result != VERIFIED:
             self._trip(f"the abort on {incident.topic}-{incident.partition} came to {came_to.result}")
         return True
@@ -183,7 +224,9 @@ class AutoAbort:
         detail: str | None,
         decision: str = ABORT,
         refusal: str | None = None,
+        *,
         stable_after: int | None = None,
+        is_counted: bool = True,
     ) -> None:
         assert ahead.action is not None
         told: dict[str, Any] = {
@@ -194,7 +237,8 @@ class AutoAbort:
             "detail": detail,
             "last_stable_offset_after": stable_after,
         }
-        self.counts[f"aborts {result or f'refused ({refusal})'}"] += 1
+        if is_counted:
+            self.counts[f"aborts {result or f'refused ({refusal})'}"] += 1
         self.ledger.tell(updated(ahead, self.now_ms(), action=told))
 
     def _refuse(self, incident: IncidentEvent, refused: Refused) -> None:
@@ -230,13 +274,20 @@ class AutoAbort:
         return is_ours or self.now_ms() - done["at_ms"] > _ABANDONED_MS
 
     def _tell_what_became_of(self, incident: IncidentEvent) -> None:
+        """By the log alone: what was announced says where to look, and not how far it had been open."""
+        claimed = replace(incident, evidence={**incident.evidence, "end_before": None})
         with self.ledger.admin.within(CONFIRM_BUDGET_MS):
-            came_to = look_after(self.ledger.admin, incident, commit=False)
+            came_to = look_after(self.ledger.admin, claimed, commit=False)
         if came_to.result == UNKNOWN:
             return  # it is asked again with the next batch
-        detail = "read after a restart: the process ended between announcing the marker and telling what came of it"
+        detail = "a marker was announced and no result told; this is what the log says"
         if came_to.result == STILL_OPEN:
-            detail += "; the transaction is open, so the marker was not written"
+            detail += ": the transaction is open, so no marker has ended it"
         elif came_to.detail is not None:
             detail += f"; {came_to.detail}"
-        self._end(incident, came_to.result, detail, stable_after=came_to.stable_after)
+        self._end(incident, came_to.result, detail, stable_after=came_to.stable_after, is_counted=False)
+
+
+def _of_a_watch(incidents: Iterable[IncidentEvent]) -> list[IncidentEvent]:
+    """Those about hanging transactions; one of an abort by hand belongs to that hand."""
+    return [one for one in incidents if one.verdict == Verdict.HANGING and not one.is_by_hand]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import asdict, dataclass, field
 
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.outcome import UNKNOWN
+from txnwatch.state.escape import shell_line
+from txnwatch.state.ids import TopicPartition, is_topic_name
+from txnwatch.state.incident import IncidentEvent
+from txnwatch.state.outcome import ABORT, COMMIT, NONE, UNKNOWN
+from txnwatch.state.verdict import Verdict
 
-_COMMIT = "commit"
+_OUTCOMES = frozenset({ABORT, COMMIT, NONE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,7 @@ class EventsAt:
     events_topic: str | None = None
     events_format: str | None = None
     schema_registry_url: str | None = None
+    events_key_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +52,25 @@ def end_hanging(origin: Origin, partition: TopicPartition, start_offset: int, ex
     """The marker that is missing; where nobody knows which one, the command that tells more."""
     if expected_outcome == UNKNOWN:
         return explain_partition(origin, partition)
-    result = {"result": _COMMIT} if expected_outcome == _COMMIT else {}
+    result = {"result": COMMIT} if expected_outcome == COMMIT else {}
     return _abort(origin, partition, start_offset, **result)
+
+
+def suggested(origin: Origin, event: IncidentEvent) -> str | None:
+    """The command for an event that somebody has told, made here; whatever command stands in it is not looked at.
+
+    It only saves typing: `abort` and `explain` read everything themselves, whatever they are told.
+    """
+    if not event.is_open or event.suggested_command is None:
+        return None
+    if event.topic is None:
+        return explain_id(origin, event.transactional_id) if event.transactional_id is not None else None
+    if event.partition is None or event.partition < 0 or not is_topic_name(event.topic):
+        return None
+    partition, start = TopicPartition(event.topic, event.partition), event.txn_start_offset
+    if event.verdict != Verdict.HANGING or start is None or start < 0 or event.expected_outcome not in _OUTCOMES:
+        return explain_partition(origin, partition)
+    return end_hanging(origin, partition, start, event.expected_outcome)
 
 
 def fence(origin: Origin, transactional_id: str) -> str:
@@ -58,11 +78,11 @@ def fence(origin: Origin, transactional_id: str) -> str:
     words = ["kafka-transactions.sh", "--bootstrap-server", origin.bootstrap_servers]
     if origin.command_config is not None:
         words += ["--command-config", origin.command_config]
-    return shlex.join([*words, "forceTerminateTransaction", *_flag("transactionalId", transactional_id)])
+    return shell_line([*words, "forceTerminateTransaction", *_flag("transactionalId", transactional_id)])
 
 
 def _abort(origin: Origin, partition: TopicPartition, start_offset: int, **flags: str) -> str:
-    """With the run's events: they may know what the logs no longer do, and the abort is told there."""
+    """With the run's events: the abort is told there."""
     where = {"topic": partition.topic, "partition": str(partition.partition), "start_offset": str(start_offset)}
     told = {name: value for name, value in asdict(origin.events).items() if value is not None}
     return _command(origin, "abort", **where, **flags, **told)
@@ -75,7 +95,7 @@ def _command(origin: Origin, verb: str, **flags: str) -> str:
     words = ["txnwatch", verb]
     for name, value in {**flags, **connection}.items():
         words += _flag(name.replace("_", "-"), value)
-    return shlex.join(words)
+    return shell_line(words)
 
 
 def _flag(name: str, value: str) -> list[str]:

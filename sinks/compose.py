@@ -11,25 +11,32 @@ from txnwatch.state.emitted import SpanCandidate, SpanEnd, SpanEnded, StrayWrite
 from txnwatch.state.ending import ADMINISTRATOR, COORDINATOR, NEXT_TRANSACTION, ended_by
 from txnwatch.state.ending import UNKNOWN as UNKNOWN_WHO
 from txnwatch.state.incident import OPENED, IncidentEvent, span_incident_id, transaction_incident_id
-from txnwatch.state.outcome import UNKNOWN, expected_outcome
+from txnwatch.state.known_outcome import known_outcome
+from txnwatch.state.outcome import UNKNOWN
 from txnwatch.state.ports import PartitionReading, TransactionDescription
 from txnwatch.state.transaction import Marker, TransactionState
 from txnwatch.state.verdict import RULE_OF, Verdict
 
 NO_LONGER_OPEN = "no_longer_open"
+_CLAIMED = "a marker by txnwatch was announced; whether it is this one, this process cannot prove"
 
 
 def hanging_event(
-    origin: Origin, candidate: SpanCandidate, found: SpanConfirmation, cleanup_policy: str | None, now_ms: int
+    origin: Origin,
+    candidate: SpanCandidate,
+    found: SpanConfirmation,
+    cleanup_policy: str | None,
+    now_ms: int,
+    outcome: str | None = None,
 ) -> IncidentEvent:
-    """The event that opens an incident about a confirmed hanging span."""
+    """The event that opens an incident about a confirmed hanging span; `outcome` is what is known of it already."""
     reading, producer = found.reading, found.producer
     assert reading is not None
     assert producer is not None
     view, description, span = candidate.view, found.description, candidate.span
     completed_ms = view.record_timestamp_ms if view is not None and not view.is_live else 0
     since_ms = max(span.first_seen_ms, completed_ms)
-    outcome = outcome_of(candidate, found)
+    outcome = outcome or outcome_of(candidate, found)
     stable = reading.last_stable_offset if reading.last_stable_offset >= 0 else None
     return IncidentEvent(
         incident_id=span_incident_id(
@@ -81,13 +88,8 @@ def hanging_event(
 
 
 def outcome_of(candidate: SpanCandidate, found: SpanConfirmation) -> str:
-    """What is known of the outcome, if it is true of all the data that was found; `found` has the span's past."""
-    row = found.producer
-    if row is None or not found.is_settled or candidate.span.absorbed:
-        return UNKNOWN
-    if row.txn_start_offset != candidate.span.start_offset:
-        return UNKNOWN  # more of it than what the candidate rests on
-    return expected_outcome(candidate.partition, row.producer_epoch, candidate.view, found.past, row.coordinator_epoch)
+    """The outcome as an event tells it; `found` has the span's past."""
+    return known_outcome(candidate, found).word
 
 
 def transaction_event(
@@ -115,7 +117,7 @@ def transaction_event(
         open_since_ms=since_ms,
         open_since_clock="coordinator",
         transaction_timeout_ms=description.timeout_ms,
-        age_ms=max(0, candidate.broker_now_ms - since_ms),
+        age_ms=max(0, candidate.age_ms),
         overdue_ms=candidate.overdue_ms,
         pending_partitions=tuple(sorted(str(partition) for partition in description.partitions)) if stuck else (),
         evidence={
@@ -177,13 +179,19 @@ def stray_event(origin: Origin, stray: StrayWrite, now_ms: int) -> IncidentEvent
 
 
 def span_resolution(
-    ended: SpanEnded, incident: IncidentEvent, owner: TransactionDescription | None, now_ms: int
+    ended: SpanEnded,
+    incident: IncidentEvent,
+    owner: TransactionDescription | None,
+    now_ms: int,
+    ours: Marker | None = None,
 ) -> dict[str, Any]:
-    """How an incident about a span ended, by the marker or notice that ended it."""
+    """How an incident about a span ended, by the marker or notice that ended it; `ours` is a marker proven ours."""
     marker = ended.marker
     match ended.how:
         case SpanEnd.MARKER if marker is not None:
-            return _resolution(_outcome(marker), ended_by(marker, incident, owner), now_ms, marker)
+            by = ended_by(marker, incident, owner, ours)
+            detail = _CLAIMED if by == ADMINISTRATOR and _was_announced(incident) else None
+            return _resolution(_outcome(marker), by, now_ms, marker, detail)
         case SpanEnd.ABSORBED if marker is not None:
             return absorbed(marker, now_ms)
         case SpanEnd.PARTITION_GONE:
@@ -194,6 +202,10 @@ def span_resolution(
             return no_longer_open(now_ms, "its leader has nothing open there any more")
 
 
+def _was_announced(incident: IncidentEvent) -> bool:
+    return incident.action is not None and incident.action["decision"] in {"abort", "commit"}
+
+
 def partition_gone(now_ms: int) -> dict[str, Any]:
     """The resolution of an incident whose partition is no more."""
     return _resolution("partition_gone", ADMINISTRATOR, now_ms, None, "the topic was deleted or re-created")
@@ -201,7 +213,7 @@ def partition_gone(now_ms: int) -> dict[str, Any]:
 
 def refuted(now_ms: int, owner: TransactionDescription) -> dict[str, Any]:
     """The resolution of an incident that a fresh look has contradicted: the span's own transaction is live."""
-    detail = f"{owner.transactional_id} is {owner.state} in that very transaction: its coordinator will end it"
+    detail = f"{owner.transactional_id} is {owner.state} and has it: its coordinator will end it"
     return _resolution("refuted", COORDINATOR, now_ms, None, detail)
 
 

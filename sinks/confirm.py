@@ -19,7 +19,7 @@ from txnwatch.state.confirmation import (
     covers,
 )
 from txnwatch.state.emitted import SpanCandidate, TransactionCandidate
-from txnwatch.state.ports import TransactionAdmin, TransactionDescription
+from txnwatch.state.ports import SpanStart, TransactionAdmin, TransactionDescription
 
 
 def confirm_spans(
@@ -50,32 +50,49 @@ def confirm_spans(
 
 
 def confirm_contradicted(
-    admin: TransactionAdmin, held: Sequence[SpanCandidate]
+    admin: TransactionAdmin, doubted: Sequence[SpanCandidate]
 ) -> list[tuple[SpanCandidate, SpanConfirmation]]:
-    """Spans that by the log a live transaction holds: those whose coordinator says otherwise, at two looks in a row.
+    """Spans of which the log proves nothing: those that the coordinators disown, at two looks in a row.
 
-    The log proves nothing here, so the fresh answers must be the whole proof: the second reading of the partition and
-    the second answer of its coordinator are listed after the first of either.
+    By the log a live transaction holds them, or nobody is known to have their producer id (then the candidate has no
+    view) while a part of the log is not read. So the fresh answers must be the whole proof: the second reading of the
+    partition and the second answer of its coordinator are listed after the first of either.
     """
-    if not held:
-        return []
-    descriptions = admin.describe_transactions(
-        sorted({candidate.view.transactional_id for candidate in held if candidate.view is not None})
-    )
+    names = sorted({candidate.view.transactional_id for candidate in doubted if candidate.view is not None})
+    descriptions = admin.describe_transactions(names) if names else {}
     found = [
         candidate
-        for candidate in held
-        if candidate.view is not None and _is_contradicted(descriptions[candidate.view.transactional_id], candidate)
+        for candidate in doubted
+        if candidate.view is None or _is_contradicted(descriptions[candidate.view.transactional_id], candidate)
     ]
     looked_at = confirm_spans(admin, found)
-    return confirm_spans(admin, [candidate for candidate, first in looked_at if first.answer is Answer.CONFIRMED])
+    unknown = [(candidate, first) for candidate, first in looked_at if first.answer is Answer.UNKNOWN]
+    again = [candidate for candidate, first in looked_at if first.answer is Answer.CONFIRMED]
+    return [*unknown, *confirm_spans(admin, again)]
+
+
+def with_pasts(
+    admin: TransactionAdmin, confirmed: Sequence[tuple[SpanCandidate, SpanConfirmation]]
+) -> list[tuple[SpanCandidate, SpanConfirmation]]:
+    """Confirmations with what the partitions' logs tell of the spans' beginnings; their outcomes rest on it."""
+    starts = [start_of(candidate, found) for candidate, found in confirmed]
+    pasts = admin.read_pasts(starts) if starts else {}
+    return [
+        (candidate, replace(found, past=pasts[start]))
+        for (candidate, found), start in zip(confirmed, starts, strict=True)
+    ]
 
 
 def with_past(admin: TransactionAdmin, candidate: SpanCandidate, found: SpanConfirmation) -> SpanConfirmation:
-    """A confirmation with what the partition's log tells of the span's beginning; its outcome rests on it."""
+    """The same for one."""
+    ((_, whole),) = with_pasts(admin, [(candidate, found)])
+    return whole
+
+
+def start_of(candidate: SpanCandidate, found: SpanConfirmation) -> SpanStart:
+    """Where a confirmed span begins, by its leader."""
     assert found.producer is not None
-    start = found.producer.txn_start_offset
-    return replace(found, past=admin.read_past(candidate.partition, candidate.producer_id, start))
+    return SpanStart(candidate.partition, candidate.producer_id, found.producer.txn_start_offset)
 
 
 def _is_contradicted(description: TransactionDescription, candidate: SpanCandidate) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -17,13 +17,18 @@ from typing import Any, Final, NamedTuple
 import fastavro
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
-from txnwatch.state.errors import SinkError
+from txnwatch.sinks.heartbeat import CONTENT_TYPE, EVENT_TYPE, Heartbeat
+from txnwatch.state.errors import BadEventError, PassedOver
+from txnwatch.state.event_rules import ACTION, EVENT, EVIDENCE, GROUP, RESOLUTION, problem_of
 from txnwatch.state.incident import IncidentEvent
 
 SPEC_VERSION: Final = "1.0"
 _SINGLE_OBJECT_MAGIC: Final = b"\xc3\x01"
 _ARRAYS: Final = ("pending_partitions", "consumer_groups")
-_FIELDS: Final = tuple(spec.name for spec in fields(IncidentEvent))
+_RECORDS: Final = {"evidence": EVIDENCE, "action": ACTION, "resolution": RESOLUTION}
+_FILLED: Final = ("action", "resolution")
+_SHOWN: Final = 200
+MAX_BYTES: Final = 4 * 1024 * 1024  # brokers take 1 MiB unless they are told otherwise
 
 CONFLUENT_MAGIC: Final = b"\x00"
 
@@ -82,45 +87,78 @@ def from_bytes(value: bytes) -> IncidentEvent:
     """An event as either encoding wrote it.
 
     Raises:
-        SinkError: neither JSON nor our Avro, or of a schema we do not know.
+        BadEventError: neither JSON nor our Avro, of a schema we do not know, or with a value that no event can have.
     """
+    if value[:1] == CONFLUENT_MAGIC:
+        told = "found Confluent framing: expected --schema-registry-url, to ask for its schema"
+        raise BadEventError(PassedOver.UNDECODABLE, told)
+    check_size(value)
     try:
-        raw: Any
-        if value[:1] == CONFLUENT_MAGIC:
-            raise SinkError("found Confluent framing: expected --schema-registry-url, to ask for its schema")
-        if value.startswith(_SINGLE_OBJECT_MAGIC):
-            size = len(_single_object_header())
-            raw = fastavro.schemaless_reader(io.BytesIO(value[size:]), _writers()[value[:size]], schema())
-        else:
-            raw = json.loads(value)
-        return event_of(raw)
-    except (ValueError, LookupError, TypeError, AttributeError, EOFError) as exc:
-        raise SinkError(f"expected an incident event in JSON or Avro, found {value[:40]!r}...: {exc}") from exc
+        raw = _avro(value) if value.startswith(_SINGLE_OBJECT_MAGIC) else json.loads(value, parse_constant=_no_number)
+    except Exception as exc:  # whatever a decoder makes of bytes that are none; nesting ends it with a RecursionError
+        why = f"expected an incident event in JSON or Avro, found {value[:40]!r}...: {str(exc)[:_SHOWN]}"
+        raise BadEventError(PassedOver.UNDECODABLE, why) from exc
+    return event_of(raw)
 
 
-def event_of(raw: Mapping[str, Any]) -> IncidentEvent:
+def check_size(value: bytes) -> None:
+    """Looks at its size before anything else does.
+
+    Raises:
+        BadEventError: it is too large for an event.
+    """
+    if len(value) > MAX_BYTES:
+        told = f"expected an incident event of at most {MAX_BYTES} bytes, found {len(value)}"
+        raise BadEventError(PassedOver.TOO_LARGE, told)
+
+
+def _avro(value: bytes) -> Any:  # noqa: ANN401 - whatever stands there
+    size = len(_single_object_header())
+    body = io.BytesIO(value[size:])
+    raw = fastavro.schemaless_reader(body, _writers()[value[:size]], schema())
+    if body.read(1):
+        raise ValueError("found more bytes behind the event")
+    return raw
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"found {word}: it is no number in JSON")
+
+
+def event_of(raw: Any) -> IncidentEvent:  # noqa: ANN401 - whatever stood there
     """An event from its fields; fields of a later version are left out, those that an earlier one lacks have defaults.
 
     Raises:
-        ValueError, TypeError: it has not the schema's shape, on which everybody behind this relies.
+        BadEventError: it has not the schema's shape, or a value that no event can have (state/event_rules.py).
     """
-    fastavro.schemaless_writer(io.BytesIO(), schema(), dict(raw))  # checks a value five times as fast as `validate`
-    known = {name: raw[name] for name in _FIELDS if name in raw}
-    known.update({name: tuple(known[name]) for name in _ARRAYS if name in known})
-    if known.get("action") is not None:
-        known["action"] = {**_defaults_of("Action"), **known["action"]}
-    event = IncidentEvent(**known)
-    if (event.topic is None) is not (event.partition is None):
-        raise ValueError(f"found topic {event.topic} with partition {event.partition}: expected both or neither")
-    return event
+    if not isinstance(raw, Mapping):
+        raise BadEventError(PassedOver.INVALID, f"expected an incident event, found {str(raw)[:40]!a}")
+    found = {**_defaults_of(None), **_known(raw, EVENT)}
+    for name, inner in _RECORDS.items():
+        if isinstance(found.get(name), dict):
+            defaults = _defaults_of(name) if name in _FILLED else {}
+            found[name] = {**defaults, **_known(found[name], inner)}
+    groups = found["consumer_groups"]
+    if isinstance(groups, list | tuple):
+        found["consumer_groups"] = tuple(_known(one, GROUP) if isinstance(one, dict) else one for one in groups)
+    problem = problem_of(found)
+    if problem is not None:
+        raise BadEventError(PassedOver.INVALID, f"expected an incident event: {problem}")
+    return IncidentEvent(**{**found, **{name: tuple(found[name]) for name in _ARRAYS}})
+
+
+def _known(raw: Mapping[str, Any], fields: Mapping[str, object]) -> dict[str, Any]:
+    return {name: raw[name] for name in fields if name in raw}
 
 
 @cache
-def _defaults_of(record: str) -> dict[str, Any]:
-    """What a record inside an event has where its writer did not know a field."""
-    kinds = (kind for field in schema()["fields"] if isinstance(field["type"], list) for kind in field["type"])
-    (found,) = (kind for kind in kinds if isinstance(kind, dict) and kind["name"].endswith(record))
-    return {field["name"]: field["default"] for field in found["fields"] if "default" in field}
+def _defaults_of(name: str | None) -> dict[str, Any]:
+    """What an event, or a record inside it, has where its writer did not know a field."""
+    record = schema()
+    if name is not None:
+        (kinds,) = (field["type"] for field in record["fields"] if field["name"] == name)
+        (record,) = (kind for kind in kinds if isinstance(kind, dict))
+    return {field["name"]: field["default"] for field in record["fields"] if "default" in field}
 
 
 def cloud_event_headers(event: IncidentEvent, content_type: str) -> dict[str, str | bytes | None]:
@@ -133,6 +171,19 @@ def cloud_event_headers(event: IncidentEvent, content_type: str) -> dict[str, st
         "ce_subject": event.subject,
         "ce_time": _rfc3339(event.time_ms),
         "content-type": content_type,
+    }
+
+
+def heartbeat_headers(heartbeat: Heartbeat) -> dict[str, str | bytes | None]:
+    """The same for a watcher's heartbeat."""
+    return {
+        "ce_specversion": SPEC_VERSION,
+        "ce_id": f"{heartbeat.key}-{heartbeat.time_ms}",
+        "ce_source": f"/kafka/{heartbeat.cluster_id}",
+        "ce_type": EVENT_TYPE,
+        "ce_subject": heartbeat.instance,
+        "ce_time": _rfc3339(heartbeat.time_ms),
+        "content-type": CONTENT_TYPE,
     }
 
 

@@ -2,6 +2,9 @@
 
 Law: a record that is no event comes as the error it raised, with its place; a record that cannot be decoded now (the
 registry is away) is never passed over: it is kept and decoded later, and nothing behind it is handed out before.
+Whoever may write the topic can write anything: only an event whose key is its incident's id, whose values an event
+can have and, where there are keys, whose signature is right comes as an event. Our events are in no transaction: one
+that somebody leaves open on the topic would hide all that stands behind it from a reader of committed records.
 """
 
 from __future__ import annotations
@@ -11,21 +14,26 @@ from collections.abc import Callable, Iterator, Mapping
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from txnwatch.sinks import heartbeat
 from txnwatch.sinks.encoding import from_bytes
+from txnwatch.sinks.heartbeat import Heartbeat
 from txnwatch.sinks.kafka import QUIET
-from txnwatch.state.errors import BrokerError, RegistryAwayError, SinkError
-from txnwatch.state.incident import IncidentEvent
+from txnwatch.sinks.signature import Keys, topic_place, without_signature
+from txnwatch.state.errors import BadEventError, BrokerError, PassedOver, RegistryAwayError
+from txnwatch.state.incident import IncidentEvent, Overwritten, is_incident_id
 
 _TIMEOUT_S = 10.0
 _AT_A_TIME = 500
 Decoder = Callable[[bytes], IncidentEvent]
-Found = IncidentEvent | SinkError
+Found = IncidentEvent | Heartbeat | Overwritten | BadEventError
 
 
 class EventLog:
     """One reader of the topic, from its beginning; joins no group and commits nothing."""
 
-    def __init__(self, client_config: Mapping[str, str], topic: str, decode: Decoder = from_bytes) -> None:
+    def __init__(
+        self, client_config: Mapping[str, str], topic: str, decode: Decoder = from_bytes, keys: Keys | None = None
+    ) -> None:
         """Connects.
 
         Raises:
@@ -33,6 +41,8 @@ class EventLog:
         """
         self._topic = topic
         self._decode = decode
+        self._keys = keys
+        self._place = ""
         self._undecoded: deque[Message] = deque()
         self._consumer = Consumer(
             {
@@ -41,7 +51,7 @@ class EventLog:
                 "group.id": "txnwatch-events-reader",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
+                "isolation.level": "read_uncommitted",
                 "enable.partition.eof": True,
             }
         )
@@ -94,7 +104,9 @@ class EventLog:
             return
 
     def _partitions(self) -> list[int]:
-        found = self._consumer.list_topics(self._topic, timeout=_TIMEOUT_S).topics[self._topic]
+        metadata = self._consumer.list_topics(self._topic, timeout=_TIMEOUT_S)
+        self._place = topic_place(metadata.cluster_id or "", self._topic)
+        found = metadata.topics[self._topic]
         if found.error is not None:
             told = f"{found.error.str()}: has `txnwatch run` been started here?"
             raise BrokerError(f"events topic {self._topic!r}: {told}")
@@ -106,33 +118,77 @@ class EventLog:
             self._undecoded.append(message)
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
             self._left.discard(message.partition() or 0)
+        elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return  # librdkafka looks for the coordinator of a group that it then has no use for
         elif error.fatal() or not error.retriable():
             raise BrokerError(f"events topic {self._topic!r}: {error.str()}")
 
     def _decoded(self) -> Iterator[Found]:
         while self._undecoded:
             message = self._undecoded[0]
-            value = message.value()
+            found: Found | None
             try:
-                found: Found | None = self._decode(value) if value is not None else None
+                found = self._found(message)
             except RegistryAwayError as exc:
                 raise BrokerError(str(exc)) from exc
-            except SinkError as exc:
-                found = SinkError(f"{message.topic()}-{message.partition()}@{message.offset()}: {exc}")
+            except BadEventError as exc:
+                where = f"{message.topic()}-{message.partition()}@{message.offset()}"
+                found = BadEventError(exc.why, f"{where}: {exc}", _key_of(message) if _is_incidents(message) else None)
             self._undecoded.popleft()
             if found is not None:
                 yield found
 
+    def _found(self, message: Message) -> Found | None:
+        """What a record is; None for a tombstone that is about no incident.
+
+        Raises:
+            BadEventError: nothing of ours.
+            RegistryAwayError: that cannot be known now.
+        """
+        key, value = _key_of(message), message.value()
+        if value is None:  # believed by nobody, so it needs no signature
+            return Overwritten(key) if _is_incidents(message) else None
+        value, signature = without_signature(value)
+        self._check_signature(key, value, signature)
+        if key.startswith(heartbeat.KEY_PREFIX):
+            return heartbeat.from_bytes(value, key)
+        event = self._decode(value)
+        if event.incident_id != key:
+            raise BadEventError(PassedOver.WRONG_KEY, "expected the incident's id as the record's key")
+        return event
+
+    def _check_signature(self, key: str, value: bytes, signature: bytes | None) -> None:
+        if self._keys is None:
+            return
+        problem = self._keys.problem(self._place, key, value, signature)
+        if problem is not None:
+            told = "no signature" if problem is PassedOver.UNSIGNED else "a signature that none of our keys has made"
+            raise BadEventError(problem, f"expected a signature of --events-key-file, found {told}")
+
+
+def _key_of(message: Message) -> str:
+    key = message.key()
+    return key.decode(errors="backslashreplace") if isinstance(key, bytes) else str(key or "")
+
+
+def _is_incidents(message: Message) -> bool:
+    return is_incident_id(_key_of(message))
+
 
 def read_events(
-    client_config: Mapping[str, str], topic: str, *, follow: bool = False, decode: Decoder = from_bytes
+    client_config: Mapping[str, str],
+    topic: str,
+    *,
+    follow: bool = False,
+    decode: Decoder = from_bytes,
+    keys: Keys | None = None,
 ) -> Iterator[Found]:
     """Everything the topic holds, in order, and with `follow` what comes; a bad record comes as the error it raised.
 
     Raises:
         BrokerError: the topic is not there, or cannot be read to its end.
     """
-    log = EventLog(client_config, topic, decode)
+    log = EventLog(client_config, topic, decode, keys)
     try:
         yield from log.history()
         if follow:

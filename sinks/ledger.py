@@ -4,7 +4,8 @@ Law: nothing is said that a fresh read does not confirm; an `opened` is followed
 `updated` in between only where there is news; nothing is resolved without evidence; an incident is never opened twice.
 Its memory is the compacted events topic, which it follows: a restart, a replayed micro-batch, another instance or a
 lost Redis changes nothing. What was published is known, what was not is said again by the state, and an end that was
-missed is found by looking again at what is open.
+missed is found by looking again at what is open. The topic says only what was told: what an event of somebody else
+claims is held against what this process finds (sinks/claims.py).
 """
 
 from __future__ import annotations
@@ -12,19 +13,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from txnwatch.sinks import compose
+from txnwatch.sinks.claims import Claims, differs, found_too, rank
 from txnwatch.sinks.commands import Origin
-from txnwatch.sinks.confirm import confirm_contradicted, confirm_spans, confirm_transactions, with_past
+from txnwatch.sinks.confirm import confirm_contradicted, confirm_spans, confirm_transactions, with_pasts
+from txnwatch.sinks.delivery import Delivery
+from txnwatch.sinks.findings import EvidenceStore, Findings, key_of
 from txnwatch.sinks.lookout import LOG_TELLS_MS, Lookout
 from txnwatch.sinks.memory import Memory
 from txnwatch.sinks.outbox import Outbox
+from txnwatch.sinks.outcomes import Outcomes
+from txnwatch.sinks.retention import Retention
 from txnwatch.sinks.turns import Turns
 from txnwatch.sinks.unanswered import Unanswered
+from txnwatch.state.abort_case import Evidence
 from txnwatch.state.confirmation import Answer
 from txnwatch.state.emitted import (
     CoverInDoubt,
     Emitted,
+    OwnerInDoubt,
     SpanCandidate,
     SpanEnd,
     SpanEnded,
@@ -33,15 +42,18 @@ from txnwatch.state.emitted import (
     TransactionMoved,
 )
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import IncidentEvent, resolved, transaction_incident_id, updated
+from txnwatch.state.incident import IncidentEvent, Overwritten, resolved, updated
+from txnwatch.state.known_outcome import Outcome, known_outcome
 from txnwatch.state.news import worth_telling
+from txnwatch.state.outcome import UNKNOWN
 from txnwatch.state.ports import ConsumerGroups, TransactionAdmin
-from txnwatch.state.verdict import RULE_OF, Verdict
+from txnwatch.state.transaction import Marker
+from txnwatch.state.verdict import Verdict
 
 CONFIRM_BUDGET_MS = 2_000
+OUTCOME_BUDGET_MS = 500
 LOOK_AGAIN_MS = 60_000
 SECOND_LOOK_MS = 10_000  # after an opening, because who is hurt takes two looks
-TIDY_MS = 5_000
 
 
 @dataclass(slots=True)
@@ -55,6 +67,9 @@ class Ledger:
         on_event: told of every event, after it was handed to the outboxes.
         doubted: partitions whose leader has contradicted a candidate of the last batch.
         report: told, once, why a candidate could be neither confirmed nor refuted.
+        retention: how long an incident that ended is kept.
+        evidence: where evidence outlives this process; None where it need not.
+        findings: what this process has found itself; the abort acts on nothing else.
     """
 
     origin: Origin
@@ -62,25 +77,42 @@ class Ledger:
     groups: ConsumerGroups
     outboxes: Sequence[Outbox]
     now_ms: Callable[[], int]
-    heard: Callable[[], Iterable[IncidentEvent]] | None = None
+    heard: Callable[[], Iterable[IncidentEvent | Overwritten]] | None = None
     on_event: Callable[[IncidentEvent], None] = lambda _: None
     report: Callable[[str], None] = lambda _: None
+    retention: Retention = field(default_factory=Retention)
     counts: Counter[str] = field(default_factory=Counter)
     doubted: set[TopicPartition] = field(default_factory=set)
+    evidence: EvidenceStore | None = None
+    findings: Findings = field(init=False)
+    _claims: Claims = field(init=False)
     _memory: Memory = field(init=False)
+    _delivery: Delivery = field(init=False)
     _lookout: Lookout = field(init=False)
+    _outcomes: Outcomes = field(init=False)
     _turns: Turns = field(default_factory=Turns)
     _look_again_ms: int = 0
-    _tidy_ms: int = 0
     _unanswered: Unanswered = field(default_factory=Unanswered)
 
     def __post_init__(self) -> None:
-        self._memory = Memory(self.origin.cluster_id)
+        self.findings = Findings(self.evidence)
+        self._claims = Claims(self.origin, self.admin, self.findings, self.now_ms)
+        self._memory = self._claims.memory
+        self._delivery = Delivery(
+            self.outboxes, self._memory, self.retention, self.on_event, self.report, listens=self.heard is not None
+        )
         self._lookout = Lookout(self.admin, self.groups, self.report)
+        self._outcomes = Outcomes(self.origin, self.admin, self._memory, self.findings)
 
-    def remember(self, events: Iterable[IncidentEvent]) -> None:
+    @property
+    def can_wait(self) -> bool:
+        """Whether nothing here is to be done again soon: no incident is open, no candidate and no event waits."""
+        waits = self._turns.waiting or self._claims.has_doubts or any(outbox.waiting for outbox in self.outboxes)
+        return not (self.open_incidents or waits)
+
+    def remember(self, found: Iterable[IncidentEvent | Overwritten]) -> None:
         """Takes in what was published before."""
-        self._memory.remember(events, self.now_ms())
+        self._memory.remember(found, self.now_ms())
         self._look_again_ms = 0
 
     @property
@@ -92,17 +124,24 @@ class Ledger:
         """One micro-batch: ends first, then what is new, then a look again at what has been open for a while."""
         now_ms = self.now_ms()
         self.doubted.clear()
-        self._tidy(now_ms)
+        self._delivery.tidy(now_ms)
         events = list(self._listen(now_ms))
+        self._turns.over(one for one in emitted if isinstance(one, SpanEnded))
         with self.admin.within(CONFIRM_BUDGET_MS):
+            emitted = [*emitted, *self._claims.gone_on()]
             events.extend(self._ended_spans(emitted, now_ms))
             events.extend(self._stray_writes(emitted, now_ms))
             events.extend(self._moved_transactions(emitted, now_ms))
             events.extend(self._learned_owners(emitted, now_ms))
             events.extend(self._new_spans(emitted))
             events.extend(self._new_transactions(emitted))
+        with self.admin.within(CONFIRM_BUDGET_MS):
             events.extend(self._look_again(now_ms))
-        self._tell(events, now_ms)
+        self._delivery.tell(events, now_ms)
+        with self.admin.within(OUTCOME_BUDGET_MS):
+            found = list(self._outcomes.found(emitted, now_ms))
+        self._delivery.tell(found, now_ms)
+        self.findings.keep(now_ms)
 
     def tell(self, event: IncidentEvent) -> bool:
         """Tells the next event of an open incident; whether the topic, the ledger's memory, has it already.
@@ -110,64 +149,56 @@ class Ledger:
         Nothing is told if another instance has told the next one, or its end, meanwhile.
         """
         now_ms = self.now_ms()
-        self._tell(list(self._listen(now_ms)), now_ms)
+        self._delivery.tell(list(self._listen(now_ms)), now_ms)
         if not self._memory.is_next(event):
             return False
-        self._tell([self._memory.enter(event)], now_ms)
+        self._claims.acted(event)
+        self._delivery.tell([self._memory.enter(self._claims.as_found(event))], now_ms)
         return self.outboxes[0].waiting == 0
+
+    def proven(self) -> list[tuple[IncidentEvent, Evidence]]:
+        """Open incidents about hanging transactions of which this process has evidence, with it."""
+        return [
+            (incident, evidence)
+            for incident in self.open_incidents
+            if incident.verdict == Verdict.HANGING and not incident.is_by_hand and self._claims.is_found(incident)
+            if (key := incident.span) is not None and (evidence := self.findings.get(key)) is not None
+        ]
+
+    def wrote(self, incident: IncidentEvent, marker: Marker) -> None:
+        """A marker that this process has written is proven to have ended an incident's span."""
+        if incident.span is not None:
+            self.findings.wrote(incident.span, marker)
 
     @property
     def incidents(self) -> list[IncidentEvent]:
         """The latest event of every incident that is open or ended less than a day ago."""
         return list(self._memory.known.values())
 
-    def _tell(self, events: Sequence[IncidentEvent], now_ms: int) -> None:
-        if self.heard is not None:
-            self._memory.telling(events)
-        self._deliver(events, now_ms)
-        for event in events:
-            self.on_event(event)
-
-    def _deliver(self, events: Sequence[IncidentEvent], now_ms: int) -> None:
-        """The topic first: what it has not got a restart would forget, and the others would never hear of its end."""
-        topic, *others = self.outboxes
-        topic.put(events)
-        taken = topic.deliver(now_ms)
-        for outbox in others:
-            outbox.put(taken)
-            outbox.deliver(now_ms)
-
     def resend_to(self, outboxes: Iterable[Outbox]) -> None:
-        """Queues the latest event of every incident that is known again, for sinks that may have missed some.
-
-        What the topic has not got yet goes to the others once it has.
-        """
-        waiting = self.outboxes[0].waiting_incidents
-        events = [event for event in self._memory.known.values() if event.incident_id not in waiting]
-        for outbox in outboxes:
-            outbox.put(events)
-
-    def _tidy(self, now_ms: int) -> None:
-        """Lets go of what is long over, here and where it is shown as open still, and fills what was lost."""
-        if now_ms < self._tidy_ms:
-            return
-        self._tidy_ms = now_ms + TIDY_MS
-        self._memory.forget(now_ms)
-        for outbox in self.outboxes[1:]:
-            outbox.forget(self._memory.is_past, now_ms)
-            if outbox.has_lost_everything():
-                self.report(f"{outbox.name} is empty; filling it")
-                self.resend_to([outbox])
+        """Queues the latest event of every incident that is known again, for sinks that may have missed some."""
+        self._delivery.resend_to(outboxes)
 
     def _listen(self, now_ms: int) -> Iterable[IncidentEvent]:
         for event in self.heard() if self.heard is not None else ():
+            if isinstance(event, Overwritten):
+                self._memory.overwrite(event.incident_id)
+                continue
             is_news, to_tell = self._memory.hear(event, now_ms)
             if is_news:  # behind it, what waits for the topic would be old
                 self.outboxes[0].withdraw(event)
                 for outbox in self.outboxes[1:]:
-                    outbox.put([event])
+                    outbox.put([self._memory.known[event.incident_id]])
+                self._look_again_ms = now_ms
             if to_tell is not None:
                 yield to_tell
+            elif is_news and (correction := self._claims.heard(event, now_ms)) is not None:
+                yield correction
+        spent = self._memory.owed()
+        self._claims.doubt_spent(spent)
+        yield from map(self._claims.as_found, spent)
+        if again := self._delivery.tell_again():
+            self.counts["incidents told again: their last record was no event"] += again
 
     def _ended_spans(self, emitted: Sequence[Emitted], now_ms: int) -> Iterable[IncidentEvent]:
         ends = [
@@ -180,8 +211,18 @@ class Ledger:
         named = sorted(name for name in names if name is not None)
         owners = self.admin.describe_transactions(named) if named else {}
         for ended, incident in ends:
-            resolution = compose.span_resolution(ended, incident, owners.get(incident.transactional_id or ""), now_ms)
-            yield self._memory.enter(resolved(incident, now_ms, resolution))
+            ours = self.findings.marker((ended.span.topic_id, ended.partition, ended.producer_id))
+            owner = owners.get(incident.transactional_id or "")
+            yield self._end(incident, compose.span_resolution(ended, incident, owner, now_ms, ours), now_ms)
+        for said in emitted:
+            if isinstance(said, SpanEnded):
+                self.findings.over((said.span.topic_id, said.partition, said.producer_id))
+
+    def _end(self, incident: IncidentEvent, resolution: dict[str, Any], now_ms: int) -> IncidentEvent:
+        """The end of an incident, as this process has found it."""
+        told = self._claims.as_found(incident)
+        self._claims.ended(incident)
+        return self._memory.enter(resolved(told, now_ms, resolution))
 
     def _learned_owners(self, emitted: Sequence[Emitted], now_ms: int) -> Iterable[IncidentEvent]:
         """A candidate that is said again may know by now whose it is."""
@@ -190,7 +231,7 @@ class Ledger:
                 known = self._memory.open_span(candidate.span.topic_id, candidate.partition, candidate.producer_id)
                 if known is not None and known.transactional_id is None:
                     name = candidate.view.transactional_id
-                    yield self._memory.enter(updated(known, now_ms, transactional_id=name))
+                    yield self._memory.enter(self._claims.as_found(updated(known, now_ms, transactional_id=name)))
 
     def _stray_writes(self, emitted: Sequence[Emitted], now_ms: int) -> Iterable[IncidentEvent]:
         """Needs no fresh read: the log itself shows two epochs in one span, or two barriers have proven it."""
@@ -198,8 +239,9 @@ class Ledger:
             if isinstance(stray, StrayWrite):
                 event = compose.stray_event(self.origin, stray, now_ms)
                 is_known = self._memory.open_span(stray.topic_id, stray.partition, stray.producer_id) is not None
-                if is_known or self._memory.is_used(event.incident_id):
+                if is_known or self._claims.is_told(event):
                     continue
+                event = replace(event, incident_id=self._memory.unused(event.incident_id))
                 yield self._memory.enter(event)
                 if stray.joined.marker is not None:
                     yield self._memory.enter(resolved(event, now_ms, compose.absorbed(stray.joined.marker, now_ms)))
@@ -207,28 +249,24 @@ class Ledger:
     def _moved_transactions(self, emitted: Sequence[Emitted], now_ms: int) -> Iterable[IncidentEvent]:
         for moved in emitted:
             if isinstance(moved, TransactionMoved):
-                incident = self._memory.known.get(self._transaction_id(moved.producer_id, moved))
-                if incident is not None and incident.is_open:
-                    yield self._memory.enter(resolved(incident, now_ms, compose.transaction_resolution(moved, now_ms)))
-
-    def _transaction_id(self, producer_id: int, said: TransactionMoved | TransactionCandidate) -> str:
-        view = said.said_view if isinstance(said, TransactionMoved) else said.view
-        return transaction_incident_id(
-            self.origin.cluster_id, view.transactional_id, producer_id, view.start_ms, said.verdict
-        )
+                incident = self._memory.open_one(self._claims.transaction_id(moved.producer_id, moved.said_view, moved))
+                if incident is not None:
+                    yield self._end(incident, compose.transaction_resolution(moved, now_ms), now_ms)
 
     def _new_spans(self, emitted: Sequence[Emitted]) -> Iterable[IncidentEvent]:
         now_ms = self.now_ms()
-        new = (said for said in emitted if isinstance(said, SpanCandidate) and not self._is_open(said))
-        doubts = (said.candidate for said in emitted if isinstance(said, CoverInDoubt))
-        held = (candidate for candidate in doubts if not self._is_open(candidate))
-        confirmations = confirm_spans(self.admin, self._turns.spans.next(new, now_ms))
-        confirmations += confirm_contradicted(self.admin, self._turns.held.next(held, now_ms))
+        said = (one for one in emitted if isinstance(one, SpanCandidate) and not self._is_settled(one))
+        doubts = (one.candidate for one in emitted if isinstance(one, CoverInDoubt | OwnerInDoubt))
+        new, held = self._turns.spans.next(said, now_ms), self._turns.held.next(doubts, now_ms)
+        confirmations = confirm_spans(self.admin, [one for one in new if not self._is_settled(one)])
+        confirmations += confirm_contradicted(self.admin, [one for one in held if not self._is_settled(one)])
         confirmed = [pair for pair in confirmations if pair[1].answer is Answer.CONFIRMED]
         topics = {candidate.partition.topic for candidate, _ in confirmed}
         policies = self.admin.cleanup_policies(topics) if topics else {}
         readings = {candidate.partition: found.reading for candidate, found in confirmed if found.reading is not None}
         around = self._lookout.around(readings, self.now_ms())
+        with self.admin.within(OUTCOME_BUDGET_MS):  # what does not fit is opened without, and found later
+            whole = dict(with_pasts(self.admin, confirmed))
         for candidate, found in confirmations:
             what = f"{candidate.partition}@{candidate.span.start_offset} of producer id {candidate.producer_id}"
             if found.answer is Answer.REFUTED:
@@ -236,20 +274,53 @@ class Ledger:
             if not self._is_confirmed(Verdict.HANGING, what, found.answer, found.why):
                 continue
             policy = policies.get(candidate.partition.topic)
-            whole = with_past(self.admin, candidate, found)
-            event = compose.hanging_event(self.origin, candidate, whole, policy, self.now_ms())
-            event = replace(event, **around.get(candidate.partition, {}))
+            evidence = self.findings.confirmed(candidate, whole[candidate], self.now_ms())
+            told = (whole[candidate], policy, self.now_ms(), evidence.outcome)
+            event = replace(compose.hanging_event(self.origin, candidate, *told), **around.get(candidate.partition, {}))
             self._look_again_ms = min(self._look_again_ms, event.time_ms + SECOND_LOOK_MS)
-            known = self._memory.open_span(candidate.span.topic_id, candidate.partition, candidate.producer_id)
+            yield from self._hanging(candidate, event)
+            known = self._memory.open_span(*key_of(candidate))
             if known is not None:
-                yield self._memory.enter(updated(known, event.time_ms, **compose.changes(known, event)))
-            else:
-                yield self._memory.enter(replace(event, incident_id=self._memory.unused(event.incident_id)))
+                self.findings.told_as(key_of(candidate), known.incident_id)
+            outcome = known_outcome(candidate, whole[candidate])
+            if known is not None:
+                self._outcomes.told(
+                    known, candidate, outcome if evidence.outcome == UNKNOWN else Outcome(evidence.outcome)
+                )
+
+    def _hanging(self, candidate: SpanCandidate, event: IncidentEvent) -> Iterable[IncidentEvent]:
+        """What is told of it: that it began, that it came to hang, or what was told otherwise before."""
+        known, now_ms = self._memory.open_span(*key_of(candidate)), event.time_ms
+        if known is not None and known.txn_start_offset != event.txn_start_offset:
+            yield self._end(known, compose.no_longer_open(now_ms, "another transaction is open there now"), now_ms)
+            known = None
+        if known is None:
+            yield self._memory.enter(replace(event, incident_id=self._memory.unused(event.incident_id)))
+        elif known.verdict != event.verdict:
+            yield self._memory.enter(updated(known, now_ms, **compose.changes(known, event)))
+        else:
+            yield from self._found_too(known, event)
+
+    def _found_too(self, known: IncidentEvent, event: IncidentEvent) -> Iterable[IncidentEvent]:
+        """Told already, before a restart or by somebody else: from now on its content is what was found here."""
+        ours = found_too(known, event)
+        is_known_now = known.expected_outcome == UNKNOWN != ours.expected_outcome
+        is_named_now = known.transactional_id is None is not ours.transactional_id
+        if differs(known, ours) or is_known_now or is_named_now:
+            ours = updated(ours, event.time_ms)
+            yield ours
+        self._memory.enter(ours)
 
     def _is_open(self, candidate: SpanCandidate) -> bool:
         """Whether the span is told as hanging already; a stray write that came to hang is news."""
-        known = self._memory.open_span(candidate.span.topic_id, candidate.partition, candidate.producer_id)
+        known = self._memory.open_span(*key_of(candidate))
         return known is not None and known.verdict == candidate.verdict
+
+    def _is_settled(self, candidate: SpanCandidate) -> bool:
+        """Whether it is told, and this process has found it itself."""
+        self.findings.said(candidate)
+        known = self._memory.open_span(*key_of(candidate))
+        return known is not None and known.verdict == candidate.verdict and self._claims.is_found(known)
 
     def _is_confirmed(self, verdict: Verdict, what: str, answer: Answer, why: str) -> bool:
         """Counts an answer; an unknown one is said once, because evidence that is missing must be visible."""
@@ -262,25 +333,34 @@ class Ledger:
         return answer is Answer.CONFIRMED
 
     def _new_transactions(self, emitted: Sequence[Emitted]) -> Iterable[IncidentEvent]:
-        new = (said for said in emitted if isinstance(said, TransactionCandidate) and self._is_news(said))
-        for candidate, found in confirm_transactions(self.admin, self._turns.transactions.next(new, self.now_ms())):
+        said = (one for one in emitted if isinstance(one, TransactionCandidate) and self._is_news(one))
+        new = [one for one in self._turns.transactions.next(said, self.now_ms()) if self._is_news(one)]
+        for candidate, found in confirm_transactions(self.admin, new):
             if not self._is_confirmed(candidate.verdict, candidate.view.transactional_id, found.answer, found.why):
                 continue
             event = compose.transaction_event(self.origin, candidate, found, self.now_ms())
-            known = self._memory.known.get(event.incident_id)
+            known = self._memory.open_one(event.incident_id)
             if known is None:
-                yield self._memory.enter(event)
-            elif known.is_open:
+                told = self._memory.enter(replace(event, incident_id=self._memory.unused(event.incident_id)))
+                yield told
+            elif rank(candidate.verdict) < rank(Verdict(known.verdict)):
                 changes = {"verdict": event.verdict, "severity": event.severity, "overdue_ms": event.overdue_ms}
-                yield self._memory.enter(updated(known, event.time_ms, **changes))
+                told = self._memory.enter(updated(known, event.time_ms, **changes))
+                yield told
+            else:  # told already
+                ours = found_too(known, event)
+                if differs(known, ours):
+                    ours = updated(ours, event.time_ms)
+                    yield ours
+                told = self._memory.enter(ours)
+            self.findings.transactions[told.incident_id] = candidate
 
     def _is_news(self, candidate: TransactionCandidate) -> bool:
-        """Unknown yet, or worse than what was said: long_running that has become late."""
-        incident_id = self._transaction_id(candidate.producer_id, candidate)
-        known = self._memory.known.get(incident_id)
-        if known is None:
-            return not self._memory.is_past(incident_id)
-        return known.is_open and _rank(candidate.verdict) < _rank(Verdict(known.verdict))
+        """Not found yet, or worse than what was said: long_running that has become late."""
+        known = self._memory.open_one(self._claims.transaction_id(candidate.producer_id, candidate.view, candidate))
+        if known is None or known.incident_id not in self.findings.transactions:
+            return True
+        return rank(candidate.verdict) < rank(Verdict(known.verdict))
 
     def _look_again(self, now_ms: int) -> Iterable[IncidentEvent]:
         """Open incidents whose end may have been missed (before a restart, in a gap) are read afresh now and then."""
@@ -288,14 +368,24 @@ class Ledger:
             return
         is_young = any(now_ms - known.detected_at_ms < SECOND_LOOK_MS for known in self.open_incidents)
         self._look_again_ms = now_ms + (SECOND_LOOK_MS if is_young else LOOK_AGAIN_MS)
-        for incident, resolution, changes in self._lookout.look(self._memory.left_to_us(now_ms), now_ms):
+        looked_at = self._memory.left_to_us(now_ms)
+        for incident, resolution, changes in self._lookout.look(looked_at, now_ms):
             if resolution is not None:
-                yield self._memory.enter(resolved(incident, now_ms, resolution))
+                yield self._over(incident, resolution, now_ms)
             elif worth_telling(incident, now := updated(incident, now_ms, **changes)):
-                yield self._memory.enter(now)
+                yield self._memory.enter(self._claims.as_found(now))
+        for incident, resolution in self._claims.refuted(self._memory.left_to_us(now_ms), now_ms):
+            if self._memory.known[incident.incident_id].is_open:
+                yield self._over(incident, resolution, now_ms)
         if self._lookout.is_waiting:
             self._look_again_ms = now_ms + LOG_TELLS_MS
 
-
-def _rank(verdict: Verdict) -> int:
-    return list(RULE_OF).index(verdict)
+    def _over(self, incident: IncidentEvent, resolution: dict[str, Any], now_ms: int) -> IncidentEvent:
+        """The end of an incident by a look, and of what was found about it."""
+        key = incident.span
+        its_own = self._memory.open_span(*key) if key is not None else None
+        is_found = self._claims.is_found(incident)
+        ended = self._end(self._memory.known[incident.incident_id], resolution, now_ms)
+        if key is not None and is_found and its_own is not None and its_own.incident_id == incident.incident_id:
+            self.findings.over(key)
+        return ended

@@ -27,6 +27,7 @@ class CameTo:
         is_denied: whether the right to write markers is missing.
         is_closed: whether the transaction was read to be open no more.
         closed_by: the marker that closed it, whoever wrote it; None where it is open, or nobody could read that.
+        is_ours: whether that one is proven to be the one that was just written.
     """
 
     result: str
@@ -35,6 +36,7 @@ class CameTo:
     is_denied: bool = False
     is_closed: bool = False
     closed_by: Marker | None = None
+    is_ours: bool = False
 
 
 def write(admin: TransactionAdmin, incident: IncidentEvent, spec: AbortSpec) -> CameTo:
@@ -43,12 +45,32 @@ def write(admin: TransactionAdmin, incident: IncidentEvent, spec: AbortSpec) -> 
     found = look_after(admin, incident, commit=spec.marker.commit)
     if problem is None:
         taken = "the broker took the marker, and the transaction is still open"
-        return replace(found, detail=taken) if found.result == STILL_OPEN else found
+        return replace(found, detail=taken) if found.result == STILL_OPEN else _whose(admin, incident, spec, found)
     answered = f"the broker answered {problem}"
     if found.is_closed:
         return replace(found, detail=f"{found.detail}; {answered}" if found.detail is not None else answered)
     result = FAILED if found.result == STILL_OPEN else UNKNOWN
     return replace(found, result=result, detail=answered, is_denied=problem in _DENIED)
+
+
+def _whose(admin: TransactionAdmin, incident: IncidentEvent, spec: AbortSpec, found: CameTo) -> CameTo:
+    """Whether a marker that the leader took is the one that closed the transaction; by a last look, which counts.
+
+    A marker names no author, and a leader takes one for a transaction that is closed as well: then ours stands behind
+    somebody else's. So it is ours only if it has our epochs and none like it follows; one of a newer epoch may, because
+    behind that one ours would have been refused.
+    """
+    marker, closed_by = spec.marker, found.closed_by
+    if closed_by is None:
+        return found
+    behind = closed_by.offset + 1
+    next_one = admin.closing_marker(marker.partition, marker.producer_id, behind, behind)
+    is_alone = next_one is None or next_one.producer_epoch > marker.producer_epoch
+    epochs = (closed_by.producer_epoch, closed_by.coordinator_epoch, closed_by.commit)
+    is_like_it = epochs == (marker.producer_epoch, marker.coordinator_epoch, marker.commit)
+    # That none follows says something only where the log can be read still.
+    last = look_after(admin, incident, commit=marker.commit)
+    return replace(last, is_ours=is_alone and is_like_it and last.closed_by == closed_by)
 
 
 def look_after(admin: TransactionAdmin, incident: IncidentEvent, *, commit: bool) -> CameTo:

@@ -5,6 +5,7 @@ Keys, under `txnwatch:<cluster id>:`
   incident:<id>     hash of one incident's latest event, the event's field names; kept a week after it is resolved
   events            stream of every event, capped
   filled            since when the keys are kept (epoch milliseconds); gone if Redis was emptied, then all is sent again
+  heartbeat:<hash>  hash of a watcher's heartbeat and its signature; goes a day after the last one
   open              sorted set of the oldest open transactions, healthy ones too, by when they began; each member is a
                     JSON object; it goes a minute after nobody writes it any more
 One script changes the first three, and only if the event's sequence is newer than what the hash holds: events may be
@@ -14,7 +15,7 @@ delivered twice, late, or by two writers.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -23,26 +24,28 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from txnwatch.sinks.encoding import event_of, schema
+from txnwatch.sinks.heartbeat import KEY_PREFIX, Heartbeat, to_bytes
+from txnwatch.sinks.signature import Keys, redis_place
 from txnwatch.state.emitted import OpenTransaction
 from txnwatch.state.errors import SinkError
-from txnwatch.state.incident import IncidentEvent
+from txnwatch.state.incident import SPENT_SEQUENCE, IncidentEvent
 
 _STREAM_LENGTH: Final = 100_000
 _KEEP_RESOLVED_S: Final = 7 * 24 * 3600
-_TIMEOUT_S: Final = 2.0
-_TEXTS: Final = frozenset(
-    field["name"] for field in schema()["fields"] if field["type"] in ("string", ["null", "string"])
-)
+TIMEOUT_S: Final = 2.0
+OUR_KEYS: Final = "txnwatch."
+HEARTBEAT: Final = KEY_PREFIX.removeprefix(OUR_KEYS)
 _KEEP_OPEN_S: Final = 60
+_KEEP_HEARTBEAT_S: Final = 24 * 3600  # long enough to say when the last watcher judged
 
 # KEYS: incidents, incident hash, events stream. ARGV: id, sequence, is open, open_since_ms, stream length,
-# seconds to keep, event as JSON, then field, value, ... of the hash.
+# seconds to keep, event as JSON, the sequence from which on it is none of ours, then field, value, ... of the hash.
 _APPLY: Final = """
 local held = redis.call('HGET', KEYS[2], 'sequence')
-if held and tonumber(held) >= tonumber(ARGV[2]) then return 0 end
+held = held and tonumber(held)
+if held and held >= tonumber(ARGV[2]) and held < tonumber(ARGV[8]) then return 0 end
 redis.call('DEL', KEYS[2])
-redis.call('HSET', KEYS[2], unpack(ARGV, 8))
+redis.call('HSET', KEYS[2], unpack(ARGV, 9))
 if ARGV[3] == '1' then
   redis.call('ZADD', KEYS[1], ARGV[4], ARGV[1])
 else
@@ -68,14 +71,16 @@ def is_url(url: str) -> bool:
 class RedisEventSink:
     """An EventSink over redis-py."""
 
-    def __init__(self, url: str, cluster_id: str) -> None:
+    def __init__(self, url: str, cluster_id: str, keys: Keys | None = None) -> None:
         self._url = url
+        self._keys = keys
+        self._place = redis_place(cluster_id)
         self._prefix = f"txnwatch:{cluster_id}:"
         # No retries and short timeouts: the outbox keeps what could not be delivered, and the batch must go on.
         self._client = redis.Redis.from_url(
             url,
-            socket_timeout=_TIMEOUT_S,
-            socket_connect_timeout=_TIMEOUT_S,
+            socket_timeout=TIMEOUT_S,
+            socket_connect_timeout=TIMEOUT_S,
             retry=Retry(NoBackoff(), 0),
         )
         self._apply = self._client.register_script(_APPLY)
@@ -113,6 +118,7 @@ class RedisEventSink:
                 _STREAM_LENGTH,
                 _KEEP_RESOLVED_S,
                 json.dumps(asdict(event), separators=(",", ":")),
+                SPENT_SEQUENCE,
                 *(part for pair in values.items() for part in pair),
             ],
         )
@@ -128,7 +134,7 @@ class RedisEventSink:
         """See EventSink. One that was away when an incident ended, and until we forgot how, shows it for ever."""
         try:
             shown: Any = self._client.zrange(f"{self._prefix}incidents", 0, -1)
-            for incident_id in filter(is_past, (member.decode() for member in shown)):
+            for incident_id in filter(is_past, (member.decode(errors="backslashreplace") for member in shown)):
                 with self._client.pipeline(transaction=True) as changes:
                     changes.zrem(f"{self._prefix}incidents", incident_id)
                     changes.delete(f"{self._prefix}incident:{incident_id}")
@@ -153,60 +159,28 @@ class RedisEventSink:
         except redis.RedisError as exc:
             raise SinkError(f"{self.name}: {exc}") from exc
 
+    def beat(self, heartbeat: Heartbeat) -> None:
+        """Tells a heartbeat; it goes when none has followed for long.
+
+        Raises:
+            SinkError: Redis is away, or refuses.
+        """
+        value, key = to_bytes(heartbeat), f"{self._prefix}{heartbeat.key.removeprefix(OUR_KEYS)}"
+        held: dict[Any, Any] = {"heartbeat": value}
+        if self._keys is not None:
+            held["signature"] = self._keys.sign(self._place, heartbeat.key, value)
+        try:
+            with self._client.pipeline(transaction=True) as changes:
+                changes.delete(key)
+                changes.hset(key, mapping=held)
+                changes.expire(key, _KEEP_HEARTBEAT_S)
+                changes.execute()
+        except redis.RedisError as exc:
+            raise SinkError(f"{self.name}: {exc}") from exc
+
     def close(self) -> None:
         """Closes the connections."""
         self._client.close()
-
-
-def read_open_incidents(url: str) -> tuple[list[IncidentEvent], dict[str, str]]:
-    """The open incidents of every cluster this Redis knows, oldest first; and the keys that could not be read, and why.
-
-    Raises:
-        SinkError: Redis is away, or holds nothing of ours.
-    """
-    where = f"Redis {url.rpartition('@')[2].removeprefix('redis://')}"
-    try:
-        client: Any = redis.Redis.from_url(
-            url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S, decode_responses=True
-        )
-    except ValueError as exc:
-        raise SinkError(f"{where}: {exc}") from exc
-    try:
-        prefixes = sorted(key.removesuffix("filled") for key in client.scan_iter("txnwatch:*:filled"))
-        if not prefixes:
-            told = "holds nothing of txnwatch: expected one that `txnwatch run --redis-url` fills"
-            raise SinkError(f"{where} {told}")
-        unread: dict[str, str] = {}
-        found = [event for prefix in prefixes for event in _open_under(client, prefix, unread)]
-    except redis.RedisError as exc:
-        raise SinkError(f"{where}: {exc}") from exc
-    finally:
-        client.close()
-    return sorted(found, key=lambda event: event.open_since_ms), unread
-
-
-def _open_under(
-    client: Any,  # noqa: ANN401 - redis-py types answers as anything
-    prefix: str,
-    unread: dict[str, str],
-) -> Iterator[IncidentEvent]:
-    for incident_id in client.zrange(f"{prefix}incidents", 0, -1):
-        key = f"{prefix}incident:{incident_id}"
-        held = client.hgetall(key)
-        if not held:  # a resolved one keeps its hash
-            unread[key] = "an open incident, and its hash is gone: does this Redis evict keys?"
-            continue
-        try:
-            event = event_of({name: _value(name, value) for name, value in held.items()})
-        except (ValueError, TypeError) as exc:
-            unread[key] = f"expected the fields of an incident event: {exc}"
-            continue
-        if event.is_open:  # else it was resolved in between
-            yield event
-
-
-def _value(name: str, text: str) -> object:
-    return text if name in _TEXTS else json.loads(text)
 
 
 def _member(told: OpenTransaction) -> str:

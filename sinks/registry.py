@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from txnwatch.sinks.encoding import CONFLUENT_MAGIC, Encoding, event_of, from_bytes, plain, schema_text
-from txnwatch.state.errors import ConfigError, RegistryAwayError, SinkError
+from txnwatch.sinks.encoding import CONFLUENT_MAGIC, Encoding, check_size, event_of, from_bytes, plain, schema_text
+from txnwatch.state.errors import BadEventError, ConfigError, PassedOver, RegistryAwayError, SinkError
 from txnwatch.state.incident import IncidentEvent
 
 if TYPE_CHECKING:
@@ -81,18 +81,27 @@ class RegistryCodec:
 
         Raises:
             RegistryAwayError: it cannot be known now what it is.
-            SinkError: it is no event, or its schema is in no registry we know.
+            BadEventError: it is no event, or its schema is in no registry we know.
         """
         if value[:1] != CONFLUENT_MAGIC:
             return from_bytes(value)
+        check_size(value)
         what = f"cannot read {value[:8]!r}..."
         if len(value) >= _FRAME:  # asked for first, so that an error of the registry is none of the record's
             schema_id = int.from_bytes(value[1:_FRAME], "big")
-            self._asking(lambda: self._client.get_schema(schema_id, self._subject), what)
+            try:
+                self._asking(lambda: self._client.get_schema(schema_id, self._subject), what)
+            except RegistryAwayError:
+                raise
+            except SinkError as exc:
+                raise BadEventError(PassedOver.UNDECODABLE, str(exc)) from exc
         try:
             decoded: IncidentEvent = self._deserialize(value, self._context)
+        except BadEventError:
+            raise
         except Exception as exc:  # whatever a decoder makes of bytes that are none
-            raise SinkError(f"{what}: expected an incident event in Confluent framing: {exc}") from exc
+            told = f"{what}: expected an incident event in Confluent framing: {str(exc)[:200]}"
+            raise BadEventError(PassedOver.UNDECODABLE, told) from exc
         return decoded
 
     def close(self) -> None:

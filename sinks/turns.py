@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
-from txnwatch.state.emitted import SpanCandidate, TransactionCandidate
+from txnwatch.state.emitted import SpanCandidate, SpanEnded, TransactionCandidate
 
 CANDIDATES_AT_A_TIME = 200
 GONE_MS = 7_200_000  # what is not settled is said again, at least once an hour
@@ -16,23 +16,30 @@ T = TypeVar("T")
 class _Line(Generic[T]):
     """Those that were left out, by what makes them the same when they are said again.
 
-    The state repeats a candidate after a pause, so between two turns there are batches without it.
+    They need not be said again: the state repeats a candidate after a growing pause. What has become of one that stands
+    in line, the fresh read sees.
     """
 
     def __init__(self, same: Callable[[T], Hashable]) -> None:
         self._same = same
-        self._waiting: dict[Hashable, int] = {}
+        self._waiting: dict[Hashable, tuple[T, int]] = {}
 
     def next(self, candidates: Iterable[T], now_ms: int) -> list[T]:
-        """As many as one batch confirms; the others stand in line."""
-        said = {self._same(candidate): candidate for candidate in candidates}
-        line = [*(one for one in self._waiting if one in said), *(one for one in said if one not in self._waiting)]
+        """As many as one batch confirms, as they were said last; the others stand in line."""
+        self._waiting.update({self._same(candidate): (candidate, now_ms) for candidate in candidates})
+        line = [(key, one) for key, (one, said_ms) in self._waiting.items() if now_ms - said_ms < GONE_MS]
         chosen, left = line[:CANDIDATES_AT_A_TIME], line[CANDIDATES_AT_A_TIME:]
-        for one in chosen:
-            self._waiting.pop(one, None)
-        self._waiting.update(dict.fromkeys(left, now_ms))
-        self._waiting = {one: at_ms for one, at_ms in self._waiting.items() if now_ms - at_ms < GONE_MS}
-        return [said[one] for one in chosen]
+        self._waiting = {key: self._waiting[key] for key, _ in left}
+        return [one for _, one in chosen]
+
+    @property
+    def waiting(self) -> int:
+        """How many stand in line."""
+        return len(self._waiting)
+
+    def drop(self, key: Hashable) -> None:
+        """It is over."""
+        self._waiting.pop(key, None)
 
 
 class Turns:
@@ -48,6 +55,17 @@ class Turns:
         self.spans: _Line[SpanCandidate] = _Line(_span)
         self.held: _Line[SpanCandidate] = _Line(_span)
         self.transactions: _Line[TransactionCandidate] = _Line(_transaction)
+
+    @property
+    def waiting(self) -> int:
+        """How many stand in line."""
+        return sum(line.waiting for line in (self.spans, self.held, self.transactions))
+
+    def over(self, ends: Iterable[SpanEnded]) -> None:
+        """These spans are over."""
+        for ended in ends:
+            for line in (self.spans, self.held):
+                line.drop((ended.partition, ended.producer_id))
 
 
 def _span(candidate: SpanCandidate) -> Hashable:

@@ -3,8 +3,9 @@
 A marker names a producer id and an epoch and no transaction. So between the last fresh read and the append anything
 may happen, and what protects the next healthy transaction is not speed but these three:
 
-* Never against the outcome. It was found when the incident opened, for the data of that moment; it is true of the
-  data that is aborted because nothing was appended since (same start, epoch and last sequence at the leader).
+* Never against the outcome. This process found it for the data of one moment; it is true of the data that is aborted
+  because nothing was appended since (same start, epoch and last sequence at the leader). The partition's log is read
+  once more right before the marker (sinks/findings.py), and must lead to the same outcome.
 * Never an epoch that may be used again. The coordinator has handed out a newer epoch, or another producer id, or
   knows the id no more; then no transaction can begin under the marker's epoch. Idle is not dead: a client that was
   paused for an hour goes on under the epoch it has, and up to transaction.version 1 so does every next transaction.
@@ -25,12 +26,9 @@ from typing import NamedTuple
 
 from txnwatch.state.abort_case import Case
 from txnwatch.state.abort_rules import REFUSALS, Refusal
-from txnwatch.state.emitted import SpanCandidate
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent
 from txnwatch.state.ports import MarkerSpec
-from txnwatch.state.transaction import CoordinatorView, Span, TransactionState
-from txnwatch.state.verdict import Reason, Verdict
 
 HOUR_MS = 3_600_000
 
@@ -66,7 +64,7 @@ def decide_abort(case: Case) -> AbortSpec | Refused:
     reading = case.found.reading
     return AbortSpec(
         MarkerSpec(
-            partition=partition_of(case.incident),
+            partition=case.proven.candidate.partition,
             producer_id=row.producer_id,
             producer_epoch=row.producer_epoch,
             coordinator_epoch=max(0, row.coordinator_epoch),
@@ -90,25 +88,3 @@ def partition_of(incident: IncidentEvent) -> TopicPartition:
     assert incident.topic is not None
     assert incident.partition is not None
     return TopicPartition(incident.topic, incident.partition)
-
-
-def candidate_again(incident: IncidentEvent) -> SpanCandidate:
-    """An open incident as a candidate, for the fresh read; of the coordinator it knows only who to ask."""
-    name, start = incident.transactional_id, incident.txn_start_offset
-    epoch, seen_ms = incident.producer_epoch, incident.open_since_ms
-    assert start is not None
-    view = (
-        CoordinatorView(name, -1, -1, TransactionState.DEAD, -1, -1, -1, seen_ms, seen_ms) if name is not None else None
-    )
-    return SpanCandidate(
-        verdict=Verdict.HANGING,
-        reason=Reason(incident.reason) if incident.reason is not None else Reason.NO_TRANSACTIONAL_ID,
-        producer_id=incident.producer_id,
-        partition=partition_of(incident),
-        span=Span(incident.topic_id or "", start, epoch, epoch, start, incident.last_write_ms or 0, seen_ms, 0),
-        view=view,
-        first_barrier=incident.evidence.get("first_barrier") or 0,
-        second_barrier=incident.evidence.get("second_barrier") or 0,
-        data_listed_ms=incident.evidence.get("data_listed_ms") or 0,
-        coordinator_listed_ms=incident.evidence.get("coordinator_listed_ms") or 0,
-    )

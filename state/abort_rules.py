@@ -15,13 +15,12 @@ from txnwatch.state.abort_case import Case
 from txnwatch.state.confirmation import Answer
 from txnwatch.state.outcome import COMMIT
 from txnwatch.state.transaction import TransactionState
-from txnwatch.state.verdict import Verdict
 
 
 class Refusal(StrEnum):
     """Why nothing is done; the value is the word in `action.refusal`."""
 
-    NOT_HANGING = "not_hanging"
+    NOT_PROVEN_HERE = "not_proven_here"
     OUTCOME_WAS_COMMIT = "outcome_was_commit"
     OUTCOME_UNKNOWN = "outcome_unknown"
     COMMIT_NOT_PROVEN = "commit_not_proven"
@@ -54,55 +53,52 @@ class RefusalRule(NamedTuple):
     is_told: bool = True
 
 
-def _not_hanging(case: Case) -> str | None:
-    incident = case.incident
-    is_span = incident.topic is not None and incident.txn_start_offset is not None
-    if incident.verdict == Verdict.HANGING and incident.is_open and is_span:
-        return None
-    return f"the incident is {incident.verdict}, {incident.status}"
+def _not_proven_here(case: Case) -> str | None:
+    return "this process has not proven the hang itself, and it believes no event" if case.evidence is None else None
 
 
 def _commit_not_proven(case: Case) -> str | None:
-    if not case.policy.commit or case.incident.expected_outcome == COMMIT:
+    if not case.policy.commit or case.proven.outcome == COMMIT:
         return None
-    return f"the expected outcome is {case.incident.expected_outcome}"
+    return f"the expected outcome is {case.proven.outcome}"
 
 
 def _was_commit(case: Case) -> str | None:
-    outcome = case.incident.expected_outcome
+    outcome = case.proven.outcome
     if outcome != COMMIT or outcome in case.policy.outcomes or case.policy.commit:
         return None
     return "the client was told that it committed: an ABORT marker would destroy acknowledged data"
 
 
 def _unknown(case: Case) -> str | None:
-    outcome = case.incident.expected_outcome
+    outcome = case.proven.outcome
     if outcome in case.policy.outcomes or outcome == COMMIT or case.policy.commit:
         return None
     return f"the expected outcome is {outcome}: the data may have been acknowledged as committed"
 
 
 def _topic_denied(case: Case) -> str | None:
-    topic, policy = case.incident.topic or "", case.policy
+    topic, policy = case.proven.candidate.partition.topic, case.policy
     if policy.deny_topics is not None and re.fullmatch(policy.deny_topics, topic):
         return f"topic {topic} matches the deny list {policy.deny_topics!r}"
     return None if re.fullmatch(policy.topics, topic) else f"topic {topic} does not match {policy.topics!r}"
 
 
 def _id_denied(case: Case) -> str | None:
-    name, policy = case.incident.transactional_id, case.policy
-    if name is None:
+    policy, names = case.policy, sorted(case.owners)
+    if not names:
         has_lists = policy.id_prefixes or policy.deny_id_prefixes
         return "no transactional id is known, and there is a list of them" if has_lists else None
-    if policy.deny_id_prefixes and name.startswith(policy.deny_id_prefixes):
-        return f"{name} has a prefix of the deny list"
-    if policy.id_prefixes and not name.startswith(policy.id_prefixes):
-        return f"{name} has no prefix of the allow list"
+    for name in names:
+        if policy.deny_id_prefixes and name.startswith(policy.deny_id_prefixes):
+            return f"{name} has a prefix of the deny list"
+        if policy.id_prefixes and not name.startswith(policy.id_prefixes):
+            return f"{name} has no prefix of the allow list"
     return None
 
 
 def _too_early(case: Case) -> str | None:
-    left_ms = case.incident.detected_at_ms + case.policy.after_ms - case.now_ms
+    left_ms = case.proven.since_ms + case.policy.after_ms - case.now_ms
     return f"{left_ms} ms are left" if left_ms > 0 else None
 
 
@@ -138,7 +134,7 @@ def _still_owned(case: Case) -> str | None:
         return found.why
     # Taken for written here, perhaps; but whoever takes the coordinator's log over sends every marker again.
     is_ending = owner.is_live and owner.state is not TransactionState.ONGOING
-    if is_ending and owner.producer_id == case.incident.producer_id:
+    if is_ending and owner.producer_id == case.proven.row.producer_id:
         return f"{owner.transactional_id} is {owner.state}: its markers are under way"
     return None
 
@@ -149,11 +145,10 @@ def _already_over(case: Case) -> str | None:
 
 
 def _changed(case: Case) -> str | None:
-    incident, found = case.incident, case.found
+    was, found = case.proven.data, case.found
     row = found.producer if found is not None else None
     if row is None:
         return "the fresh read does not have it"
-    was = (incident.txn_start_offset, incident.producer_epoch, incident.evidence.get("last_sequence"))
     now = (row.txn_start_offset, row.producer_epoch, row.last_sequence)
     if was == now:
         return None
@@ -181,11 +176,10 @@ def _never(_: Case) -> str | None:
 # In this order: what is wrong for good comes before what passes, and what costs nothing before what is read.
 REFUSALS: tuple[RefusalRule, ...] = (
     RefusalRule(
-        Refusal.NOT_HANGING,
-        "the incident is not about a hanging transaction, or is resolved",
-        "nothing: the coordinator ends, or still owns, what is not hanging",
-        _not_hanging,
-        is_told=False,
+        Refusal.NOT_PROVEN_HERE,
+        "this process has not proven the hang itself: another instance or anybody else has told the incident",
+        "nothing for a minute or two after a start; if it lasts, look at who writes to the events topic",
+        _not_proven_here,
     ),
     RefusalRule(
         Refusal.OUTCOME_WAS_COMMIT,
@@ -219,7 +213,7 @@ REFUSALS: tuple[RefusalRule, ...] = (
     ),
     RefusalRule(
         Refusal.TOO_EARLY,
-        "`abort_after_ms` has not passed since the incident was opened",
+        "`abort_after_ms` has not passed since this process proved the hang",
         "nothing: it passes",
         _too_early,
         is_told=False,

@@ -8,6 +8,14 @@ leader epoch: end L before, the last stable offset after. Below L all was commit
     offset listed afterwards, or if a second census does not show it either. On a scanned partition it is then
     dropped once the log is read to an end listed later: normally its marker is read on the way and nothing is
     dropped at all. Where there is no scan the census is the reading.
+
+A scanned partition that is behind (a limit has cut its reading, here at P < L) has both. For what is open below L the
+census is the reading; what it opens is marked as ahead, because the scan will come to it. What the scan has opened,
+below P, it can see again and so help to prove, since a span is known by its start; it can say that it no longer sees
+it, and then nothing is told of it; but it cannot drop it: the marker that ended it lies above P, will be read, and says
+how. Nothing is decided by the log there until it is read to its end. The hand-over takes no step of its own: a span
+that is ahead is the scan's own once the scan has read its beginning, with all looks it had (state/machine.py).
+
 What begins at L or above is left to the log, or to the next census. A census is later than all its batch has listed,
 so a span it opens is looked at from the next barrier on: T of its own batch is older than the observation.
 """
@@ -28,8 +36,11 @@ def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Bracke
     prior = producer.spans.get(fact.partition)
     if prior is None or prior.topic_id != bracket.topic_id or _is_another(prior, fact):
         return _opened(producer, prior, fact, bracket, number)
+    if bracket.is_scanned and _is_as_read(prior, fact):
+        return Step(producer)
     is_another = prior.start_offset != fact.start_offset  # a span is known by its start: the proof begins anew
-    seen_again = not bracket.is_scanned and prior.uncovered_at is not None and prior.reseen_at is None
+    is_reading = not bracket.is_scanned  # of a scanned partition that is read so far, the log decides
+    seen_again = is_reading and prior.uncovered_at is not None and prior.reseen_at is None
     emitted: tuple[Emitted, ...] = ()
     if fact.producer_epoch > prior.epoch:  # data of a newer epoch, which we have not read, has joined it
         emitted = () if prior.absorbed else (_joined_unseen(producer, fact, bracket, prior),)
@@ -39,8 +50,9 @@ def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Bracke
         start_offset=fact.start_offset,
         start_epoch=UNREAD if is_another else prior.start_epoch,
         epoch=fact.producer_epoch,
-        by_census=not bracket.is_scanned,
-        seen_at=number,
+        by_census=prior.by_census and is_reading,
+        is_ahead=prior.is_ahead and is_reading,
+        seen_at=number if is_reading else prior.seen_at,
         eligible_from=number + 1 if is_another else prior.eligible_from,
         uncovered_at=None if is_another else prior.uncovered_at,
         reseen_at=number if seen_again and not is_another else prior.reseen_at,
@@ -48,6 +60,12 @@ def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Bracke
         over_at=None,
     )
     return Step(_with(producer, fact.partition, span), emitted)
+
+
+def _is_as_read(prior: Span, fact: OpenDescribed) -> bool:
+    """Whether a census of a scanned partition only repeats what reading has told: as a rule."""
+    is_same = (prior.start_offset, prior.epoch) == (fact.start_offset, fact.producer_epoch)
+    return is_same and not prior.by_census and prior.absent_at is None and prior.over_at is None
 
 
 def _is_another(prior: Span, fact: OpenDescribed) -> bool:
@@ -83,7 +101,8 @@ def _opened(producer: ProducerState, prior: Span | None, fact: OpenDescribed, br
         first_seen_ms=fact.described_ms,
         eligible_from=number + 1,
         by_census=not bracket.is_scanned,
-        seen_at=number,
+        is_ahead=bracket.is_behind,
+        seen_at=-1 if bracket.is_scanned else number,
     )
     return Step(_with(producer, fact.partition, span), emitted)
 
@@ -91,7 +110,11 @@ def _opened(producer: ProducerState, prior: Span | None, fact: OpenDescribed, br
 def not_there(producer: ProducerState, partition: TopicPartition) -> Step:
     """The producer after a whole round that knows no such partition."""
     span = producer.spans[partition]
-    return without(producer, partition, span, SpanEnd.PARTITION_GONE) if span.by_census else Step(producer)
+    return (
+        without(producer, partition, span, SpanEnd.PARTITION_GONE)
+        if span.by_census and not span.is_ahead
+        else Step(producer)
+    )
 
 
 def not_described(producer: ProducerState, partition: TopicPartition, bracket: Bracket, number: int) -> Step:
@@ -103,13 +126,14 @@ def not_described(producer: ProducerState, partition: TopicPartition, bracket: B
         # The log is shorter than it was. What lies above a scan that went back is read, and opened, again.
         return without(producer, partition, span, SpanEnd.TRUNCATED)
     is_over = span.start_offset < bracket.stable or span.absent_at is not None
-    if is_over and not bracket.is_scanned:
+    if is_over and span.by_census and not bracket.is_scanned:
         return without(producer, partition, span, SpanEnd.CENSUS)
     span = replace(
         span,
         absent_at=number if span.absent_at is None else span.absent_at,
-        over_at=number if is_over and span.over_at is None else span.over_at,
+        over_at=number if is_over and bracket.is_scanned and span.over_at is None else span.over_at,
         by_census=span.by_census and not bracket.is_scanned,
+        is_ahead=span.is_ahead and not bracket.is_scanned,
         uncovered_at=None,
         reseen_at=None,
     )

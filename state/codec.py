@@ -1,149 +1,214 @@
-"""ProducerState and BucketState as rows of the state store: JSON with a version in front.
+"""ProducerState and what a bucket shares as bytes of the state store, and evidence as lines of a file.
 
-JSON because an operator can read it with Spark's own state reader, and because adding a field needs no schema
-change of the store. A row of a later version is refused with both versions named; nothing is guessed.
+A stored producer has no version of its own: the entry of the log that holds it has one (state/bucket_log.py). Evidence
+is JSON with a version, because a person may have to read it. What another version has written is refused with both
+versions named; nothing is guessed.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
-from txnwatch.state.bucket_state import BucketState, Standing
-from txnwatch.state.errors import CheckpointError
+from txnwatch.state.abort_case import Evidence
+from txnwatch.state.awaited import Places
+from txnwatch.state.bucket_state import BucketState, Failing, Standing
+from txnwatch.state.clocks import Clock, Clocks, Reign
+from txnwatch.state.emitted import SpanCandidate
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.open_transactions import open_transaction_of
+from txnwatch.state.ports import ActiveProducer
+from txnwatch.state.serial import check_version, pack, unpack
 from txnwatch.state.transaction import CoordinatorView, EpochUse, ProducerState, Said, Span, TransactionState
+from txnwatch.state.verdict import Reason, Verdict
 
-VERSION = 3
+VERSION = 7
 
 
-def encode_producer(producer: ProducerState) -> str:
-    """The producer as one line of JSON, without its id (the id is the row's key)."""
-    return _dump(
-        {
-            "spans": {str(partition): _span_out(span) for partition, span in producer.spans.items()},
-            "view": _view_out(producer.view),
-            "said": {verdict: _said_out(said) for verdict, said in producer.said.items()},
-        }
+def encode_producer(producer: ProducerState) -> bytes:
+    """The producer without its id, which stands beside it."""
+    packed: bytes = pack(
+        (
+            [(partition, _span_out(span)) for partition, span in producer.spans.items()],
+            view_out(producer.view) if producer.view is not None else None,
+            {verdict: _said_out(said) for verdict, said in producer.said.items()},
+        )
     )
+    return packed
 
 
-def decode_producer(producer_id: int, row: str) -> ProducerState:
-    """The producer that `encode_producer` wrote.
-
-    Raises:
-        CheckpointError: the row was written by a later version.
-    """
-    raw = _load(row)
+def decode_producer(producer_id: int, row: bytes) -> ProducerState:
+    """The producer that `encode_producer` wrote."""
+    spans, view, said = unpack(row)
     return ProducerState(
         producer_id,
-        {TopicPartition.parse(partition): _span_in(span) for partition, span in raw["spans"].items()},
-        _view_in(raw["view"]),
-        {verdict: Said(*said) for verdict, said in raw["said"].items()},
+        {TopicPartition(*partition): _span_in(span) for partition, span in spans},
+        view_in(view) if view is not None else None,
+        {verdict: Said(*told) for verdict, told in said.items()},
     )
 
 
-def encode_bucket(bucket: BucketState) -> str:
-    """The bucket as one line of JSON."""
-    return _dump(
-        {
-            "agenda": {str(producer_id): when for producer_id, when in bucket.agenda.items()},
-            "gaps": {str(partition): start for partition, start in bucket.gaps.items()},
-            "coordinator_gaps": {str(partition): start for partition, start in bucket.coordinator_gaps.items()},
-            "rereading": {str(partition): start for partition, start in bucket.rereading.items()},
-            "standing": {str(partition): standing for partition, standing in bucket.standing.items()},
-            "readings": {str(partition): count for partition, count in bucket.readings.items()},
-            "holes": {str(partition): end for partition, end in bucket.holes.items()},
-            "clock_offset_ms": bucket.clock_offset_ms,
-            "generation": bucket.generation,
-            "states": dict(sorted(bucket.states.items())),
-            "followed": {str(producer_id): told for producer_id, told in bucket.followed.items()},
-        }
+def places_in(row: bytes) -> Places:
+    """Where the producer that `encode_producer` wrote is found; for less than it takes to make the producer."""
+    spans, view, _ = unpack(row)
+    partitions = tuple(TopicPartition(*partition) for partition, _ in spans)
+    return Places(partitions, *view[:2]) if view is not None else Places(partitions, None, -1)
+
+
+def encode_evidence(evidence: Evidence) -> str:
+    """What was found of a hanging transaction as one line of JSON, without its time."""
+    candidates = [_candidate_out(candidate) for candidate in (evidence.candidate, evidence.witness)]
+    return json.dumps(
+        {"v": VERSION, "candidates": candidates, "row": list(evidence.row), "outcome": evidence.outcome},
+        separators=(",", ":"),
     )
 
 
-def decode_bucket(row: str) -> BucketState:
-    """The bucket that `encode_bucket` wrote.
+def decode_evidence(row: str) -> Evidence:
+    """The evidence that `encode_evidence` wrote.
 
     Raises:
-        CheckpointError: the row was written by a later version.
+        CheckpointError: the row was written by another version.
     """
-    raw = _load(row)
-    return BucketState(
-        agenda={int(producer_id): when for producer_id, when in raw["agenda"].items()},
-        gaps={TopicPartition.parse(partition): start for partition, start in raw["gaps"].items()},
-        standing={TopicPartition.parse(text): Standing(*standing) for text, standing in raw["standing"].items()},
-        coordinator_gaps={int(partition): start for partition, start in raw["coordinator_gaps"].items()},
-        rereading={int(partition): start for partition, start in raw["rereading"].items()},
-        readings={int(partition): count for partition, count in raw["readings"].items()},
-        holes={int(partition): end for partition, end in raw["holes"].items()},
-        clock_offset_ms=raw["clock_offset_ms"],
-        generation=raw["generation"],
-        states=Counter(raw["states"]),
-        followed={int(producer_id): open_transaction_of(told) for producer_id, told in raw["followed"].items()},
+    raw = json.loads(row)
+    check_version(VERSION, raw.get("v"))
+    candidate, witness = (_candidate_in(one) for one in raw["candidates"])
+    return Evidence(candidate, ActiveProducer(*raw["row"]), raw["outcome"], witness, since_ms=0)
+
+
+def encode_shared(bucket: BucketState) -> dict[str, bytes]:
+    """What a bucket's producers share, each part by its name: not the agenda, and not who is followed."""
+    return {name: pack(write(bucket)) for name, (write, _) in _SHARED.items()}
+
+
+def decode_shared(bucket: BucketState, parts: Mapping[str, bytes]) -> None:
+    """Puts parts that `encode_shared` wrote into a bucket."""
+    for name, packed in parts.items():
+        _SHARED[name][1](bucket, unpack(packed))
+
+
+def _by_partition(name: str, read: Callable[..., Any] = lambda value: value) -> tuple[Callable[..., Any], ...]:
+    """A dict by partition; `read` makes a value of it."""
+
+    def write(bucket: BucketState) -> object:
+        return [(*partition, value) for partition, value in getattr(bucket, name).items()]
+
+    def take(bucket: BucketState, raw: Any) -> None:  # noqa: ANN401 - plain values
+        setattr(bucket, name, {TopicPartition(topic, number): read(value) for topic, number, value in raw})
+
+    return write, take
+
+
+def _as_it_is(name: str) -> tuple[Callable[..., Any], ...]:
+    """A value, or a dict of numbers, that is plain already."""
+    return attrgetter(name), lambda bucket, raw: setattr(bucket, name, raw)
+
+
+def _clocks_out(bucket: BucketState) -> object:
+    return bucket.clocks.brokers, bucket.clocks.reigns
+
+
+def _clocks_in(bucket: BucketState, raw: Any) -> None:  # noqa: ANN401 - plain values
+    brokers, reigns = raw
+    bucket.clocks = Clocks(
+        {broker: Clock(*clock) for broker, clock in brokers.items()},
+        {log_partition: Reign(*reign) for log_partition, reign in reigns.items()},
     )
 
 
-def _dump(value: dict[str, Any]) -> str:
-    return json.dumps({"v": VERSION, **value}, separators=(",", ":"))
+def _undescribed_out(bucket: BucketState) -> object:
+    return sorted(bucket.undescribed)
 
 
-def _load(row: str) -> dict[str, Any]:
-    raw: dict[str, Any] = json.loads(row)
-    if raw.get("v") != VERSION:
-        raise CheckpointError(
-            f"the state in the checkpoint has version {raw.get('v')}, this txnwatch reads version {VERSION}: "
-            "run the version that wrote it, or start with a new --checkpoint directory"
-        )
-    return raw
+def _undescribed_in(bucket: BucketState, raw: Any) -> None:  # noqa: ANN401 - plain values
+    bucket.undescribed = {TopicPartition(*partition) for partition in raw}
+
+
+def _states_in(bucket: BucketState, raw: Any) -> None:  # noqa: ANN401 - plain values
+    bucket.states = Counter(raw)
+
+
+_SHARED: dict[str, tuple[Callable[..., Any], ...]] = {
+    "gaps": _by_partition("gaps"),
+    "left": _by_partition("left"),
+    "failing": _by_partition("failing", lambda value: Failing(*value)),
+    "standing": _by_partition("standing", lambda value: Standing(*value)),
+    "coordinator_gaps": _as_it_is("coordinator_gaps"),
+    "rereading": _as_it_is("rereading"),
+    "readings": _as_it_is("readings"),
+    "holes": _as_it_is("holes"),
+    "clocks": (_clocks_out, _clocks_in),
+    "scan_interval_ms": _as_it_is("scan_interval_ms"),
+    "hidden": _by_partition("hidden"),
+    "undescribed": (_undescribed_out, _undescribed_in),
+    "states": (attrgetter("states"), _states_in),
+    "told": _as_it_is("told"),
+}
+
+
+def _candidate_out(candidate: SpanCandidate) -> list[Any]:
+    return [
+        *_CANDIDATE_VALUES(candidate),
+        candidate.partition,
+        _span_out(candidate.span),
+        view_out(candidate.view) if candidate.view is not None else None,
+    ]
+
+
+def _candidate_in(raw: list[Any]) -> SpanCandidate:
+    *values, partition, span, view = raw
+    known = dict(zip(_CANDIDATE_FIELDS, values, strict=True))
+    return SpanCandidate(
+        **{**known, "verdict": Verdict(known["verdict"]), "reason": Reason(known["reason"])},
+        partition=TopicPartition(*partition),
+        span=_span_in(span),
+        view=view_in(view) if view is not None else None,
+    )
 
 
 def _said_out(said: Said | None) -> tuple[int, int] | None:
     return (said.times, said.next_ms) if said is not None else None
 
 
-def _span_out(span: Span) -> list[Any]:
-    return [*_SPAN_VALUES(span), _said_out(span.said)]
+def _span_out(span: Span) -> tuple[Any, ...]:
+    return (*_SPAN_VALUES(span), _said_out(span.said))
 
 
-def _span_in(raw: list[Any]) -> Span:
+def _span_in(raw: tuple[Any, ...]) -> Span:
     *values, said = raw
     return _SPAN(*values, Said(*said) if said is not None else None)
 
 
-def _view_out(view: CoordinatorView | None) -> list[Any] | None:
-    if view is None:
-        return None
-    return [
-        *_VIEW_VALUES(view),
-        view.state,
-        view.epoch_use,
-        [str(partition) for partition in sorted(view.participants)],
-    ]
+def view_out(view: CoordinatorView) -> list[Any]:
+    """A view as plain values."""
+    values: list[Any] = list(_VIEW_VALUES(view))
+    values[_PARTICIPANTS] = sorted(view.participants)
+    return values
 
 
-def _view_in(raw: list[Any] | None) -> CoordinatorView | None:
-    if raw is None:
-        return None
-    *values, state, use, participants = raw
-    return CoordinatorView(
-        **dict(zip(_VIEW_FIELDS, values, strict=True)),
-        state=TransactionState(state),
-        epoch_use=EpochUse(use),
-        participants=frozenset(TopicPartition.parse(partition) for partition in participants),
-    )
+def view_in(raw: Sequence[Any]) -> CoordinatorView:
+    """The view that `view_out` made plain."""
+    values = list(raw)
+    values[_STATE], values[_USE] = _STATES[values[_STATE]], _USES[values[_USE]]
+    values[_PARTICIPANTS] = frozenset(TopicPartition(*partition) for partition in values[_PARTICIPANTS])
+    return _VIEW(*values)
 
 
-# Rows are made and read a thousand times a batch: plain positions, in the order of the fields.
+# Thousands are made and read in a batch: plain positions, in the order of the fields.
 _SPAN_FIELDS = tuple(spec.name for spec in fields(Span) if spec.name != "said")
-_VIEW_APART = {"state", "epoch_use", "participants"}
-_VIEW_FIELDS = tuple(spec.name for spec in fields(CoordinatorView) if spec.name not in _VIEW_APART)
+_VIEW_FIELDS = tuple(spec.name for spec in fields(CoordinatorView))
+_STATE, _USE, _PARTICIPANTS = (_VIEW_FIELDS.index(name) for name in ("state", "epoch_use", "participants"))
+_STATES = {state.value: state for state in TransactionState}
+_USES = {use.value: use for use in EpochUse}
+_CANDIDATE_APART = {"partition", "span", "view"}
+_CANDIDATE_FIELDS = tuple(spec.name for spec in fields(SpanCandidate) if spec.name not in _CANDIDATE_APART)
+_CANDIDATE_VALUES: Callable[[SpanCandidate], tuple[Any, ...]] = attrgetter(*_CANDIDATE_FIELDS)
 _SPAN: Callable[..., Span] = Span
 _SPAN_VALUES: Callable[[Span], tuple[Any, ...]] = attrgetter(*_SPAN_FIELDS)
+_VIEW: Callable[..., CoordinatorView] = CoordinatorView
 _VIEW_VALUES: Callable[[CoordinatorView], tuple[Any, ...]] = attrgetter(*_VIEW_FIELDS)
 assert fields(Span)[-1].name == "said"
+assert _VIEW_FIELDS[:2] == Places._fields[1:]

@@ -13,15 +13,16 @@ from enum import StrEnum
 
 from txnwatch.state.emitted import SpanCandidate, TransactionCandidate
 from txnwatch.state.ports import (
-    NO_PAST,
+    NOT_ASKED,
     ActiveProducer,
+    ListedTransaction,
     PartitionReading,
     SpanPast,
     TransactionDescription,
     TransactionListing,
 )
 from txnwatch.state.transaction import TransactionState
-from txnwatch.state.verdict import Reason, Verdict
+from txnwatch.state.verdict import Reason
 
 
 class Answer(StrEnum):
@@ -41,8 +42,9 @@ class SpanConfirmation:
         reading, producer: the second reading of the partition and the producer's row in it.
         description: the transactional id's fresh description, None if no id maps to the producer id; of what is
             REFUTED, only if that is because the transaction is live.
-        is_settled: whether nothing was written between the two readings, and the coordinator has the transaction
-            that the state had: then what the state knows of its outcome is true of all the data.
+        is_unchanged: whether nothing was written between the two readings.
+        is_settled: whether that is so, and the coordinator has the transaction that the state had: then what the
+            state knows of its outcome is true of all the data.
         past: what the partition's log tells of its beginning, once that was read (sinks/confirm.py).
     """
 
@@ -52,8 +54,9 @@ class SpanConfirmation:
     reading: PartitionReading | None = None
     producer: ActiveProducer | None = None
     description: TransactionDescription | None = None
+    is_unchanged: bool = False
     is_settled: bool = False
-    past: SpanPast = NO_PAST
+    past: SpanPast = NOT_ASKED
 
 
 def assess_span(
@@ -68,6 +71,7 @@ def assess_span(
         return objection
     description = coordinator.description
     producer = after.open_transaction(candidate.producer_id)
+    is_unchanged = before.open_transaction(candidate.producer_id) == producer
     return SpanConfirmation(
         Answer.CONFIRMED,
         "",
@@ -75,18 +79,15 @@ def assess_span(
         after,
         producer,
         description,
-        _is_settled(candidate, before.open_transaction(candidate.producer_id), producer, description),
+        is_unchanged,
+        is_unchanged and _is_as_seen(candidate, description),
     )
 
 
-def _is_settled(
-    candidate: SpanCandidate,
-    first: ActiveProducer | None,
-    second: ActiveProducer | None,
-    found: TransactionDescription | None,
-) -> bool:
+def _is_as_seen(candidate: SpanCandidate, found: TransactionDescription | None) -> bool:
+    """Whether the coordinator has the transaction that the state had."""
     view = candidate.view
-    if view is None or found is None or first != second:
+    if view is None or found is None:
         return False
     return (found.producer_id, found.producer_epoch, found.state, found.start_ms) == (
         candidate.producer_id,
@@ -137,7 +138,11 @@ def coordinator_reading(
     descriptions: dict[str, TransactionDescription],
     listing: TransactionListing,
 ) -> CoordinatorReading:
-    """Puts the coordinators' answers together; absence needs a listing in which every broker answered."""
+    """Puts the coordinators' answers together; every reading of them goes through here, with the same doubts.
+
+    An id that is described counts only if no other broker may answer for it: none listed it, and none was silent. That
+    nobody has the producer id counts only if the listing is whole.
+    """
     known = candidate.view.transactional_id if candidate.view is not None else None
     listed = [row for row in listing.transactions if row.producer_id == candidate.producer_id]
     names = [row.transactional_id for row in listed] or ([known] if known is not None else [])
@@ -147,10 +152,22 @@ def coordinator_reading(
             why = description.problem if description is not None else "it was not described"
             return CoordinatorReading(problem=f"transactional id {name!r}: {why}")
         if description.state is not None:
-            return CoordinatorReading(description)
+            doubt = _doubt(description, listed, listing)
+            return CoordinatorReading(description) if doubt is None else CoordinatorReading(problem=doubt)
     if listing.problems:
         return CoordinatorReading(problem="; ".join(listing.problems))
     return CoordinatorReading()
+
+
+def _doubt(
+    described: TransactionDescription, listed: list[ListedTransaction], listing: TransactionListing
+) -> str | None:
+    """Why another broker may be the coordinator: who has lost the coordinators' log describes what was."""
+    brokers = {row.coordinator for row in listed} | {described.coordinator}
+    if len(brokers) > 1:
+        names = ", ".join(str(broker) for broker in sorted(brokers))
+        return f"brokers {names} all answer as coordinators of {described.transactional_id}"
+    return "; ".join(listing.silent) or None
 
 
 def covers(description: TransactionDescription, candidate: SpanCandidate) -> bool:
@@ -183,20 +200,22 @@ class TransactionConfirmation:
     description: TransactionDescription | None = None
 
 
-_STATES = {
-    Verdict.STUCK_PREPARE: frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}),
-    Verdict.LATE: frozenset({TransactionState.ONGOING}),
-    Verdict.LONG_RUNNING: frozenset({TransactionState.ONGOING}),
-}
-
-
 def assess_transaction(candidate: TransactionCandidate, described: TransactionDescription) -> TransactionConfirmation:
-    """Whether the coordinator itself still has the transaction in the state it was found in."""
+    """Whether the coordinator itself still has that very transaction in the very state it was found in.
+
+    How long it has been in that state is not for the coordinator to say: its answer has no time but the start. The
+    candidate's age is a lower bound (state/clocks.py), and it holds of this state of this transaction only. So the
+    answer must leave no room for another one that looks alike: the start tells one Ongoing from the next; Prepare*
+    must have the same outcome and epoch as well, since an abort of nothing keeps the start of the one before. Then the
+    bound was true when the coordinator's log was listed, and the answer is later.
+    """
     if described.problem is not None:
         return TransactionConfirmation(Answer.UNKNOWN, described.problem)
     view = candidate.view
-    same = described.producer_id == candidate.producer_id and described.start_ms == view.start_ms
-    if not same or described.state not in _STATES[candidate.verdict]:
+    is_same = (described.producer_id, described.start_ms) == (candidate.producer_id, view.start_ms)
+    if view.state.is_prepare:
+        is_same = is_same and described.producer_epoch == view.producer_epoch
+    if not is_same or described.state is not view.state:
         now = "not known" if described.state is None else f"{described.state}, producer id {described.producer_id}"
         return TransactionConfirmation(Answer.REFUTED, f"{view.transactional_id} is {now}", described)
     return TransactionConfirmation(Answer.CONFIRMED, "", described)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from txnwatch.state.clocks import Clock
 from txnwatch.state.facts import Joined, PartitionNotice
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.latency import Latencies
@@ -53,8 +54,21 @@ class CoverInDoubt:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnerInDoubt:
+    """Open data of a producer id that the log, as far as it is read, does not name; a part of it is not read.
+
+    Its owner may be named in that part, so the log proves nothing: the coordinators are to be asked, at two looks.
+    """
+
+    candidate: SpanCandidate
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionCandidate:
-    """A live transaction that a rule resting on time found worth telling."""
+    """A live transaction that a rule resting on time found worth telling.
+
+    `age_ms` is how long it has been in its state, at least (state/clocks.py); `overdue_ms` what of it is too much.
+    """
 
     verdict: Verdict
     producer_id: int
@@ -63,7 +77,7 @@ class TransactionCandidate:
     overdue_ms: int
     barrier: int
     coordinator_listed_ms: int
-    broker_now_ms: int
+    age_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +117,38 @@ class OutstandingGap:
 
 
 @dataclass(frozen=True, slots=True)
-class CensusWanted:
-    """A partition whose producers should be described soon: its last stable offset stands, or a proof needs it."""
+class LeftUnread:
+    """Where reading of a partition stopped because a batch had read as much as it may; repeated until it goes on."""
 
     partition: TopicPartition
+    from_offset: int
+
+
+class CensusReason(StrEnum):
+    """Why the producers of a partition should be described."""
+
+    PROOF = "a proof needs another look"
+    GAP = "what could not be read"
+    FAILED = "the last census failed"
+    HIDDEN = "a transaction names it, and it is not shown"
+    STANDING = "its last stable offset stands"
+    DOUBT = "its leader contradicts what was read"
+
+
+@dataclass(frozen=True, slots=True)
+class CensusWanted:
+    """A partition whose producers should be described soon."""
+
+    partition: TopicPartition
+    why: CensusReason = CensusReason.PROOF
+
+
+@dataclass(frozen=True, slots=True)
+class LastStableStands:
+    """A last stable offset that has not moved for a while, though data is written behind it: who holds it?"""
+
+    partition: TopicPartition
+    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +163,13 @@ class Unproven:
     """Partitions of which this barrier proves nothing: their leader told no end, or they are not read to it."""
 
     partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestsThrottled:
+    """For how long brokers have throttled our reading, by the kind of request, since this was said last."""
+
+    throttled_ms: tuple[tuple[str, int], ...]
 
 
 class Mismatch(StrEnum):
@@ -166,19 +215,23 @@ class BucketCount:
     Attributes:
         awaited: producer ids with something open or live; `states` has them by state.
         waiting: looks that proved nothing, by why.
-        behind: data partitions of the whole cluster that were listed and, by a limit, not read to their ends.
+        behind: data partitions of the whole cluster that were listed and, by a limit, not read to their ends; a census
+            tells what is open there.
+        clocks: what is known of the brokers' clocks.
         oldest_open_ms, oldest_prepared_ms: since when, on our clock; -1 for none.
+        due_ms: when, on our clock, the bucket has to look again if there are no facts before; 0 is at once.
     """
 
     barrier: int
     awaited: int
     waiting: tuple[tuple[str, int], ...]
-    clock_offset_ms: int
+    clocks: tuple[tuple[int, Clock], ...]
     data_listed_ms: int
     behind: int
     states: tuple[tuple[str, int], ...]
     oldest_open_ms: int
     oldest_prepared_ms: int
+    due_ms: int
 
 
 class OpenSpan(NamedTuple):
@@ -209,8 +262,14 @@ class OpenTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OpenTransactions:
-    """The oldest of what one bucket has open for a while; at every barrier, so that nobody has to remember the last."""
+    """The oldest of what one bucket has open for a while, all of it; told when it has changed.
 
+    It is told again every 20 barriers (10 s at the default trigger), each bucket in its turn, because the driver may
+    forget; and by whoever does not know what was told last, so at the first barrier after a start. A barrier without
+    it says that what the bucket told last is still so: `Remembered` of open_transactions.py puts the whole together.
+    """
+
+    bucket: int
     transactions: tuple[OpenTransaction, ...]
 
 
@@ -225,14 +284,18 @@ Emitted = (
     SpanCandidate
     | StrayWrite
     | CoverInDoubt
+    | OwnerInDoubt
     | TransactionCandidate
     | SpanEnded
     | TransactionMoved
     | PartitionAlarm
     | OutstandingGap
+    | LeftUnread
     | CensusWanted
+    | LastStableStands
     | CensusIncomplete
     | Unproven
+    | RequestsThrottled
     | ViewHealed
     | BucketCount
     | OpenTransactions

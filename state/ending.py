@@ -4,7 +4,9 @@ Of a marker's writer only the epochs speak. A coordinator ends transactions unde
 transaction.version 2, before that when it aborts by itself); an administrator's marker has to repeat the epoch that the
 partition has. So a raised epoch is the coordinator's. The same epoch is the administrator's where no coordinator can
 have written it: no id owns the producer id, or the id's last transaction had begun before the data was there. A later
-transaction of the same epoch (versions 0 and 1) may have taken the data in: then it is unknown.
+transaction of the same epoch (versions 0 and 1) may have taken the data in: then it is unknown. `txnwatch` is said only
+of a marker that this process has written itself and found to be the one (sinks/marking.py): a marker names no author,
+so after a restart, and by another instance, it is an administrator's.
 """
 
 from __future__ import annotations
@@ -16,10 +18,23 @@ from txnwatch.state.transaction import Marker
 from txnwatch.state.verdict import Verdict
 
 COORDINATOR, ADMINISTRATOR, NEXT_TRANSACTION, UNKNOWN = "coordinator", "administrator", "next_transaction", "unknown"
+TXNWATCH = "txnwatch"
+EARLY_MS = 5_000  # what two clocks may differ by
 
 
-def ended_by(marker: Marker, incident: IncidentEvent, owner: TransactionDescription | None) -> str:
-    """Who wrote the marker that ended a hanging span; `owner` is the id as described after it, None for no answer."""
+def ended_by(
+    marker: Marker, incident: IncidentEvent, owner: TransactionDescription | None, ours: Marker | None = None
+) -> str:
+    """Who wrote the marker that ended a hanging span.
+
+    Args:
+        marker: it.
+        incident: about the span.
+        owner: the id as described after it, None for no answer.
+        ours: the marker that this process is proven to have ended the span with, None for none.
+    """
+    if ours is not None and (ours.offset, ours.commit) == (marker.offset, marker.commit):
+        return TXNWATCH
     if marker.producer_epoch > incident.producer_epoch:
         return COORDINATOR
     if incident.transactional_id is None:
@@ -39,9 +54,11 @@ def span_is_over(reading: PartitionReading, incident: IncidentEvent) -> str | No
     row = reading.open_transaction(incident.producer_id)
     start = incident.txn_start_offset if incident.txn_start_offset is not None else -1
     if row is None:
-        # A marker above the high watermark has ended it in the leader's memory, and can still be lost.
+        # A marker above the high watermark has ended it in the leader's memory, and can still be lost. What begins
+        # above it is lost with its marker, or never was.
         is_stable = start < reading.last_stable_offset
-        return "its leader has nothing open there any more" if is_stable else None
+        is_beyond = 0 <= reading.high_watermark <= start
+        return "its leader has nothing open there any more" if is_stable or is_beyond else None
     return None if row.txn_start_offset == incident.txn_start_offset else "another transaction is open there now"
 
 
@@ -56,6 +73,13 @@ def is_held(incident: IncidentEvent, owner: TransactionDescription) -> bool:
 def is_refuted(incident: IncidentEvent, owner: TransactionDescription) -> bool:
     """Whether the live transaction that holds the span began before it: then it is its own, and nothing hangs."""
     return is_held(incident, owner) and owner.start_ms <= incident.open_since_ms
+
+
+def is_premature(owner: TransactionDescription, incident: IncidentEvent, now_ms: int) -> bool:
+    """Whether what was told to be past its timeout is surely not: its coordinator has it, and its time has not come."""
+    if owner.problem is not None or not is_same_transaction(owner, incident):
+        return False
+    return now_ms + EARLY_MS < owner.start_ms + owner.timeout_ms
 
 
 def is_same_transaction(owner: TransactionDescription, incident: IncidentEvent) -> bool:

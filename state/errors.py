@@ -6,6 +6,8 @@ line prints it as one line; anything that is not a `TxnwatchError` is a bug and 
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 
 class TxnwatchError(Exception):
     """The root of all errors raised on purpose."""
@@ -54,6 +56,31 @@ class CheckpointError(TxnwatchError):
 
 class SinkError(TxnwatchError):
     """An event could not be delivered now; it is kept and tried again."""
+
+
+class PassedOver(StrEnum):
+    """Why a record of the events topic is passed over: a closed set, because it is a metric's label."""
+
+    TOO_LARGE = "too_large"
+    UNDECODABLE = "undecodable"
+    INVALID = "invalid"
+    WRONG_KEY = "wrong_key"
+    UNSIGNED = "unsigned"
+    BAD_SIGNATURE = "bad_signature"
+
+
+class BadEventError(SinkError):
+    """A record that is no event of ours: it is passed over and counted.
+
+    Attributes:
+        why: its kind.
+        key: the record's key where it has the form of an incident's id.
+    """
+
+    def __init__(self, why: PassedOver, message: str, key: str | None = None) -> None:
+        self.why = why
+        self.key = key
+        super().__init__(message)
 
 
 class RegistryAwayError(SinkError):

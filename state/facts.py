@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from txnwatch.state.clocks import Clock, Leader
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.latency import End, Latencies
 from txnwatch.state.transaction import CoordinatorView, Marker
@@ -77,6 +78,7 @@ class TransactionSeen:
         held: partitions that a live transaction held somewhere in the range.
         ended: how long the transactions took that were prepared and completed within the range.
         first_end: the Complete* record that ends what was prepared before the range, if it has one.
+        is_past: it was idle before reading of its log began, or began anew: of use only for who is awaited.
     """
 
     producer_id: int
@@ -84,6 +86,7 @@ class TransactionSeen:
     held: frozenset[TopicPartition] = frozenset()
     ended: tuple[Latencies, ...] = ()
     first_end: End | None = None
+    is_past: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +105,12 @@ class NoticeKind(StrEnum):
     LOST = "lost"
     TRUNCATED = "truncated"
     DELETED = "deleted"
+    HIDDEN = "hidden"
+    LEFT = "left"
 
 
+READ_LATER = frozenset({NoticeKind.GAP, NoticeKind.LEFT})
+KEEPS_WHAT_IS_KNOWN = READ_LATER | {NoticeKind.HIDDEN}  # what was read before stays true
 CANNOT_DECODE = "cannot decode"  # how the detail of such a notice begins
 
 
@@ -113,7 +120,9 @@ class PartitionNotice:
 
     GAP: offsets [from_offset, to_offset) were listed and could not be read yet. LOST: they never can be, because
     retention or DeleteRecords took them first. TRUNCATED: what was read from `from_offset` on is no longer in
-    the log. DELETED: the topic with this id is gone.
+    the log. DELETED: the topic with this id is gone. LEFT: offsets [from_offset, to_offset) were listed and wait for
+    the next batch, because this one had read as much as it may; no failure. HIDDEN: a transaction has the partition,
+    and its topic is not shown to us.
     """
 
     kind: NoticeKind
@@ -138,6 +147,7 @@ class Bracket(NamedTuple):
             watermark has ended its transaction in the leader's memory, and could still be lost; not below this.
         is_scanned: the partition's log is read as well, and was read to `below` when the census was taken.
         is_first: reading of the partition began in the same batch; what is found was open before we looked.
+        is_behind: the log is read as well, but had not been read to `below`: then the census is the reading for now.
     """
 
     topic_id: str
@@ -145,6 +155,7 @@ class Bracket(NamedTuple):
     stable: int
     is_scanned: bool
     is_first: bool = False
+    is_behind: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +167,14 @@ class CensusTaken:
 
     Attributes:
         failed: partitions that were asked and did not answer, or not under one leader epoch.
+        failed_scanned: those of them whose log is read as well: no round of the census asks for them again.
         is_round: every partition that is watched by census was asked; one that is in neither is gone.
     """
 
     taken: Mapping[TopicPartition, Bracket]
     failed: frozenset[TopicPartition] = frozenset()
     is_round: bool = False
+    failed_scanned: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +199,25 @@ class LastStable:
 
 
 @dataclass(frozen=True, slots=True)
+class Throttled:
+    """For how long brokers have throttled a reader of ours, by the kind of request; nothing rests on it."""
+
+    throttled_ms: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """What tasks that do not bring the barrier have found of the coordinators' log; it belongs to the barrier.
+
+    Attributes:
+        holes, clocks: as those of the Barrier, of the partitions that the task has read.
+    """
+
+    holes: Mapping[int, int]
+    clocks: Mapping[int, Clock]
+
+
+@dataclass(frozen=True, slots=True)
 class Barrier:
     """One pair (D, T): every end of the data partitions was in hand before the first end of T was asked for.
 
@@ -199,9 +231,13 @@ class Barrier:
             same batch reports a new one.
         risen: data partitions whose leader epoch has risen since the last pair: what a census has not shown may be
             in a log again that an election has cut where it was not read yet.
-        clock_offset_ms: broker clock minus ours, where this batch had fresh broker-stamped records.
+        leaders: who leads the partitions of the coordinator's log that were listed.
+        clocks: what this batch's records tell of the brokers' clocks.
+        scan_interval_ms: how often coordinators look for expired transactions, None where no broker has said.
         holes: partitions of the coordinator's log of which this batch's ranges lack offsets, by where the last hole
             ended; compaction has been there.
+        has_coordinator_log: whether a broker has shown the coordinator's log at all. Without it there is no T: a new
+            cluster has none yet, but one that is hidden, or deleted, looks the same.
     """
 
     number: int
@@ -212,8 +248,11 @@ class Barrier:
     stale_coordinator: frozenset[int] = frozenset()
     reread: dict[TopicPartition, int] = field(default_factory=dict)
     risen: frozenset[TopicPartition] = frozenset()
-    clock_offset_ms: int | None = None
+    leaders: Mapping[int, Leader] = field(default_factory=dict)
+    clocks: Mapping[int, Clock] = field(default_factory=dict)
+    scan_interval_ms: int | None = None
     holes: dict[int, int] = field(default_factory=dict)
+    has_coordinator_log: bool = True
 
 
 Fact = (
@@ -224,5 +263,7 @@ Fact = (
     | CensusTaken
     | OpenDescribed
     | LastStable
+    | Throttled
+    | LogRead
     | Barrier
 )

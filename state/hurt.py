@@ -4,7 +4,8 @@ Law: nothing tells from outside whether a group reads with read_committed, so on
 two looks between which the end moved and neither the last stable offset nor the group's committed offset did, with
 the committed offset where such a reader comes to rest: at the last stable offset, or just below it, because control
 records and aborted data at the end need not be committed past. A group beyond the last stable offset has read what
-read_committed hides: it is not hurt. One far below that stands still has stopped for a reason of its own.
+read_committed hides: it is not hurt. One far below that stands still has stopped for a reason of its own. Of a group
+that may have read farther than its offset says (`is_floor`) nothing tells whether it stands: it is at risk at most.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ def stand(
     seen: dict[str, Seen] = {}
     for group in groups:
         known = before.groups.get(group.group_id)
-        if known is None or known.committed_offset != group.committed_offset:
-            known = Seen(group.committed_offset, high_watermark, now_ms, known is not None)
+        if known is None or group.is_floor or known.committed_offset != group.committed_offset:
+            has_moved = known is not None and (known.has_moved or known.committed_offset != group.committed_offset)
+            known = Seen(group.committed_offset, high_watermark, now_ms, has_moved)
         seen[group.group_id] = known
     return Standing(last_stable_offset, before.since_ms, seen)
 

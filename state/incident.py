@@ -9,14 +9,20 @@ the cluster, transactional id, producer id, start time and family. Fixed when op
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from txnwatch.state.ids import TopicPartition
 from txnwatch.state.verdict import RULE_OF, Verdict
 
 OPENED, UPDATED, RESOLVED = "opened", "updated", "resolved"
 BY_HAND = "by hand"
+_ID = re.compile(r"[0-9a-f]{32}")
+# An incident has a handful of events. Behind this sequence nobody could tell anything more, so it is none of ours.
+SPENT_SEQUENCE = 1_000_000
+SpanKey = tuple[str, TopicPartition, int]  # topic id, partition, producer id
 _ENDED_BY = {"abort": "aborted", "commit": "committed"}  # the marker that was decided on, and how it ends an incident
 
 
@@ -87,14 +93,45 @@ class IncidentEvent:
         return self.status != RESOLVED
 
     @property
+    def is_spent(self) -> bool:
+        """Whether its sequence leaves no room for another event."""
+        return self.sequence >= SPENT_SEQUENCE
+
+    @property
+    def span(self) -> SpanKey | None:
+        """The span it is about, None for a transaction as a whole."""
+        if self.topic is None or self.partition is None or self.topic_id is None:
+            return None
+        return self.topic_id, TopicPartition(self.topic, self.partition), self.producer_id
+
+    @property
     def is_by_hand(self) -> bool:
-        """Whether it is about an abort by hand, beside the incident of a watch about the same span."""
-        return self.action is not None and self.action["detail"] == BY_HAND
+        """Whether it is about an abort by hand, beside the incident of a watch about the same span.
+
+        Only one under the id of such an abort: no event makes an incident of a watch one by hand.
+        """
+        if self.action is None or self.action["detail"] != BY_HAND or self.span is None:
+            return False
+        topic_id, place, producer_id = self.span
+        start = self.txn_start_offset if self.txn_start_offset is not None else -1
+        first = span_incident_id(self.cluster_id, topic_id, place.partition, producer_id, start)
+        return self.incident_id == id_once_more(first, self.action["at_ms"])
+
+
+class Overwritten(NamedTuple):
+    """A record under an incident's key that is no event: it takes the place of the event that stood there."""
+
+    incident_id: str
 
 
 def span_incident_id(cluster_id: str, topic_id: str, partition: int, producer_id: int, start_offset: int) -> str:
     """The id of an incident about a span."""
     return _hash("span", cluster_id, topic_id, partition, producer_id, start_offset)
+
+
+def is_incident_id(text: str) -> bool:
+    """Whether it has the form of an incident's id: what `_hash` makes."""
+    return _ID.fullmatch(text) is not None
 
 
 def id_once_more(incident_id: str, times: int) -> str:
@@ -113,17 +150,22 @@ def _hash(*parts: object) -> str:
     return hashlib.sha256("\x1f".join(str(part) for part in parts).encode()).hexdigest()[:32]
 
 
-def latest(events: Iterable[IncidentEvent]) -> dict[str, IncidentEvent]:
-    """The latest event of each incident, by its id; `events` and what is found come as they stand on the events topic.
+def latest(events: Iterable[IncidentEvent]) -> dict[tuple[str, str], IncidentEvent]:
+    """The latest event of each incident, by its cluster and id.
 
-    Of two events of one sequence the first counts: a consumer that keeps `ce_id` drops the second.
+    `events` and what is found come as they stand on the events topic.
+    Of two events of one sequence the first counts: a consumer that keeps `ce_id` drops the second. What is spent is no
+    event of ours, but an end: a watch may have no lower sequence left for it. No event is about another cluster's.
     """
-    found: dict[str, IncidentEvent] = {}
+    found: dict[tuple[str, str], IncidentEvent] = {}
     for event in events:
-        known = found.get(event.incident_id)
+        key = event.cluster_id, event.incident_id
+        known = found.get(key)
+        if event.is_spent and (event.is_open or known is None):
+            continue
         if known is None or known.sequence < event.sequence:
-            found.pop(event.incident_id, None)
-            found[event.incident_id] = event
+            found.pop(key, None)
+            found[key] = event
     return found
 
 

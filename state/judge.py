@@ -7,10 +7,18 @@ or is covered. A confirmation that could not run is so tried again, and a refute
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 
-from txnwatch.state.emitted import CoverInDoubt, Emitted, SpanCandidate, StrayWrite, TransactionCandidate
+from txnwatch.state.clocks import NOT_LISTED_MS, Clocks, was_listed
+from txnwatch.state.emitted import (
+    CoverInDoubt,
+    Emitted,
+    OwnerInDoubt,
+    SpanCandidate,
+    StrayWrite,
+    TransactionCandidate,
+)
 from txnwatch.state.facts import Barrier, Joined
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.machine import Step, dropped
@@ -33,7 +41,10 @@ class Bench:
 
     Attributes:
         gaps, coordinator_gaps: partitions with a range that was listed and could not be read.
-        clock_offset_ms: the broker's clock minus ours, the latest estimate.
+        left: partitions that a batch did not read to their ends, because it had read as much as it may.
+        clocks: the brokers' clocks.
+        made_anew: partitions of the coordinator's log of which the views of an earlier reading count for nothing: that
+            log is gone, and all of the new one is not read yet.
         waiting: counts, filled while judging, of looks that proved nothing.
         wanted: filled while judging: partitions whose next census would prove something.
     """
@@ -42,9 +53,15 @@ class Bench:
     policy: DetectionPolicy
     gaps: Container[TopicPartition] = ()
     coordinator_gaps: Container[int] = ()
-    clock_offset_ms: int = 0
+    left: Container[TopicPartition] = ()
+    clocks: Clocks = field(default_factory=Clocks)
+    made_anew: Mapping[int, int] = field(default_factory=dict)
     waiting: Counter[str] = field(default_factory=Counter)
     wanted: set[TopicPartition] = field(default_factory=set)
+
+    def is_behind(self, partition: TopicPartition) -> bool:
+        """Whether a limit has kept the partition from being read to its end; a census speaks for it then."""
+        return partition in self.barrier.limited_data or partition in self.left
 
     @property
     def now_ms(self) -> int:
@@ -52,9 +69,13 @@ class Bench:
         return self.barrier.coordinator_listed_ms
 
     @property
-    def broker_now_ms(self) -> int:
-        """The broker's clock at this barrier, as far as it is known."""
-        return self.now_ms + self.clock_offset_ms
+    def scan_interval_ms(self) -> int:
+        """How often coordinators look for expired transactions."""
+        return self.policy.scan_interval_ms(self.barrier.scan_interval_ms)
+
+    def age_ms(self, view: CoordinatorView) -> int:
+        """At least how long a live transaction has been in its state at this barrier."""
+        return self.clocks.age_ms(view, self.now_ms)
 
 
 def judge(producer: ProducerState, bench: Bench) -> Step:
@@ -72,9 +93,32 @@ def judge(producer: ProducerState, bench: Bench) -> Step:
             spans[partition] = judged
     if spans:
         producer = replace(producer, spans={**producer.spans, **spans})
-    step = _judge_time(producer, bench)
-    doubted = _doubt_covers(step.producer, bench)
-    return Step(doubted.producer, (*emitted, *step.emitted, *doubted.emitted))
+    producer = _listed(producer, bench)
+    for rule in (_judge_time, _doubt_covers, _doubt_owner):
+        producer, said = rule(producer, bench)
+        emitted.extend(said)
+    return Step(producer, tuple(emitted))
+
+
+def at_rest_until(producer: ProducerState, bench: Bench) -> int | None:
+    """What `due_ms` would be of a producer that `judge` would leave as it is, saying nothing; None if it might not.
+
+    Nearly all producers at nearly all barriers: idle, or of a young transaction that holds whatever is open.
+    """
+    view = producer.view
+    if view is None or not view.is_live:
+        is_idle = not producer.spans and (view is None or view.since_ms != NOT_LISTED_MS)
+        return NEVER_MS if is_idle else None
+    if view.since_ms == NOT_LISTED_MS or producer.said or not _is_read(view, bench):
+        return None
+    for partition, span in producer.spans.items():
+        is_told = span.absent_at is not None or span.over_at is not None or span.uncovered_at is not None or span.stray
+        if is_told or partition not in view.participants:
+            return None
+    age_ms, found = bench.age_ms(view), thresholds(view, bench.policy, bench.scan_interval_ms)
+    if not found or age_ms > found[0].age_ms:
+        return None  # the first of them passes first, and doubt comes with the last
+    return bench.now_ms + found[0].age_ms - age_ms
 
 
 def _over(producer: ProducerState, bench: Bench) -> list[TopicPartition]:
@@ -89,21 +133,36 @@ def _over(producer: ProducerState, bench: Bench) -> list[TopicPartition]:
 def _judge_span(
     producer: ProducerState, partition: TopicPartition, span: Span, bench: Bench
 ) -> tuple[Span, tuple[Emitted, ...]]:
-    look = look_at(producer, partition, span, bench.barrier, bench.coordinator_gaps)
+    look = _look(producer, partition, span, bench)
     if look is Look.COVERED:
         return _covered(producer, partition, span, bench)
     if look is Look.UNCOVERED:
-        if span.by_census and _needs_census(span, bench):
+        if span.seen_at >= 0 and _needs_census(partition, span, bench):
             bench.wanted.add(partition)
         if span.uncovered_at is None:
             return replace(span, uncovered_at=bench.barrier.number), ()
         if _is_still_open(partition, span, bench):
             return _proven(producer, partition, span, bench, span.uncovered_at)
         look = Look.DATA_UNPROVEN
-    if look is Look.ENDING and span.over_at is None:
+    if look is Look.ENDING and span.over_at is None and not bench.is_behind(partition):
         bench.wanted.add(partition)
     bench.waiting[look] += 1
     return span, ()
+
+
+def _look(producer: ProducerState, partition: TopicPartition, span: Span, bench: Bench) -> Look:
+    look = look_at(producer, partition, span, bench.barrier, bench.coordinator_gaps)
+    is_told = look in {Look.COVERED, Look.UNCOVERED, Look.TOO_EARLY}
+    return Look.COORDINATOR_UNPROVEN if is_told and _is_of_old_log(producer.view, bench) else look
+
+
+def _is_told_by_its_log(view: CoordinatorView | None, bench: Bench) -> bool:
+    """Whether the coordinator's log has named the producer id and will tell what becomes of it."""
+    return view is not None and not _is_of_old_log(view, bench) and view.log_partition not in bench.coordinator_gaps
+
+
+def _is_of_old_log(view: CoordinatorView | None, bench: Bench) -> bool:
+    return view is not None and view.reading < bench.made_anew.get(view.log_partition, 0)
 
 
 def _proven(
@@ -141,23 +200,25 @@ def _covered(
 def _is_still_open(partition: TopicPartition, span: Span, bench: Bench) -> bool:
     """Whether the span was seen open after the look that found it uncovered, and before this look.
 
-    In the log, read to an end that this barrier has listed; or by a census before this barrier, and just now.
+    In the log, read to an end that this barrier has listed; or by a census before this barrier, and just now. Where
+    the log is read, but not to its end, either will do.
     """
-    if not span.by_census:
-        return not _data_unproven(partition, bench)
+    if not span.by_census and not _data_unproven(partition, bench):
+        return True
     number = bench.barrier.number
     return span.reseen_at is not None and span.reseen_at < number and span.seen_at >= number - 1
 
 
-def _needs_census(span: Span, bench: Bench) -> bool:
-    """Whether the proof, or its repetition, waits for another look at a partition that is not scanned."""
+def _needs_census(partition: TopicPartition, span: Span, bench: Bench) -> bool:
+    """Whether the proof, or its repetition, waits for another look at a partition of which the log does not tell."""
+    if not span.by_census and not _data_unproven(partition, bench):
+        return False
     is_due = span.said is None or span.said.next_ms <= bench.now_ms
     return span.reseen_at is None or (is_due and span.seen_at < bench.barrier.number)
 
 
 def _data_unproven(partition: TopicPartition, bench: Bench) -> bool:
-    barrier = bench.barrier
-    return partition in barrier.stale_data or partition in barrier.limited_data or partition in bench.gaps
+    return partition in bench.barrier.stale_data or partition in bench.gaps or bench.is_behind(partition)
 
 
 def _candidate(
@@ -177,11 +238,20 @@ def _candidate(
     )
 
 
+def _listed(producer: ProducerState, bench: Bench) -> ProducerState:
+    """A view that was read before any listing could show its record counts from the first that can."""
+    view = producer.view
+    if view is None or view.since_ms != NOT_LISTED_MS or not was_listed(view, bench.barrier):
+        return producer
+    return replace(producer, view=replace(view, since_ms=bench.now_ms))
+
+
 def _judge_time(producer: ProducerState, bench: Bench) -> Step:
     view = producer.view
     if view is None or not view.is_live or not _is_read(view, bench):
         return Step(producer)
-    passed = overdue(thresholds(view, bench.policy, bench.clock_offset_ms), bench.broker_now_ms)
+    age_ms = bench.age_ms(view)
+    passed = overdue(thresholds(view, bench.policy, bench.scan_interval_ms), age_ms)
     if passed is None:
         return Step(producer)
     said = producer.said.get(passed.verdict)
@@ -192,10 +262,10 @@ def _judge_time(producer: ProducerState, bench: Bench) -> Step:
         producer_id=producer.producer_id,
         view=view,
         spans=tuple((partition, span.start_offset) for partition, span in sorted(producer.spans.items())),
-        overdue_ms=bench.broker_now_ms - passed.at_ms,
+        overdue_ms=age_ms - passed.age_ms,
         barrier=bench.barrier.number,
         coordinator_listed_ms=bench.barrier.coordinator_listed_ms,
-        broker_now_ms=bench.broker_now_ms,
+        age_ms=age_ms,
     )
     return Step(replace(producer, said={**producer.said, passed.verdict: _again(said, bench)}), (candidate,))
 
@@ -203,32 +273,78 @@ def _judge_time(producer: ProducerState, bench: Bench) -> Step:
 def _is_read(view: CoordinatorView, bench: Bench) -> bool:
     """Whether its log is read to an end of this barrier: hours of backlog after a restart must not raise a storm."""
     log_partition = view.log_partition
-    return log_partition not in bench.barrier.stale_coordinator and log_partition not in bench.coordinator_gaps
+    is_unread = log_partition in bench.barrier.stale_coordinator or log_partition in bench.coordinator_gaps
+    return bench.barrier.has_coordinator_log and not is_unread and not _is_of_old_log(view, bench)
+
+
+def _has_coordinator(view: CoordinatorView, bench: Bench) -> bool:
+    is_listed = view.log_partition not in bench.barrier.stale_coordinator
+    return bench.barrier.has_coordinator_log and is_listed and not _is_of_old_log(view, bench)
 
 
 def _doubt_covers(producer: ProducerState, bench: Bench) -> Step:
-    """What a transaction that has outlived its time holds: a view gone stale must not cover a hang for ever."""
+    """What a transaction that has outlived its time holds: a view gone stale must not cover a hang for ever.
+
+    Its coordinator can be asked wherever its log has a leader, though it may not be possible to read that log.
+    """
     view = producer.view
-    if view is None or not view.is_live or not _is_read(view, bench):
+    if view is None or not view.is_live or not _has_coordinator(view, bench):
         return Step(producer)
-    if bench.broker_now_ms <= doubt_ms(view, bench.policy, bench.clock_offset_ms):
+    if bench.age_ms(view) <= doubt_ms(view, bench.policy, bench.scan_interval_ms):
         return Step(producer)
     said = producer.said.get(COVER)
     if said is not None and bench.now_ms < said.next_ms:
         return Step(producer)
-    held = [(partition, span) for partition, span in sorted(producer.spans.items()) if view.holds(partition)]
+    held = {partition: span for partition, span in sorted(producer.spans.items()) if view.holds(partition)}
     if not held:
         return Step(producer)
-    number = bench.barrier.number
-    asked = tuple(CoverInDoubt(_candidate(producer, partition, span, bench, number)) for partition, span in held)
     next_ms = bench.now_ms + bench.policy.two_phase_check_ms
     again = Said(1, next_ms) if _is_two_phase(view) else _again(said, bench)
-    # It may be told now, without our being told; so its end will be said.
-    doubted = {partition: replace(span, said=span.said or Said(0, 0)) for partition, span in held}
-    return Step(
-        replace(producer, said={**producer.said, COVER: again}, spans={**producer.spans, **doubted}),
-        asked,
-    )
+    return _in_doubt(CoverInDoubt, producer, held, again, bench)
+
+
+def _doubt_owner(producer: ProducerState, bench: Bench) -> Step:
+    """What is open of a producer id that no part of the log that is read names, while another part is not read.
+
+    What a log said that has been made anew since names nobody. Nor does a part that its leader lists and cannot read:
+    the coordinator answers from its memory. What a live transaction held there may be held still, until its time is
+    over.
+    """
+    view = producer.view
+    if not producer.spans or _is_told_by_its_log(view, bench):
+        return Step(producer)
+    is_old = view is None or _is_of_old_log(view, bench)
+    held = {} if is_old else {at: span for at, span in producer.spans.items() if view is not None and view.holds(at)}
+    others = {at: span for at, span in producer.spans.items() if at not in held}
+    step = _ask_for_owner(replace(producer, view=None, spans=others), bench)
+    return Step(replace(step.producer, view=view, spans={**step.producer.spans, **held}), step.emitted)
+
+
+def _ask_for_owner(producer: ProducerState, bench: Bench) -> Step:
+    said = producer.said.get(COVER)
+    if said is not None and bench.now_ms < said.next_ms:
+        return Step(producer)
+    unread = {
+        partition: span
+        for partition, span in sorted(producer.spans.items())
+        if bench.now_ms - span.first_seen_ms >= bench.policy.owner_unread_ms
+        and _look(producer, partition, span, bench) is Look.COORDINATOR_UNPROVEN
+    }
+    return _in_doubt(OwnerInDoubt, producer, unread, _again(said, bench), bench) if unread else Step(producer)
+
+
+def _in_doubt(
+    kind: type[CoverInDoubt | OwnerInDoubt],
+    producer: ProducerState,
+    spans: dict[TopicPartition, Span],
+    again: Said,
+    bench: Bench,
+) -> Step:
+    """Asks the coordinators. The spans may be told then, without our being told; so their ends will be said."""
+    number = bench.barrier.number
+    asked = tuple(kind(_candidate(producer, partition, span, bench, number)) for partition, span in spans.items())
+    doubted = {partition: replace(span, said=span.said or Said(0, 0)) for partition, span in spans.items()}
+    return Step(replace(producer, said={**producer.said, COVER: again}, spans={**producer.spans, **doubted}), asked)
 
 
 def _is_two_phase(view: CoordinatorView) -> bool:
@@ -250,16 +366,19 @@ def due_ms(producer: ProducerState, bench: Bench) -> int:
         if view is None or not view.holds(partition) or span.absent_at is not None
     ]
     if view is not None and view.is_live:
-        found = thresholds(view, bench.policy, bench.clock_offset_ms)
-        passed = overdue(found, bench.broker_now_ms)
+        if view.since_ms == NOT_LISTED_MS:
+            return 0
+        age_ms = bench.age_ms(view)
+        found = thresholds(view, bench.policy, bench.scan_interval_ms)
+        passed = overdue(found, age_ms)
         if passed is not None:
             said = producer.said.get(passed.verdict)
             dues.append(0 if said is None else said.next_ms)
         if any(view.holds(partition) for partition in producer.spans):
             doubted = producer.said.get(COVER)
-            from_ms = doubt_ms(view, bench.policy, bench.clock_offset_ms) - bench.clock_offset_ms
-            dues.append(from_ms if doubted is None else doubted.next_ms)
-        dues.extend(ahead.at_ms - bench.clock_offset_ms for ahead in found if ahead.at_ms >= bench.broker_now_ms)
+            left_ms = doubt_ms(view, bench.policy, bench.scan_interval_ms) - age_ms
+            dues.append(bench.now_ms + max(0, left_ms) if doubted is None else doubted.next_ms)
+        dues.extend(bench.now_ms + ahead.age_ms - age_ms for ahead in found if ahead.age_ms >= age_ms)
     return min(dues, default=NEVER_MS)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from txnwatch.state.transaction import CoordinatorView, EpochUse, TransactionState
+from txnwatch.state.transaction import ITS_OWN, UNKNOWN_PAST, CoordinatorView, EpochUse, TransactionState
 
 _COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 
@@ -37,11 +37,11 @@ def follow(prior: CoordinatorView | None, view: CoordinatorView, *, follows_on: 
     """
     same = prior if prior is not None and follows_on and is_same_transaction(prior, view) else None
     if view.state is TransactionState.EMPTY:
-        return _after_init(prior, view)
+        return _after_init(prior, view, follows_on=follows_on)
     if same is not None and view.state in _COMPLETE and not view.participants:
         # Complete* has forgotten its partitions; what they were says what became of a marker that never came.
         view = replace(view, participants=same.participants)
-    if view.epoch_use is not EpochUse.UNJUDGED:
+    if view.epoch_use is not EpochUse.UNJUDGED and not _was_out_before(prior, view, same):
         return view
     if same is not None:
         return _at_its_end(replace(view, data_epoch=same.data_epoch, epoch_use=same.epoch_use))
@@ -55,6 +55,8 @@ def is_same_transaction(prior: CoordinatorView, view: CoordinatorView) -> bool:
         return False
     if view.state is TransactionState.ONGOING:
         return prior.state is TransactionState.ONGOING and prior.producer_epoch == view.producer_epoch
+    if prior.state in _COMPLETE and view.epoch_use is EpochUse.UNJUDGED and view.data_epoch >= 0:
+        return False  # its own range has its Ongoing record: another transaction, whatever the clock said
     return prior.state.is_live or (prior.state is view.state and prior.producer_epoch == view.producer_epoch)
 
 
@@ -63,23 +65,47 @@ def is_unused(view: CoordinatorView, epoch: int) -> bool:
     if view.producer_epoch != epoch or view.superseded_by >= 0:
         return False
     if view.state is TransactionState.EMPTY:
-        # An InitProducerId that was sent twice can be answered, with the same epoch, after a transaction.
-        return view.epoch_use is EpochUse.FIRST and view.data_epoch != epoch
+        return view.epoch_use in ITS_OWN and view.data_epoch != epoch
     return view.state in _COMPLETE and 0 <= view.data_epoch < epoch
 
 
-def _after_init(prior: CoordinatorView | None, view: CoordinatorView) -> CoordinatorView:
+def _was_out_before(prior: CoordinatorView | None, view: CoordinatorView, same: CoordinatorView | None) -> bool:
+    """Whether a range begins with an InitProducerId whose epoch was out before: then it is not the first to use it."""
+    if prior is None or same is not None or view.epoch_use is not EpochUse.FIRST:
+        return False
+    return prior.superseded_by < 0 and prior.producer_epoch >= view.data_epoch
+
+
+def _after_init(prior: CoordinatorView | None, view: CoordinatorView, *, follows_on: bool) -> CoordinatorView:
+    """An InitProducerId that was sent twice is answered with the same epoch again, also after a transaction."""
     if prior is None:
-        return view
+        return view if follows_on else replace(view, past_outcome=UNKNOWN_PAST)
+    if prior.producer_epoch == view.producer_epoch and prior.superseded_by < 0 and view.epoch_use is EpochUse.FIRST:
+        view = replace(view, epoch_use=_use(prior if follows_on else None, view.producer_epoch))
     participants = view.participants or prior.participants
     data_epoch = view.data_epoch if view.data_epoch >= 0 else prior.data_epoch
-    return replace(view, participants=participants, data_epoch=data_epoch)
+    view = replace(view, participants=participants, data_epoch=data_epoch)
+    if view.past_outcome:
+        was_out = prior.superseded_by < 0 and prior.producer_epoch >= view.data_epoch  # before its range began
+        return replace(view, past_outcome=UNKNOWN_PAST, past_end_epoch=-1) if was_out else view
+    outcome, end_epoch = _past(prior, view) if follows_on else (UNKNOWN_PAST, -1)
+    return replace(view, past_outcome=outcome, past_end_epoch=end_epoch)
+
+
+def _past(prior: CoordinatorView, view: CoordinatorView) -> tuple[str, int]:
+    """How the last transaction before an InitProducerId ended, if no other one has had its epoch, nor ever will."""
+    if prior.state is TransactionState.EMPTY:
+        return prior.past_outcome, prior.past_end_epoch
+    is_its_own = prior.state in _COMPLETE and prior.epoch_use in ITS_OWN and view.producer_epoch > prior.data_epoch
+    if not is_its_own or prior.state.outcome is None:
+        return UNKNOWN_PAST, -1
+    return prior.state.outcome, prior.producer_epoch
 
 
 def _use(prior: CoordinatorView | None, epoch: int) -> EpochUse:
     if prior is None or not is_unused(prior, epoch):
         return EpochUse.SHARED
-    return EpochUse.FIRST if prior.state is TransactionState.EMPTY else EpochUse.RAISED
+    return prior.epoch_use if prior.state is TransactionState.EMPTY else EpochUse.RAISED
 
 
 def _at_its_end(view: CoordinatorView) -> CoordinatorView:

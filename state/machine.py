@@ -55,6 +55,8 @@ def apply(producer: ProducerState, fact: ProducerFact, barrier_number: int, *, f
 
 def _apply_producer_seen(producer: ProducerState, fact: ProducerSeen, barrier_number: int, *, follows_on: bool) -> Step:
     prior = producer.spans.get(fact.partition)
+    if prior is not None and prior.topic_id == fact.topic_id and _is_past(prior, fact):
+        return Step(producer)
     if prior is not None and prior.topic_id != fact.topic_id:
         # The topic was re-created: what was open in the old one is gone with it.
         emitted = ended(producer.producer_id, fact.partition, prior, SpanEnd.PARTITION_GONE)
@@ -81,7 +83,16 @@ def _apply_producer_seen(producer: ProducerState, fact: ProducerSeen, barrier_nu
         spans.pop(fact.partition, None)
     else:
         spans[fact.partition] = span
-    return Step(replace(producer, spans=spans), emitted)
+    return Step(ProducerState(producer.producer_id, spans, producer.view, producer.said), emitted)
+
+
+def _is_past(prior: Span, fact: ProducerSeen) -> bool:
+    """Whether a range lies wholly below a span: a census has shown it ahead of the scan, or the range is read again.
+
+    What the producer had open there has ended, or a census will tell that the span begins there. The range may show it
+    without its marker, which comes in one of the next; it must not be taken for the beginning of what is open now.
+    """
+    return prior.start_offset >= fact.range_end
 
 
 def _begins_anew(prior: Span, fact: ProducerSeen) -> bool:
@@ -155,6 +166,7 @@ def _extended(prior: Span, fact: ProducerSeen) -> Span:
     if fact.open_offset is None:
         return prior
     is_begin = fact.open_offset <= prior.start_offset  # also of one that a census has told, and of a re-read
+    is_same = fact.open_offset >= prior.start_offset  # known by its start: what a census has seen still counts
     later = fact.last_offset >= prior.last_offset  # the last batch decides, as with the leader: epochs can go back
     return replace(
         prior,
@@ -164,8 +176,8 @@ def _extended(prior: Span, fact: ProducerSeen) -> Span:
         last_offset=max(prior.last_offset, fact.last_offset),
         last_timestamp_ms=fact.last_timestamp_ms if later else prior.last_timestamp_ms,
         by_census=False,
-        seen_at=-1,
-        reseen_at=None,
+        is_ahead=False,
+        reseen_at=prior.reseen_at if is_same else None,
     )
 
 
@@ -183,7 +195,21 @@ def _apply_view(producer: ProducerState, view: CoordinatorView, *, follows_on: b
     prior = producer.view
     if prior is not None and not is_news(prior, view):
         return Step(producer)
-    return _moved(producer, follow(prior, view, follows_on=follows_on))
+    return _moved(producer, _first_seen(prior, follow(prior, view, follows_on=follows_on)))
+
+
+def _first_seen(prior: CoordinatorView | None, view: CoordinatorView) -> CoordinatorView:
+    """The view, seen in its state since the first record that showed it: a later one of the same changes nothing.
+
+    Prepare* is one record, which may be read again. An abort of nothing keeps the start of the transaction before, so
+    the start alone does not tell one Prepare* from the next.
+    """
+    is_same = prior is not None and prior.is_live and (prior.state, prior.start_ms) == (view.state, view.start_ms)
+    if prior is None or not is_same or prior.producer_epoch != view.producer_epoch:
+        return view
+    if view.state.is_prepare and prior.record_timestamp_ms != view.record_timestamp_ms:
+        return view
+    return replace(view, since_ms=min(prior.since_ms, view.since_ms))
 
 
 def is_news(prior: CoordinatorView, view: CoordinatorView) -> bool:
@@ -214,7 +240,7 @@ def _moved(producer: ProducerState, view: CoordinatorView) -> Step:
         del said[verdict]
         if verdict != COVER:
             emitted.append(TransactionMoved(producer.producer_id, Verdict(verdict), prior, view))
-    return Step(replace(producer, view=view, said=said), tuple(emitted))
+    return Step(ProducerState(producer.producer_id, producer.spans, view, said), tuple(emitted))
 
 
 def family_of(view: CoordinatorView) -> str | None:
@@ -236,16 +262,20 @@ def _apply_notice(producer: ProducerState, notice: PartitionNotice) -> Step:
         case NoticeKind.TRUNCATED if span.start_offset >= notice.from_offset:
             return without(producer, notice.partition, span, SpanEnd.TRUNCATED)
         case NoticeKind.TRUNCATED | NoticeKind.LOST:
-            kept = _cut_back(span)
+            kept = _cut_back(span, notice.kind)
             return Step(replace(producer, spans={**producer.spans, notice.partition: kept}))
         case _:
             return Step(producer)
 
 
-def _cut_back(span: Span) -> Span:
-    """Of a span that a truncation went through only its first batch is certain; what follows is read again."""
-    kept = replace(span, uncovered_at=None, reseen_at=None, absent_at=None, over_at=None)
-    return replace(kept, epoch=span.oldest_epoch, last_offset=span.start_offset)
+def _cut_back(span: Span, kind: NoticeKind) -> Span:
+    """Of a span that a truncation or a loss went through only its first batch is certain.
+
+    A truncation begins the proof anew. After a loss the proof goes on: nothing is said before a census has shown the
+    span under the same start again, and a partition that is behind may lose a range in every batch.
+    """
+    kept = replace(span, epoch=span.oldest_epoch, last_offset=span.start_offset, absent_at=None, over_at=None)
+    return kept if kind is NoticeKind.LOST else replace(kept, uncovered_at=None, reseen_at=None)
 
 
 def _reread_from_beginning(producer: ProducerState, notice: PartitionNotice) -> Step:

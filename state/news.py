@@ -1,8 +1,8 @@
 """When an open incident has news: the rule that keeps events few. Pure.
 
-Told is what changes what somebody would do: whose it is, how bad it is, ten times as many hidden records, a decision,
-a group that has stopped, a command that no longer fits. Ages, offsets and small changes are not told; they are in the
-next event that is.
+Told is what changes what somebody would do: whose it is, how it would have ended, how bad it is, ten times as many
+hidden records, a decision, a group that has stopped, a command that no longer fits. Ages, offsets and small changes are
+not told; they are in the next event that is.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def _stopped(event: IncidentEvent) -> set[str]:
 
 RULES: Final[dict[str, Rule]] = {
     "the owner was learned": lambda known, now: known.transactional_id is None and now.transactional_id is not None,
+    "the expected outcome was found": lambda known, now: known.expected_outcome != now.expected_outcome,
     "it is another verdict": lambda known, now: (known.verdict, known.severity) != (now.verdict, now.severity),
     "ten times as many records are hidden": _more_hidden,
     "something was decided or done": lambda known, now: known.action != now.action,

@@ -13,14 +13,22 @@ partition's own log tells, read once the hang is confirmed: a leader forgets, an
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.lineage import is_unused
 from txnwatch.state.ports import SpanPast
-from txnwatch.state.transaction import CoordinatorView, EpochUse
+from txnwatch.state.transaction import ITS_OWN, CoordinatorView, TransactionState
 
 COMMIT, ABORT, NONE, UNKNOWN = "commit", "abort", "none", "unknown"
 NO_MARKER_KNOWN = -1
-_ITS_OWN = frozenset({EpochUse.FIRST, EpochUse.RAISED})
+
+
+class _End(NamedTuple):
+    """How the one transaction ended that can have written the data; the epoch is that of its markers."""
+
+    outcome: str
+    producer_epoch: int
 
 
 def expected_outcome(
@@ -41,22 +49,34 @@ def expected_outcome(
         return UNKNOWN  # data of more than one transaction, or nobody has read of how many
     if is_unused(view, epoch):
         return UNKNOWN if view.may_have_gone_on else NONE
-    is_its_own = view.data_epoch == epoch and view.epoch_use in _ITS_OWN
-    if not is_its_own or partition not in view.participants:
+    end = _end_of_the_only_owner(view)
+    if end is None or view.data_epoch != epoch or partition not in view.participants:
         return UNKNOWN
-    return _of_the_only_owner(view, past, coordinator_epoch) or UNKNOWN
+    return _where_its_marker_is_missing(end, view, past, coordinator_epoch) or UNKNOWN
 
 
-def _of_the_only_owner(view: CoordinatorView, past: SpanPast, coordinator_epoch: int) -> str | None:
+def _end_of_the_only_owner(view: CoordinatorView) -> _End | None:
+    """Of the transaction in view, or of the last one before an InitProducerId."""
+    if view.state is TransactionState.EMPTY:
+        return _End(view.past_outcome, view.past_end_epoch) if view.past_outcome in {COMMIT, ABORT} else None
+    outcome = view.state.outcome
+    return _End(outcome, view.producer_epoch) if outcome is not None and view.epoch_use in ITS_OWN else None
+
+
+def _where_its_marker_is_missing(
+    end: _End, view: CoordinatorView, past: SpanPast, coordinator_epoch: int
+) -> str | None:
     """The outcome of the one transaction that can own the data; None where nothing is known of its marker."""
-    outcome, marker = view.state.outcome, past.last_marker
+    outcome, marker = end.outcome, past.last_marker
     if marker is None:
         # A leader that knows no marker may have forgotten it, with a log whose beginning is gone. It then also takes
-        # a write that comes after the end; but not one under an epoch that the end has raised, while it knew.
-        is_raised = view.producer_epoch > view.data_epoch
-        is_without = past.is_first or (is_raised and coordinator_epoch == NO_MARKER_KNOWN)
+        # a write that comes after the end; but not one under an epoch that the end has raised, while it knew. That it
+        # has forgotten that as well cannot be told, so what would publish data has to be seen in the log.
+        is_raised = end.producer_epoch > view.data_epoch
+        is_forgotten = is_raised and coordinator_epoch == NO_MARKER_KNOWN and outcome == ABORT
+        is_without = past.is_first or is_forgotten
         return outcome if is_without else None
-    if marker.producer_epoch != view.producer_epoch:
+    if marker.producer_epoch != end.producer_epoch:
         return outcome  # that one was of a transaction before
     has_its_own = marker.outcome == outcome and not view.may_have_gone_on
     return NONE if has_its_own else None  # it has its marker, and the data came after it

@@ -94,10 +94,20 @@ class ListedTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """ListTransactions over the whole cluster. It proves absence only if `problems` is empty."""
+    """ListTransactions over the whole cluster. It proves absence only if `problems` is empty.
+
+    Attributes:
+        problems: what is missing of it, and why.
+        silent: those of the problems that are brokers without an answer, or a log of the coordinators that is not
+            shown: then another broker may be the coordinator of any id.
+        has_ids: whether there may be a transactional id at all. Without one, and without open data, a cluster that
+            has no log is merely one in which no transaction was ever begun.
+    """
 
     transactions: tuple[ListedTransaction, ...]
     problems: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+    has_ids: bool = True
 
 
 class MarkerSpec(NamedTuple):
@@ -115,6 +125,14 @@ class MarkerSpec(NamedTuple):
     leader_epoch: int = -1
 
 
+class SpanStart(NamedTuple):
+    """An open span, by where it begins."""
+
+    partition: TopicPartition
+    producer_id: int
+    start_offset: int
+
+
 class SpanPast(NamedTuple):
     """What a partition's log tells of an open span and of what lies below it.
 
@@ -122,14 +140,17 @@ class SpanPast(NamedTuple):
         start_epoch: producer epoch of its first batch; UNREAD where that is not there, or could not be read.
         last_marker: the producer's last marker below it, if nothing that lay between the two is missing.
         is_first: whether the log is there from offset 0 on, whole, and the producer has no marker in it.
+        problem: why it could not be read now, or not to its end; None where the log has told all that it has.
     """
 
     start_epoch: int = UNREAD
     last_marker: Marker | None = None
     is_first: bool = False
+    problem: str | None = None
 
 
-NO_PAST = SpanPast()
+NOT_ASKED = SpanPast(problem="its partition's log was not asked")
+STILL_READING = "its partition's log is being read, the rest comes next time"
 
 
 class TransactionAdmin(Protocol):
@@ -141,8 +162,11 @@ class TransactionAdmin(Protocol):
     def read_partitions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionReading]:
         """Describes each partition's producers, enclosed by listings."""
 
-    def read_past(self, partition: TopicPartition, producer_id: int, start_offset: int) -> SpanPast:
-        """Reads the batch an open span begins with, and below it."""
+    def read_pasts(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanPast]:
+        """Reads the batch each open span begins with, and below it, side by side.
+
+        What does not fit into the time budget is STILL_READING; asked for again, it goes on from there.
+        """
 
     def closing_marker(
         self, partition: TopicPartition, producer_id: int, start_offset: int, from_offset: int
@@ -167,11 +191,15 @@ class TransactionAdmin(Protocol):
 
 
 class GroupOffset(NamedTuple):
-    """What a consumer group has committed of one partition; `has_members` is whether anybody has joined it now."""
+    """What a consumer group has committed of one partition.
+
+    `has_members` is whether anybody has joined it now. `is_floor` is whether the group may have read farther than this.
+    """
 
     group_id: str
     committed_offset: int
     has_members: bool
+    is_floor: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,9 @@ data too), and P3 for a span that ended after P2: steps P2, C2, P3 are `assess_s
 the stream has found.
 
 What the proof asks of the answers. P1 need not be exact: whatever replica answered, what it shows had been appended
-before. C1 and C2 must be: "nobody has this producer id" counts only where every coordinator answered for all it
+before. C1 and C2 must be, and one function reads both (`coordinator_reading`): an id counts as described only by the
+broker that leads its part of the coordinators' log, if no other broker may answer for it as well; "nobody has this
+producer id" counts only where every coordinator answered for all it
 coordinates and hides nothing from us (docs/decisions/0009); the id that the log names for a producer id is asked for
 by its name too, so that one that is hidden by a right we lack is a refusal and not an absence. Anything less leaves
 the span unproven, with the reason, and never hanging.
@@ -31,12 +33,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from txnwatch.state.confirmation import Answer, CoordinatorReading, SpanConfirmation, coordinator_reading, covers
+from txnwatch.state.age_claims import Claim
+from txnwatch.state.confirmation import Answer, SpanConfirmation, coordinator_reading, covers
 from txnwatch.state.emitted import SpanCandidate, TransactionCandidate
-from txnwatch.state.policy import DetectionPolicy
 from txnwatch.state.ports import ActiveProducer, PartitionReading, TransactionDescription, TransactionListing
 from txnwatch.state.transaction import UNREAD, CoordinatorView, Span
-from txnwatch.state.verdict import Reason, Verdict, overdue, thresholds
+from txnwatch.state.verdict import Reason, Verdict
 
 BOTH_LOOKS = (1, 2)
 
@@ -104,24 +106,13 @@ def screen(
     unproven: list[tuple[SpanCandidate, str]] = []
     for span in spans:
         reading = coordinator_reading(span, dict(descriptions), listing)
-        problem = reading.problem or _two_coordinators(span, reading, listing)
-        if problem is not None:
-            unproven.append((span, problem))
+        if reading.problem is not None:
+            unproven.append((span, reading.problem))
         elif reading.description is not None and covers(reading.description, span):
             covered.append((span, reading.description))
         else:
             candidates.append(replace(span, coordinator_listed_ms=listed_ms))
     return Screened(tuple(candidates), tuple(covered), tuple(unproven))
-
-
-def _two_coordinators(span: SpanCandidate, reading: CoordinatorReading, listing: TransactionListing) -> str | None:
-    """A broker that has lost the coordinator's log may not know it yet, and describes what was."""
-    listed = {row.coordinator for row in listing.transactions if row.producer_id == span.producer_id}
-    described = reading.description
-    if described is None or listed <= {described.coordinator}:
-        return None
-    brokers = ", ".join(str(broker) for broker in sorted(listed | {described.coordinator}))
-    return f"brokers {brokers} all answer as coordinators of {described.transactional_id}"
 
 
 def settled(candidate: SpanCandidate, found: SpanConfirmation) -> SpanConfirmation:
@@ -151,20 +142,15 @@ def view_of(description: TransactionDescription) -> CoordinatorView:
     )
 
 
-def overdue_transaction(
-    producer_id: int, view: CoordinatorView, policy: DetectionPolicy, now_ms: int
-) -> TransactionCandidate | None:
-    """The coordinator's view by the transaction's own timeout: late, long running, stuck; None if all is well."""
-    passed = overdue(thresholds(view, policy, 0), now_ms)
-    if passed is None:
-        return None
+def overdue_transaction(producer_id: int, view: CoordinatorView, claim: Claim, now_ms: int) -> TransactionCandidate:
+    """What the coordinator has confirmed of a live transaction; `now_ms` is our clock when it was asked."""
     return TransactionCandidate(
-        verdict=passed.verdict,
+        verdict=claim.verdict,
         producer_id=producer_id,
         view=view,
         spans=(),
-        overdue_ms=now_ms - passed.at_ms,
+        overdue_ms=claim.overdue_ms,
         barrier=BOTH_LOOKS[0],
         coordinator_listed_ms=now_ms,
-        broker_now_ms=now_ms,
+        age_ms=claim.age_ms,
     )

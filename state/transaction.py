@@ -110,9 +110,10 @@ class Span:
         eligible_from: first barrier that may count as a look at it. What the log shows in batch k counts at
             barrier k; what a census shows while batch k is read counts at k + 1, because T(k) is older.
         uncovered_at: barrier of the first look that found no live transaction holding it, else None.
-        by_census: the partition is not scanned; only what a census shows is known of the span.
-        seen_at: batch of the last census that saw it, for such spans only.
-        reseen_at: batch of the first one that did after `uncovered_at`.
+        by_census: only what a census shows is known of the span: its partition is not scanned, or not so far yet.
+        is_ahead: the latter; reading will come to where it begins.
+        seen_at: batch of the last census that was all there is to read, and saw it.
+        reseen_at: batch of the first such one that did after `uncovered_at`.
         absent_at: batch of the first census whose leader no longer had it open, else None.
         over_at: batch of the census from which it has surely ended.
         stray: it was proven that no transaction owned the data.
@@ -130,6 +131,7 @@ class Span:
     eligible_from: int
     uncovered_at: int | None = None
     by_census: bool = False
+    is_ahead: bool = False
     seen_at: int = -1
     reseen_at: int | None = None
     absent_at: int | None = None
@@ -153,6 +155,10 @@ class EpochUse(StrEnum):
     SHARED = "shared"  # others may have had it, or that is not known
 
 
+ITS_OWN = frozenset({EpochUse.FIRST, EpochUse.RAISED})
+UNKNOWN_PAST = "unknown"
+
+
 @dataclass(frozen=True, slots=True)
 class CoordinatorView:
     """The latest coordinator record that concerns a producer id; times are the broker's clock.
@@ -167,6 +173,10 @@ class CoordinatorView:
             an InitProducerId, that of the last transaction.
         epoch_use: whether another transaction may have written data of that epoch.
         coordinator_epoch: the leader epoch the record was appended under; it rises with every failover.
+        since_ms: our clock when the end was listed that first showed the transaction in this state.
+        past_outcome: past an InitProducerId, how the last transaction ended, if only that one can have written data of
+            `data_epoch`: commit, abort, or UNKNOWN_PAST where that is not so; "" while nobody has judged it.
+        past_end_epoch: the producer epoch of that end, and so of its markers.
         may_have_gone_on: whether later records may have been there and are lost; only who reads the log once, and
             has not followed it, cannot tell.
     """
@@ -186,6 +196,9 @@ class CoordinatorView:
     data_epoch: int = -1
     epoch_use: EpochUse = EpochUse.UNJUDGED
     coordinator_epoch: int = -1
+    since_ms: int = -1
+    past_outcome: str = ""
+    past_end_epoch: int = -1
     may_have_gone_on: bool = False
 
     @property

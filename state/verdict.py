@@ -86,7 +86,7 @@ VERDICTS: tuple[VerdictRule, ...] = (
         Verdict.LATE,
         "ongoing",
         "warning",
-        "Ongoing past its own timeout + the coordinator's scan interval + a buffer; never for two-phase commit",
+        "Ongoing past its own timeout + the brokers' own scan interval + a buffer; never for two-phase commit",
         "the coordinator should have aborted it by now and has not",
         "unknown: the coordinator is not expiring it",
     ),
@@ -120,6 +120,7 @@ class Look(StrEnum):
     TOO_EARLY = "seen_after_the_barrier"
     ENDING = "a_census_did_not_show_it"
     COORDINATOR_UNPROVEN = "coordinator_log_not_read_to_its_end"
+    COORDINATOR_NOT_SHOWN = "coordinator_log_not_shown"
     DATA_UNPROVEN = "partition_not_read_to_its_end"
 
 
@@ -137,6 +138,8 @@ def look_at(
     """
     if span.absent_at is not None:
         return Look.ENDING
+    if not barrier.has_coordinator_log:
+        return Look.COORDINATOR_NOT_SHOWN
     view = producer.view
     if view is None:
         unproven = bool(barrier.stale_coordinator) or bool(unread_coordinator)
@@ -163,35 +166,30 @@ def reason_of(view: CoordinatorView | None, partition: TopicPartition) -> Reason
 
 
 class Threshold(NamedTuple):
-    """From `at_ms` of the broker's clock on, a live transaction earns the verdict."""
+    """A live transaction that has been in its state for longer than `age_ms` earns the verdict."""
 
     verdict: Verdict
-    at_ms: int
+    age_ms: int
 
 
-def thresholds(view: CoordinatorView, policy: DetectionPolicy, clock_offset_ms: int) -> tuple[Threshold, ...]:
-    """The time-based verdicts that lie ahead of, or behind, a live transaction, earliest first.
-
-    `clock_offset_ms` is the broker's clock minus ours: what exceeds the tolerance is added to the late buffer,
-    because an estimate that large may be off by as much.
-    """
+def thresholds(view: CoordinatorView, policy: DetectionPolicy, scan_interval_ms: int) -> tuple[Threshold, ...]:
+    """The time-based verdicts of a live transaction, by ascending age; clocks.py says how old it is at least."""
     if view.state.is_prepare:
-        return (Threshold(Verdict.STUCK_PREPARE, view.record_timestamp_ms + policy.stuck_prepare_ms),)
+        return (Threshold(Verdict.STUCK_PREPARE, policy.stuck_prepare_ms),)
     if view.state is not TransactionState.ONGOING or view.timeout_ms == TWO_PHASE_TIMEOUT_MS:
         return ()
-    excess = max(0, abs(clock_offset_ms) - policy.clock_tolerance_ms)
-    late = view.timeout_ms + policy.coordinator_scan_interval_ms + policy.late_buffer_ms + excess
+    late = view.timeout_ms + scan_interval_ms + policy.late_buffer_ms
     warn = max(int(view.timeout_ms * policy.long_running_fraction), policy.long_running_min_ms)
-    found = (Threshold(Verdict.LONG_RUNNING, view.start_ms + warn), Threshold(Verdict.LATE, view.start_ms + late))
+    found = (Threshold(Verdict.LONG_RUNNING, warn), Threshold(Verdict.LATE, late))
     return found if warn < view.timeout_ms else found[1:]
 
 
-def doubt_ms(view: CoordinatorView, policy: DetectionPolicy, clock_offset_ms: int) -> int:
-    """From when on (the broker's clock) what a live transaction holds is not taken from the log alone."""
-    found = thresholds(view, policy, clock_offset_ms)
-    return found[-1].at_ms if found else view.start_ms + policy.two_phase_check_ms
+def doubt_ms(view: CoordinatorView, policy: DetectionPolicy, scan_interval_ms: int) -> int:
+    """From what age on what a live transaction holds is not taken from the log alone."""
+    found = thresholds(view, policy, scan_interval_ms)
+    return found[-1].age_ms if found else policy.two_phase_check_ms
 
 
-def overdue(found: tuple[Threshold, ...], broker_now_ms: int) -> Threshold | None:
+def overdue(found: tuple[Threshold, ...], age_ms: int) -> Threshold | None:
     """The last threshold that a transaction has passed, or None."""
-    return next((threshold for threshold in reversed(found) if broker_now_ms > threshold.at_ms), None)
+    return next((threshold for threshold in reversed(found) if age_ms > threshold.age_ms), None)

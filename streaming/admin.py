@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import Any
-
-from kafka.protocol.metadata import FindCoordinatorRequest
 
 from txnwatch.state.errors import BrokerError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -20,21 +17,20 @@ from txnwatch.state.ports import (
     MarkerSpec,
     PartitionReading,
     SpanPast,
+    SpanStart,
     TransactionDescription,
     TransactionListing,
 )
 from txnwatch.state.transaction import Marker
 from txnwatch.streaming import admin_messages as messages
-from txnwatch.streaming.broker import Connection, error_name
+from txnwatch.streaming.broker import error_name
 from txnwatch.streaming.closing import closing_marker
 from txnwatch.streaming.cluster import EARLIEST, READ_COMMITTED, Cluster, Listed
-from txnwatch.streaming.listing import in_words, list_everywhere
+from txnwatch.streaming.coordinators import describe_transactions
+from txnwatch.streaming.listing import NOT_SHOWN, in_words, list_everywhere
 from txnwatch.streaming.metadata import NO_LEADER
-from txnwatch.streaming.past import read_past
+from txnwatch.streaming.past import Pasts
 from txnwatch.streaming.producers import describe_producers
-
-_TRANSACTION_COORDINATOR = 1
-_MANY_KEYS_SINCE = 4
 
 
 class ClusterAdmin:
@@ -42,6 +38,7 @@ class ClusterAdmin:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self._pasts = Pasts(cluster)
 
     def within(self, budget_ms: int) -> AbstractContextManager[None]:
         """See TransactionAdmin."""
@@ -82,9 +79,9 @@ class ClusterAdmin:
             )
         return readings
 
-    def read_past(self, partition: TopicPartition, producer_id: int, start_offset: int) -> SpanPast:
+    def read_pasts(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanPast]:
         """See TransactionAdmin."""
-        return read_past(self._cluster, partition, producer_id, start_offset)
+        return self._pasts.read(spans)
 
     def closing_marker(
         self, partition: TopicPartition, producer_id: int, start_offset: int, from_offset: int
@@ -94,55 +91,18 @@ class ClusterAdmin:
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """See TransactionAdmin."""
-        coordinators = self._find_coordinators(transactional_ids)
-        answers: dict[str, TransactionDescription] = {}
-        by_coordinator: dict[int, list[str]] = {}
-        for transactional_id, found in coordinators.items():
-            if isinstance(found, str):
-                answers[transactional_id] = TransactionDescription(transactional_id, found)
-            else:
-                by_coordinator.setdefault(found, []).append(transactional_id)
-        requests = {node: messages.describe_transactions_request(ids) for node, ids in by_coordinator.items()}
-        for node, answer in self._cluster.ask(requests, self._cluster.timeout_s).items():
-            if isinstance(answer, BrokerError):
-                answers.update({found: TransactionDescription(found, str(answer)) for found in by_coordinator[node]})
-            else:
-                answers.update(messages.descriptions(answer, node))
-                for transactional_id in by_coordinator[node]:
-                    missing = TransactionDescription(transactional_id, "the answer did not have it")
-                    answers.setdefault(transactional_id, missing)
-        return answers
-
-    def _find_coordinators(self, transactional_ids: Iterable[str]) -> dict[str, int | str]:
-        """For each id its coordinator's broker id, or why it is not known."""
-        wanted = list(dict.fromkeys(transactional_ids))
-        found: dict[str, int | str] = {}
-        if not wanted:
-            return found
-        try:
-            connection = self._cluster.any_connection()
-            version = connection.require_version(FindCoordinatorRequest, highest=4, lowest=1)
-            if version >= _MANY_KEYS_SINCE:
-                for answer in self._find(connection, version, coordinator_keys=wanted).coordinators:
-                    found[answer.key] = _node_or_error(answer)
-            else:
-                for name in wanted:
-                    found[name] = _node_or_error(self._find(connection, version, key=name))
-        except BrokerError as exc:
-            return {name: found.get(name, str(exc)) for name in wanted}
-        return {name: found.get(name, "the answer did not have it") for name in wanted}
-
-    def _find(self, connection: Connection, version: int, **keys: Any) -> Any:
-        request = FindCoordinatorRequest(version=version, key_type=_TRANSACTION_COORDINATOR, **keys)
-        return self._cluster.call(connection, request)
+        return describe_transactions(self._cluster, transactional_ids)
 
     def list_transactions(self, producer_ids: Iterable[int]) -> TransactionListing:
         """See TransactionAdmin."""
         request = messages.list_transactions_request(list(dict.fromkeys(producer_ids)))
-        rows, problems = list_everywhere(self._cluster, request)
-        if TRANSACTION_STATE_TOPIC in problems:  # without its leaders nobody knows whose rows still count
-            rows = []
-        return TransactionListing(tuple(rows), in_words(problems))
+        found = list_everywhere(self._cluster, request)
+        if found.is_unused:
+            why = in_words({TRANSACTION_STATE_TOPIC: NOT_SHOWN})
+            return TransactionListing((), why, why, has_ids=False)
+        # Without the leaders of the log nobody knows whose rows still count.
+        rows = found.rows if TRANSACTION_STATE_TOPIC not in found.problems else []
+        return TransactionListing(tuple(rows), in_words(found.problems), in_words(found.silent))
 
     def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
         """See TransactionAdmin."""
@@ -168,10 +128,6 @@ class ClusterAdmin:
             return str(exc)
         code = response.markers[0].topics[0].partitions[0].error_code
         return error_name(code) if code else None
-
-
-def _node_or_error(answer: Any) -> int | str:
-    return error_name(answer.error_code) if answer.error_code else int(answer.node_id)
 
 
 def _first_problem(before: Listed, described: tuple[ActiveProducer, ...] | str, after: Listed) -> str | None:

@@ -1,8 +1,8 @@
 """One connection to one broker: the project's only socket.
 
-A blocking socket with one deadline per answer, read into one buffer that is kept and grown. That, and nothing
-cleverer, is what makes the header scan several times faster than a consumer library (docs/decisions/0003);
-messages themselves are encoded and decoded by kafka-python's generated classes, SASL by its mechanisms.
+A blocking socket, read into one buffer that is kept and grown. That, and nothing cleverer, is what makes the header
+scan several times faster than a consumer library (docs/decisions/0003); messages themselves are encoded and decoded by
+kafka-python's generated classes, SASL by its mechanisms. How long it waits, and when it must not send, is waiting.py's.
 
 Law: any failure closes the connection and comes out as `BrokerError`, because after a lost or late answer the
 stream of answers cannot be trusted any more. The caller connects again.
@@ -13,9 +13,10 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import ssl
 import struct
 import time
-from collections import deque
+from collections import Counter, deque
 from typing import Any, NamedTuple
 
 from kafka import errors as kafka_errors
@@ -24,7 +25,9 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from txnwatch.state.errors import AuthorizationError, BrokerError, WireError
+from txnwatch.streaming.pace import Pace
 from txnwatch.streaming.security import Security
+from txnwatch.streaming.waiting import NEVER, AnswerWait, Throttle
 from txnwatch.streaming.wire.primitives import Reader
 
 CLIENT_ID = "txnwatch"
@@ -58,12 +61,22 @@ class Endpoint(NamedTuple):
 
 
 class Connection:
-    """An authenticated connection that has learned which versions its broker speaks."""
+    """An authenticated connection that has learned which versions its broker speaks.
+
+    Attributes:
+        pace: how much a Fetch asks for.
+    """
 
     def __init__(
-        self, endpoint: Endpoint, security: Security, *, timeout_s: float = 10.0, client_id: str = CLIENT_ID
+        self,
+        endpoint: Endpoint,
+        security: Security,
+        *,
+        timeout_s: float = 10.0,
+        client_id: str = CLIENT_ID,
+        throttled_ms: Counter[str] | None = None,
     ) -> None:
-        """Connects.
+        """Connects; how long the broker throttles us is added to `throttled_ms`, by the kind of request.
 
         Raises:
             BrokerError: not reachable, not a Kafka broker, or not in time.
@@ -72,8 +85,11 @@ class Connection:
         self.endpoint = endpoint
         self._protocol = security.protocol
         self._client_id = client_id
+        self._timeout_s = timeout_s
         self._correlation_id = 0
-        self._in_flight: deque[Any] = deque()
+        self._in_flight: deque[tuple[Any, float]] = deque()
+        self._throttle = Throttle(Counter() if throttled_ms is None else throttled_ms)
+        self.pace = Pace()
         self._buffer = memoryview(bytearray(_FIRST_BUFFER))
         self._versions: dict[int, tuple[int, int]] = {}
         self._is_proven = False
@@ -129,50 +145,71 @@ class Connection:
             raise BrokerError(f"broker {self.endpoint} is too old: it does not answer {api}{since}")
         return found
 
-    def call(self, request: Any, timeout_s: float) -> Any:
+    @property
+    def throttled_s(self) -> float:
+        """For how long the broker will not read what is sent."""
+        return self._throttle.left_s
+
+    def throttled(self, asked: Any, throttle_ms: int) -> None:
+        """An answer to the request with this header told so; `receive` sees to it by itself."""
+        self._throttle.told(asked.get_response_class().name.removesuffix("Response"), throttle_ms)
+
+    def call(self, request: Any, timeout_s: float, until: float = NEVER) -> Any:
         """Sends one request and waits for its answer.
 
         Raises:
             BrokerError: the connection broke, or no answer came in time.
         """
-        self.send(request)
-        return self.receive(time.monotonic() + timeout_s)
+        self.send(request, until)
+        return self.receive(timeout_s, until)
 
-    def send(self, request: Any) -> None:
-        """Sends one request; its answer comes from `receive`, in the order of sending."""
+    def send(self, request: Any, until: float = NEVER) -> None:
+        """Sends one request, once the broker reads again; its answer comes from `receive`, in the order of sending.
+
+        Raises:
+            BrokerError: the connection broke, or the broker does not read again before `until`.
+        """
+        if time.monotonic() + self.throttled_s > until:
+            raise BrokerError(f"broker {self.endpoint} throttles us for another {self.throttled_s:.1f} s")
+        time.sleep(self.throttled_s)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         request.with_header(correlation_id=self._correlation_id, client_id=self._client_id)
         try:
+            self._socket.settimeout(self._timeout_s)
             self._socket.sendall(request.encode(framed=True, header=True))
         except OSError as exc:
             raise self.broken(exc) from exc
         if request.expect_response():
-            self._in_flight.append(request.header)
+            self._in_flight.append((request.header, time.monotonic()))
 
-    def receive(self, deadline: float) -> Any:
-        """The answer to the oldest request under way; `deadline` is on the monotonic clock, in seconds.
+    def receive(self, timeout_s: float, until: float = NEVER) -> Any:
+        """The answer to the oldest request under way: for how long it is waited for, see `receive_body`.
 
         Raises:
             BrokerError: the connection broke, no answer came in time, or it cannot be decoded.
         """
-        asked, body = self.receive_body(deadline)
+        asked, body = self.receive_body(timeout_s, until)
         try:
-            return asked.get_response_class().decode(body)
+            answer = asked.get_response_class().decode(body)
         except (ValueError, struct.error, IndexError) as exc:
             raise self.broken(exc) from exc
+        self.throttled(asked, getattr(answer, "throttle_time_ms", 0))
+        return answer
 
-    def receive_body(self, deadline: float) -> tuple[Any, memoryview]:
+    def receive_body(self, timeout_s: float, until: float = NEVER) -> tuple[Any, memoryview]:
         """The header of the oldest request under way and the undecoded body of its answer.
 
-        The body is a view into the connection's buffer: it is gone with the next answer.
+        It has to begin within `timeout_s` of the request, must not stop for as long, and is over by `until` (on the
+        monotonic clock). The body is a view into the connection's buffer: it is gone with the next answer.
 
         Raises:
             BrokerError: the connection broke, or no answer came in time.
         """
-        asked = self._in_flight.popleft()
+        asked, sent = self._in_flight.popleft()
+        wait = AnswerWait(sent + timeout_s, timeout_s, until)
         try:
-            size = self._answer_size(_SIZE.unpack(self._read(_SIZE.size, deadline))[0])
-            reader = Reader(self._read(size, deadline))
+            size = self._answer_size(_SIZE.unpack(self._read(_SIZE.size, wait))[0])
+            reader = Reader(self._read(size, wait))
             answered = reader.int32("correlation id")
             if _has_flexible_header(asked):
                 reader.tagged_fields("response header tags")
@@ -190,28 +227,26 @@ class Connection:
             raise ConnectionError(f"not a Kafka broker: its first answer claims to have {claimed} bytes")
         return claimed
 
-    def _read(self, size: int, deadline: float) -> memoryview:
+    def _read(self, size: int, wait: AnswerWait) -> memoryview:
         if size > len(self._buffer):
             self._buffer = memoryview(bytearray(size + size // 4))
         filled = 0
         while filled < size:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError("no answer in time")
-            self._socket.settimeout(left)
+            self._socket.settimeout(wait.left_s())
             try:
                 count = self._socket.recv_into(self._buffer[filled:size])
-            except TimeoutError as exc:
+            except (TimeoutError, BlockingIOError, ssl.SSLWantReadError) as exc:
                 raise TimeoutError("no answer in time") from exc
             if count == 0:
                 raise ConnectionError("the broker closed the connection")
             filled += count
+            wait.got(count)
         return self._buffer[:size]
 
     def broken(self, exc: Exception) -> BrokerError:
         """Closes the connection after an answer that cannot be trusted, and returns the error to raise."""
         self.close()
-        # Brokers close a connection of the wrong kind without a word, a SASL listener only after it told its versions.
+        # Brokers close a connection of the wrong kind without a word, a SASL listener after it told its versions.
         doubt = "" if self._is_proven else f" (is security.protocol={self._protocol} right for this listener?)"
         return BrokerError(f"lost broker {self.endpoint}: {exc}{doubt}")
 
@@ -219,7 +254,7 @@ class Connection:
         for version in (_API_VERSIONS, 0):
             request = ApiVersionsRequest(version=version, client_software_name="txnwatch", client_software_version="0")
             self.send(request)
-            response = self.receive(deadline)
+            response = self.receive(deadline - time.monotonic(), deadline)
             if response.error_code == 0:
                 return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
             if response.error_code != _UNSUPPORTED_VERSION:
@@ -228,7 +263,7 @@ class Connection:
 
     def _authenticate(self, security: Security, deadline: float) -> None:
         self.send(SaslHandshakeRequest(version=1, mechanism=security.mechanism))
-        response = self.receive(deadline)
+        response = self.receive(deadline - time.monotonic(), deadline)
         if response.error_code:
             raise AuthorizationError(
                 f"{self.endpoint} refused SASL mechanism {security.mechanism}: {error_name(response.error_code)}, "
@@ -243,7 +278,7 @@ class Connection:
         )
         while not mechanism.is_done():
             self.send(SaslAuthenticateRequest(version=1, auth_bytes=mechanism.auth_bytes()))
-            response = self.receive(deadline)
+            response = self.receive(deadline - time.monotonic(), deadline)
             if response.error_code:
                 raise AuthorizationError(
                     f"{self.endpoint} refused user {security.username!r}: {response.error_message or 'no reason given'}"

@@ -4,8 +4,9 @@ Why it is needed: retention may have taken the beginning of a transaction; a log
 markers; topics that are not scanned are known by it alone. Why it is bracketed is said in state/census.py.
 
 When: of a scanned partition when reading it begins, every `heal_interval_s`, and when the job asks for it (a last
-stable offset that stands, a gap only the leader can close, a candidate that was refuted); of the partitions that are
-watched by census alone every `census_interval_s`, and when a proof needs another look. Three requests a leader.
+stable offset that stands, a gap only the leader can close, a candidate that was refuted, a census that failed); of the
+partitions that are watched by census alone, and of scanned ones for as long as they are behind, every
+`census_interval_s`, and when a proof needs another look. Three requests a leader.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from txnwatch.state.ports import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import READ_COMMITTED, Cluster
 from txnwatch.streaming.metadata import Metadata
-from txnwatch.streaming.offsets import SourceOffset, is_data
+from txnwatch.streaming.offsets import Position, SourceOffset, is_data
 from txnwatch.streaming.options import SourceOptions
 from txnwatch.streaming.planner import is_begun
 from txnwatch.streaming.producers import describe_producers
@@ -30,11 +31,24 @@ from txnwatch.streaming.producers import describe_producers
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One partition to be described; `below` is what the batch reads it to, None where it is not scanned."""
+    """One partition to be described.
+
+    Attributes:
+        below: what the batch reads it to; None where it is not scanned, or is not read to its end: the census is then
+            the reading, of all there is.
+        is_first: reading of the partition begins in the same batch.
+        is_behind: it is scanned, and is not read to its end.
+    """
 
     topic_id: str
     below: int | None = None
     is_first: bool = False
+    is_behind: bool = False
+
+    @property
+    def is_scanned(self) -> bool:
+        """Whether the log of the partition is read as well."""
+        return self.below is not None or self.is_behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,7 @@ class CensusRota:
     options: SourceOptions
     _heal_due_s: float = 0.0
     _round_due_s: float = 0.0
+    _behind_due_s: float = 0.0
     _watched: dict[TopicPartition, str] = field(default_factory=dict)
     _absences: Counter[str] = field(default_factory=Counter)
     _metadata: Metadata | None = None
@@ -65,7 +80,11 @@ class CensusRota:
     def next_census(
         self, known: Metadata, previous: SourceOffset, following: SourceOffset, wanted: Iterable[TopicPartition]
     ) -> Census | None:
-        """The census to take while the batch from `previous` to `following` is read, None if nothing is due."""
+        """The census to take while the batch from `previous` to `following` is read, None if nothing is due.
+
+        Behind is what the batch is not planned to read to its end, or goes back to where an earlier one had stopped:
+        it may well stop again.
+        """
         now_s = time.monotonic()
         self._look_at(known)
         is_round = self.options.census_pattern is not None and now_s >= self._round_due_s
@@ -77,13 +96,26 @@ class CensusRota:
         missing = frozenset(partition for partition in self._watched if self._absences[partition.topic])
         unscanned = self._watched if is_round else [partition for partition in wanted if partition in self._watched]
         asked = {partition: Asked(self._watched[partition]) for partition in unscanned if partition not in missing}
-        scanned = following.positions if is_healing else {*following.begun, *wanted} & following.positions.keys()
+        behind = {
+            partition
+            for partition, at in following.positions.items()
+            if _can_be_described(partition, at) and (at.offset < at.listed or partition in following.reread)
+        }
+        due = self._due_behind(behind, now_s)
+        scanned = following.positions if is_healing else {*following.begun, *wanted, *due} & following.positions.keys()
         for partition in scanned:
             position = following.positions[partition]
-            if is_data(partition) and is_begun(position) and not position.is_stale:
-                is_first = not is_begun(previous.positions.get(partition))
-                asked[partition] = Asked(position.topic_id, position.offset, is_first)
+            if _can_be_described(partition, position):
+                is_first, is_behind = not is_begun(previous.positions.get(partition)), partition in behind
+                below = None if is_behind else position.offset
+                asked[partition] = Asked(position.topic_id, below, is_first, is_behind)
         return Census(asked, missing, is_round) if asked or is_round else None
+
+    def _due_behind(self, behind: set[TopicPartition], now_s: float) -> set[TopicPartition]:
+        if not behind or now_s < self._behind_due_s:
+            return set()
+        self._behind_due_s = now_s + self.options.census_interval_s
+        return behind
 
     def _look_at(self, known: Metadata) -> None:
         """Takes in fresh metadata: brokers learn of changes one after the other, so one look makes no topic gone."""
@@ -111,6 +143,10 @@ class CensusRota:
         )
 
 
+def _can_be_described(partition: TopicPartition, position: Position) -> bool:
+    return is_data(partition) and is_begun(position) and not position.is_stale
+
+
 def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
     """Describes what is asked, bracketed; a partition whose bracket is not whole is told as failed."""
     here = _those_known(cluster, census)
@@ -131,7 +167,9 @@ def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
         is_whole = stable.error is None and low.leader_epoch == stable.leader_epoch and below <= low.offset
         if isinstance(producers, str) or not is_whole:
             continue
-        taken[partition] = Bracket(asked.topic_id, below, stable.offset, asked.below is not None, asked.is_first)
+        taken[partition] = Bracket(
+            asked.topic_id, below, stable.offset, asked.below is not None, asked.is_first, asked.is_behind
+        )
         for producer in producers:
             if 0 <= producer.txn_start_offset < below:
                 yield OpenDescribed(
@@ -142,8 +180,9 @@ def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
                     last_timestamp_ms=producer.last_timestamp_ms,
                     described_ms=described_ms,
                 )
-    failed = (frozenset(census.asked) - taken.keys()) | census.missing
-    yield CensusTaken(taken, failed, census.is_round)
+    failed = frozenset(census.asked) - taken.keys()
+    scanned = frozenset(partition for partition in failed if census.asked[partition].is_scanned)
+    yield CensusTaken(taken, failed | census.missing, census.is_round, scanned)
 
 
 def _those_known(cluster: Cluster, census: Census) -> list[TopicPartition]:

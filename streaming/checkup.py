@@ -14,7 +14,6 @@ from typing import Any
 from kafka.protocol.admin import (
     CreateTopicsRequest,
     DescribeClusterRequest,
-    DescribeConfigsRequest,
     DescribeProducersRequest,
     DescribeTransactionsRequest,
     ListTransactionsRequest,
@@ -25,11 +24,16 @@ from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from txnwatch.state.errors import BrokerError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.ports import TransactionListing
+from txnwatch.streaming.acls import Writers, writers_of
 from txnwatch.streaming.admin import ClusterAdmin
 from txnwatch.streaming.broker import Connection, error_name
+from txnwatch.streaming.broker_settings import SCAN_INTERVAL, settings_of
 from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.coordinator_log import newest_stamp_ms
+from txnwatch.streaming.coordinator_log import newest_stamps
 from txnwatch.streaming.metadata import NO_LEADER
+from txnwatch.streaming.participants import hidden_of
+from txnwatch.streaming.producers import describe_producers
 
 # Kafka's class AclOperation
 READ, WRITE, ALTER, DESCRIBE, DESCRIBE_CONFIGS = 3, 4, 7, 8, 10
@@ -37,7 +41,7 @@ SETTINGS = (
     "transaction.partition.verification.enable",
     "transaction.max.timeout.ms",
     "unclean.leader.election.enable",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+    SCAN_INTERVAL,
 )
 _APIS = (
     DescribeProducersRequest,
@@ -47,7 +51,6 @@ _APIS = (
     FetchRequest,
     ListOffsetsRequest,
 )
-_BROKER = 4
 Operations = frozenset[int] | None
 
 
@@ -78,7 +81,10 @@ class Checkup:
         cluster_operations, topic_operations: what the caller may do, None where nobody told.
         without_leader: partitions that nobody leads.
         id_problems: why transactional ids cannot be listed as a whole, None where a broker is too old for it.
+        events_writers: who may write the events topic.
         events_problem: why the events topic could not be created, None if it could, or is there.
+        hidden: partitions that live transactions have and that are not shown, and what of that cannot be told; why.
+        has_unseen_log: whether no broker shows the coordinators' log although there is transactional data, or an id.
         newest_stamp_ms: the youngest broker timestamp in the coordinator's log, `asked_ms` our clock then.
     """
 
@@ -90,6 +96,9 @@ class Checkup:
     events_problem: str | None
     newest_stamp_ms: int | None
     asked_ms: int
+    events_writers: Writers = field(default_factory=Writers)
+    hidden: dict[str, str] = field(default_factory=dict)
+    has_unseen_log: bool = False
 
 
 def check_up(cluster: Cluster, events_topic: str, now_ms: int) -> Checkup:
@@ -107,23 +116,48 @@ def check_up(cluster: Cluster, events_topic: str, now_ms: int) -> Checkup:
         if info.leader == NO_LEADER
     )
     can_list = all(facts.versions.get(DescribeTransactionsRequest.name) is not None for facts in brokers.values())
+    listing = ClusterAdmin(cluster).list_transactions([]) if can_list else None
+    is_unused = TRANSACTION_STATE_TOPIC not in known.topics and not (listing is not None and listing.has_ids)
+    is_unused = is_unused and not _has_transactional_data(cluster)
     return Checkup(
         brokers=brokers,
         cluster_operations=_cluster_operations(cluster),
         topic_operations=_topic_operations(cluster),
         without_leader=without_leader,
-        id_problems=ClusterAdmin(cluster).list_transactions([-1]).problems if can_list else None,
+        id_problems=None if listing is None else () if is_unused else listing.problems,
         events_problem=None if events_topic in known.topics else _create_problem(cluster, events_topic),
-        newest_stamp_ms=newest_stamp_ms(cluster) if TRANSACTION_STATE_TOPIC in known.topics else None,
+        newest_stamp_ms=max((one.stamp_ms for one in newest_stamps(cluster)), default=None),
         asked_ms=now_ms,
+        events_writers=writers_of(cluster, events_topic),
+        hidden=_hidden(cluster, listing) if listing is not None else {},
+        has_unseen_log=TRANSACTION_STATE_TOPIC not in known.topics and not is_unused,
     )
+
+
+def _has_transactional_data(cluster: Cluster) -> bool:
+    """Whether a leader has a producer that has ever had a transaction."""
+    shown = [
+        TopicPartition(topic.name, number) for topic in cluster.known.topics.values() for number in topic.partitions
+    ]
+    return any(
+        producer.txn_start_offset >= 0 or producer.coordinator_epoch >= 0
+        for described in describe_producers(cluster, shown).values()
+        if not isinstance(described, str)
+        for producer in described
+    )
+
+
+def _hidden(cluster: Cluster, listing: TransactionListing) -> dict[str, str]:
+    live = [row.transactional_id for row in listing.transactions if row.state.is_live]
+    described = ClusterAdmin(cluster).describe_transactions(live)
+    return hidden_of(cluster, described.values())
 
 
 def _broker(cluster: Cluster, node: int, endpoint: str) -> BrokerFacts:
     try:
         connection = cluster.node(node)
         versions = {request.name: connection.version(request) for request in _APIS}
-        settings, problem = _settings(cluster, connection, node)
+        settings, problem = settings_of(cluster, [node], SETTINGS)[node]
         level = _transaction_version(cluster, connection)
     except BrokerError as exc:
         return BrokerFacts(endpoint, str(exc))
@@ -138,19 +172,6 @@ def _transaction_version(cluster: Cluster, connection: Connection) -> int | None
     answer = cluster.call(connection, request)
     levels = {feature.name: feature.max_version_level for feature in answer.finalized_features or ()}
     return levels.get("transaction.version")
-
-
-def _settings(cluster: Cluster, connection: Connection, node: int) -> tuple[dict[str, str], str | None]:
-    version = connection.require_version(DescribeConfigsRequest, highest=3, lowest=1)
-    resource = DescribeConfigsRequest.DescribeConfigsResource
-    asked = resource(version=version, resource_type=_BROKER, resource_name=str(node), configuration_keys=list(SETTINGS))
-    request = DescribeConfigsRequest(
-        version=version, resources=[asked], include_synonyms=False, include_documentation=False
-    )
-    (result,) = cluster.call(connection, request).results
-    if result.error_code:
-        return {}, error_name(result.error_code)
-    return {config.name: config.value for config in result.configs if config.value is not None}, None
 
 
 def _cluster_operations(cluster: Cluster) -> Operations:

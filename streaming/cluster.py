@@ -1,75 +1,82 @@
 """A cluster seen from outside: who leads what, and where the partitions end.
 
 Owns the connections, one a broker. A broker that does not answer is left alone for a short, growing while, so
-that one that is away costs a round nothing; what it leads is then simply not answered. Answers are per partition
+that one that is away costs a round nothing; what it leads is then simply not answered. One that throttles us has
+answered: it is asked again once it reads again. Answers are per partition
 and an error is an answer too: nothing is dropped, so that a short answer never passes for a whole one.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from txnwatch.state.errors import AuthorizationError, BrokerError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.broker import Connection, Endpoint, error_name
+from txnwatch.streaming.list_offsets import list_offsets_request
 from txnwatch.streaming.metadata import NO_LEADER, Metadata, TopicInfo, metadata_of, newest
+from txnwatch.streaming.pauses import Pauses
 from txnwatch.streaming.security import Security
+from txnwatch.streaming.waiting import NEVER
 
 LATEST, EARLIEST = -1, -2
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 5.0
 
 
 class Listed(NamedTuple):
-    """An end as the leader told it. `leader_epoch` is the epoch of its log there; `error` excludes the rest."""
+    """An end as `leader` told it. `leader_epoch` is the epoch of its log there; `error` excludes the rest."""
 
     offset: int
     leader_epoch: int
     error: str | None = None
+    leader: int = -1
 
 
-class _Pause(NamedTuple):
-    """Until when a broker is left alone, how long that is altogether, and what it did."""
-
-    until: float
-    length_s: float
-    why: str
-
-
-_NO_PAUSE = _Pause(0.0, 0.0, "")
+_NOWHERE = Endpoint("", 0)
 
 
 class Cluster:
-    """Connections to a cluster's brokers; not thread-safe."""
+    """Connections to a cluster's brokers; not thread-safe.
+
+    Attributes:
+        throttled_ms: for how long brokers have throttled us, by the kind of request.
+    """
 
     def __init__(self, bootstrap: Iterable[Endpoint], security: Security, *, timeout_s: float = 5.0) -> None:
         self.bootstrap = tuple(bootstrap)
         self.security = security
         self.timeout_s = timeout_s
         self.metadata: Metadata | None = None
+        self.throttled_ms: Counter[str] = Counter()
         self._connections: dict[Endpoint, Connection] = {}
-        self._pauses: dict[Endpoint, _Pause] = {}
+        self._pauses = Pauses()
         self._turn = 0
-        self._deadline: float | None = None
+        self._deadline = NEVER
 
     @contextmanager
     def budget(self, seconds: float) -> Iterator[None]:
-        """Everything asked inside takes no longer than this altogether; what did not fit is an error."""
-        self._deadline = time.monotonic() + seconds
+        """Everything asked inside takes no longer than this altogether; what did not fit is an error.
+
+        A budget inside another one counts instead of it.
+        """
+        before, self._deadline = self._deadline, time.monotonic() + seconds
         try:
             yield
         finally:
-            self._deadline = None
+            self._deadline = before
+
+    @property
+    def until(self) -> float:
+        """When the budget is used up, on the monotonic clock."""
+        return self._deadline
 
     def _timeout(self, wanted: float) -> float:
-        if self._deadline is None:
-            return wanted
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise BrokerError("the time budget was used up before this was asked")
@@ -90,25 +97,18 @@ class Cluster:
         known = self._connections.get(endpoint)
         if known is not None and known.is_open:
             return known
-        pause = self._pauses.get(endpoint, _NO_PAUSE)
-        if time.monotonic() < pause.until:
-            raise BrokerError(f"a moment ago: {pause.why}")
+        self._pauses.check(endpoint)
         timeout_s = self._timeout(self.timeout_s)  # a budget that is used up is not held against the broker
         try:
-            connection = Connection(endpoint, self.security, timeout_s=timeout_s)
+            connection = Connection(endpoint, self.security, timeout_s=timeout_s, throttled_ms=self.throttled_ms)
         except AuthorizationError:
             raise
         except BrokerError as exc:
-            self._pause(endpoint, exc)
+            self._pauses.begin(endpoint, exc)
             raise
-        self._pauses.pop(endpoint, None)
+        self._pauses.end(endpoint)
         self._connections = {at: one for at, one in self._connections.items() if one.is_open} | {endpoint: connection}
         return connection
-
-    def _pause(self, endpoint: Endpoint, why: BrokerError) -> None:
-        last = self._pauses.get(endpoint, _NO_PAUSE)
-        length_s = min(max(2 * last.length_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
-        self._pauses[endpoint] = _Pause(time.monotonic() + length_s, length_s, str(why))
 
     def node(self, node_id: int) -> Connection:
         """An open connection to the broker with this id.
@@ -175,6 +175,14 @@ class Cluster:
         asked = self.metadata_from(endpoint, missing).topics if missing else {}
         return {name: topic for name, topic in asked.items() if topic.is_hidden}
 
+    def named(self, topics: Iterable[str]) -> dict[str, TopicInfo]:
+        """One broker's word on topics asked for by name: a hidden one is refused, one that is not there is unknown.
+
+        Raises:
+            BrokerError: no broker can be reached.
+        """
+        return self.metadata_from(self.any_connection().endpoint, topics).topics
+
     def metadata_from(self, endpoint: Endpoint, topics: Iterable[str] | None = None) -> Metadata:
         """One broker's metadata, of all topics or of some; `known` is left alone.
 
@@ -193,42 +201,57 @@ class Cluster:
         Raises:
             BrokerError: no answer in time.
         """
-        return connection.call(request, self._timeout(self.timeout_s))
+        return connection.call(request, self._timeout(self.timeout_s), self._deadline)
 
     def ask(
         self,
         requests: Mapping[int, Callable[[Connection], Any]],
         timeout_s: float,
-        receive: Callable[[int, Connection, float], Any] | None = None,
+        receive: Callable[[int, Connection, float, float], Any] | None = None,
     ) -> dict[int, Any]:
-        """Sends one request to each broker, then collects the answers: side by side, under one deadline.
+        """Sends one request to each broker, then collects the answers, which have been on their way side by side.
 
         `requests` maps a broker id to a function of its connection that builds the request; `receive`, if given,
-        takes the answer off a broker's connection by a deadline. Returns for each broker the answer or the
-        BrokerError.
+        takes the answer off a broker's connection within a patience and by a deadline. Returns for each broker the
+        answer or the BrokerError. A broker that throttles us is asked last, once it reads again.
         """
+        reached: dict[int, Connection] = {}
         waiting: dict[int, Connection] = {}
         answers: dict[int, Any] = {}
-        for node_id, build in requests.items():
+        for node_id in requests:
             try:
                 self._timeout(timeout_s)
-                connection = self.node(node_id)
-                connection.send(build(connection))
+                reached[node_id] = self.node(node_id)
+            except BrokerError as exc:
+                answers[node_id] = exc
+        for node_id, connection in sorted(reached.items(), key=lambda one: one[1].throttled_s):
+            try:
+                connection.send(requests[node_id](connection), self._deadline)
                 waiting[node_id] = connection
             except BrokerError as exc:
                 answers[node_id] = exc
-        deadline = time.monotonic() + timeout_s
-        if self._deadline is not None:
-            deadline = min(deadline, self._deadline)
         for node_id, connection in waiting.items():
             try:
                 answers[node_id] = (
-                    receive(node_id, connection, deadline) if receive is not None else connection.receive(deadline)
+                    receive(node_id, connection, timeout_s, self._deadline)
+                    if receive is not None
+                    else connection.receive(timeout_s, self._deadline)
                 )
             except BrokerError as exc:
-                self._pause(connection.endpoint, exc)
+                self._pauses.begin(connection.endpoint, exc)
                 answers[node_id] = exc
         return answers
+
+    def take_throttled(self) -> dict[str, int]:
+        """For how long brokers have throttled us since this was asked last, by the kind of request."""
+        taken = dict(self.throttled_ms)
+        self.throttled_ms.clear()
+        return taken
+
+    def throttled_s(self, node_id: int) -> float:
+        """For how long a broker will not read what we send; 0 too where there is no connection to it."""
+        connection = self._connections.get(self.known.brokers.get(node_id, _NOWHERE))
+        return connection.throttled_s if connection is not None and connection.is_open else 0.0
 
     def list_offsets(
         self,
@@ -249,51 +272,24 @@ class Cluster:
                 )
             else:
                 by_leader.setdefault(info.leader, []).append((partition, info.leader_epoch))
-        requests = {leader: _list_offsets_request(asked, timestamp, isolation) for leader, asked in by_leader.items()}
+        requests = {leader: list_offsets_request(asked, timestamp, isolation) for leader, asked in by_leader.items()}
         for leader, answer in self.ask(requests, timeout_s or self.timeout_s).items():
             if isinstance(answer, BrokerError):
                 answers.update({partition: Listed(-1, -1, str(answer)) for partition, _ in by_leader[leader]})
             else:
-                answers.update(_listed(answer))
+                answers.update(_listed(answer, leader))
                 for partition, _ in by_leader[leader]:
                     answers.setdefault(partition, Listed(-1, -1, "the answer did not have it"))
         return answers
 
 
-def _list_offsets_request(
-    asked: list[tuple[TopicPartition, int]], timestamp: int, isolation: int
-) -> Callable[[Connection], Any]:
-    def build(connection: Connection) -> Any:
-        version = connection.require_version(ListOffsetsRequest, highest=8, lowest=4)
-        topics: dict[str, list[Any]] = {}
-        for partition, leader_epoch in asked:
-            topics.setdefault(partition.topic, []).append(
-                ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
-                    version=version,
-                    partition_index=partition.partition,
-                    current_leader_epoch=leader_epoch,
-                    timestamp=timestamp,
-                )
-            )
-        return ListOffsetsRequest(
-            version=version,
-            replica_id=-1,
-            isolation_level=isolation,
-            topics=[
-                ListOffsetsRequest.ListOffsetsTopic(version=version, name=name, partitions=partitions)
-                for name, partitions in topics.items()
-            ],
-        )
-
-    return build
-
-
-def _listed(response: Any) -> dict[TopicPartition, Listed]:
+def _listed(response: Any, leader: int) -> dict[TopicPartition, Listed]:
     return {
         TopicPartition(topic.name, partition.partition_index): Listed(
             partition.offset,
             partition.leader_epoch,
             error_name(partition.error_code) if partition.error_code else None,
+            leader,
         )
         for topic in response.topics
         for partition in topic.partitions

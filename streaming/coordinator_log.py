@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from txnwatch.state.age_claims import LedSince
 from txnwatch.state.facts import TransactionSeen
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.transaction import CoordinatorView
@@ -44,10 +45,16 @@ class LogRecord(NamedTuple):
 
 @dataclass(slots=True)
 class LogViews:
-    """What the log says of producer ids; `problems` name the partitions that were not read to their ends."""
+    """What the log says of producer ids.
+
+    Attributes:
+        problems: the partitions that were not read to their ends, and why.
+        led: by the number of a partition, its leader, where that has left a stamp.
+    """
 
     views: dict[int, CoordinatorView] = field(default_factory=dict)
     problems: dict[TopicPartition, str] = field(default_factory=dict)
+    led: dict[int, LedSince] = field(default_factory=dict)
 
 
 def read_views(cluster: Cluster, producer_ids: Collection[int]) -> LogViews:
@@ -64,9 +71,12 @@ def read_views(cluster: Cluster, producer_ids: Collection[int]) -> LogViews:
     logs = list_extents(cluster, _logs(cluster))
     epochs = {log.partition: log.leader_epoch for log in logs}
     for read in _search(cluster, logs, wanted, found.problems):
+        leader = _leader(cluster, read.partition, read.fold.leader_epoch)
+        if leader is not None:
+            found.led[read.partition.partition] = LedSince(leader, read.fold.epoch_since_ms)
         fold = TransactionFold(read.partition.partition, read.start, read.end)
         fold.feed(read.fold.kept, read.fold.whole_before)
-        for fact in fold.facts(live_only=False):
+        for fact in fold.facts():
             if isinstance(fact, TransactionSeen) and fact.producer_id in producer_ids:
                 is_earlier = fact.view.coordinator_epoch < epochs[read.partition]
                 found.views[fact.producer_id] = replace(fact.view, may_have_gone_on=is_earlier)
@@ -137,6 +147,7 @@ class KeptBatches:
     Attributes:
         whole_before: where the log's last hole before a kept batch ended, by the batch's base offset; the start of
             the range if there was none.
+        leader_epoch, epoch_since_ms: of the last batch, and the stamp of the first one under that leader epoch.
     """
 
     needles: tuple[bytes, ...]
@@ -145,6 +156,7 @@ class KeptBatches:
     kept: bytearray = field(default_factory=bytearray)
     whole_before: dict[int, int] = field(default_factory=dict)
     leader_epoch: int = -1
+    epoch_since_ms: int = -1
     _whole_from: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -175,6 +187,8 @@ class KeptBatches:
             if match is not None and match < after:
                 self.kept += whole[at:after]
                 self.whole_before[header.base_offset] = self._whole_from
+            if header.leader_epoch != self.leader_epoch:
+                self.epoch_since_ms = header.max_timestamp
             self.leader_epoch = header.leader_epoch
             self.position = header.last_offset + 1
 
@@ -190,11 +204,28 @@ def _kept(needles: tuple[bytes, ...]) -> Callable[[int, int], KeptBatches]:
     return lambda start, end: KeptBatches(needles, start, end)
 
 
-def newest_stamp_ms(cluster: Cluster) -> int | None:
-    """The youngest timestamp a broker has set in the log; None where nothing could be read."""
+class NewestStamp(NamedTuple):
+    """The newest stamp in a partition of the log; `broker` is its leader, None if a former one has set it."""
+
+    broker: int | None
+    stamp_ms: int
+
+
+def newest_stamps(cluster: Cluster) -> list[NewestStamp]:
+    """The newest stamp in each partition of the log that has one and could be read."""
     logs = [log for log in list_extents(cluster, _logs(cluster)) if log.problem is None]
     reads = read_parts(cluster, [log.part(_first_batch, log.end - 1) for log in logs])
-    return max((header.max_timestamp for read in reads for header, _ in read.fold.found), default=None)
+    return [
+        NewestStamp(_leader(cluster, read.partition, header.leader_epoch), header.max_timestamp)
+        for read in reads
+        for header, _ in read.fold.found
+    ]
+
+
+def _leader(cluster: Cluster, partition: TopicPartition, leader_epoch: int) -> int | None:
+    """Who leads the partition, if that is under this epoch."""
+    info = cluster.known.info(partition)
+    return info.leader if info is not None and info.leader_epoch == leader_epoch else None
 
 
 def _first_batch(start: int, end: int) -> BatchList:

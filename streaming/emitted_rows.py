@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from txnwatch.state import emitted as out
+from txnwatch.state.clocks import Clock
 from txnwatch.state.emitted import Emitted
 from txnwatch.state.facts import Joined, NoticeKind, PartitionNotice
 from txnwatch.state.ids import TopicPartition
@@ -88,14 +89,18 @@ _KINDS = (
     out.SpanCandidate,
     out.StrayWrite,
     out.CoverInDoubt,
+    out.OwnerInDoubt,
     out.TransactionCandidate,
     out.SpanEnded,
     out.TransactionMoved,
     out.PartitionAlarm,
     out.OutstandingGap,
+    out.LeftUnread,
     out.CensusWanted,
+    out.LastStableStands,
     out.CensusIncomplete,
     out.Unproven,
+    out.RequestsThrottled,
     out.ViewHealed,
     out.BucketCount,
     out.OpenTransactions,
@@ -110,6 +115,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "marker": _marker,
     "verdict": Verdict,
     "reason": Reason,
+    "why": out.CensusReason,
     "how": out.SpanEnd,
     "joined": _joined,
     "mismatch": out.Mismatch,
@@ -118,7 +124,9 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "notice": _notice,
     "spans": lambda value: tuple((TopicPartition(*partition), start) for partition, start in value),
     "waiting": lambda value: tuple((why, count) for why, count in value),
+    "throttled_ms": lambda value: tuple((request, length) for request, length in value),
     "states": lambda value: tuple((state, count) for state, count in value),
     "transactions": lambda value: tuple(open_transaction_of(told) for told in value),
+    "clocks": lambda value: tuple((broker, Clock(*clock)) for broker, clock in value),
     "latencies": latencies_of,
 }

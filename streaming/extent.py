@@ -5,6 +5,7 @@ What could not be listed has a `problem`, what could not be read a notice; what 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
@@ -47,8 +48,8 @@ def list_extents(cluster: Cluster, partitions: Collection[TopicPartition]) -> li
     return found
 
 
-def read_parts(cluster: Cluster, parts: Iterable[RangeRead]) -> list[RangeRead]:
-    """Reads parts of logs side by side, each to its end or to a notice that says why not."""
+def read_parts(cluster: Cluster, parts: Iterable[RangeRead], until: float = math.inf) -> list[RangeRead]:
+    """Reads parts of logs side by side, each to its end, to a notice that says why not, or as far as it is `until`."""
     reads = list(parts)
-    read_ranges(cluster, reads, patience_s=_PATIENCE_S)
+    read_ranges(cluster, reads, patience_s=_PATIENCE_S, until=until)
     return reads

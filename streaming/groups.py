@@ -1,14 +1,15 @@
 """ConsumerGroups over the wire: which groups have committed what of some partitions.
 
 A broker lists the groups it coordinates (ListGroups), so its own answer says whom to ask for their offsets
-(OffsetFetch, many groups in one request). Asked only while an incident is open, and bounded by the admin's budget: on a
-cluster with thousands of groups what did not fit is a problem and not an empty answer.
+(OffsetFetch, many groups in one request): those of the consumer protocols, old and new, and of Kafka Streams' own
+(KIP-1071). Share groups stand elsewhere (share_groups.py). Asked only while an incident is open, and bounded by the
+admin's budget: on a cluster with thousands of groups what did not fit is a problem and not an empty answer.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from kafka.protocol.admin import ListGroupsRequest
@@ -19,10 +20,12 @@ from txnwatch.state.ids import TopicPartition
 from txnwatch.state.ports import GroupOffset, GroupOffsets
 from txnwatch.streaming.broker import Connection, error_name
 from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.share_groups import read_committed_only, share_offsets
 
 _GROUPS_AT_A_TIME = 500
-_WITH_MEMBERS = {"Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"}
-_CONSUMER_PROTOCOLS = {"consumer", ""}  # empty: offsets were committed without joining
+_WITH_MEMBERS = {"Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady"}
+_COMMITTING_PROTOCOLS = {"consumer", "streams", ""}  # empty: offsets were committed without joining
+_SHARE = "share"
 Groups = dict[str, bool]
 
 
@@ -38,32 +41,51 @@ class ClusterGroups:
         found: dict[TopicPartition, list[GroupOffset]] = {partition: [] for partition in wanted}
         problems: Counter[str] = Counter()
         try:
-            left = self._listed(problems) if wanted else {}
+            committing, sharing = self._listed(problems) if wanted else ({}, {})
         except BrokerError as exc:
             return GroupOffsets(dict.fromkeys(wanted, ()), (str(exc),))
-        while left:
-            part = {node: dict(list(groups.items())[:_GROUPS_AT_A_TIME]) for node, groups in left.items()}
+        for part in _parts(committing):
             self._fetch(part, wanted, found, problems)
-            left = {node: dict(list(groups.items())[_GROUPS_AT_A_TIME:]) for node, groups in left.items()}
-            left = {node: groups for node, groups in left.items() if groups}
+        for part in _parts(sharing):
+            self._share(part, wanted, found, problems)
         return GroupOffsets(
             {partition: tuple(offsets) for partition, offsets in found.items()},
             tuple(f"{problem} ({count} groups)" if count > 1 else problem for problem, count in problems.items()),
         )
 
-    def _listed(self, problems: Counter[str]) -> dict[int, Groups]:
-        """For each broker the consumer groups it coordinates, and whether they have members."""
+    def _listed(self, problems: Counter[str]) -> tuple[dict[int, Groups], dict[int, Groups]]:
+        """For each broker the groups it coordinates, and whether they have members: those that commit, and shared."""
         requests = dict.fromkeys(self._cluster.known.brokers, _list_request)
-        listed: dict[int, Groups] = {}
+        committing: dict[int, Groups] = {}
+        sharing: dict[int, Groups] = {}
         for node, answer in self._cluster.ask(requests, self._cluster.timeout_s).items():
             if isinstance(answer, BrokerError):
                 problems[str(answer)] += 1
             elif answer.error_code:
                 problems[f"broker {node}: listing groups: {error_name(answer.error_code)}"] += 1
             else:
-                groups = (row for row in answer.groups if row.protocol_type in _CONSUMER_PROTOCOLS)
-                listed[node] = {row.group_id: row.group_state in _WITH_MEMBERS for row in groups}
-        return {node: groups for node, groups in listed.items() if groups}
+                for row in answer.groups:
+                    if row.protocol_type in _COMMITTING_PROTOCOLS:
+                        committing.setdefault(node, {})[row.group_id] = row.group_state in _WITH_MEMBERS
+                    elif row.protocol_type == _SHARE:
+                        sharing.setdefault(node, {})[row.group_id] = row.group_state in _WITH_MEMBERS
+        return committing, sharing
+
+    def _share(
+        self,
+        groups: dict[int, Groups],
+        wanted: Sequence[TopicPartition],
+        found: dict[TopicPartition, list[GroupOffset]],
+        problems: Counter[str],
+    ) -> None:
+        members = {name: has_members for one in groups.values() for name, has_members in one.items()}
+        stopped_by_it = read_committed_only(self._cluster, list(members), problems)
+        asked = {
+            node: names for node, one in groups.items() if (names := [name for name in one if name in stopped_by_it])
+        }
+        for one in share_offsets(self._cluster, asked, wanted, problems):
+            offset = GroupOffset(one.group_id, one.offset, members[one.group_id], one.is_floor)
+            found[one.partition].append(offset)
 
     def _fetch(
         self,
@@ -87,6 +109,14 @@ class ClusterGroups:
                     _take(row, groups[node], found, problems)
 
 
+def _parts(left: dict[int, Groups]) -> Iterator[dict[int, Groups]]:
+    """As many groups of each broker as one request asks for."""
+    while left:
+        yield {node: dict(list(groups.items())[:_GROUPS_AT_A_TIME]) for node, groups in left.items()}
+        left = {node: dict(list(groups.items())[_GROUPS_AT_A_TIME:]) for node, groups in left.items()}
+        left = {node: groups for node, groups in left.items() if groups}
+
+
 def _take(row: Any, groups: Groups, found: dict[TopicPartition, list[GroupOffset]], problems: Counter[str]) -> None:
     for topic in row.topics:
         for partition in topic.partitions:
@@ -105,8 +135,7 @@ def _why(code: int, what: str) -> str:
 
 def _list_request(connection: Connection) -> Any:
     version = connection.require_version(ListGroupsRequest, highest=5, lowest=4)
-    types = {"types_filter": ["consumer", "classic"]} if version >= 5 else {}
-    return ListGroupsRequest(version=version, states_filter=[], **types)
+    return ListGroupsRequest(version=version, states_filter=[])  # of every type: a broker lists those that it knows
 
 
 def _fetch_request(connection: Connection, groups: Sequence[str], partitions: Sequence[TopicPartition]) -> Any:

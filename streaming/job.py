@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from txnwatch.state.emitted import Emitted
+from txnwatch.state.open_transactions import Remembered
 from txnwatch.state.policy import DetectionPolicy
 from txnwatch.streaming.checkpoint import local_directory
 from txnwatch.streaming.emitted_rows import OUTPUT_DDL, decode_emitted
@@ -26,6 +27,19 @@ QUERY_NAME = "txnwatch"
 
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_JAVA_OPTIONS = (
+    # What a worker's long traceback needs: Spark takes it apart with a recursive regular expression, and a stack
+    # that overflows there ends the query's thread without ending the query.
+    "-Xss16m",
+    # The JVM plans small batches and moves few bytes. The second compiler and the parallel collectors took most of its
+    # CPU in the first minutes, and gave nothing back.
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    # Its first heap is 1/64 of the machine's memory: all of that is touched before the first collection, and kept.
+    "-Xms64m",
+    "-XX:MinHeapFreeRatio=20",
+    "-XX:MaxHeapFreeRatio=40",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +73,7 @@ def spark_session(checkpoint: str, *, master: str | None, state_partitions: int)
         "spark.sql.shuffle.partitions": str(state_partitions),
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
-        # What a worker's long traceback needs: Spark takes it apart with a recursive regular expression, and a stack
-        # that overflows there ends the query's thread without ending the query.
-        "spark.driver.extraJavaOptions": "-Xss16m",
+        "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
         "spark.ui.showConsoleProgress": "false",
     }
     if local_directory(checkpoint) is not None:
@@ -90,11 +102,13 @@ def start(
     session: SparkSession, settings: JobSettings, on_batch: Callable[[int, list[Emitted]], None]
 ) -> StreamingQuery:
     """Starts the query; `on_batch(batch_id, emitted)` runs in the driver once for every micro-batch."""
+    remembered = Remembered()
 
     def collect(frame: DataFrame, batch_id: int) -> None:
-        on_batch(batch_id, [decode_emitted(row["kind"], row["payload"]) for row in frame.collect()])
+        emitted = [decode_emitted(row["kind"], row["payload"]) for row in frame.collect()]
+        on_batch(batch_id, remembered.whole(emitted))
 
-    facts = session.readStream.format(FORMAT).options(**settings.source_options).load()
+    facts = session.readStream.format(FORMAT).options(**settings.source_options, packed="true").load()
     said = facts.groupBy("bucket").transformWithState(
         statefulProcessor=BucketProcessor(settings.policy),
         outputStructType=OUTPUT_DDL,

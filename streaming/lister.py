@@ -16,15 +16,18 @@ from txnwatch.state.errors import BrokerError, CheckpointError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.ports import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.streaming import cluster as ends
+from txnwatch.streaming.broker_settings import ScanInterval
 from txnwatch.streaming.census import Census, CensusRota
 from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import Cluster, Listed
-from txnwatch.streaming.control_file import read_wishes
+from txnwatch.streaming.control_file import Wish, read_wishes
+from txnwatch.streaming.idle import IDLE_S, need_not_be, read_judged
 from txnwatch.streaming.offsets import SourceOffset, is_data
 from txnwatch.streaming.options import EARLIEST, SourceOptions
 from txnwatch.streaming.planner import Answer, Limits, Listing, is_begun, plan
 
 _LONGEST_PAUSE = 64
+_NEVER_SHOWN = ""  # the topic id of a partition that is known by name alone
 
 
 class Lister:
@@ -35,34 +38,48 @@ class Lister:
         self._cluster = cluster
         self._now_ms = now_ms
         self._metadata_due = 0.0
+        self._idle_until_s = 0.0
         self._absences: Counter[str] = Counter()
-        self._granted: dict[tuple[TopicPartition, int], tuple[int, int]] = {}
+        self._granted: dict[Wish, tuple[int, int]] = {}
         self._limits = Limits(options.max_offsets_per_trigger)
         self._rota = CensusRota(options)
+        self._scan_interval = ScanInterval()
         self._censuses: dict[int, Census | None] = {}
 
     def next_offset(self, previous: SourceOffset, *, limited: bool = True) -> SourceOffset | None:
-        """The offset one barrier after `previous`; None if no broker answered anything.
+        """The offset one barrier after `previous`; None if no broker answered anything, or it could say nothing new.
 
         Raises:
             CheckpointError: the cluster is not the one `previous` was read from.
         """
-        listing = self._listing(previous)
+        judged = read_judged(_path(self._options.judged_file))  # it is written behind the wishes
+        wished = read_wishes(_path(self._options.control_file))
+        wishes = self._due(previous, wished)
+        listing = self._listing(previous, _named(wishes, previous))
         if listing is None:
             return None
         limits = self._limits if limited else Limits()
-        wishes = self._granted_wishes(previous)
         following = plan(previous, listing, limits, _rereads(wishes))
-        asked = [partition for partition, start in wishes.items() if start < 0 and is_data(partition)]
-        self._censuses = {following.barrier: self._rota.next_census(self._cluster.known, previous, following, asked)}
+        self._count(following, wishes, wished)
+        asked = [wish.partition for wish in wishes if _is_of_census(wish)]
+        census = self._rota.next_census(self._cluster.known, previous, following, asked)
+        is_quiet = census is None and not wished and time.monotonic() < self._idle_until_s
+        if is_quiet and need_not_be(previous, following, judged):
+            return None
+        self._idle_until_s = time.monotonic() + IDLE_S
+        self._censuses = {following.barrier: census}
         return following
+
+    def take_throttled(self) -> dict[str, int]:
+        """For how long brokers have throttled the listing since this was asked last, by the kind of request."""
+        return self._cluster.take_throttled()
 
     def census_of(self, barrier: int) -> Census | None:
         """The census that belongs to a batch; None for a batch that is replayed after a restart."""
         return self._censuses.get(barrier)
 
-    def _listing(self, previous: SourceOffset) -> Listing | None:
-        if not self._look_around(previous):
+    def _listing(self, previous: SourceOffset, named: set[TopicPartition]) -> Listing | None:
+        if not self._look_around(previous, {partition.topic for partition in named}):
             return None
         cluster_id = self._cluster.known.cluster_id
         if previous.cluster_id not in {"", cluster_id}:
@@ -70,6 +87,7 @@ class Lister:
                 f"the checkpoint was written for cluster {previous.cluster_id}, but the brokers answer for cluster "
                 f"{cluster_id}: check --bootstrap-server, or give this cluster its own --checkpoint directory"
             )
+        scan_interval_ms = self._scan_interval.largest_ms(self._cluster, time.monotonic())
         data = self._data_partitions()
         starts = self._starts(previous, [*data, *self._coordinator_partitions()])
         answers = self._answers(self._ask(data), starts)
@@ -79,17 +97,18 @@ class Lister:
             return None
         answers.update(self._answers(self._ask(log_partitions), starts))
         answers.update(self._missing(previous))
+        answers.update(self._hidden(previous, named))
         if answers and not any(answer.end is not None for answer in answers.values()):
             return None
-        return Listing(cluster_id, answers, data_listed_ms, self._now_ms())
+        return Listing(cluster_id, answers, data_listed_ms, self._now_ms(), scan_interval_ms)
 
-    def _look_around(self, previous: SourceOffset) -> bool:
-        """Refreshes metadata when it is due; whether there is any."""
-        now = time.monotonic()
-        if now < self._metadata_due and self._cluster.metadata is not None:
+    def _look_around(self, previous: SourceOffset, names: set[str]) -> bool:
+        """Refreshes metadata when it is due, or somebody names topics; whether there is any."""
+        now, known = time.monotonic(), self._cluster.metadata
+        if now < self._metadata_due and known is not None and names <= known.topics.keys():
             return True
         try:
-            known = self._cluster.refresh({partition.topic for partition in previous.positions})
+            known = self._cluster.refresh(names | {partition.topic for partition in previous.positions})
         except BrokerError:
             return self._cluster.metadata is not None
         self._metadata_due = now + self._options.metadata_refresh_s
@@ -97,7 +116,7 @@ class Lister:
         self._absences = Counter({name: self._absences[name] for name, _ in read})
         for name, topic_id in read:
             topic = known.topics.get(name)
-            if topic is not None and topic.topic_id == topic_id:
+            if topic is not None and not topic.is_hidden and topic_id in {topic.topic_id, _NEVER_SHOWN}:
                 self._absences.pop(name, None)
             elif topic is not None and topic.is_hidden:
                 self._absences[name] = 1  # not read, and never gone
@@ -110,17 +129,34 @@ class Lister:
         """Whether a topic we read is missing, or is another one, but not yet for certain.
 
         Brokers learn of changes one after the other, and each refresh asks another broker: only several in a row
-        make a topic gone. The coordinator's log never is: without it nothing can be proven.
+        make a topic gone. The coordinator's log is never gone, because without it nothing can be proven: it is let go
+        only for another one of its name.
         """
         count = self._absences.get(name, 0)
-        return 0 < count < ABSENCES_OF_A_DELETED_TOPIC or (count > 0 and name == TRANSACTION_STATE_TOPIC)
+        topic = self._cluster.known.topics.get(name)
+        if topic is not None and topic.is_hidden:
+            return True  # for as long as it is hidden, whether or not metadata was asked for since it was named
+        is_shown = topic is not None and bool(topic.partitions)
+        return 0 < count < ABSENCES_OF_A_DELETED_TOPIC or (
+            count > 0 and name == TRANSACTION_STATE_TOPIC and not is_shown
+        )
 
     def _missing(self, previous: SourceOffset) -> dict[TopicPartition, Answer]:
-        """Partitions of missing topics: still there, but they did not answer."""
+        """Partitions of missing topics that are wanted: still there, but they did not answer."""
         return {
             partition: Answer(at.topic_id, None)
             for partition, at in previous.positions.items()
-            if self._is_missing(partition.topic)
+            if self._is_missing(partition.topic) and (not is_data(partition) or self._options.wants(partition.topic))
+        }
+
+    def _hidden(self, previous: SourceOffset, named: set[TopicPartition]) -> dict[TopicPartition, Answer]:
+        """Partitions that transactions name and that this user may not see: there, and without an answer."""
+        topics = self._cluster.known.topics
+        ids = {partition.topic: at.topic_id for partition, at in previous.positions.items()}
+        return {
+            partition: Answer(ids.get(partition.topic, _NEVER_SHOWN), None)
+            for partition in named
+            if partition.topic in topics and topics[partition.topic].is_hidden and self._options.wants(partition.topic)
         }
 
     def _look_for_coordinator(self) -> list[TopicPartition] | None:
@@ -167,6 +203,7 @@ class Lister:
                 answer.offset if answer.error is None else None,
                 answer.leader_epoch,
                 starts.get(partition),
+                answer.leader,
             )
             for partition, answer in listed.items()
         }
@@ -199,25 +236,43 @@ class Lister:
         }
         return {**starts, **{partition: at.offset for partition, at in found.items() if at.error is None}}
 
-    def _granted_wishes(self, previous: SourceOffset) -> dict[TopicPartition, int]:
-        """What the job wishes to have read or described again; one that keeps coming back waits longer each time."""
-        control = self._options.control_file
-        wishes = read_wishes(Path(control) if control is not None else None)
-        granted: dict[TopicPartition, int] = {}
-        for partition, start in wishes.items():
-            due, pause = self._granted.get((partition, start), (0, 0))
-            if previous.barrier >= due:
-                pause = min(max(1, 2 * pause), _LONGEST_PAUSE)
-                self._granted[partition, start] = (previous.barrier + pause, pause)
-                granted[partition] = start
+    def _due(self, previous: SourceOffset, wishes: set[Wish]) -> set[Wish]:
+        """What the job wishes to have read or described again and need not wait."""
+        return {wish for wish in wishes if previous.barrier >= self._granted.get(wish, (0, 0))[0]}
+
+    def _count(self, following: SourceOffset, granted: set[Wish], wishes: set[Wish]) -> None:
+        """Makes a wish that keeps coming back wait longer each time.
+
+        Of a partition that did not answer nothing was asked: its wishes are due until it does.
+        """
+        number = following.barrier - 1
+        for wish in granted:
+            at = following.positions.get(wish.partition)
+            if at is None or not at.is_stale:
+                pause = min(max(1, 2 * self._granted.get(wish, (0, 0))[1]), _LONGEST_PAUSE)
+                self._granted[wish] = (number + pause, pause)
+        partitions = {wish.partition for wish in wishes}
         self._granted = {
             wish: (due, pause)
             for wish, (due, pause) in self._granted.items()
-            if wish[0] in wishes and previous.barrier < due + _LONGEST_PAUSE
+            if wish.partition in partitions and number < due + _LONGEST_PAUSE
         }
-        return granted
 
 
-def _rereads(wishes: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def _path(name: str | None) -> Path | None:
+    return Path(name) if name is not None else None
+
+
+def _is_of_census(wish: Wish) -> bool:
+    return wish.start < 0 and is_data(wish.partition)
+
+
+def _named(wishes: Iterable[Wish], previous: SourceOffset) -> set[TopicPartition]:
+    """Partitions that are to be described and are not listed: some transaction has them, and they may be hidden."""
+    return {wish.partition for wish in wishes if _is_of_census(wish)} - previous.positions.keys()
+
+
+def _rereads(wishes: Iterable[Wish]) -> dict[TopicPartition, int]:
     """Where to go back to: a coordinator partition as a whole is read from its beginning, a data partition never."""
-    return {partition: max(start, 0) for partition, start in wishes.items() if start >= 0 or not is_data(partition)}
+    wanted = [wish for wish in sorted(wishes, reverse=True) if not _is_of_census(wish)]
+    return {wish.partition: max(wish.start, 0) for wish in wanted}  # of several of a partition the lowest

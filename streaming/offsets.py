@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from txnwatch.state.clocks import Clock, Leader
 from txnwatch.state.errors import CheckpointError
 from txnwatch.state.facts import Barrier
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 
-VERSION = 1
+VERSION = 4
 NOT_BEGUN = -1
 
 
@@ -28,6 +29,7 @@ class Position:
         epoch: the leader epoch its log had at `listed`; Fetch sends it so that truncation is seen.
         listed: the end the leader told last.
         is_stale: the leader did not tell an end this time; `listed` is carried over.
+        leader: the broker that told it, -1 where nobody has.
     """
 
     topic_id: str
@@ -35,6 +37,7 @@ class Position:
     epoch: int
     listed: int
     is_stale: bool = False
+    leader: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,10 @@ class SourceOffset:
         positions: data partitions and partitions of `__transaction_state` alike.
         begun: partitions read for the first time in this batch, by the offset they begin at.
         reread: partitions whose range in this batch starts further back than the last one ended.
+        news_from: of partitions of `__transaction_state`: what lies below was there before reading it began, or began
+            anew; it is no news.
         gone: partitions let go since the last offset, with the topic id they had.
+        scan_interval_ms: how often coordinators look for expired transactions, None while no broker has said.
     """
 
     cluster_id: str
@@ -57,6 +63,8 @@ class SourceOffset:
     begun: dict[TopicPartition, int] = field(default_factory=dict)
     reread: dict[TopicPartition, int] = field(default_factory=dict)
     gone: dict[TopicPartition, str] = field(default_factory=dict)
+    news_from: dict[TopicPartition, int] = field(default_factory=dict)
+    scan_interval_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The offset for Spark: primitives only, keys sorted."""
@@ -68,6 +76,7 @@ class SourceOffset:
                 position.epoch,
                 position.listed,
                 int(position.is_stale),
+                position.leader,
             ]
         return {
             "barrier": self.barrier,
@@ -76,7 +85,9 @@ class SourceOffset:
             "coordinator_listed_ms": self.coordinator_listed_ms,
             "data_listed_ms": self.data_listed_ms,
             "gone": {str(partition): topic_id for partition, topic_id in sorted(self.gone.items())},
+            "news_from": _starts_out(self.news_from),
             "reread": _starts_out(self.reread),
+            "scan_interval_ms": self.scan_interval_ms,
             "topics": topics,
             "version": VERSION,
         }
@@ -89,14 +100,17 @@ class SourceOffset:
             CheckpointError: the offset was written by another version of the source.
         """
         if raw.get("version") != VERSION:
+            found = (
+                f"version {raw['version']}" if "version" in raw else "no version: it is another program's checkpoint"
+            )
             raise CheckpointError(
-                f"the checkpoint's offset has version {raw.get('version')}, this txnwatch reads version {VERSION}: "
+                f"the checkpoint's offset has {found}; this txnwatch reads version {VERSION}: "
                 "start with a new --checkpoint directory"
             )
         positions = {
-            TopicPartition(name, int(number)): Position(topic["id"], offset, epoch, listed, bool(stale))
+            TopicPartition(name, int(number)): Position(topic["id"], offset, epoch, listed, bool(stale), leader)
             for name, topic in raw["topics"].items()
-            for number, (offset, epoch, listed, stale) in topic["partitions"].items()
+            for number, (offset, epoch, listed, stale, leader) in topic["partitions"].items()
         }
         return cls(
             raw["cluster_id"],
@@ -107,6 +121,8 @@ class SourceOffset:
             _starts_in(raw["begun"]),
             _starts_in(raw["reread"]),
             {TopicPartition.parse(text): topic_id for text, topic_id in raw["gone"].items()},
+            _starts_in(raw["news_from"]),
+            raw["scan_interval_ms"],
         )
 
     @classmethod
@@ -126,7 +142,7 @@ class SourceOffset:
 
     def barrier_fact(
         self,
-        clock_offset_ms: int | None,
+        clocks: Mapping[int, Clock],
         risen: frozenset[TopicPartition] = frozenset(),
         unfinished: frozenset[int] = frozenset(),
         holes: Mapping[int, int] | None = None,
@@ -137,7 +153,9 @@ class SourceOffset:
             data_listed_ms=self.data_listed_ms,
             coordinator_listed_ms=self.coordinator_listed_ms,
             stale_data=frozenset(p for p, at in self.positions.items() if is_data(p) and at.is_stale),
-            limited_data=frozenset(p for p, at in self.positions.items() if is_data(p) and at.offset < at.listed),
+            limited_data=frozenset(
+                p for p, at in self.positions.items() if is_data(p) and NOT_BEGUN < at.offset < at.listed
+            ),
             stale_coordinator=unfinished.union(
                 p.partition
                 for p, at in self.positions.items()
@@ -145,8 +163,15 @@ class SourceOffset:
             ),
             reread=self.reread,
             risen=risen,
-            clock_offset_ms=clock_offset_ms,
+            leaders={
+                p.partition: Leader(at.leader, at.epoch)
+                for p, at in self.positions.items()
+                if not is_data(p) and not at.is_stale
+            },
+            clocks=clocks,
+            scan_interval_ms=self.scan_interval_ms,
             holes=dict(holes or {}),
+            has_coordinator_log=not all(is_data(p) for p in self.positions),
         )
 
 

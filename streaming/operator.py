@@ -1,14 +1,16 @@
-"""The stateful operator: rows to facts, the pure bucket, state back to rows. A shell; nothing is decided here.
+"""The stateful operator: blobs to facts, the pure bucket, what changed back to the state store. A shell.
 
-One key is one bucket. Its producers live in two maps that take turns: writes go to the map of the current hour,
-reads fall back to the other one, and at the turn of the hour the older map is cleared after what is still awaited
-has been carried over. Idle producers so leave without a timer, and a barrier never walks them.
+One key is one bucket. Its state is a log (state/bucket_log.py). A worker process keeps the buckets it has decoded. It
+takes one out before it works on it, and puts it back once all is written: after an attempt that failed there is none.
+What it keeps may be of an attempt whose writes never counted; `load` finds that out.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
+from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import (
     MapState,
@@ -19,16 +21,18 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from txnwatch.state.bucket import process
-from txnwatch.state.bucket_state import BucketState
-from txnwatch.state.codec import decode_bucket, decode_producer, encode_bucket, encode_producer
+from txnwatch.state.bucket_log import TOKEN_BYTES, KeptBucket, load
 from txnwatch.state.facts import Barrier
 from txnwatch.state.policy import DetectionPolicy
-from txnwatch.state.transaction import ProducerState
 from txnwatch.streaming.emitted_rows import encode_emitted
-from txnwatch.streaming.row_facts import fact_of
+from txnwatch.streaming.packed_facts import unpack_facts
 from txnwatch.streaming.rows import SPEAKS_FOR_PARTITIONS
+from txnwatch.streaming.worker_memory import freeze_what_stays
 
 _EMITTED_ROW = Row("kind", "payload")
+_RUN_ID = "spark.jobGroup.id"  # Spark runs the jobs of a streaming query as a group that is named by the query's run
+_kept: dict[tuple[str, int], KeptBucket] = {}
+_kept_of = ""
 
 
 class BucketProcessor(StatefulProcessor):  # type: ignore[misc]
@@ -39,11 +43,9 @@ class BucketProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declares the state."""
-        self._bucket: ValueState = handle.getValueState("bucket", "row STRING")
-        self._generations: tuple[MapState, MapState] = (
-            handle.getMapState("producers_even", "producer_id BIGINT", "row STRING"),
-            handle.getMapState("producers_odd", "producer_id BIGINT", "row STRING"),
-        )
+        freeze_what_stays(sum(kept.decoded for kept in _kept.values()))
+        self._head: ValueState = handle.getValueState("head", "bytes BINARY")
+        self._log: MapState = handle.getMapState("log", "sequence BIGINT", "bytes BINARY")
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -51,53 +53,60 @@ class BucketProcessor(StatefulProcessor):  # type: ignore[misc]
         rows: Iterator[Row],
         timerValues: TimerValues,  # noqa: ARG002, N803 - passed by keyword
     ) -> Iterator[Row]:
-        """One batch of one bucket."""
-        facts = [fact_of(row) for row in rows]
-        stored = self._bucket.get()
-        bucket = decode_bucket(stored[0]) if stored is not None else BucketState()
-        before = stored[0] if stored is not None else None
+        """One batch of one bucket; all of it is done when this returns."""
+        (number,) = key
+        facts = [fact for row in rows for fact in unpack_facts(row[1])]
         barrier = next(fact for fact in facts if isinstance(fact, Barrier))
-        generation = barrier.coordinator_listed_ms // self._policy.idle_retention_ms
-        store = MapStore(self._generations, generation)
-        if bucket.generation != generation:
-            store.turn(bucket, generation)
-        emitted = process(bucket, store, facts, self._policy, speaks_for_partitions=key[0] == SPEAKS_FOR_PARTITIONS)
-        after = encode_bucket(bucket)
-        if after != before:
-            self._bucket.update((after,))
-        for said in emitted:
-            yield _EMITTED_ROW(*encode_emitted(said))
+        store = SparkLogStore(self._head, self._log)
+        place = (_run_id(), number)
+        kept = load(_kept.pop(place, None), store, number)
+        emitted = process(kept.bucket, kept, facts, self._policy, speaks_for_partitions=number == SPEAKS_FOR_PARTITIONS)
+        kept.write(store, os.urandom(TOKEN_BYTES), barrier.coordinator_listed_ms, self._policy.idle_retention_ms)
+        _kept[place] = kept
+        return iter([_EMITTED_ROW(*encode_emitted(said)) for said in emitted])
 
     def close(self) -> None:
         """Nothing to release."""
 
 
-class MapStore:
-    """A ProducerStore over the two maps."""
+class SparkLogStore:
+    """A LogStore over two of Spark's state variables."""
 
-    def __init__(self, generations: tuple[MapState, MapState], generation: int) -> None:
-        self._current = generations[generation % 2]
-        self._former = generations[(generation + 1) % 2]
+    def __init__(self, head: ValueState, log: MapState) -> None:
+        self._head = head
+        self._log = log
 
-    def get(self, producer_id: int) -> ProducerState | None:
-        """The producer, wherever it was written last."""
-        row = self._current.getValue((producer_id,)) or self._former.getValue((producer_id,))
-        return decode_producer(producer_id, row[0]) if row is not None else None
+    def head(self) -> bytes | None:
+        """The head, None if there is none yet."""
+        stored = self._head.get()
+        return bytes(stored[0]) if stored is not None else None
 
-    def put(self, producer: ProducerState) -> None:
-        """Writes to the current map; a copy in the former one is older and never read again."""
-        self._current.updateValue((producer.producer_id,), (encode_producer(producer),))
+    def put_head(self, head: bytes) -> None:
+        """Replaces the head."""
+        self._head.update((head,))
 
-    def turn(self, bucket: BucketState, generation: int) -> None:
-        """Makes the older map the current one: empties it, after carrying over who is awaited.
+    def entry(self, sequence: int) -> bytes:
+        """One entry that the head names."""
+        return bytes(self._log.getValue((sequence,))[0])
 
-        After a pause of more than one period both maps are old, and only who is awaited is kept.
-        """
-        kept = {producer_id: self.get(producer_id) for producer_id in bucket.agenda}
-        self._current.clear()
-        if generation - bucket.generation > 1:
-            self._former.clear()
-        for producer in kept.values():
-            if producer is not None:
-                self.put(producer)
-        bucket.generation = generation
+    def put_entry(self, sequence: int, entry: bytes) -> None:
+        """Adds an entry."""
+        self._log.updateValue((sequence,), (entry,))
+
+    def clear(self) -> None:
+        """Removes all entries."""
+        self._log.clear()
+
+
+def _run_id() -> str:
+    """The run of the query this task belongs to; a run that is over leaves nothing behind.
+
+    A driver that has started its query again has forgotten what it was told, so it is told anew.
+    """
+    global _kept_of  # noqa: PLW0603 - a worker process outlives the runs of a query
+    context = TaskContext.get()
+    run_id = (context.getLocalProperty(_RUN_ID) if context is not None else None) or ""
+    if run_id != _kept_of:
+        _kept.clear()
+        _kept_of = run_id
+    return run_id

@@ -30,6 +30,9 @@ KNOWN = {
     "startingoffsets": 'latest (where the oldest open transaction begins), earliest, or {"topic": {"0": offset}}',
     "endingoffsets": 'batch only: latest, or {"topic": {"0": offset}}',
     "maxoffsetspertrigger": "offsets of all data partitions together in one batch",
+    "maxbytespertrigger": "bytes of data partitions that one batch reads, about; no effect without controlFile",
+    "maxbytespersecond": "bytes of records that all tasks together receive a second, at most",
+    "maxreadmspertrigger": "how long one batch reads data partitions, about; no effect without controlFile",
     "buckets": "state keys the producer ids are hashed to; fixed by the checkpoint",
     "inputpartitions": "Spark tasks a large batch is spread over",
     "metadatarefreshms": "how often new topics and partitions are looked for",
@@ -40,6 +43,8 @@ KNOWN = {
     "censusintervalms": "pause between two rounds of the census of topics that are not scanned",
     "healintervalms": "pause between two censuses of the scanned partitions",
     "controlfile": "file in which the job asks for ranges to be read again",
+    "judgedfile": "file in which the job says when the next barrier has to be; without it none is left out",
+    "packed": "true for one blob of facts a task and bucket, as txnwatch's own operator reads them",
     "episodes": "batch only: true for a row per finished transaction instead of facts",
 }
 
@@ -55,6 +60,9 @@ class SourceOptions:
     starting_offsets: Offsets
     ending_offsets: Offsets
     max_offsets_per_trigger: int | None
+    max_bytes_per_trigger: int | None
+    max_bytes_per_second: int | None
+    max_read_s: float | None
     buckets: int
     input_partitions: int
     metadata_refresh_s: float
@@ -65,6 +73,8 @@ class SourceOptions:
     census_interval_s: float
     heal_interval_s: float
     control_file: str | None
+    judged_file: str | None
+    packed: bool
     episodes: bool
 
     def watches(self, topic: TopicInfo) -> bool:
@@ -74,6 +84,11 @@ class SourceOptions:
     def counts(self, topic: TopicInfo) -> bool:
         """Whether the topic's partitions are watched by census alone."""
         return self._is_ours(topic) and not self.watches(topic) and _matches(self.census_pattern, topic.name)
+
+    def wants(self, name: str) -> bool:
+        """Whether a topic of this name would be watched if it were shown."""
+        shown = TopicInfo(name, "", {})
+        return self.watches(shown) or self.counts(shown)
 
     def _is_ours(self, topic: TopicInfo) -> bool:
         is_foreign = topic.name not in self.topics and _matches(self.foreign_pattern, topic.name)
@@ -107,6 +122,9 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         starting_offsets=_value(raw, "startingoffsets", _offsets, _LATEST),
         ending_offsets=_value(raw, "endingoffsets", _ends, _LATEST),
         max_offsets_per_trigger=_value(raw, "maxoffsetspertrigger", _positive, None),
+        max_bytes_per_trigger=_value(raw, "maxbytespertrigger", _positive, None),
+        max_bytes_per_second=_value(raw, "maxbytespersecond", _positive, None),
+        max_read_s=_value(raw, "maxreadmspertrigger", _seconds, None),
         buckets=_value(raw, "buckets", _positive, 16),
         input_partitions=_value(raw, "inputpartitions", _positive, 2),
         metadata_refresh_s=_value(raw, "metadatarefreshms", _positive, 5_000) / 1000,
@@ -117,6 +135,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         census_interval_s=_value(raw, "censusintervalms", _positive, 5_000) / 1000,
         heal_interval_s=_value(raw, "healintervalms", _positive, 60_000) / 1000,
         control_file=raw.get("controlfile"),
+        judged_file=raw.get("judgedfile"),
+        packed=_value(raw, "packed", _boolean, False),
         episodes=_value(raw, "episodes", _boolean, False),
     )
 
@@ -150,6 +170,10 @@ def _positive(text: str) -> int:
     if value <= 0:
         raise ValueError("not a positive number")
     return value
+
+
+def _seconds(text: str) -> float:
+    return _positive(text) / 1000
 
 
 def _boolean(text: str) -> bool:

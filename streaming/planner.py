@@ -2,30 +2,37 @@
 
 Law: a limit may cut reading, never listing. What was not answered is carried and marked, what was answered lower
 than it was read is taken as it is (the log was truncated; the reader will see it and say so), what came back under
-another topic id is another partition. `__transaction_state` is cut only into the chunks of a first reading, and
-as long as it is not read to its end it counts as stale.
+another topic id is another partition. No limit cuts `__transaction_state` here: how much lies between two of its
+offsets only reading tells, because compaction leaves a handful of records in thousands of millions of offsets.
+
+A limit is water: it fills the small backlogs first, so that one partition that is far behind takes nothing from those
+that are not, and they are read to their ends in every batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.offsets import NOT_BEGUN, Position, SourceOffset
+
+_JUST_MADE = 10_000  # offsets of a partition of the coordinators' log at the first barrier that could list it
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One partition's answer to a listing; `end` is None if it did not answer.
 
-    `start` is where to begin a partition that is not read yet; it is asked for, and needed, only for those.
+    `start` is where to begin a partition that is not read yet; it is asked for, and needed, only for those. `leader`
+    is the broker that answered.
     """
 
     topic_id: str
     end: int | None
     epoch: int = -1
     start: int | None = None
+    leader: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +44,21 @@ class Listing:
             longer part of the cluster.
         data_listed_ms: our clock when every answer of D was in hand, before T was asked for.
         coordinator_listed_ms: our clock when every answer of T was in hand.
+        scan_interval_ms: the coordinators' setting, None while no broker has said.
     """
 
     cluster_id: str
     answers: Mapping[TopicPartition, Answer]
     data_listed_ms: int
     coordinator_listed_ms: int
+    scan_interval_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one batch may read: offsets of all data partitions together, and of one coordinator partition."""
+    """How much one batch may read: offsets of all data partitions together."""
 
     data_offsets: int | None = None
-    coordinator_chunk: int = 1_000_000
 
 
 def plan(
@@ -87,9 +95,41 @@ def plan(
         begun=begun,
         reread=back,
         gone={
-            partition: position.topic_id for partition, position in previous.positions.items() if partition not in known
+            partition: position.topic_id
+            for partition, position in previous.positions.items()
+            if partition not in known and (is_begun(position) or position.topic_id)  # else known by name alone
         },
+        news_from=_news_from(previous, listing, begun, back),
+        scan_interval_ms=listing.scan_interval_ms,
     )
+
+
+def _news_from(
+    previous: SourceOffset,
+    listing: Listing,
+    begun: Mapping[TopicPartition, int],
+    back: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """From where each partition of the coordinators' log tells news: the end listed when its reading began, or anew.
+
+    A partition found later whose log is short was made later: all of it is news. A long one was there, and was not
+    shown. One found later is kept with 0 until its reading begins: its first answer may come some barriers after its
+    name.
+    """
+    found: dict[TopicPartition, int] = {}
+    for partition, answer in listing.answers.items():
+        if partition.topic != TRANSACTION_STATE_TOPIC:
+            continue
+        was_found_later = partition not in previous.positions or previous.news_from.get(partition) == 0
+        is_short = answer.end is None or answer.end <= _JUST_MADE
+        was_made_later = previous.barrier > 0 and was_found_later and is_short
+        kept = 0 if partition in begun else previous.news_from.get(partition, 0)
+        if answer.end is not None and ((partition in begun and not was_made_later) or back.get(partition, 1) <= 0):
+            kept = answer.end
+        kept = kept if answer.end is None else min(kept, answer.end)
+        if kept > 0 or (was_made_later and partition not in begun):
+            found[partition] = kept
+    return found
 
 
 def is_begun(position: Position | None) -> bool:
@@ -111,7 +151,7 @@ def _may_go_back(known: Position, answer: Answer) -> bool:
 def _ends(
     starts: Mapping[TopicPartition, int], stood: Mapping[TopicPartition, int], listing: Listing, limits: Limits
 ) -> dict[TopicPartition, int]:
-    """How far each answered partition is read: to its end, or, of data, each a share of the limit by its backlog.
+    """How far each answered partition is read: to its end, or, of data, as far as its part of the limit reaches.
 
     A rewound range is read at least to where it `stood`: a position that stands lower than what the state knows would
     not see that the log is cut between the two.
@@ -122,20 +162,30 @@ def _ends(
         if answer.end is None or partition not in starts:
             continue
         ends[partition] = answer.end
-        if partition.topic == TRANSACTION_STATE_TOPIC:
-            ends[partition] = min(answer.end, starts[partition] + limits.coordinator_chunk)
-        elif answer.end > starts[partition]:
+        if partition.topic != TRANSACTION_STATE_TOPIC and answer.end > starts[partition]:
             backlog[partition] = answer.end - starts[partition]
-    total = sum(backlog.values())
-    if limits.data_offsets is not None and total > limits.data_offsets:
-        for partition, behind in backlog.items():
-            ends[partition] = starts[partition] + max(1, limits.data_offsets * behind // total)
+    if limits.data_offsets is not None:
+        for partition, allowed in _fill(backlog, limits.data_offsets).items():
+            ends[partition] = starts[partition] + allowed
     return {partition: max(end, stood.get(partition, end)) for partition, end in ends.items()}
+
+
+def _fill(backlog: Mapping[TopicPartition, int], limit: int) -> dict[TopicPartition, int]:
+    """What each may read: the smallest as a whole, as many as fit; the others share the rest, and each moves on."""
+    allowed: dict[TopicPartition, int] = {}
+    smallest_first = sorted(backlog, key=lambda partition: (backlog[partition], partition))
+    for done, partition in enumerate(smallest_first):
+        if backlog[partition] > limit:
+            share = max(1, limit // (len(smallest_first) - done))
+            return allowed | dict.fromkeys(smallest_first[done:], share)
+        allowed[partition] = backlog[partition]
+        limit -= allowed[partition]
+    return allowed
 
 
 def _position(known: Position | None, answer: Answer, end: int | None) -> Position:
     if end is not None and answer.end is not None:
-        return Position(answer.topic_id, end, answer.epoch, answer.end)
+        return Position(answer.topic_id, end, answer.epoch, answer.end, leader=answer.leader)
     if known is None:
         return Position(answer.topic_id, NOT_BEGUN, -1, 0, is_stale=True)
-    return Position(known.topic_id, known.offset, known.epoch, known.listed, is_stale=True)
+    return replace(known, is_stale=True)

@@ -19,12 +19,20 @@ class Progress:
     Attributes:
         phases_ms: where Spark spent it.
         ends: the end each partition's leader told last.
-        lag_offsets: of those, what is not read yet.
+        reached: where its batch was to end; a task may have left something below (LeftUnread).
     """
 
     phases_ms: Mapping[str, int]
     ends: Mapping[TopicPartition, int]
-    lag_offsets: int
+    reached: Mapping[TopicPartition, int]
+
+    def lag_offsets(self, left: Mapping[TopicPartition, int]) -> int:
+        """Of what was listed, how much is not read yet; `left` is where tasks have stopped."""
+        return sum(max(0, end - min(self.reached[p], left.get(p, end))) for p, end in self.ends.items())
+
+    def furthest_behind(self, left: Mapping[TopicPartition, int]) -> int:
+        """The most of it on one partition."""
+        return max((end - min(self.reached[p], left.get(p, end)) for p, end in self.ends.items()), default=0)
 
 
 def read_progress(progress: Mapping[str, Any] | None) -> Progress | None:
@@ -44,5 +52,5 @@ def read_progress(progress: Mapping[str, Any] | None) -> Progress | None:
     return Progress(
         phases_ms=dict(progress["durationMs"]),
         ends={partition: at.listed for partition, at in begun.items()},
-        lag_offsets=sum(max(0, at.listed - at.offset) for at in begun.values()),
+        reached={partition: at.offset for partition, at in begun.items()},
     )

@@ -39,10 +39,12 @@ class Filters:
 
 def list_filtered(cluster: Cluster, filters: Filters) -> Listing:
     """Every broker's transactions; brokers that are too old for a filter list more."""
-    return list_everywhere(cluster, _list_request(filters))
+    return list_everywhere(cluster, list_request(filters))
 
 
-def _list_request(filters: Filters) -> Callable[[Connection], Any]:
+def list_request(filters: Filters) -> Callable[[Connection], Any]:
+    """One broker's ListTransactions; what it is too old for is left out."""
+
     def build(connection: Connection) -> Any:
         version = connection.require_version(ListTransactionsRequest)
         more: dict[str, Any] = {}
@@ -68,8 +70,8 @@ def producers_at(cluster: Cluster, node: int, partition: TopicPartition) -> Sequ
 
 def names_of(cluster: Cluster, producer_ids: Iterable[int]) -> tuple[dict[int, ListedTransaction], dict[str, str]]:
     """The transactional id of each producer id, as far as the brokers tell; and what was not listed, with the why."""
-    rows, problems = list_filtered(cluster, Filters(producer_ids=tuple(producer_ids)))
-    return {row.producer_id: row for row in rows}, problems
+    found = list_filtered(cluster, Filters(producer_ids=tuple(producer_ids)))
+    return {row.producer_id: row for row in found.rows}, found.problems
 
 
 def describe_at(

@@ -1,44 +1,59 @@
 """One task's share of a batch: which ranges it reads, and the facts it makes of them.
 
-The first plan of a batch carries the coordinator's log and the barrier; data ranges are spread over as many plans
-as the batch is worth, because every further Spark task costs some 18 ms.
+The first plan of a batch carries the coordinator's log and the barrier; data ranges, and a first reading of the
+coordinator's log, are spread over as many plans as the batch is worth, because every further Spark task costs some
+18 ms.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import math
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from txnwatch.state.facts import Fact, LastStable, NoticeKind, PartitionNotice
+from txnwatch.state.facts import Fact, LastStable, LogRead, NoticeKind, PartitionNotice, Throttled
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.budget import NO_LIMIT, Budget
 from txnwatch.streaming.census import Census, take_census
 from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.coordinator_clocks import clocks_of
+from txnwatch.streaming.episodes import episode_rows
 from txnwatch.streaming.fetch import read_ranges
 from txnwatch.streaming.fold import PartitionFold
 from txnwatch.streaming.offsets import SourceOffset, is_data
 from txnwatch.streaming.options import SourceOptions
+from txnwatch.streaming.packed_facts import packed_batch
+from txnwatch.streaming.participants import hidden_participants
+from txnwatch.streaming.past_fold import PastFold, Room
 from txnwatch.streaming.planner import is_begun
 from txnwatch.streaming.range_read import RangeRead
-from txnwatch.streaming.rows import EPISODE, Row, fact_rows, record_batch
+from txnwatch.streaming.read_rate import ReadRate
+from txnwatch.streaming.rows import Row, fact_rows, record_batch
 from txnwatch.streaming.transaction_fold import TransactionFold
 
 OFFSETS_WORTH_A_TASK = 100_000
 ASKED_WORTH_A_TASK = 200
 ROWS_PER_ARROW_BATCH = 10_000
-_WIDEST_CLOCK_MS = 10_000  # its middle is off by no more than what the thresholds tolerate
+# Some 40,000 records a second are decoded, of a first reading ten times as many. Before that is over nothing is proven,
+# so it may take longer; what it leaves costs more, because of that idle ids have to be told to whom has something open.
+LOG_BYTES, LOG_BYTES_AT_FIRST = 8 << 20, 1 << 30
+_SLOW_LOG_READ_S = 5.0  # where a rate is set: a barrier without the end of the log is better than none
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
     """A range of one partition to be read, [start, end); an end below the start means the log was truncated.
 
-    `last_epoch` is the leader epoch of what was read before, -1 if unknown. `is_new` marks the first reading of a
-    coordinator partition that was there before us, of which only live transactions are passed on. `is_tail` marks
-    a range that goes on where everything had been read: compaction does not reach there unless we are late. A gap may
-    be of such a range though its log is read in chunks by now: its holes count, at worst for one reading too many.
+    `last_epoch` is the leader epoch of what was read before, -1 if unknown.
+
+    Of the coordinators' log: what lies below `news_from` was there before reading began, or began anew. `is_first`
+    marks the beginning of a first reading, when nothing of the partition is known: of what was there only live
+    transactions are passed on. `is_tail` marks a range that goes on where everything had been read, in a part that is
+    news: compaction does not reach there unless we are late.
     """
 
     partition: TopicPartition
@@ -47,16 +62,31 @@ class Range:
     end: int
     last_epoch: int
     must_check: bool
-    is_new: bool
+    news_from: int = 0
+    is_first: bool = False
     is_tail: bool = False
+
+    @property
+    def is_first_of_past(self) -> bool:
+        """Whether it is the beginning of a first reading, and all of it was there before."""
+        return self.is_first and not is_data(self.partition) and self.end <= self.news_from
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it has records that were there before: they tell neither how late it is nor how long things take."""
+        return self.start < self.news_from
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """What one task reads; `end` is the batch's whole offset, only in the plan that brings the barrier.
+    """What one task reads; `end` is the batch's whole offset, in the plans that read the coordinators' log.
 
+    One of them `brings_barrier`, and what the others have found of the log is for its barrier.
     `risen` are data partitions that have had an election since the listing before; `unfinished` partitions of the
-    coordinator's log of which this batch's reading may have been overtaken by compaction.
+    coordinator's log of which this batch's reading may have been overtaken by compaction. What is read of those that
+    are `followed` was written after `previous_listed_ms`. `tasks` share the bytes that a batch may read. `throttled_ms`
+    is what the planner was throttled for; it has no other way to tell. `unlisted` are partitions that a look at history
+    lacks.
     """
 
     ranges: tuple[Range, ...]
@@ -65,7 +95,12 @@ class ReadPlan:
     previous_listed_ms: int = 0
     risen: frozenset[TopicPartition] = frozenset()
     unfinished: frozenset[int] = frozenset()
+    followed: frozenset[int] = frozenset()
     census: Census | None = None
+    tasks: int = 1
+    throttled_ms: Mapping[str, int] = field(default_factory=dict)
+    unlisted: tuple[PartitionNotice, ...] = ()
+    brings_barrier: bool = True
 
 
 def plan_reads(
@@ -75,15 +110,21 @@ def plan_reads(
     ranges = [found for found in (_range(start, end, partition) for partition in end.positions) if found is not None]
     log = [found for found in ranges if not is_data(found.partition)]
     data = [found for found in ranges if is_data(found.partition)]
-    offsets = sum(max(0, found.end - found.start) for found in data)
-    tasks = max(1, min(options.input_partitions, -(-offsets // OFFSETS_WORTH_A_TASK)))
+    past = [found for found in log if found.is_first_of_past]
+    log_tasks = min(_worth(past, options), max(1, len(past)))
+    tasks = max(_worth(data, options), log_tasks)
     shares = _spread(data, tasks)
     is_large = census is not None and len(census.asked) > ASKED_WORTH_A_TASK
-    listed_ms, previous_listed_ms = end.data_listed_ms, start.coordinator_listed_ms
+    listed_ms, previous_listed_ms = end.data_listed_ms, start.data_listed_ms
     first_census = None if is_large else census
-    risen, unfinished = _risen(start, end), _unfinished(start, end)
-    plans = [ReadPlan((*log, *shares[0]), listed_ms, end, previous_listed_ms, risen, unfinished, first_census)]
-    plans.extend(ReadPlan(tuple(share), listed_ms) for share in shares[1:])
+    whole = (previous_listed_ms, _risen(start, end), _unfinished(start, end), _followed(start, end))
+    pasts = _dealt(past, log_tasks)
+    tails = [found for found in log if not found.is_first_of_past]
+    plans = [ReadPlan((*tails, *pasts[0], *shares[0]), listed_ms, end, *whole, first_census, tasks)]
+    for number in range(1, tasks):
+        of_log = pasts[number] if number < log_tasks else ()
+        at = end if of_log else None
+        plans.append(ReadPlan((*of_log, *shares[number]), listed_ms, at, tasks=tasks, brings_barrier=False))
     if is_large:
         plans.append(ReadPlan((), listed_ms, census=census))
     return plans
@@ -111,9 +152,28 @@ def _unfinished(start: SourceOffset, end: SourceOffset) -> frozenset[int]:
     )
 
 
+def _followed(start: SourceOffset, end: SourceOffset) -> frozenset[int]:
+    """Partitions of the coordinators' log that were listed both times, and go on where they ended the first time.
+
+    Their new records were not there yet when T was asked for then, which was after D was in hand.
+    """
+    return frozenset(
+        partition.partition
+        for partition, at in end.positions.items()
+        if not is_data(partition)
+        and not at.is_stale
+        and partition not in end.reread
+        and _goes_on(start, end, partition)
+        and not start.positions[partition].is_stale
+    )
+
+
 def _goes_on(start: SourceOffset, end: SourceOffset, partition: TopicPartition) -> bool:
     before = start.positions.get(partition)
-    if before is None or partition in end.begun or end.reread.get(partition, 1) <= 0:
+    if before is None or partition in end.begun:
+        return False
+    back = end.reread.get(partition, before.offset)
+    if partition in end.reread and (back <= 0 or back < end.news_from.get(partition, 0)):
         return False
     return before.topic_id == end.positions[partition].topic_id and before.offset >= before.listed
 
@@ -126,27 +186,39 @@ def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) ->
     if before is not None and before.topic_id != at.topic_id:
         before = None
     back = end.reread.get(partition)
+    news_from = end.news_from.get(partition, 0)
     if partition in end.begun:
-        # Found later means made later: there are no old idle ids in it, and what it says is news.
-        is_old = start.barrier == 0 or partition in start.positions
-        found = Range(partition, at.topic_id, end.begun[partition], at.offset, -1, must_check=False, is_new=is_old)
+        first = end.begun[partition]
+        found = Range(
+            partition, at.topic_id, first, at.offset, -1, must_check=False, news_from=news_from, is_first=True
+        )
     elif before is None:
         return None
-    elif back is not None and back < before.offset:
-        found = Range(partition, at.topic_id, back, at.offset, -1, must_check=False, is_new=False, is_tail=back > 0)
     else:
-        risen = before.epoch != at.epoch
+        begin = before.offset if back is None else min(back, before.offset)
         found = Range(
             partition,
             at.topic_id,
-            before.offset,
+            begin,
             at.offset,
-            before.epoch,
-            must_check=risen,
-            is_new=False,
-            is_tail=before.offset >= before.listed,
+            before.epoch if begin > 0 else -1,
+            must_check=before.epoch != at.epoch,
+            news_from=news_from,
+            is_tail=0 < begin >= news_from and before.offset >= before.listed,
         )
     return found if found.start != found.end or found.must_check else None
+
+
+def _worth(ranges: Iterable[Range], options: SourceOptions) -> int:
+    """How many tasks ranges are worth."""
+    offsets = sum(max(0, found.end - found.start) for found in ranges)
+    return max(1, min(options.input_partitions, -(-offsets // OFFSETS_WORTH_A_TASK)))
+
+
+def _dealt(ranges: list[Range], tasks: int) -> list[list[Range]]:
+    """One after the other, those with the most offsets first: how many records a compacted range has nobody knows."""
+    ranked = sorted(ranges, key=lambda found: found.start - found.end)
+    return [ranked[number::tasks] for number in range(tasks)]
 
 
 def _spread(ranges: list[Range], tasks: int) -> list[list[Range]]:
@@ -160,23 +232,64 @@ def _spread(ranges: list[Range], tasks: int) -> list[list[Range]]:
     return shares
 
 
-def run_plan(plan: ReadPlan, options: SourceOptions, cluster: Cluster) -> Iterator[pa.RecordBatch]:
-    """Reads a plan's ranges and yields their facts, the barrier last."""
-    reads = [_read(found, options) for found in plan.ranges]
-    read_ranges(cluster, reads, patience_s=options.read_patience_s)
+def run_plan(plan: ReadPlan, options: SourceOptions, cluster: Cluster, asking: Cluster) -> Iterator[pa.RecordBatch]:
+    """Reads a plan's ranges and yields their facts, the barrier last.
+
+    A census goes over connections of its own, `asking`: on those that a quota of bytes throttles it would have to wait.
+    """
+    room = Room()
+    reads = [_read(found, options, room) for found in plan.ranges]
+    read_ranges(
+        cluster,
+        reads,
+        patience_s=options.read_patience_s,
+        budgets=budgets(plan, reads, options, time.monotonic()),
+        rate=ReadRate(options.max_bytes_per_second / plan.tasks) if options.max_bytes_per_second is not None else None,
+    )
     if options.episodes:
-        yield from _arrow(_episode_rows(reads))
+        yield from _arrow(episode_rows(reads, plan.unlisted))
         return
-    facts = [*_facts(plan, reads), *_census_facts(plan, cluster)]
-    yield from _arrow(fact_rows(facts, options.buckets))
+    facts = [*_facts(plan, reads), *_census_facts(plan, asking)]
+    if plan.end is not None:
+        facts += hidden_participants(facts, plan.end.positions, options, asking)
+    facts += _throttled(plan, cluster, asking)
+    if options.packed:
+        yield packed_batch(facts, options.buckets)
+    else:
+        yield from _arrow(fact_rows(facts, options.buckets))
 
 
-def _read(found: Range, options: SourceOptions) -> RangeRead:
+def budgets(plan: ReadPlan, reads: Iterable[RangeRead], options: SourceOptions, now_s: float) -> list[Budget]:
+    """How much a task may read: its part of the data by bytes and time, of the coordinators' log by bytes.
+
+    Of that log a first reading has a budget of its own: nothing else that is read of it may be so large.
+
+    None without a way for the job to say that something is left.
+    """
+    if options.control_file is None:
+        return []
+    data = [read for read in reads if is_data(read.partition)]
+    firsts = {found.partition for found in plan.ranges if found.is_first_of_past}
+    log = [read for read in reads if not is_data(read.partition) and read.partition not in firsts]
+    past = [read for read in reads if read.partition in firsts]
+    max_bytes = NO_LIMIT if options.max_bytes_per_trigger is None else options.max_bytes_per_trigger // plan.tasks
+    until_s = now_s + options.max_read_s if options.max_read_s is not None else math.inf
+    log_until_s = now_s + _SLOW_LOG_READ_S if options.max_bytes_per_second is not None else math.inf
+    return [
+        Budget(data, max_bytes, until_s),
+        Budget(log, LOG_BYTES, log_until_s),
+        Budget(past, LOG_BYTES_AT_FIRST, log_until_s),
+    ]
+
+
+def _read(found: Range, options: SourceOptions, room: Room) -> RangeRead:
     def data_fold(start: int, end: int) -> PartitionFold:
         return PartitionFold(start, end, keep_episodes=options.episodes)
 
     def log_fold(start: int, end: int) -> TransactionFold:
-        return TransactionFold(found.partition.partition, start, end)
+        if found.is_first_of_past:
+            return PastFold(found.partition.partition, start, end, news_from=found.news_from, room=room)
+        return TransactionFold(found.partition.partition, start, end, news_from=found.news_from)
 
     is_log = found.partition.topic == TRANSACTION_STATE_TOPIC
     return RangeRead(
@@ -191,21 +304,28 @@ def _read(found: Range, options: SourceOptions) -> RangeRead:
 
 
 def _facts(plan: ReadPlan, reads: list[RangeRead]) -> Iterator[Fact]:
+    yield from plan.unlisted
     for read, found in zip(reads, plan.ranges, strict=True):
         yield from read.notices
         if isinstance(read.fold, TransactionFold):
-            yield from read.fold.facts(live_only=found.is_new)
+            yield from read.fold.facts(is_first=found.is_first)
             if found.is_tail and read.fold.hole is not None:
                 detail = "compaction has passed where reading stopped: what ended a transaction may be gone"
                 yield PartitionNotice(NoticeKind.LOST, read.partition, read.topic_id, read.fold.hole, found.end, detail)
         else:
-            yield from read.fold.facts(read.partition, read.topic_id, plan.listed_ms)
+            for fold in (*read.earlier, read.fold):
+                yield from fold.facts(read.partition, read.topic_id, plan.listed_ms)
             if 0 <= read.last_stable_offset < read.fold.position:
                 yield LastStable(read.partition, read.topic_id, read.last_stable_offset)
-    if plan.end is not None:
-        for partition, topic_id in plan.end.gone.items():
-            yield PartitionNotice(NoticeKind.DELETED, partition, topic_id, 0, 0, "no longer in the cluster's metadata")
-        yield plan.end.barrier_fact(_clock_offset_ms(plan, reads), plan.risen, plan.unfinished, _holes(reads))
+    if plan.end is None:
+        return
+    clocks, holes = clocks_of(plan.end, plan.previous_listed_ms, plan.followed, reads), _holes(reads)
+    if not plan.brings_barrier:
+        yield LogRead(holes, clocks)
+        return
+    for partition, topic_id in plan.end.gone.items():
+        yield PartitionNotice(NoticeKind.DELETED, partition, topic_id, 0, 0, "no longer in the cluster's metadata")
+    yield plan.end.barrier_fact(clocks, plan.risen, plan.unfinished, holes)
 
 
 def _holes(reads: Iterable[RangeRead]) -> dict[int, int]:
@@ -220,59 +340,12 @@ def _census_facts(plan: ReadPlan, cluster: Cluster) -> Iterator[Fact]:
     yield from take_census(cluster, plan.census)
 
 
-def _clock_offset_ms(plan: ReadPlan, reads: list[RangeRead]) -> int | None:
-    """The broker's clock minus ours, from records the coordinator stamped between two listings.
-
-    A record stamped s by the broker and listed now (ours, t) but not at the listing before (ours, p) was written
-    in between: the offset lies from s - t to s - p. The middle of what all records of the batch allow is taken, unless
-    that is so wide (nobody could be asked for a while) that the middle says nothing.
-    """
-    assert plan.end is not None
-    lowest: int | None = None
-    highest: int | None = None
-    for read, found in zip(reads, plan.ranges, strict=True):
-        fold = read.fold
-        if not isinstance(fold, TransactionFold) or found.is_new or fold.times is None:
-            continue
-        low = fold.times[1] - plan.end.coordinator_listed_ms
-        high = fold.times[0] - plan.previous_listed_ms
-        lowest = low if lowest is None else max(lowest, low)
-        highest = high if highest is None else min(highest, high)
-    if lowest is None or highest is None or highest - lowest > _WIDEST_CLOCK_MS:
-        return None
-    return (lowest + highest) // 2
-
-
-def _episode_rows(reads: Iterable[RangeRead]) -> Iterator[Row]:
-    for read in reads:
-        if not isinstance(read.fold, PartitionFold):
-            continue
-        for episode in read.fold.episodes:
-            yield {
-                "kind": EPISODE,
-                "topic": read.partition.topic,
-                "partition": read.partition.partition,
-                "topic_id": read.topic_id,
-                "producer_id": episode.producer_id,
-                "producer_epoch": episode.producer_epoch,
-                "txn_start_offset": episode.start_offset,
-                "last_offset": episode.last_offset,
-                "last_timestamp_ms": episode.last_timestamp_ms,
-                "last_marker_offset": episode.marker.offset,
-                "last_marker_epoch": episode.marker.producer_epoch,
-                "last_marker_commit": episode.marker.commit,
-                "last_marker_coordinator_epoch": episode.marker.coordinator_epoch,
-                "last_marker_timestamp_ms": episode.marker.timestamp_ms,
-            }
-        for notice in read.notices:
-            yield {
-                "kind": "notice",
-                "topic": read.partition.topic,
-                "partition": read.partition.partition,
-                "range_start": notice.from_offset,
-                "range_end": notice.to_offset,
-                "detail": json.dumps({"notice": notice.kind, "detail": notice.detail}),
-            }
+def _throttled(plan: ReadPlan, *clusters: Cluster) -> Iterator[Fact]:
+    throttled_ms = Counter(plan.throttled_ms)
+    for cluster in clusters:
+        throttled_ms.update(cluster.take_throttled())
+    if throttled_ms:
+        yield Throttled(throttled_ms)
 
 
 def _arrow(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:

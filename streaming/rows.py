@@ -1,8 +1,9 @@
-"""Facts as rows of the source: its schema, and facts into Arrow. The way back is in row_facts.py.
+"""Facts as rows of the source, for who reads it with Spark: its schema, and facts into Arrow.
 
 One flat schema for every kind of fact, because partition facts, coordinator facts and the barrier must travel in
 one batch under one offset. A Spark user of the source reads it like any other table; `kind` tells which columns
-are filled. Times are epoch milliseconds; a missing value is null.
+are filled. Times are epoch milliseconds; a missing value is null. txnwatch's own job takes them packed
+(packed_facts.py).
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from txnwatch.state.facts import (
     Fact,
     Joined,
     LastStable,
+    LogRead,
     OpenDescribed,
     PartitionNotice,
     ProducerSeen,
+    Throttled,
     TransactionalIdGone,
     TransactionSeen,
 )
@@ -31,6 +34,7 @@ from txnwatch.state.transaction import Marker
 
 PRODUCER, TRANSACTION, GONE, NOTICE = "producer", "transaction", "transactional_id_gone", "notice"
 CENSUS, OPEN, LAST_STABLE, BARRIER, EPISODE = "census", "open_transaction", "last_stable_offset", "barrier", "episode"
+THROTTLED, LOG_READ = "throttled", "log_read"
 
 MARKER_COLUMNS: Final = ("offset", "epoch", "commit", "coordinator_epoch", "timestamp_ms")
 SCHEMA: Final = pa.schema(
@@ -67,6 +71,8 @@ SCHEMA: Final = pa.schema(
         pa.field("superseded_by", pa.int64()),
         pa.field("data_epoch", pa.int32()),
         pa.field("epoch_use", pa.string()),
+        pa.field("past_outcome", pa.string()),
+        pa.field("past_end_epoch", pa.int32()),
         pa.field("participants", pa.list_(pa.string())),
         pa.field("held", pa.list_(pa.string())),
         pa.field("detail", pa.string()),
@@ -98,7 +104,7 @@ def fact_rows(facts: Iterable[Fact], buckets: int) -> Iterable[Row]:
         if isinstance(fact, ProducerSeen | TransactionSeen | OpenDescribed):
             row["bucket"] = bucket_of(fact.producer_id, buckets)
             yield row
-        elif isinstance(fact, LastStable):
+        elif isinstance(fact, LastStable | Throttled):
             row["bucket"] = SPEAKS_FOR_PARTITIONS
             yield row
         else:
@@ -177,6 +183,8 @@ def _transaction_row(fact: TransactionSeen) -> Row:
         "superseded_by": view.superseded_by,
         "data_epoch": view.data_epoch,
         "epoch_use": str(view.epoch_use),
+        "past_outcome": view.past_outcome,
+        "past_end_epoch": view.past_end_epoch,
         "participants": sorted(str(partition) for partition in view.participants),
         "held": sorted(str(partition) for partition in fact.held),
         "detail": _ended_detail(fact),
@@ -184,9 +192,9 @@ def _transaction_row(fact: TransactionSeen) -> Row:
 
 
 def _ended_detail(fact: TransactionSeen) -> str | None:
-    if not fact.ended and fact.first_end is None:
+    if not fact.ended and fact.first_end is None and not fact.is_past:
         return None
-    return json.dumps([fact.ended, fact.first_end], separators=(",", ":"))
+    return json.dumps([fact.ended, fact.first_end, int(fact.is_past)], separators=(",", ":"))
 
 
 def _joined_detail(joined: Joined | None) -> str | None:
@@ -206,7 +214,8 @@ def _gone_row(fact: TransactionalIdGone) -> Row:
     }
 
 
-def _notice_row(fact: PartitionNotice) -> Row:
+def notice_row(fact: PartitionNotice) -> Row:
+    """A range that was not read, or a partition as a whole."""
     return {
         "kind": NOTICE,
         "topic": fact.partition.topic,
@@ -241,12 +250,24 @@ def _last_stable_row(fact: LastStable) -> Row:
     }
 
 
+def _throttled_row(fact: Throttled) -> Row:
+    return {"kind": THROTTLED, "detail": json.dumps(dict(fact.throttled_ms))}
+
+
+def _log_read_row(fact: LogRead) -> Row:
+    return {"kind": LOG_READ, "detail": json.dumps({"holes": fact.holes, "clocks": fact.clocks})}
+
+
 def _census_row(fact: CensusTaken) -> Row:
     taken: dict[str, list[list[Any]]] = {}
     for partition, bracket in fact.taken.items():
         taken.setdefault(partition.topic, []).append([partition.partition, *bracket])
-    failed = sorted(str(partition) for partition in fact.failed)
-    detail = {"taken": taken, "failed": failed, "is_round": fact.is_round}
+    detail = {
+        "taken": taken,
+        "failed": sorted(str(partition) for partition in fact.failed),
+        "is_round": fact.is_round,
+        "failed_scanned": sorted(str(partition) for partition in fact.failed_scanned),
+    }
     return {"kind": CENSUS, "detail": json.dumps(detail, separators=(",", ":"))}
 
 
@@ -260,8 +281,11 @@ def _barrier_row(fact: Barrier) -> Row:
         "stale_coordinator": sorted(fact.stale_coordinator),
         "reread": {str(partition): start for partition, start in fact.reread.items()},
         "risen": sorted(str(partition) for partition in fact.risen),
-        "clock_offset_ms": fact.clock_offset_ms,
+        "leaders": {str(log_partition): leader for log_partition, leader in fact.leaders.items()},
+        "clocks": {str(broker): clock for broker, clock in fact.clocks.items()},
+        "scan_interval_ms": fact.scan_interval_ms,
         "holes": {str(log_partition): end for log_partition, end in fact.holes.items()},
+        "has_coordinator_log": fact.has_coordinator_log,
     }
     return {"kind": BARRIER, "listed_ms": fact.coordinator_listed_ms, "detail": json.dumps(detail)}
 
@@ -270,9 +294,11 @@ _WRITE: Final[dict[type, Callable[[Any], Row]]] = {
     ProducerSeen: _producer_row,
     TransactionSeen: _transaction_row,
     TransactionalIdGone: _gone_row,
-    PartitionNotice: _notice_row,
+    PartitionNotice: notice_row,
     OpenDescribed: _open_row,
     LastStable: _last_stable_row,
+    Throttled: _throttled_row,
+    LogRead: _log_read_row,
     CensusTaken: _census_row,
     Barrier: _barrier_row,
 }

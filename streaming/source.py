@@ -8,18 +8,23 @@ plan twice gives the same facts, or, where the log has changed in between, facts
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
+from txnwatch.state.errors import BrokerError
 from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.episodes import unlisted
 from txnwatch.streaming.lister import Lister
 from txnwatch.streaming.offsets import SourceOffset
 from txnwatch.streaming.options import SourceOptions, parse_options
+from txnwatch.streaming.packed_facts import PACKED_DDL
 from txnwatch.streaming.read_plan import ReadPlan, plan_reads, run_plan
 from txnwatch.streaming.rows import DDL
+from txnwatch.streaming.worker_memory import freeze_loaded_modules
 
 FORMAT = "kafka-transactions"
 
@@ -42,7 +47,7 @@ class TransactionsDataSource(DataSource):  # type: ignore[misc]
 
     def schema(self) -> str:
         """The schema of facts, as DDL."""
-        return DDL
+        return PACKED_DDL if parse_options(self.options).packed else DDL
 
     def streamReader(self, schema: object) -> TransactionsStreamReader:  # noqa: N802 - Spark's name
         """A reader for a streaming query."""
@@ -73,7 +78,7 @@ class TransactionsStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         return SourceOffset.beginning().to_json()
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """One round of listing; `start` unchanged if no broker answered, and then no batch runs."""
+        """One round of listing; `start` unchanged if it told nothing new, and then no batch runs."""
         lister = self._lister = self._lister or Lister(self._options, new_cluster(self._options))
         following = lister.next_offset(SourceOffset.from_json(start), limited=isinstance(limit, ReadMaxRows))
         self._latest = dict(start) if following is None else following.to_json()
@@ -90,12 +95,15 @@ class TransactionsStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         following = SourceOffset.from_json(end)
         census = self._lister.census_of(following.barrier) if self._lister is not None else None
         plans = plan_reads(SourceOffset.from_json(start), following, self._options, census)
+        if self._lister is not None:
+            plans[0] = replace(plans[0], throttled_ms=self._lister.take_throttled())
         return [TransactionsPartition(plan) for plan in plans]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs one plan."""
         assert isinstance(partition, TransactionsPartition)
-        return run_plan(partition.plan, self._options, shared_cluster(self._options))
+        freeze_loaded_modules()
+        return _run(partition.plan, self._options)
 
 
 class TransactionsReader(DataSourceReader):  # type: ignore[misc]
@@ -108,21 +116,23 @@ class TransactionsReader(DataSourceReader):  # type: ignore[misc]
         """The plans of the whole range.
 
         Raises:
-            BrokerError: no broker answers; a batch has nobody to wait for it.
+            BrokerError: no broker, or no leader, answers; a batch has nobody to wait for it.
         """
         cluster = new_cluster(self._options)
         cluster.refresh()
         start = SourceOffset.beginning()
         end = Lister(self._options, cluster).next_offset(start, limited=False)
         cluster.close()
-        assert end is not None
+        if end is None:
+            raise BrokerError("no leader told where its partitions end: there is nothing to read")
         plans = plan_reads(start, end.bounded(self._options.ending_offsets), self._options)
+        plans[0] = replace(plans[0], unlisted=unlisted(end))
         return [TransactionsPartition(plan) for plan in plans]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs one plan."""
         assert isinstance(partition, TransactionsPartition)
-        return run_plan(partition.plan, self._options, shared_cluster(self._options))
+        return _run(partition.plan, self._options)
 
 
 def new_cluster(options: SourceOptions) -> Cluster:
@@ -130,12 +140,16 @@ def new_cluster(options: SourceOptions) -> Cluster:
     return Cluster(options.bootstrap, options.security, timeout_s=options.list_timeout_s)
 
 
+def _run(plan: ReadPlan, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    return run_plan(plan, options, shared_cluster(options, "reading"), shared_cluster(options, "asking"))
+
+
 _SHARED: dict[tuple[object, ...], Cluster] = {}
 
 
-def shared_cluster(options: SourceOptions) -> Cluster:
-    """This worker's connections to the cluster; they outlive a task, a new one costs several round trips."""
-    key = (options.bootstrap, options.security)
+def shared_cluster(options: SourceOptions, purpose: str) -> Cluster:
+    """This worker's connections for one purpose; they outlive a task, a new one costs several round trips."""
+    key = (options.bootstrap, options.security, purpose)
     if key not in _SHARED:
         _SHARED[key] = Cluster(options.bootstrap, options.security)
     return _SHARED[key]

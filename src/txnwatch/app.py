@@ -8,41 +8,48 @@ import socket
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from txnwatch.clients import events_topic, librdkafka_config, told_at
+from txnwatch.clients import events_keys, events_topic, librdkafka_config, told_at
 from txnwatch.config import RunSettings, broker_properties, client_properties
-from txnwatch.lasting import Lasting
+from txnwatch.coverage import Coverage
+from txnwatch.listening import Listening
 from txnwatch.metrics import Metrics
 from txnwatch.metrics_server import MetricsServer
+from txnwatch.pulse import Pulse, Told
 from txnwatch.quiet import output_to
 from txnwatch.sinks.abort import OFF, AutoAbort
 from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.event_log import EventLog
+from txnwatch.sinks.evidence_file import EvidenceFile
 from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
 from txnwatch.sinks.lease import GroupLease
 from txnwatch.sinks.ledger import Ledger
 from txnwatch.sinks.open_list import OpenList
 from txnwatch.sinks.outbox import Outbox
+from txnwatch.sinks.passed_over import PassedOverRecords
 from txnwatch.sinks.redis import RedisEventSink
-from txnwatch.state.emitted import CensusIncomplete, Emitted, PartitionAlarm, Unproven, ViewHealed
-from txnwatch.state.errors import SinkError
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.sinks.retention import Retention
+from txnwatch.state.emitted import BucketCount, Emitted, PartitionAlarm, ViewHealed
+from txnwatch.state.facts import NoticeKind
 from txnwatch.state.incident import IncidentEvent
 from txnwatch.state.ports import EventSink
 from txnwatch.streaming.admin import ClusterAdmin
+from txnwatch.streaming.broker_settings import scan_interval_warning
 from txnwatch.streaming.checkpoint import local_directory
 from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.control_file import wishes_of, write_wishes
 from txnwatch.streaming.groups import ClusterGroups
+from txnwatch.streaming.idle import Judged, write_judged
 from txnwatch.streaming.metadata import TopicInfo
 from txnwatch.streaming.options import parse_options
 from txnwatch.streaming.preflight import check_cluster
 from txnwatch.streaming.progress import Progress, read_progress
+from txnwatch.throttling import Throttling
 
 if TYPE_CHECKING:  # a second of imports that only `run` needs
     from pyspark.sql import SparkSession
@@ -51,7 +58,10 @@ if TYPE_CHECKING:  # a second of imports that only `run` needs
 Report = Callable[[str], None]
 _ADMIN_TIMEOUT_S = 2.0
 _WISHES_FILE = "txnwatch-wishes.json"
+_JUDGED_FILE = "txnwatch-judged.json"
+_EVIDENCE_FILE = "txnwatch-evidence.jsonl"
 _SPARK_LOG = "spark.log"
+_REDIS_HEARTBEAT_MS = 5_000
 
 
 @dataclass
@@ -62,7 +72,7 @@ class Watch:
         cluster_id, topics: known after `check`.
         report: gets one line for everything an operator should know that is no event.
         on_event: gets every event.
-        is_ready: whether the coordinator's log has been read to its end once: before, nothing is proven.
+        coverage: what is not seen, and whether the watch is ready.
         counts: what was told of partitions and views, and confirmations by answer.
     """
 
@@ -72,12 +82,13 @@ class Watch:
     cluster_id: str = ""
     topics: Sequence[TopicInfo] = ()
     batches: int = 0
-    is_ready: bool = False
     counts: Counter[str] = field(default_factory=Counter)
     _ledger: Ledger | None = field(default=None, init=False)
     _log: EventLog | None = field(default=None, init=False)
     _abort: AutoAbort | None = field(default=None, init=False)
     _open_list: OpenList | None = field(default=None, init=False)
+    _pulse: Pulse | None = field(default=None, init=False)
+    _bury: Callable[[list[str]], None] = field(default=lambda _: None, init=False)
     _query: StreamingQuery | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -87,13 +98,25 @@ class Watch:
         properties = client_properties(self.settings.command_config)
         self._properties = broker_properties(properties)
         self._events = events_topic(
-            self.settings.events_topic, self.settings.events_format, self.settings.schema_registry_url, properties
+            self.settings.events_topic,
+            self.settings.events_format,
+            self.settings.schema_registry_url,
+            properties,
+            events_keys(self.settings.events_key_file, lambda text: self.report(f"warning: {text}")),
         )
+        self._listening = Listening(PassedOverRecords(lambda text: self.report(f"warning: {text}"), wall_clock_ms))
         self.options = parse_options(self._source_options())
-        self._undescribed = Lasting("not described by their leaders", self.report)
         self.metrics = Metrics(wall_clock_ms)
         self.metrics.progress = self._progress
-        self._unproven = Lasting("not listed, or not read to their ends", self.report)
+        self.coverage = Coverage(
+            self.report, progress=self._progress, census_interval_ms=self.settings.census_interval_ms
+        )
+        self._throttling = Throttling(self.report)
+
+    @property
+    def instance(self) -> str:
+        """This watch, for heartbeats and decisions."""
+        return f"{socket.gethostname()}:{self.checkpoint}"
 
     @property
     def spark_log(self) -> Path:
@@ -108,10 +131,14 @@ class Watch:
             "censusPattern": self.settings.census_topics,
             "censusIntervalMs": str(self.settings.census_interval_ms),
             "healIntervalMs": str(self.settings.heal_interval_ms),
-            **({"foreignPattern": self.settings.foreign_topics} if self.settings.foreign_topics is not None else {}),
+            **_if_set("foreignPattern", self.settings.foreign_topics),
             "startingOffsets": self.settings.starting_offsets,
             "maxOffsetsPerTrigger": str(self.settings.max_offsets_per_trigger),
+            "maxBytesPerTrigger": str(self.settings.max_bytes_per_trigger),
+            **_if_set("maxBytesPerSecond", self.settings.max_bytes_per_second),
+            "maxReadMsPerTrigger": str(self.settings.max_read_ms_per_trigger),
             "controlFile": str(self._scratch / _WISHES_FILE),
+            "judgedFile": str(self._scratch / _JUDGED_FILE),
         }
 
     def check(self) -> None:
@@ -123,6 +150,9 @@ class Watch:
         cluster = Cluster(self.options.bootstrap, self.options.security)
         with contextlib.closing(cluster):
             self.cluster_id, self.topics = check_cluster(cluster, self.options, self.checkpoint)
+            warning = scan_interval_warning(cluster)
+        if warning is not None and self.settings.coordinator_scan_interval_ms is None:
+            self.report(f"warning: {warning}")
         self.metrics.cluster_id = self.cluster_id
 
     @contextlib.contextmanager
@@ -161,24 +191,40 @@ class Watch:
         warning = ensure_topic(config, self.settings.events_topic)
         if warning is not None:
             self.report(f"warning: {warning}")
-        sinks: list[EventSink] = [KafkaEventSink(config, self._events.name, self._events.encoding)]
+        topic = KafkaEventSink(config, self._events.name, self._events.encoding, keys=self._events.keys)
+        sinks: list[EventSink] = [topic]
+        places = [Told(topic.beat, pause_ms)] if (pause_ms := self.settings.events_heartbeat_ms) else []
         if self.settings.redis_url is not None:
-            redis = RedisEventSink(self.settings.redis_url, self.cluster_id)
+            redis = RedisEventSink(self.settings.redis_url, self.cluster_id, self._events.keys)
             sinks.append(redis)
+            places.append(Told(redis.beat, _REDIS_HEARTBEAT_MS))
             self._open_list = OpenList(redis.show_open)
+        self._bury = topic.bury
         cluster = Cluster(self.options.bootstrap, self.options.security, timeout_s=_ADMIN_TIMEOUT_S)
-        log = self._log = EventLog(config, self._events.name, self._events.decode)
+        self._pulse = Pulse(
+            self.instance,
+            self.cluster_id,
+            cluster,
+            self.options,
+            self._progress,
+            places,
+            lambda: self.coverage.evidence,
+        )
+        self._throttling.asked = cluster.take_throttled
+        log = self._log = EventLog(config, self._events.name, self._events.decode, self._events.keys)
         ledger = Ledger(
             origin=self._origin(),
             admin=ClusterAdmin(cluster),
             groups=ClusterGroups(cluster),
             outboxes=[Outbox(sink, lambda text: self.report(f"warning: {text}")) for sink in sinks],
             now_ms=wall_clock_ms,
-            heard=lambda: self._heard(log.news()),
+            heard=lambda: self._listening.heard(log.news()),
             on_event=self._on_event,
             report=lambda text: self.report(f"warning: {text}"),
+            retention=Retention(self.settings.events_retention_ms, topic.bury),
+            evidence=EvidenceFile(self._scratch / _EVIDENCE_FILE, lambda text: self.report(f"warning: {text}")),
         )
-        ledger.remember(self._heard(log.history()))
+        ledger.remember(self._listening.heard(log.history()))
         for outbox in ledger.outboxes[1:]:
             outbox.has_lost_everything()  # it is filled now in any case
         ledger.resend_to(ledger.outboxes[1:])
@@ -200,17 +246,10 @@ class Watch:
             cooldown_ms=settings.abort_breaker_cooldown_ms,
             ledger=ledger,
             lease=None if is_off else GroupLease(config, settings.events_topic, self.cluster_id),
-            instance=f"{socket.gethostname()}:{self.checkpoint}",
+            instance=self.instance,
             now_ms=wall_clock_ms,
             report=self.report,
         )
-
-    def _heard(self, found: Iterable[IncidentEvent | SinkError]) -> Iterator[IncidentEvent]:
-        for one in found:
-            if isinstance(one, SinkError):
-                self.report(f"warning: passing over a record of the events topic: {one}")
-            else:
-                yield one
 
     def start_spark(self) -> SparkSession:
         """The Spark session; what the JVM and its workers print goes to the log file."""
@@ -247,8 +286,10 @@ class Watch:
     def on_batch(self, batch_id: int, emitted: list[Emitted]) -> None:
         """One micro-batch in the driver."""
         assert self._ledger is not None
+        emitted = self._throttling.on_batch(emitted)
         for said in emitted:
             self._tell(said)
+        self.coverage.on_batch(emitted)
         assert self._abort is not None
         self._abort.recover()
         self._ledger.on_batch(emitted)
@@ -256,28 +297,41 @@ class Watch:
         if self._open_list is not None:
             self._open_list.on_batch(emitted, wall_clock_ms())
         write_wishes(self._scratch / _WISHES_FILE, wishes_of(emitted, self._ledger.doubted))
-        self.metrics.on_batch(batch_id, emitted, self._ledger, is_ready=self.is_ready)
+        self._write_judged(emitted)
+        self._beat(emitted, wall_clock_ms())
+        self.metrics.take_passed_over(self._listening.passed_over.counts)
+        self.metrics.on_batch(
+            batch_id, emitted, self._ledger, is_ready=self.coverage.is_ready, evidence=self.coverage.evidence
+        )
         self.batches += 1
+
+    def _write_judged(self, emitted: list[Emitted]) -> None:
+        """When the next barrier has to be: at once, unless every bucket and the ledger can wait."""
+        assert self._ledger is not None
+        counts = [said for said in emitted if isinstance(said, BucketCount)]
+        if len(counts) == self.options.buckets:
+            due_ms = min(count.due_ms for count in counts) if self._ledger.can_wait else 0
+            write_judged(self._scratch / _JUDGED_FILE, Judged(counts[0].barrier, due_ms))
+
+    def _beat(self, emitted: list[Emitted], now_ms: int) -> None:
+        if self._pulse is not None:
+            self._pulse.on_batch(emitted, now_ms)
+        self._listening.bury_old(self.settings.events_retention_ms, now_ms, self._bury)
 
     def _tell(self, said: Emitted) -> None:
         """What an operator should know that is no event."""
         match said:
             case PartitionAlarm(notice):
                 self.counts[f"partitions {notice.kind}"] += 1
-                where = f"{notice.partition} [{notice.from_offset}, {notice.to_offset})"
-                self.report(f"warning: {notice.kind} {where}: {notice.detail}")
+                is_hidden = notice.kind is NoticeKind.HIDDEN
+                where = "" if is_hidden else f" [{notice.from_offset}, {notice.to_offset})"
+                self.report(f"warning: {notice.kind} {notice.partition}{where}: {notice.detail}")
             case ViewHealed():
                 self.counts[f"view mismatches ({said.mismatch})"] += 1
                 self.report(
                     f"warning: producer id {said.producer_id} on {said.partition} from {said.start_offset}: "
                     f"{said.mismatch} at its leader, otherwise in the log as we read it; the leader's word counts"
                 )
-            case CensusIncomplete(failed):
-                self._undescribed.told(set(failed))
-            case Unproven(partitions):
-                self._unproven.told(set(partitions))
-                if not any(partition.topic == TRANSACTION_STATE_TOPIC for partition in partitions):
-                    self.is_ready = True
 
     def close(self) -> None:
         """A last try to deliver what waits."""
@@ -293,3 +347,7 @@ class Watch:
         if self._log is not None:
             self._log.close()
             self._log = None
+
+
+def _if_set(option: str, value: object | None) -> dict[str, str]:
+    return {option: str(value)} if value is not None else {}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from txnwatch.config import CONFLUENT_AVRO, EVENTS_TOPIC, RunSettings, registry_config
 from txnwatch.sinks.commands import EventsAt
 from txnwatch.sinks.encoding import FORMATS, Encoding, from_bytes
 from txnwatch.sinks.registry import RegistryCodec
+from txnwatch.sinks.signature import Keys, mode_warning, read_keys
 from txnwatch.state.errors import ConfigError
 from txnwatch.state.incident import IncidentEvent
 from txnwatch.streaming.options import SourceOptions
@@ -56,10 +58,29 @@ class EventsTopic:
     name: str
     encoding: Encoding
     decode: Callable[[bytes], IncidentEvent]
+    keys: Keys | None = None
+
+
+def events_keys(path: Path | None, warn: Callable[[str], None]) -> Keys | None:
+    """The keys of `--events-key-file`, if there is one; `warn` is told where others may read the file.
+
+    Raises:
+        ConfigError: there is no key in it, or it cannot be read.
+    """
+    if path is None:
+        return None
+    keys, warning = read_keys(path), mode_warning(path)
+    if warning is not None:
+        warn(warning)
+    return keys
 
 
 def events_topic(
-    name: str, events_format: str | None, registry_url: str | None, properties: Mapping[str, str]
+    name: str,
+    events_format: str | None,
+    registry_url: str | None,
+    properties: Mapping[str, str],
+    keys: Keys | None = None,
 ) -> EventsTopic:
     """The topic for a run, or for a command beside one.
 
@@ -68,6 +89,7 @@ def events_topic(
         events_format: what is written; None for Confluent framing where there is a registry, else JSON.
         registry_url: the schema registry, if there is one.
         properties: the client properties, for the registry's own among them.
+        keys: what signs events, and verifies those that are read.
 
     Raises:
         ConfigError: Confluent framing without a registry, or one whose client refuses the settings.
@@ -75,10 +97,10 @@ def events_topic(
     registry = registry_codec(registry_url, properties, name)
     chosen = events_format or ("json" if registry is None else CONFLUENT_AVRO)
     if chosen != CONFLUENT_AVRO:
-        return EventsTopic(name, FORMATS[chosen], decoder(registry))
+        return EventsTopic(name, FORMATS[chosen], decoder(registry), keys)
     if registry is None:
         raise ConfigError(f"--events-format {chosen}: expected --schema-registry-url as well, found none")
-    return EventsTopic(name, registry.encoding, registry.decode)
+    return EventsTopic(name, registry.encoding, registry.decode, keys)
 
 
 def told_at(settings: RunSettings) -> EventsAt:
@@ -88,6 +110,7 @@ def told_at(settings: RunSettings) -> EventsAt:
         settings.events_topic if settings.events_topic != EVENTS_TOPIC else None,
         settings.events_format,
         url._replace(netloc=url.netloc.rpartition("@")[2]).geturl() if url is not None else None,
+        str(settings.events_key_file.absolute()) if settings.events_key_file is not None else None,
     )
 
 

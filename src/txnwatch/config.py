@@ -28,9 +28,11 @@ from txnwatch.setting_types import (
     TopicName,
     without_password,
 )
+from txnwatch.sinks.memory import KEPT_MS
+from txnwatch.sinks.retention import RETENTION_MS
 from txnwatch.state.abort_case import AbortPolicy
 from txnwatch.state.errors import ConfigError
-from txnwatch.state.policy import DetectionPolicy
+from txnwatch.state.policy import DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
 
 ENVIRONMENT_PREFIX = "TXNWATCH_"
 # Read elsewhere, before settings are: where downloads are cached and from where, which servers the tests use.
@@ -75,6 +77,15 @@ class RunSettings(BaseModel):
     schema_registry_url: Text | None = Field(
         None, description="http://[user:password@]host:port of a Confluent-compatible schema registry"
     )
+    events_key_file: Path | None = Field(
+        None, description="file with a key a line: the first signs events, each of them verifies what is read"
+    )
+    events_retention_ms: Annotated[Positive, Field(ge=KEPT_MS)] = Field(
+        RETENTION_MS, description="how long an incident that ended stays on the events topic; at least a day"
+    )
+    events_heartbeat_ms: NotNegative = Field(
+        15_000, description="pause between two heartbeats on the events topic; 0 for none there"
+    )
     redis_url: RedisUrl | None = Field(None, description="redis://host:port/db for current incidents")
     metrics_port: Port | None = Field(
         None, description="port for Prometheus (/metrics, /-/healthy, /-/ready), 0 for any; none without it"
@@ -91,6 +102,16 @@ class RunSettings(BaseModel):
     max_offsets_per_trigger: Positive = Field(
         20_000_000, description="offsets of all data partitions together read in one micro-batch"
     )
+    max_bytes_per_trigger: Positive = Field(
+        256 << 20, description="bytes of all data partitions together read in one micro-batch, about"
+    )
+    max_bytes_per_second: Positive | None = Field(
+        None,
+        description="bytes of records fetched a second, at most, of data and the coordinators' log",
+    )
+    max_read_ms_per_trigger: Positive = Field(
+        1_000, description="how long one micro-batch reads data partitions, about; the next one goes on from there"
+    )
     master: Text = Field("local[2,4]", description="Spark master; empty leaves it to spark-submit")
     state_partitions: Annotated[Positive, Field(le=INT32)] = Field(
         1, description="Spark partitions of the state; fixed by the checkpoint"
@@ -98,9 +119,10 @@ class RunSettings(BaseModel):
     late_buffer_ms: NotNegative = Field(
         _DEFAULTS.late_buffer_ms, description="added to a timeout and the scan interval before a transaction is late"
     )
-    coordinator_scan_interval_ms: NotNegative = Field(
+    coordinator_scan_interval_ms: NotNegative | None = Field(
         _DEFAULTS.coordinator_scan_interval_ms,
-        description="the brokers' transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        description="transaction.abort.timed.out.transaction.cleanup.interval.ms of the brokers; asked of them without "
+        f"it ({DEFAULT_SCAN_INTERVAL_MS} where they do not tell)",
     )
     stuck_prepare_ms: NotNegative = Field(_DEFAULTS.stuck_prepare_ms, description="Prepare* for longer is stuck")
     long_running_fraction: Annotated[float, Field(gt=0, le=1)] = Field(

@@ -9,7 +9,7 @@ from txnwatch.state.ids import TopicPartition
 from txnwatch.state.words import some
 from txnwatch.streaming.clock import wall_clock_ms
 
-_LASTING_MS = 30_000
+LASTING_MS = 30_000
 _NAMED = 3
 
 
@@ -28,11 +28,16 @@ class Lasting:
     _since_ms: dict[TopicPartition, int] = field(default_factory=dict)
     _said: set[TopicPartition] = field(default_factory=set)
 
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """Those that have been so for half a minute."""
+        return frozenset(self._said)
+
     def told(self, partitions: set[TopicPartition]) -> None:
         """Takes in which partitions are concerned now."""
         now_ms = self.now_ms()
         self._since_ms = {partition: self._since_ms.get(partition, now_ms) for partition in partitions}
-        lasting = {partition for partition, since_ms in self._since_ms.items() if now_ms - since_ms >= _LASTING_MS}
+        lasting = {partition for partition, since_ms in self._since_ms.items() if now_ms - since_ms >= LASTING_MS}
         if lasting - self._said:
             self.report(f"warning: {self.what}, so nothing is proven there: {some(sorted(lasting), _NAMED)}")
         elif self._said and not lasting:

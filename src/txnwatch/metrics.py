@@ -19,20 +19,25 @@ from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFam
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from txnwatch.evidence import Evidence, is_log_missing, is_of_log
 from txnwatch.metrics_table import COMPLETE, FROM_THE_START, METRICS, NAMESPACE, PREPARED, STAGES, TARGETS, Kind
 from txnwatch.sinks.ledger import Ledger
+from txnwatch.state.clocks import Clock
 from txnwatch.state.emitted import (
     BucketCount,
     CensusIncomplete,
     Emitted,
+    LeftUnread,
     OpenTransactions,
     OutstandingGap,
     PartitionAlarm,
+    RequestsThrottled,
     TransactionsEnded,
     Unproven,
     ViewHealed,
 )
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.errors import PassedOver
+from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import OPENED, IncidentEvent
 from txnwatch.state.latency import BOUNDS_MS, Latencies, Tally
 from txnwatch.state.open_transactions import UNOWNED
@@ -54,6 +59,7 @@ class _Picture:
     oldest_open_ms: int = -1
     oldest_prepared_ms: int = -1
     pinned: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    left: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 class Metrics(Collector):
@@ -76,6 +82,7 @@ class Metrics(Collector):
         self._counted_batch = -1
         self._confirmations: Counts[str] = Counts()
         self._failures: Counts[str] = Counts()
+        self._passed_over: Counts[str] = Counts()
         self._acted: dict[str, dict[str, Any] | None] = {}
         self._made: dict[str, Any] = {}
         for spec in METRICS:
@@ -116,10 +123,13 @@ class Metrics(Collector):
             latency = self._made["detection_latency_seconds"].labels(event.verdict)
             latency.observe(event.detection_latency_ms / 1000)
 
-    def on_batch(self, batch_id: int, emitted: Sequence[Emitted], ledger: Ledger, *, is_ready: bool) -> None:
+    def on_batch(
+        self, batch_id: int, emitted: Sequence[Emitted], ledger: Ledger, *, is_ready: bool, evidence: Evidence
+    ) -> None:
         """A micro-batch went through: everything it said was told."""
         now_ms = self._now_ms()
         self._gauges(emitted, now_ms)
+        self._take_evidence(emitted, evidence)
         self._made["ready"].set(int(is_ready))
         if batch_id > self._counted_batch:
             self._counted_batch = batch_id
@@ -137,6 +147,9 @@ class Metrics(Collector):
                     self._made["partition_notices_total"].labels(notice.kind).inc()
                     if notice.is_decode_failure:
                         self._made["decode_failures_total"].inc()
+                case RequestsThrottled(throttled_ms):
+                    for request, length_ms in throttled_ms:
+                        self._made["throttled_seconds_total"].labels(request).inc(length_ms / 1000)
                 case ViewHealed():
                     self._made["view_mismatches_total"].labels(said.mismatch).inc()
                 case CensusIncomplete(failed):
@@ -157,8 +170,9 @@ class Metrics(Collector):
             oldest_open_ms=_earliest(count.oldest_open_ms for count in counts),
             oldest_prepared_ms=_earliest(count.oldest_prepared_ms for count in counts),
             pinned=_pinned(emitted),
+            left={said.partition: said.from_offset for said in emitted if isinstance(said, LeftUnread)},
         )
-        self._made["broker_clock_offset_seconds"].set(counts[0].clock_offset_ms / 1000)
+        self._clocks(counts[0].clocks)
         states: Counts[str] = Counts()
         waiting: Counts[str] = Counts()
         for count in counts:
@@ -172,13 +186,31 @@ class Metrics(Collector):
         for why, number in waiting.items():
             self._made["inconclusive_looks"].labels(why).set(number)
         self._made["unread_gaps"].set(sum(isinstance(said, OutstandingGap) for said in emitted))
+
+    def _take_evidence(self, emitted: Sequence[Emitted], evidence: Evidence) -> None:
+        """What the last barrier proves nothing of."""
         for said in emitted:
             if isinstance(said, Unproven):
-                logs = Counts(_log(partition) for partition in said.partitions)
+                logs = Counts(_log(partition) for partition in {*said.partitions, *evidence.unproven_by_census})
+                logs["coordinator"] = max(logs["coordinator"], int(is_log_missing(emitted)))
                 for log in ("data", "coordinator"):
                     self._made["unproven_partitions"].labels(log).set(logs[log])
-            elif isinstance(said, CensusIncomplete):
-                self._made["undescribed_partitions"].set(len(said.failed))
+        self._made["undescribed_partitions"].set(len(evidence.undescribed))
+
+    def _clocks(self, clocks: Iterable[tuple[int, Clock]]) -> None:
+        """Where a clock's difference lies: the middle of what is possible, and how far off that may be."""
+        middle, uncertain = self._made["broker_clock_offset_seconds"], self._made["broker_clock_uncertainty_seconds"]
+        middle.clear()
+        uncertain.clear()
+        for broker, clock in clocks:
+            if clock.highest_ms is not None:
+                middle.labels(str(broker)).set((clock.lowest_ms + clock.highest_ms) / 2000)
+                uncertain.labels(str(broker)).set((clock.highest_ms - clock.lowest_ms) / 2000)
+
+    def take_passed_over(self, counts: Mapping[PassedOver, int]) -> None:
+        """Records of the events topic that are no events, since this process started."""
+        for why, total in counts.items():
+            self._rise("events_passed_over_total", self._passed_over, why, total, (why,))
 
     def _take_ledger(self, ledger: Ledger) -> None:
         incidents = ledger.open_incidents
@@ -234,7 +266,7 @@ class Metrics(Collector):
 
 
 def _of_progress(progress: Progress, picture: _Picture) -> Iterator[Family]:
-    yield _gauge("source_lag_offsets", {(): progress.lag_offsets})
+    yield _gauge("source_lag_offsets", {(): progress.lag_offsets(picture.left)})
     yield _gauge("last_batch_phase_seconds", {(phase,): ms / 1000 for phase, ms in progress.phases_ms.items()})
     yield _gauge("watched_partitions", {(log,): count for log, count in Counts(map(_log, progress.ends)).items()})
     hidden = {
@@ -277,4 +309,4 @@ def _earliest(times: Iterable[int]) -> int:
 
 
 def _log(partition: TopicPartition) -> str:
-    return "coordinator" if partition.topic == TRANSACTION_STATE_TOPIC else "data"
+    return "coordinator" if is_of_log(partition) else "data"

@@ -15,6 +15,7 @@ from txnwatch.sinks.marking import ABORT, DRY_RUN, FAILED, REFUSED, STILL_OPEN, 
 from txnwatch.state.abort_rules import RULE_OF_REFUSAL
 from txnwatch.state.confirmation import Answer
 from txnwatch.state.emitted import Mismatch
+from txnwatch.state.errors import PassedOver
 from txnwatch.state.facts import NoticeKind
 from txnwatch.state.incident import OPENED, RESOLVED, UPDATED
 from txnwatch.state.latency import BOUNDS_MS, Stage
@@ -70,9 +71,10 @@ TARGETS = {stage: PREPARED if stage is Stage.APPEND else tuple(COMPLETE.values()
 _NONE = "none"
 # Every label that is known beforehand has its series from the start: a rate needs a zero to rise from.
 FROM_THE_START: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
-    "partition_notices_total": tuple((kind,) for kind in NoticeKind),
+    "partition_notices_total": tuple((kind,) for kind in NoticeKind if kind is not NoticeKind.LEFT),
     "view_mismatches_total": tuple((mismatch,) for mismatch in Mismatch),
     "census_rounds_total": (("complete",), ("incomplete",)),
+    "throttled_seconds_total": (("Fetch",),),
     "open_incidents": tuple((verdict, rule.severity) for verdict, rule in RULE_OF.items()),
     "events_total": tuple(product(RULE_OF, (OPENED, UPDATED, RESOLVED))),
     "detection_latency_seconds": tuple((verdict,) for verdict in RULE_OF),
@@ -82,6 +84,7 @@ FROM_THE_START: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
         (DRY_RUN, _NONE),
         *((REFUSED, refusal) for refusal, rule in RULE_OF_REFUSAL.items() if rule.is_told),
     ),
+    "events_passed_over_total": tuple((why,) for why in PassedOver),
     "transactions": tuple((state,) for state in (TransactionState.ONGOING, *PREPARED, UNOWNED)),
     "transactions_pending_markers": tuple((COMPLETE[state],) for state in PREPARED),
 }
@@ -90,7 +93,14 @@ _C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 METRICS: tuple[Metric, ...] = (
     Metric(HEALTH, "up", _G, (), "1 if a barrier was judged within the last 15 s, else 0", is_read=True),
     Metric(HEALTH, "build_info", _G, ("version", "cluster_id"), "always 1", is_read=True),
-    Metric(HEALTH, "ready", _G, (), "1 once the coordinator's log has been read to its end; before, nothing is proven"),
+    Metric(
+        HEALTH,
+        "ready",
+        _G,
+        (),
+        "1 once every partition of the coordinator's log has been read to its end, or some have and no more could be "
+        "for half a minute; and a census was taken, or none came for as long; what is unproven has metrics of its own",
+    ),
     Metric(
         HEALTH,
         "last_barrier_timestamp_seconds",
@@ -145,15 +155,25 @@ METRICS: tuple[Metric, ...] = (
         HEALTH,
         "broker_clock_offset_seconds",
         _G,
-        (),
-        "the brokers' clock minus ours, estimated from records the coordinator stamped",
+        ("broker",),
+        "a coordinator's clock minus ours, the middle of what its records in `__transaction_state` allow; only where "
+        "they bound it on both sides",
+    ),
+    Metric(
+        HEALTH,
+        "broker_clock_uncertainty_seconds",
+        _G,
+        ("broker",),
+        "how far off that may be, to either side",
     ),
     Metric(
         EVIDENCE,
         "unproven_partitions",
         _G,
         ("log",),
-        "partitions of which the last barrier proves nothing: not listed, or not read to their ends",
+        "partitions of which the last barrier proves nothing: not listed, not read to their ends, named by a "
+        "transaction and hidden from us, or not described by their leaders in any census since the start or for half a "
+        "minute; 1 for a coordinator's log that no broker shows while there is open data",
     ),
     Metric(EVIDENCE, "unread_gaps", _G, (), "partitions with a range that was listed and could not be read yet"),
     Metric(
@@ -161,7 +181,7 @@ METRICS: tuple[Metric, ...] = (
         "undescribed_partitions",
         _G,
         (),
-        "partitions whose leaders did not describe their producers in the last census",
+        "partitions whose leaders did not describe their producers in the last census that asked them",
     ),
     Metric(EVIDENCE, "census_rounds_total", _C, ("result",), "censuses, by whether every leader answered"),
     Metric(EVIDENCE, "inconclusive_looks", _G, ("why",), "open transactions of which the last barrier proved nothing"),
@@ -171,7 +191,14 @@ METRICS: tuple[Metric, ...] = (
         _C,
         ("kind",),
         "ranges of partitions that could not be read (gap), never can be (lost), were cut (truncated), are gone "
-        "(deleted)",
+        "(deleted); partitions that a transaction names and that are not shown to us (hidden)",
+    ),
+    Metric(
+        EVIDENCE,
+        "throttled_seconds_total",
+        _C,
+        ("request",),
+        "for how long brokers have throttled us by a quota, by the kind of request (Fetch: consumer_byte_rate)",
     ),
     Metric(EVIDENCE, "decode_failures_total", _C, (), "batches or records with bytes that we cannot decode"),
     Metric(
@@ -205,6 +232,13 @@ METRICS: tuple[Metric, ...] = (
         ("decision", "result"),
         "decisions about incidents: abort with what came of it (none: announced), dry_run, refused with the refusal",
     ),
+    Metric(
+        INCIDENTS,
+        "events_passed_over_total",
+        _C,
+        ("why",),
+        "records of the events topic that were read and are no events of ours",
+    ),
     Metric(INCIDENTS, "sink_waiting_events", _G, ("sink",), "events a sink has not taken yet"),
     Metric(INCIDENTS, "sink_failures_total", _C, ("sink",), "deliveries that failed; they are tried again"),
     Metric(
@@ -227,7 +261,7 @@ METRICS: tuple[Metric, ...] = (
         "lso_pinned_seconds",
         _G,
         ("topic", "partition"),
-        "how long the data at the partition's last stable offset has been open; only where it is 5 s or more",
+        "how long the data at the partition's last stable offset has been open; only where it is 2 s or more",
         is_read=True,
     ),
     Metric(

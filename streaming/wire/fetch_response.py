@@ -37,8 +37,9 @@ class PartitionData(NamedTuple):
 
 
 class FetchAnswer(NamedTuple):
-    """A whole Fetch response."""
+    """A whole Fetch response; a broker that throttles its client answers without records."""
 
+    throttle_ms: int
     error_code: int
     partitions: list[PartitionData]
 
@@ -51,7 +52,7 @@ def decode_fetch_response(body: memoryview, version: int) -> FetchAnswer:
     """
     reader = Reader(body)
     flexible = version >= _FLEXIBLE_SINCE
-    reader.int32("throttle time")
+    throttle_ms = reader.int32("throttle time")
     error_code = 0
     if version >= _SESSIONS_SINCE:
         error_code = reader.int16("error code")
@@ -70,7 +71,7 @@ def decode_fetch_response(body: memoryview, version: int) -> FetchAnswer:
     if flexible:
         reader.tagged_fields("response tags")
     reader.expect_end("fetch response")
-    return FetchAnswer(error_code, partitions)
+    return FetchAnswer(throttle_ms, error_code, partitions)
 
 
 def _partition(reader: Reader, topic: str | bytes, version: int) -> PartitionData:

@@ -126,15 +126,15 @@ def end_of_whole_entries(buffer: memoryview | bytes) -> int:
     return position
 
 
-def walk(buffer: memoryview | bytes) -> Iterator[tuple[int, BatchHeader]]:
-    """Yields (position, header) of every whole magic 2 batch in a Fetch response's `records`.
+def walk(buffer: memoryview | bytes, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """Yields (position, header) of every whole magic 2 batch in a Fetch response's `records`, from `position` on.
 
     A batch cut off at the end of the buffer ends the walk: Fetch may return it, and it is fetched again.
 
     Raises:
         WireError: a length or magic that no broker writes.
     """
-    position, size = 0, len(buffer)
+    size = len(buffer)
     while position + HEADER_SIZE <= size:
         header = BatchHeader._make(HEADER.unpack_from(buffer, position))
         is_old = header.magic != CURRENT_MAGIC or header.length < HEADER_SIZE - LENGTH_OVERHEAD

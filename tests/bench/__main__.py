@@ -8,9 +8,20 @@ import platform
 import tempfile
 from pathlib import Path
 
-from bench import census, latency, operators, scan
+from bench import buckets, census, first_reading, idle, latency, many_hangs, operators, partitions, quota, scan
 
-BENCHMARKS = {"scan": scan.run, "operators": operators.run, "latency": latency.run, "census": census.run}
+BENCHMARKS = {
+    "scan": scan.run,
+    "buckets": buckets.run,
+    "operators": operators.run,
+    "latency": latency.run,
+    "census": census.run,
+    "many_hangs": many_hangs.run,
+    "idle": idle.run,
+    "quota": quota.run,
+    "first_reading": first_reading.run,
+    "partitions": partitions.run,
+}
 
 
 def main() -> None:

@@ -1,7 +1,8 @@
 """Which stateful operator: 1,000 changing producers a batch through the same pure core in several shapes.
 
 The facts come from a synthetic source, so that nothing but the operator is measured. Three shapes only apply the
-facts; the last is the operator that txnwatch runs, which also judges at the barrier (docs/decisions/0002).
+facts, which reach them as rows (docs/decisions/0002). The last is the operator that txnwatch runs, which gets them
+packed and also judges at the barrier (docs/decisions/0018). CPU is of the driver, the JVM and all workers.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from pyspark.sql import Row
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from bench.idle import cpu_seconds
+from support.row_facts import fact_of
 from txnwatch.quiet import output_to
 from txnwatch.state.codec import decode_producer, encode_producer
 from txnwatch.state.facts import Barrier, Fact, ProducerSeen, TransactionSeen
@@ -31,16 +34,20 @@ from txnwatch.state.transaction import CoordinatorView, Marker, ProducerState, T
 from txnwatch.streaming.emitted_rows import OUTPUT_DDL
 from txnwatch.streaming.job import spark_session
 from txnwatch.streaming.operator import BucketProcessor
-from txnwatch.streaming.row_facts import fact_of
+from txnwatch.streaming.packed_facts import PACKED_DDL, packed_batch
 from txnwatch.streaming.rows import DDL, SCHEMA, fact_rows, record_batch
 
-CHANGING, KNOWN, BUCKETS = 1_000, 20_000, 16
+CHANGING = int(os.environ.get("TXNWATCH_CHANGING", "1000"))
+KNOWN, BUCKETS = 20 * CHANGING, 16
 SECONDS = 40
 TRIGGER_MS = 500
 _PRODUCER_ID = SCHEMA.get_field_index("producer_id")
 
 
 class SyntheticReader(DataSourceStreamReader):  # type: ignore[misc]
+    def __init__(self, *, is_packed: bool) -> None:
+        self._is_packed = is_packed
+
     def initialOffset(self) -> dict[str, int]:
         return {"batch": 0}
 
@@ -57,7 +64,7 @@ class SyntheticReader(DataSourceStreamReader):  # type: ignore[misc]
         facts: list[Fact] = [Barrier(number, number * TRIGGER_MS, number * TRIGGER_MS)]
         for step in range(CHANGING):
             facts.extend(_facts(number, (number * CHANGING + step) % KNOWN))
-        yield record_batch(fact_rows(facts, BUCKETS))
+        yield packed_batch(facts, BUCKETS) if self._is_packed else record_batch(fact_rows(facts, BUCKETS))
 
 
 class SyntheticSource(DataSource):  # type: ignore[misc]
@@ -66,11 +73,11 @@ class SyntheticSource(DataSource):  # type: ignore[misc]
         return "synthetic-facts"
 
     def schema(self) -> str:
-        return DDL
+        return PACKED_DDL if "packed" in self.options else DDL
 
     def streamReader(self, schema: object) -> SyntheticReader:
         del schema
-        return SyntheticReader()
+        return SyntheticReader(is_packed="packed" in self.options)
 
 
 def _facts(number: int, producer_id: int) -> list[Fact]:
@@ -169,23 +176,29 @@ def run(directory: Path) -> None:
         "Row, a key per producer": (KeyPerProducer(), "producer_id", False),
         f"pandas, {BUCKETS} buckets": (PandasBuckets(), "bucket", True),
         f"Row, {BUCKETS} buckets": (RowBuckets(), "bucket", False),
-        f"Row, {BUCKETS} buckets, judged": (BucketProcessor(DetectionPolicy()), "bucket", False),
+        f"packed, {BUCKETS} buckets, judged": (BucketProcessor(DetectionPolicy()), "bucket", False),
     }
     print(f"{CHANGING} changing producers a batch, {KNOWN} known, trigger {TRIGGER_MS} ms")
     for warm in (False, True):
         for name, (processor, key, in_pandas) in shapes.items():
             checkpoint = directory / "checkpoint"
             shutil.rmtree(checkpoint, ignore_errors=True)
-            total, add = _median_ms(session, processor, key, checkpoint, in_pandas=in_pandas)
+            total, add, cpu = _median_ms(session, processor, key, checkpoint, in_pandas=in_pandas)
             if warm:
                 print(
-                    f"  {name:27} micro-batch {total:4.0f} ms, of it source, state and sink {add:4.0f} ms", flush=True
+                    f"  {name:27} micro-batch {total:4.0f} ms, of it source, state and sink {add:4.0f} ms; "
+                    f"CPU {cpu:4.0f} ms",
+                    flush=True,
                 )
     session.stop()
 
 
-def _median_ms(session: Any, processor: Any, key: str, checkpoint: Path, *, in_pandas: bool) -> tuple[float, float]:
-    frame = session.readStream.format("synthetic-facts").load()
+def _median_ms(
+    session: Any, processor: Any, key: str, checkpoint: Path, *, in_pandas: bool
+) -> tuple[float, float, float]:
+    source = session.readStream.format("synthetic-facts")
+    is_packed = isinstance(processor, BucketProcessor)
+    frame = (source.option("packed", "true") if is_packed else source).load()
     if key == "producer_id":
         frame = frame.filter("producer_id IS NOT NULL")
     grouped = frame.groupBy(key)
@@ -198,8 +211,11 @@ def _median_ms(session: Any, processor: Any, key: str, checkpoint: Path, *, in_p
         .foreachBatch(lambda batch, _: batch.collect())
         .start()
     )
-    time.sleep(SECONDS)
+    time.sleep(SECONDS / 2)
+    batches, spent_s = query.lastProgress["batchId"], sum(cpu_seconds(os.getpid()).values())
+    time.sleep(SECONDS / 2)
     assert query.isActive, query.exception()
+    batches, spent_s = query.lastProgress["batchId"] - batches, sum(cpu_seconds(os.getpid()).values()) - spent_s
     durations = [progress["durationMs"] for progress in query.recentProgress[-40:]]
     while query.status["isTriggerActive"]:
         time.sleep(0.01)
@@ -207,4 +223,5 @@ def _median_ms(session: Any, processor: Any, key: str, checkpoint: Path, *, in_p
     return (
         statistics.median(found["triggerExecution"] for found in durations),
         statistics.median(found["addBatch"] for found in durations),
+        1000 * spent_s / max(1, batches),
     )

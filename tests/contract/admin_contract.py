@@ -10,8 +10,8 @@ from typing import Protocol
 from support.topics import unique
 from support.waiting import eventually
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.ports import MarkerSpec, PartitionReading, SpanPast, TransactionAdmin
-from txnwatch.state.transaction import TransactionState
+from txnwatch.state.ports import MarkerSpec, PartitionReading, SpanPast, SpanStart, TransactionAdmin
+from txnwatch.state.transaction import UNREAD, TransactionState
 
 _IN_TIME_S = 15.0
 
@@ -81,8 +81,9 @@ class AdminContract:
         stage.begin(owner, partition)
         stage.end(owner, commit=True)
 
-        reading = eventually(lambda: closed(stage, partition, owner), _IN_TIME_S, "the transaction to end")
-
+        eventually(lambda: closed(stage, partition, owner), _IN_TIME_S, "the transaction to end")
+        reading = eventually(lambda: replicated(stage, partition, 2), _IN_TIME_S, "its marker to be replicated")
+        assert reading.open_transaction(owner.producer_id) is None
         assert reading.last_stable_offset == reading.high_watermark == 2
         (row,) = reading.producers
         assert (row.producer_id, row.txn_start_offset) == (owner.producer_id, -1)
@@ -93,7 +94,9 @@ class AdminContract:
         owner = stage.init(unique("aborted"))
         stage.begin(owner, partition)
         stage.end(owner, commit=False)
-        reading = eventually(lambda: closed(stage, partition, owner), _IN_TIME_S, "the transaction to end")
+        eventually(lambda: closed(stage, partition, owner), _IN_TIME_S, "the transaction to end")
+        reading = eventually(lambda: replicated(stage, partition, 2), _IN_TIME_S, "its marker to be replicated")
+        assert reading.open_transaction(owner.producer_id) is None
         assert reading.last_stable_offset == reading.high_watermark == 2
 
     def test_a_partition_nobody_wrote_to_has_no_producers_and_no_problem(self, stage: Stage) -> None:
@@ -214,17 +217,34 @@ class AdminContract:
     def test_the_past_of_a_span_is_the_epoch_it_began_with_and_the_last_marker_below(self, stage: Stage) -> None:
         (partition,) = stage.create_topic(unique("past"))
         owner = stage.init(unique("past"))
-        first, producer_id = owner.producer_epoch, owner.producer_id
+        first = owner.producer_epoch
         stage.stray_write(owner, partition)
-        assert stage.admin.read_past(partition, producer_id, 0) == SpanPast(first, None, is_first=True)
+        assert past_of(stage, partition, owner, 0) == SpanPast(first, None, is_first=True)
         assert stage.admin.write_marker(marker(partition, owner)) is None
         for _ in range(2):  # data of two more epochs, in one span
             stage.stray_write(stage.init(owner.transactional_id), partition)
-        past = stage.admin.read_past(partition, producer_id, 2)
+        past = past_of(stage, partition, owner, 2)
         assert past.start_epoch == first + 1
         assert past.last_marker is not None
         assert (past.last_marker.offset, past.last_marker.producer_epoch) == (1, first)
-        assert stage.admin.read_past(TopicPartition("nowhere", 0), producer_id, 0) == SpanPast()
+        nowhere = past_of(stage, TopicPartition("nowhere", 0), owner, 0)
+        assert nowhere.problem is not None, "not known, because nobody could be asked"
+        assert nowhere == SpanPast(problem=nowhere.problem)
+        beyond = past_of(stage, partition, owner, 9)
+        assert (beyond.start_epoch, beyond.problem) == (UNREAD, None), "not known, because nothing is there"
+
+    def test_the_pasts_of_many_spans_are_told_side_by_side(self, stage: Stage) -> None:
+        here, there = stage.create_topic(unique("pasts"), partitions=2)
+        owners = [stage.init(unique("pasts")) for _ in range(4)]
+        spans = []
+        for offset, owner in enumerate(owners):
+            for partition in (here, there):
+                stage.stray_write(owner, partition)
+                spans.append(SpanStart(partition, owner.producer_id, offset))
+        found = stage.admin.read_pasts(spans)
+        assert found == {span: SpanPast(owners[0].producer_epoch, None, is_first=True) for span in spans}
+        with stage.admin.within(0):
+            assert all(past.problem for past in stage.admin.read_pasts(spans).values())
 
     def test_what_closed_a_transaction_is_the_first_marker_of_its_producer_from_an_end_on(self, stage: Stage) -> None:
         (partition,) = stage.create_topic(unique("closing"))
@@ -329,7 +349,19 @@ class AdminContract:
             assert stage.admin.list_transactions([owner.producer_id]).problems == ()
 
 
+def past_of(stage: Stage, partition: TopicPartition, owner: Owner, start_offset: int) -> SpanPast:
+    """What is told of one span."""
+    span = SpanStart(partition, owner.producer_id, start_offset)
+    return stage.admin.read_pasts([span])[span]
+
+
 def closed(stage: Stage, partition: TopicPartition, owner: Owner) -> PartitionReading | None:
     """The partition's reading, once the owner has nothing open there."""
     reading = stage.admin.read_partitions([partition])[partition]
     return reading if reading.problem is None and reading.open_transaction(owner.producer_id) is None else None
+
+
+def replicated(stage: Stage, partition: TopicPartition, end: int) -> PartitionReading | None:
+    """The partition's reading, once its leader shows committed records up to an end."""
+    reading = stage.admin.read_partitions([partition])[partition]
+    return reading if reading.last_stable_offset == reading.high_watermark == end else None

@@ -11,6 +11,7 @@ from contract.admin_contract import AdminContract, Owner
 from support.fake_admin import FakeAdmin
 from support.servers import connect
 from support.topics import create_topic, unique
+from support.waiting import eventually
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.ids import TopicPartition
@@ -83,6 +84,8 @@ def test_a_budget_used_up_before_connecting_is_not_held_against_the_broker(
     kafka: EmbeddedKafka, cluster: Cluster
 ) -> None:
     (partition,) = create_topic(cluster, unique("at-once"))
+    known = ClusterAdmin(cluster)
+    eventually(lambda: known.read_partitions([partition])[partition].problem is None, 15.0, "its leader to know it")
     with contextlib.closing(connect(kafka)) as fresh:
         admin = ClusterAdmin(fresh)
         with admin.within(0):

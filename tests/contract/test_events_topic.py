@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -11,17 +13,19 @@ from confluent_kafka.admin import ConfigResource
 
 from contract.sink_contract import delivers
 from support.forwarder import Forwarder
-from support.incidents import a_life, an_event
+from support.heartbeats import a_heartbeat
+from support.incidents import a_life, an_event, id_of
 from support.topics import admin_of, create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.sinks.encoding import FORMATS, from_bytes
+from txnwatch.sinks.encoding import FORMATS, from_bytes, to_json
 from txnwatch.sinks.event_log import read_events
 from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
-from txnwatch.state.errors import BrokerError, ConfigError, SinkError
+from txnwatch.sinks.signature import read_keys
+from txnwatch.state.errors import BadEventError, BrokerError, ConfigError, PassedOver, SinkError
 from txnwatch.state.ids import is_topic_name
-from txnwatch.state.incident import IncidentEvent
+from txnwatch.state.incident import IncidentEvent, Overwritten
 from txnwatch.streaming.cluster import Cluster
 
 QUICK = {"reconnect.backoff.ms": "50", "reconnect.backoff.max.ms": "200"}
@@ -119,17 +123,19 @@ def test_a_record_is_a_cloud_event_keyed_by_its_incident(
     events = a_life("a-hash", cluster_id="kc1")
     deliver(config, topic, events, encoding)
     records = raw_records(config, topic, 3)
-    assert [record.key() for record in records] == [b"a-hash"] * 3
+    assert [record.key() for record in records] == [id_of("a-hash").encode()] * 3
     assert records[0].headers() == [
         ("ce_specversion", b"1.0"),
-        ("ce_id", b"a-hash-1"),
+        ("ce_id", f"{id_of('a-hash')}-1".encode()),
         ("ce_source", b"/kafka/kc1"),
         ("ce_type", b"io.txnwatch.hanging.opened.v1"),
         ("ce_subject", b"orders/3/99"),
         ("ce_time", b"2023-11-14T22:13:21.234Z"),
         ("content-type", content_type.encode()),
     ]
-    assert [dict(record.headers() or [])["ce_id"] for record in records] == [b"a-hash-1", b"a-hash-2", b"a-hash-3"]
+    assert [dict(record.headers() or [])["ce_id"] for record in records] == [
+        event.event_id.encode() for event in events
+    ]
     assert dict(records[2].headers() or [])["ce_type"] == b"io.txnwatch.hanging.resolved.v1"
     assert [from_bytes(record.value() or b"") for record in records] == events
 
@@ -169,10 +175,10 @@ def test_a_record_that_is_passed_over_is_no_clean_end(
     assert "passing over a record" in told.err
 
 
-def test_a_deleted_incident_is_passed_over(config: dict[str, str], topic: str) -> None:
+def test_a_tombstone_is_said_to_be_one_and_ends_nothing(config: dict[str, str], topic: str) -> None:
     deliver(config, topic, [an_event("kept")])
-    put(config, topic, ("kept", None))
-    assert list(read_events(config, topic)) == [an_event("kept")]
+    put(config, topic, (id_of("kept"), None), ("another's", None))
+    assert list(read_events(config, topic)) == [an_event("kept"), Overwritten(id_of("kept"))]
 
 
 def test_following_goes_on_with_what_comes_later(config: dict[str, str], topic: str) -> None:
@@ -217,3 +223,94 @@ def refusal(sink: KafkaEventSink, events: list[IncidentEvent]) -> str:
     with pytest.raises(SinkError) as refused:
         sink.deliver(events)
     return str(refused.value)
+
+
+def a_key_file(directory: Path, *keys: str) -> Path:
+    path = directory / f"keys-{len(keys)}-{keys[0][:1]}"
+    path.write_text("\n".join(keys))
+    path.chmod(0o600)
+    return path
+
+
+def test_with_a_key_only_what_was_signed_with_it_is_an_event(
+    config: dict[str, str], topic: str, tmp_path: Path
+) -> None:
+    ours = read_keys(a_key_file(tmp_path, "a" * 64))
+    theirs = read_keys(a_key_file(tmp_path, "b" * 64))
+    for name, keys in (("ours", ours), ("unsigned", None), ("theirs", theirs)):
+        with closing(KafkaEventSink(config, topic, keys=keys)) as sink:
+            sink.deliver([an_event(name)])
+    signed = raw_records(config, topic, 3)[0]
+    producer = Producer(config)  # the signed record again, under another key
+    headers = [(name, value) for name, value in signed.headers() or []]
+    producer.produce(topic, key=id_of("copied"), value=signed.value(), headers=headers)
+    producer.flush(10.0)
+    found = list(read_events(config, topic, keys=ours))
+    assert found[0] == an_event("ours")
+    assert [(one.why, one.key) for one in found[1:] if isinstance(one, BadEventError)] == [
+        (PassedOver.UNSIGNED, id_of("unsigned")),
+        (PassedOver.BAD_SIGNATURE, id_of("theirs")),
+        (PassedOver.BAD_SIGNATURE, id_of("copied")),
+    ]
+    assert len([one for one in read_events(config, topic) if isinstance(one, IncidentEvent)]) == 3, "without a key"
+
+
+def test_a_signed_record_of_another_topic_is_none_here(config: dict[str, str], topic: str, tmp_path: Path) -> None:
+    keys = read_keys(a_key_file(tmp_path, "a" * 64))
+    with closing(KafkaEventSink(config, topic, keys=keys)) as sink:
+        sink.deliver([an_event()])
+    (signed,) = raw_records(config, topic, 1)
+    other = unique("events")
+    ensure_topic(config, other)
+    producer = Producer(config)
+    producer.produce(other, key=signed.key(), value=signed.value(), headers=list(signed.headers() or []))
+    producer.flush(10.0)
+    (found,) = read_events(config, other, keys=keys)
+    assert isinstance(found, BadEventError)
+    assert found.why is PassedOver.BAD_SIGNATURE
+
+
+def test_an_event_under_another_key_is_none(config: dict[str, str], topic: str) -> None:
+    put(config, topic, (id_of("another"), to_json(an_event("one"))), ("no id", to_json(an_event("one"))))
+    found = list(read_events(config, topic))
+    assert [one.why for one in found if isinstance(one, BadEventError)] == [PassedOver.WRONG_KEY] * 2
+
+
+def test_a_heartbeat_stands_there_under_a_key_of_its_own(config: dict[str, str], topic: str) -> None:
+    beat = a_heartbeat(instance="host:/\u00fc")
+    with closing(KafkaEventSink(config, topic)) as sink:
+        sink.beat(beat)
+        sink.deliver([an_event()])
+    assert list(read_events(config, topic)) == [beat, an_event()]
+    record = raw_records(config, topic, 1)[0]
+    headers = dict(record.headers() or [])
+    assert headers["ce_type"] == b"io.txnwatch.heartbeat.v1"
+    assert (record.key() or b"").startswith(b"txnwatch.heartbeat:")
+
+
+def test_what_is_buried_has_tombstones(config: dict[str, str], topic: str) -> None:
+    with closing(KafkaEventSink(config, topic)) as sink:
+        sink.deliver(a_life("over"))
+        sink.bury([id_of("over"), a_heartbeat().key])
+    records = raw_records(config, topic, 5)
+    assert [(record.key(), record.value()) for record in records[3:]] == [
+        (id_of("over").encode(), None),
+        (a_heartbeat().key.encode(), None),
+    ]
+    assert list(read_events(config, topic)) == [*a_life("over"), Overwritten(id_of("over"))]
+
+
+def test_what_cannot_be_buried_now_is_said(kafka: EmbeddedKafka, topic: str) -> None:
+    host, port = kafka.bootstrap_servers.split(":")
+    with Forwarder((host, int(port))) as forwarder:
+        sink = KafkaEventSink({**QUICK, "bootstrap.servers": forwarder.address}, topic)
+        with pytest.raises(SinkError, match="1 of 1 tombstones not acknowledged"):
+            sink.bury([id_of("over")])
+
+
+@pytest.mark.parametrize("size", [900_000])
+def test_the_largest_record_that_a_topic_takes_is_no_danger(config: dict[str, str], topic: str, size: int) -> None:
+    put(config, topic, (id_of("x"), b"[" * size), (id_of("x"), b'{"a":' * (size // 5)))
+    assert [one.why for one in read_events(config, topic) if isinstance(one, BadEventError)] == [
+        PassedOver.UNDECODABLE
+    ] * 2

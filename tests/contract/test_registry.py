@@ -218,7 +218,7 @@ def test_a_record_by_somebody_else_does_not_stop_the_reading(
 ) -> None:
     producer = Producer(config)
     producer.produce(topic, key="k", value=b"\x00\x7f\xff\xff\xffno schema of this id")
-    producer.produce(topic, key="k", value=to_json(an_event()))
+    producer.produce(topic, key=an_event().incident_id, value=to_json(an_event()))
     producer.flush(10.0)
     bad, good = read_events(config, topic, decode=codec_of(registry, topic).decode)
     assert isinstance(bad, SinkError)

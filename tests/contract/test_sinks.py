@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
+import redis
 
 from contract.sink_contract import SinkContract
 from support.forwarder import Forwarder
-from support.incidents import a_life, an_event
+from support.heartbeats import a_heartbeat
+from support.incidents import a_life, an_event, id_of
 from support.recording_sink import RecordingSink
 from support.redis_view import RedisView
 from support.topics import unique
@@ -149,14 +152,14 @@ class TestRedisEventSink(SinkContract):
             a_life("going-on", cluster_id=stage.cluster_id),
         )
         stage.sink.deliver([ending[0], going_on[0], *ending[1:]])
-        assert stage.keys() == {"incidents", "incident:ending", "incident:going-on", "events"}
+        assert stage.keys() == {"incidents", f"incident:{id_of('ending')}", f"incident:{id_of('going-on')}", "events"}
 
     def test_an_incident_is_a_hash_of_its_fields(self, stage: RedisStage) -> None:
         event = an_event("incident", cluster_id=stage.cluster_id, pending_partitions=("t-1", "t-2"))
         stage.sink.deliver([event])
-        held = stage.hash("incident")
+        held = stage.hash(id_of("incident"))
         assert held == {
-            "incident_id": "incident",
+            "incident_id": event.incident_id,
             "sequence": "1",
             "status": "opened",
             "verdict": "hanging",
@@ -196,26 +199,26 @@ class TestRedisEventSink(SinkContract):
     def test_a_field_that_has_become_null_is_gone(self, stage: RedisStage) -> None:
         opened, _, over = a_life("incident", cluster_id=stage.cluster_id)
         stage.sink.deliver([opened])
-        assert "suggested_command" in stage.hash("incident")
+        assert "suggested_command" in stage.hash(id_of("incident"))
         stage.sink.deliver([over])
-        assert "suggested_command" not in stage.hash("incident")
-        assert stage.json(stage.hash("incident")["resolution"])["how"] == "aborted"
+        assert "suggested_command" not in stage.hash(id_of("incident"))
+        assert stage.json(stage.hash(id_of("incident"))["resolution"])["how"] == "aborted"
 
     def test_open_incidents_are_scored_by_open_since_and_stay_for_ever(self, stage: RedisStage) -> None:
         stage.sink.deliver([an_event("incident", cluster_id=stage.cluster_id)])
-        assert stage.scores() == {"incident": 1_700_000_000_000.0}
-        assert stage.seconds_to_live("incident") is None
+        assert stage.scores() == {id_of("incident"): 1_700_000_000_000.0}
+        assert stage.seconds_to_live(id_of("incident")) is None
 
     def test_a_resolved_incident_is_kept_a_week(self, stage: RedisStage) -> None:
         stage.sink.deliver(a_life("incident", cluster_id=stage.cluster_id))
-        left = stage.seconds_to_live("incident")
+        left = stage.seconds_to_live(id_of("incident"))
         assert left is not None
         assert 0 <= 7 * 24 * 3600 - left < 60
 
     def test_the_stream_has_every_event_as_json(self, stage: RedisStage) -> None:
         events = a_life("incident", cluster_id=stage.cluster_id)
         stage.sink.deliver(events)
-        assert [entry["id"] for entry in stage.stream()] == ["incident-1", "incident-2", "incident-3"]
+        assert [entry["id"] for entry in stage.stream()] == [event.event_id for event in events]
         assert stage.stream_events() == events
 
     def test_what_is_open_is_replaced_as_a_whole_and_goes_by_itself(self, stage: RedisStage) -> None:
@@ -240,6 +243,15 @@ class TestRedisEventSink(SinkContract):
         with pytest.raises(SinkError, match=r"^Redis 127\.0\.0\.1:\d+/0: .*WRONGTYPE"):
             stage.sink.deliver([an_event("incident", cluster_id=stage.cluster_id)])
 
+    def test_a_heartbeat_is_a_key_of_its_own_that_goes_by_itself(self, stage: RedisStage) -> None:
+        assert isinstance(stage.sink, RedisEventSink)
+        beat = a_heartbeat(cluster_id=stage.cluster_id)
+        for _ in range(2):
+            stage.sink.beat(beat)
+        (key,) = stage.keys()
+        assert key == beat.key.removeprefix("txnwatch.")
+        assert 0 < stage.seconds_of(key) <= 24 * 3600
+
     def test_an_emptied_redis_says_so_once_whoever_asks(self, stage: RedisStage) -> None:
         other = RedisEventSink(stage.url, stage.cluster_id)
         assert stage.sink.has_lost_everything(), "never filled yet"
@@ -250,14 +262,21 @@ class TestRedisEventSink(SinkContract):
     def test_what_ended_long_ago_unseen_is_open_no_more_and_nothing_else_changes(self, stage: RedisStage) -> None:
         going_on = an_event("going-on", cluster_id=stage.cluster_id)
         stage.sink.deliver([an_event("over", cluster_id=stage.cluster_id), going_on])
-        stage.sink.forget({"over"}.__contains__)
-        assert stage.open_ids() == ["going-on"]
-        assert stage.keys() == {"incidents", "incident:going-on", "events"}
+        stage.sink.forget({id_of("over")}.__contains__)
+        assert stage.open_ids() == [id_of("going-on")]
+        assert stage.keys() == {"incidents", f"incident:{id_of('going-on')}", "events"}
+
+    def test_a_member_of_somebody_else_that_is_no_text_keeps_nothing_from_ending(self, stage: RedisStage) -> None:
+        stage.sink.deliver([an_event("over", cluster_id=stage.cluster_id)])
+        with closing(redis.Redis.from_url(stage.url)) as client:
+            client.zadd(f"txnwatch:{stage.cluster_id}:incidents", {b"\xff\xfe": 0})
+            stage.sink.forget({id_of("over")}.__contains__)
+            assert client.zrange(f"txnwatch:{stage.cluster_id}:incidents", 0, -1) == [b"\xff\xfe"]
 
     def test_what_is_sent_again_after_a_loss_is_as_it_was(self, stage: RedisStage) -> None:
         events = [*a_life("over", cluster_id=stage.cluster_id), an_event("open", cluster_id=stage.cluster_id)]
         stage.sink.deliver(events)
-        before = (stage.view(), stage.open_ids(), stage.hash("open"))
+        before = (stage.view(), stage.open_ids(), stage.hash(id_of("open")))
         stage.empty()
         stage.sink.deliver(events[2:])
-        assert (stage.view(), stage.open_ids(), stage.hash("open")) == before
+        assert (stage.view(), stage.open_ids(), stage.hash(id_of("open"))) == before

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
-from support.incidents import OPEN_SINCE_MS, a_life, an_event
+from support.heartbeats import a_heartbeat
+from support.incidents import OPEN_SINCE_MS, a_life, an_event, id_of
 from support.redis_view import RedisView
 from support.topics import unique
 from txnwatch.cli.main import main
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.redis import EmbeddedRedis
+from txnwatch.sinks.heartbeat import Heartbeat
 from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
 from txnwatch.sinks.redis import RedisEventSink
+from txnwatch.sinks.signature import read_keys
 from txnwatch.state.incident import IncidentEvent
+from txnwatch.streaming.clock import wall_clock_ms
 
+WHOLE: dict[str, Any] = {"unproven_partitions": 0, "unproven_names": ()}
 GROUP = {"group_id": "billing", "state": "stopped", "committed_offset": 99, "hidden_lag": 21}
 
 
@@ -39,32 +47,66 @@ def the_events(cluster_id: str) -> list[IncidentEvent]:
     return [newer, dropped, *a_life("over", cluster_id=cluster_id), older]
 
 
+@dataclass(frozen=True)
+class Source:
+    """Where a watch tells, and how a command is told of it."""
+
+    cluster_id: str
+    flags: list[str]
+    deliver: Callable[[list[IncidentEvent]], None]
+    beat: Callable[[Heartbeat], None]
+
+
 @pytest.fixture(params=["redis", "topic"])
-def source(request: pytest.FixtureRequest, kafka: EmbeddedKafka, redis_server: EmbeddedRedis) -> Iterator[list[str]]:
+def place(request: pytest.FixtureRequest, kafka: EmbeddedKafka, redis_server: EmbeddedRedis) -> Iterator[Source]:
     cluster_id = unique("status")
     if request.param == "topic":
         config, topic = {"bootstrap.servers": kafka.bootstrap_servers}, unique("events")
         ensure_topic(config, topic)
-        KafkaEventSink(config, topic).deliver(the_events(cluster_id))
-        yield ["--bootstrap-server", kafka.bootstrap_servers, "--events-topic", topic]
+        with closing(KafkaEventSink(config, topic)) as told:
+            flags = ["--bootstrap-server", kafka.bootstrap_servers, "--events-topic", topic]
+            yield Source(cluster_id, flags, told.deliver, lambda beat: beat_and_wait(told, beat))
         return
-    view = RedisView(redis_server.url, "*")
-    view.empty()
-    with closing(RedisEventSink(redis_server.url, cluster_id)) as sink:
-        sink.has_lost_everything()
-        sink.deliver(the_events(cluster_id))
-        yield ["--redis-url", redis_server.url]
-    view.empty()
-    view.close()
+    with closing(RedisView(redis_server.url, "*")) as view:
+        view.empty()
+        with closing(RedisEventSink(redis_server.url, cluster_id)) as sink:
+            sink.has_lost_everything()
+            yield Source(cluster_id, ["--redis-url", redis_server.url], sink.deliver, sink.beat)
+        view.empty()
+
+
+def beat_and_wait(sink: KafkaEventSink, beat: Heartbeat) -> None:
+    sink.beat(beat)
+    sink.deliver([])  # a heartbeat is not waited for, a test does
+
+
+def a_beat(place: Source, **changes: Any) -> Heartbeat:
+    """Of now, and of a watcher that reaches everything."""
+    now_ms = wall_clock_ms()
+    of_now = {"cluster_id": place.cluster_id, "time_ms": now_ms, "judged_ms": now_ms}
+    return a_heartbeat(**{**of_now, **WHOLE, **changes})
+
+
+@pytest.fixture
+def source(place: Source) -> list[str]:
+    """Two open incidents, one that is over, and a watcher."""
+    place.deliver(the_events(place.cluster_id))
+    place.beat(a_beat(place))
+    return place.flags
+
+
+def asked(flags: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
+    code = main(["status", *flags, "--format", "json"])
+    return code, json.loads(capsys.readouterr().out)
 
 
 def test_the_open_incidents_as_json(source: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["status", *source, "--format", "json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    code, document = asked(source, capsys)
+    assert code == 0
     assert (document["command"], document["complete"]) == ("status", True)
     assert [(row["incident_id"], row["verdict"], row["stopped_groups"]) for row in document["rows"]] == [
-        ("older", "late", []),
-        ("newer", "hanging", ["billing"]),
+        (id_of("older"), "late", []),
+        (id_of("newer"), "hanging", ["billing"]),
     ]
 
 
@@ -73,20 +115,135 @@ def test_the_open_incidents_as_a_table(source: list[str], capsys: pytest.Capture
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:3]] == ["late", "hanging"]
     assert "billing" in lines[2]
-    assert "suggested_command: kafka-transactions.sh --bootstrap-server 'b:9092' abort" in lines
+    commands = [line for line in lines if line.startswith("suggested_command: ")]
+    assert not [line for line in commands if "b:9092" in line], "what was told is not what is shown"
+    is_reachable = "--bootstrap-server" in source
+    made_here = "suggested_command: txnwatch abort --topic orders --partition 3 --start-offset 99"
+    assert any(line.startswith(made_here) for line in commands) is is_reachable
 
 
 def test_found_something_is_exit_code_3_where_it_is_asked_for(source: list[str]) -> None:
     assert main(["status", *source, "--fail-on-found"]) == 3
 
 
-def test_nothing_wrong_is_said_and_clean(kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> None:
-    topic = unique("events")
-    ensure_topic({"bootstrap.servers": kafka.bootstrap_servers}, topic)
-    flags = ["--bootstrap-server", kafka.bootstrap_servers, "--events-topic", topic, "--fail-on-found"]
-    assert main(["status", *flags]) == 0
+def test_nothing_wrong_and_somebody_looks(place: Source, capsys: pytest.CaptureFixture[str]) -> None:
+    place.beat(a_beat(place))
+    assert main(["status", *place.flags, "--fail-on-found"]) == 0
+    *_, watcher, summary = capsys.readouterr().out.splitlines()
+    assert watcher.startswith(f"watcher host:/checkpoint (0.9) of cluster {place.cluster_id}: judged barrier 812 ")
+    assert watcher.endswith("120 partitions scanned, 30 by census, 0 unproven, the furthest 12 offsets behind")
+    assert summary == "no open incident is told; somebody looks"
+
+
+def test_somebody_looks_and_the_log_of_the_coordinators_is_read_in_part(
+    place: Source, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("__transaction_state-7", "orders-1", "orders-2")
+    partly = a_beat(place, unproven_partitions=4, unproven_names=names, unread_log_partitions=1)
+    place.beat(partly)
+    assert main(["status", *place.flags, "--fail-on-found"]) == 1
+    *_, log, data, watcher, summary = capsys.readouterr().out.splitlines()
+    who = f"watcher host:/checkpoint of cluster {place.cluster_id}"
+    assert log == (
+        f"not checked: __transaction_state-7: {who} cannot read this part of the coordinators' log, "
+        "which proves nothing of the ids in it"
+    )
+    assert data == f"not checked: orders-1, orders-2, 1 more partition: {who} proves nothing there"
+    assert "4 unproven (__transaction_state-7, orders-1, orders-2 and 1 more), 1 of them of the coord" in watcher
+    assert summary == "no open incident is told; somebody looks, but proves nothing of what is not checked"
+    place.beat(replace(partly, time_ms=partly.time_ms + 1, is_coordinator_read=False))
+    code, document = asked(place.flags, capsys)
+    assert (code, document["complete"]) == (1, False)
+    assert [missing["what"] for missing in document["not_checked"]] == [f"cluster {place.cluster_id}"]
+
+
+def test_nothing_is_told_and_nobody_looks(place: Source, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", *place.flags, "--fail-on-found"]) == 4
     told = capsys.readouterr().out.splitlines()[-1]
-    assert told == "no open incident is told; whether `txnwatch run` watches now, its metrics tell"
+    assert told == "no open incident is told; nobody looks: no watcher has told of itself here"
+
+
+def test_who_judged_last_and_when_is_said_where_nobody_looks_any_more(
+    place: Source, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.beat(a_beat(place, judged_ms=wall_clock_ms() - 2 * 3_600_000, time_ms=wall_clock_ms() - 2 * 3_600_000))
+    assert main(["status", *place.flags]) == 4
+    *_, watcher, summary = capsys.readouterr().out.splitlines()
+    assert "watcher host:/checkpoint (0.9)" in watcher
+    assert "judged barrier 812 2h00m ago" in watcher
+    assert f"nobody looks at cluster {place.cluster_id}" in summary
+
+
+def test_an_open_incident_that_nobody_follows_is_found_all_the_same(place: Source) -> None:
+    place.deliver(the_events(place.cluster_id))
+    assert main(["status", *place.flags, "--fail-on-found"]) == 3
+    assert main(["status", *place.flags]) == 4
+
+
+def test_all_watchers_are_listed_and_one_of_the_future_is_not_believed(
+    place: Source, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.beat(a_beat(place, instance="odd\x1b[2J", time_ms=wall_clock_ms() + 3_600_000))
+    assert asked(place.flags, capsys)[0] == 4
+    place.beat(a_beat(place, instance="one"))
+    place.beat(a_beat(place, instance="two", is_coordinator_read=False))
+    code, document = asked(place.flags, capsys)
+    assert code == 0
+    assert {one["instance"]: one["is_looking"] for one in document["watchers"]} == {
+        "odd\x1b[2J": False,
+        "one": True,
+        "two": True,
+    }
+    assert main(["status", *place.flags]) == 0
+    assert all(line.isprintable() for line in capsys.readouterr().out.splitlines())
+
+
+def test_heartbeats_have_to_be_signed_where_there_is_a_key(
+    kafka: EmbeddedKafka, redis_server: EmbeddedRedis, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster_id, topic, now_ms = unique("status"), unique("events"), wall_clock_ms()
+    path = tmp_path / "keys"
+    path.write_text("k" * 64)
+    path.chmod(0o600)
+    beat = a_heartbeat(cluster_id=cluster_id, time_ms=now_ms, judged_ms=now_ms, **WHOLE)
+    config = {"bootstrap.servers": kafka.bootstrap_servers}
+    ensure_topic(config, topic)
+    with closing(RedisView(redis_server.url, "*")) as view:
+        view.empty()
+    for keys, code in ((None, 4), (read_keys(path), 0)):
+        with closing(KafkaEventSink(config, topic, keys=keys)) as sink:
+            beat_and_wait(sink, beat)
+        with closing(RedisEventSink(redis_server.url, cluster_id, keys)) as shown:
+            shown.has_lost_everything()
+            shown.beat(beat)
+        for flags in (
+            ["--bootstrap-server", kafka.bootstrap_servers, "--events-topic", topic],
+            ["--redis-url", redis_server.url],
+        ):
+            answered = main(["status", *flags, "--events-key-file", str(path)])
+            told = capsys.readouterr().out
+            assert ("unsigned" in told) is (code == 4 or "--events-topic" in flags), told
+            assert answered == (code or ("unsigned" in told)), told
+
+
+def test_many_bad_records_are_one_line(kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> None:
+    topic, config = unique("events"), {"bootstrap.servers": kafka.bootstrap_servers}
+    ensure_topic(config, topic)
+    producer = Producer(config)
+    for number in range(2_000):
+        producer.produce(topic, key=f"k{number}", value=b"[" * 100_000 if number % 100 == 0 else b"{}\x1b[2J")
+    producer.flush(30.0)
+    flags = ["--bootstrap-server", kafka.bootstrap_servers, "--events-topic", topic]
+    assert main(["status", *flags]) == 4
+    lines = capsys.readouterr().out.splitlines()
+    assert len([line for line in lines if "records of" in line]) == 1
+    assert "2000 records of" in " ".join(lines)
+    assert main(["events", *flags]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    (line,) = told.err.splitlines()
+    assert line.startswith("txnwatch: passing over 2000 records of the events topic (undecodable), the last: ")
+    assert line.isprintable()
 
 
 def test_a_redis_that_has_lost_an_incident_is_no_all_clear(
@@ -94,17 +251,30 @@ def test_a_redis_that_has_lost_an_incident_is_no_all_clear(
 ) -> None:
     cluster_id, view = unique("status"), RedisView(redis_server.url, "*")
     view.empty()
+    names = ("evicted", "odd", "deep", "typed", "another")
+    evicted, odd, deep, typed, another = (f"txnwatch:{cluster_id}:incident:{id_of(name)}" for name in names)
     with closing(RedisEventSink(redis_server.url, cluster_id)) as sink, closing(view):
         sink.has_lost_everything()
-        sink.deliver([an_event("evicted", cluster_id=cluster_id), an_event("odd", cluster_id=cluster_id)])
-        view.evict(f"txnwatch:{cluster_id}:incident:evicted")
-        view.set_field(f"txnwatch:{cluster_id}:incident:odd", "evidence", "null")
+        sink.deliver([an_event(name, cluster_id=cluster_id) for name in names])
+        view.evict(evicted)
+        view.set_field(odd, "evidence", "null")
+        view.set_field(deep, "evidence", "[" * 100_000)
+        view.set_field(another, "incident_id", id_of("one"))
+        view.evict(typed)
+        view.set_text(typed, "no hash")
+        now_ms = wall_clock_ms()
+        sink.beat(a_heartbeat(cluster_id=cluster_id, time_ms=now_ms, judged_ms=now_ms, **WHOLE))
+        view.set_field(f"txnwatch:{cluster_id}:heartbeat:{'0' * 32}", "heartbeat", "[" * 100_000)
         assert main(["status", "--redis-url", redis_server.url, "--fail-on-found"]) == 1
         told = capsys.readouterr().out
         view.empty()
-    assert "incident:evicted: an open incident, and its hash is gone" in told
-    assert "incident:odd: expected the fields of an incident event" in told
-    assert told.splitlines()[-1] == "no open incident was read, but not all could be read"
+    assert f"{evicted}: an open incident, and its hash is gone" in told
+    assert f"{odd}: expected an incident event: evidence is not what it can be" in told
+    assert f"{deep}: expected the fields of an incident event: evidence" in told
+    assert f"{another}: expected the incident of its own key, found another" in told
+    assert f"{typed}: WRONGTYPE" in told
+    assert "heartbeat:000" in told
+    assert told.splitlines()[-1] == "no open incident was read, but not all could be read; somebody looks"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from support.fake_groups import FakeGroups
 from support.fake_lease import FakeLease
 from support.fault_world import NODES, World, fault_world, now_s, three_brokers
 from support.incidents import an_event, an_evidence
+from support.planted import as_it_was_found, plant
 from support.recording_sink import RecordingSink
 from support.scenarios import KAFKA_4
 from support.servers import Clusters
@@ -37,7 +38,7 @@ from txnwatch.state.abort_case import AbortPolicy
 from txnwatch.state.errors import TxnwatchError
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent, latest
-from txnwatch.state.ports import MarkerSpec
+from txnwatch.state.ports import ActiveProducer, MarkerSpec
 from txnwatch.streaming.admin import ClusterAdmin
 from txnwatch.streaming.clock import wall_clock_ms
 
@@ -119,7 +120,7 @@ def test_idle_is_not_dead_and_once_it_is_fenced_the_frozen_consumer_moves(world:
         eventually(moves, IN_TIME_S, "the consumer to move again")
     end = end_of(world, partition)
     assert end.resolution is not None
-    assert (end.resolution["how"], end.resolution["by"]) == ("aborted", "administrator")
+    assert (end.resolution["how"], end.resolution["by"]) == ("aborted", "txnwatch")
     assert actions(world, partition) == [
         ("refused", "epoch_may_be_reused", None),
         ("abort", None, None),
@@ -307,7 +308,10 @@ def test_no_healthy_transaction_is_aborted_whatever_an_incident_says(world: Worl
     )
     policy = AbortPolicy(after_ms=0, budget_per_hour=None, breaker_incidents=None)
     abort = AutoAbort("on", policy, 0, ledger, FakeLease(), "racing", wall_clock_ms)
-    with contextlib.closing(type(world.cluster)(world.cluster.bootstrap, world.cluster.security)) as own:
+    with (
+        contextlib.closing(type(world.cluster)(world.cluster.bootstrap, world.cluster.security)) as own,
+        as_it_was_found(),
+    ):
         client = RawProducer(own, unique("resuming")).init()
         committed = 0
         for number in range(RACES):
@@ -326,7 +330,7 @@ def test_no_healthy_transaction_is_aborted_whatever_an_incident_says(world: Worl
                 detected_at_ms=0,
                 cluster_id="cluster",
                 expected_outcome="abort",
-                evidence={**an_evidence(), "last_sequence": client._sequences[partition] - 1},
+                evidence=an_evidence(),
             )
             failures: list[TxnwatchError] = []
 
@@ -341,7 +345,8 @@ def test_no_healthy_transaction_is_aborted_whatever_an_incident_says(world: Worl
             thread = threading.Thread(target=go_on, args=(rng.random() * 0.1, version, failures))
             thread.start()
             ledger._memory.known.clear()
-            ledger.remember([event])
+            last = client._sequences[partition] - 1
+            plant(ledger, event, ActiveProducer(client.producer_id, client.producer_epoch, last, 0, -1, start))
             abort._tries.clear()
             while thread.is_alive():
                 abort._tries.clear()

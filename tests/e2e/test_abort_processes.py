@@ -21,7 +21,7 @@ from support.watch import READY_S, RunningWatch
 from txnwatch.embedded.faults import late_write_after_abort, set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.sinks.lease import SESSION_MS
-from txnwatch.sinks.marking import REFUSED
+from txnwatch.sinks.marking import FAILED, REFUSED
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent
 from txnwatch.streaming.cluster import Cluster
@@ -86,8 +86,13 @@ def life(tail: EventTail, partition: TopicPartition) -> list[IncidentEvent]:
 
 
 def actions(tail: EventTail, partition: TopicPartition) -> list[tuple[str, str | None]]:
-    """The aborts that were decided on, with their results."""
-    found = [event.action for event in life(tail, partition) if event.action is not None]
+    """The aborts that were decided on, with their results.
+
+    One that was given up before its marker is left out: two processes may have told the next event at the same moment.
+    """
+    told = [event.action for event in life(tail, partition) if event.action is not None]
+    given_up = {one["at_ms"] for one in told if one["result"] == FAILED}
+    found = [one for one in told if one["at_ms"] not in given_up]
     made = {(one["at_ms"], one["result"]): (one["decision"], one["result"]) for one in found}
     return [action for action in made.values() if action[0] != REFUSED]
 

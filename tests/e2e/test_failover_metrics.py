@@ -20,6 +20,8 @@ from txnwatch.state.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
+pytestmark = pytest.mark.long
+
 COORDINATOR, LEADER, FOLLOWER = 1, 2, 3
 PATIENCE_S = 60.0
 COMMITTED = {"target_state": "CompleteCommit"}

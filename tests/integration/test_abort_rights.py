@@ -10,6 +10,7 @@ import pytest
 from support.fake_groups import FakeGroups
 from support.fake_lease import FakeLease
 from support.incidents import an_event, an_evidence
+from support.planted import as_it_was_found, plant
 from support.recording_sink import RecordingSink
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import create_topic, unique
@@ -68,6 +69,7 @@ def test_a_missing_right_is_a_refusal_that_says_what_to_grant(guarded: EmbeddedK
     with (
         contextlib.closing(connect(guarded)) as owner,
         contextlib.closing(Cluster(where, security_of(properties))) as ours,
+        as_it_was_found(),
     ):
         (partition,) = create_topic(owner, unique("guarded"))
         producer = stray_write(owner, unique("stray"), partition)
@@ -89,7 +91,7 @@ def test_a_missing_right_is_a_refusal_that_says_what_to_grant(guarded: EmbeddedK
         ledger = Ledger(
             Origin("cluster", "guarded"), ClusterAdmin(ours), FakeGroups(), [Outbox(sink, print)], wall_clock_ms
         )
-        ledger.remember([event])
+        plant(ledger, event, row)
         policy = AbortPolicy(after_ms=0)
         abort = AutoAbort("on", policy, 60_000, ledger, FakeLease(), "here", wall_clock_ms)
 

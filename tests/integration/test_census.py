@@ -83,6 +83,7 @@ def test_what_cannot_be_bracketed_has_failed(cluster: Cluster, partition: TopicP
     asked = Asked(asked.topic_id or topic_id(cluster, partition), asked.below)
     census, found = taken(cluster, partition, asked)
     assert (census.taken, census.failed, found) == ({}, {partition}, {})
+    assert census.failed_scanned == ({partition} if asked.is_scanned else set())
 
 
 def test_a_partition_nobody_knows_has_failed(cluster: Cluster) -> None:

@@ -134,26 +134,39 @@ def test_the_abort_that_is_suggested_works_once_its_application_has_started_anew
     assert ask("find-hanging", "--topic", partition.topic) == []
 
 
-def test_what_the_filters_of_find_hanging_leave_out_is_counted(
-    kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stray_write(cluster, unique("young"), partition)
-    (quiet,) = create_topic(cluster, unique("quiet"))
-    prepared = opened(cluster, partition)
-    foreign_marker(cluster, partition, prepared)
-    prepared.end(commit=True)
+Find = Callable[..., str]
 
-    def find(topic: str, *arguments: str, how: str = "json") -> str:
+
+@pytest.fixture
+def find(kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> Find:
+    def found(topic: str, *arguments: str, how: str = "json") -> str:
         server = ("--bootstrap-server", kafka.bootstrap_servers)
         assert main(["find-hanging", "--topic", topic, *arguments, *server, "--format", how]) == 0
         return capsys.readouterr().out
 
+    return found
+
+
+def test_what_the_filters_of_find_hanging_leave_out_is_counted(
+    cluster: Cluster, partition: TopicPartition, find: Find
+) -> None:
+    stray_write(cluster, unique("young"), partition)
     young = json.loads(find(partition.topic, "--max-transaction-timeout", "60"))
     assert {row["verdict"] for row in young["rows"]}.isdisjoint({"hanging"})
     assert [(kept["count"], kept["what"]) for kept in young["left_out"]] == [(1, "open span")]
     told = find(partition.topic, "--max-transaction-timeout", "60", how="text")
     assert "left out: 1 open span: last written less than 60 minutes ago (--max-transaction-timeout), not jud" in told
     assert "nothing hangs" not in told
+
+
+@pytest.mark.long
+def test_what_is_stuck_on_a_topic_that_was_not_asked_for_is_counted(
+    cluster: Cluster, partition: TopicPartition, find: Find
+) -> None:
+    (quiet,) = create_topic(cluster, unique("quiet"))
+    prepared = opened(cluster, partition)
+    foreign_marker(cluster, partition, prepared)
+    prepared.end(commit=True)
 
     def elsewhere() -> list[int]:
         return [kept["count"] for kept in json.loads(find(quiet.topic))["left_out"]]

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from support.incidents import a_life, an_event
+from support.heartbeats import a_heartbeat
+from support.incidents import a_life, an_event, id_of
 from support.topics import unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
@@ -43,7 +44,9 @@ def commands(program: str) -> list[list[str]]:
 def topic(kafka: EmbeddedKafka) -> str:
     config, name = {"bootstrap.servers": kafka.bootstrap_servers}, unique("events")
     ensure_topic(config, name)
-    KafkaEventSink(config, name).deliver(EVENTS)
+    watch = KafkaEventSink(config, name)
+    watch.beat(a_heartbeat())  # of a watch: no incident, whoever reads it
+    watch.deliver(EVENTS)
     KafkaEventSink(config, name).deliver(EVENTS[:1])  # told once more, as after a crash
     return name
 
@@ -98,7 +101,9 @@ def test_the_shell_line_prints_one_event_a_line(kafka: EmbeddedKafka, topic: str
     (arguments,) = commands("kafka-console-consumer.sh")
     known = {"broker:9092": kafka.bootstrap_servers, "txnwatch.events": topic}
     done = kafka.tool(TOOLS[arguments[0]], *(known.get(one, one) for one in arguments[1:]))
-    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    found = [one for one in lines if "incident_id" in one]
+    assert len(lines) == len(found) + 1, "the heartbeat"
     assert [(one["incident_id"], one["sequence"]) for one in found] == [
         (event.incident_id, event.sequence) for event in [*EVENTS, EVENTS[0]]
     ]
@@ -118,12 +123,14 @@ def test_the_redis_lines_show_the_oldest_open_incident(redis_server: EmbeddedRed
     sink = RedisEventSink(redis_server.url, cluster_id)
     sink.deliver(EVENTS)
     client = redis.Redis.from_url(redis_server.url, decode_responses=True)
-    known = {"CLUSTER": cluster_id, "INCIDENT": "goes-on"}
+    known = {"CLUSTER": cluster_id, "INCIDENT": id_of("goes-on")}
     oldest, about = (
         client.execute_command(*[re.sub("CLUSTER|INCIDENT", lambda word: known[word[0]], one) for one in line[1:]])
         for line in commands("redis-cli")
     )
-    assert dict([oldest] if isinstance(oldest[0], str) else oldest) == {"goes-on": float(EVENTS[0].open_since_ms)}
+    assert dict([oldest] if isinstance(oldest[0], str) else oldest) == {
+        id_of("goes-on"): float(EVENTS[0].open_since_ms)
+    }
     assert about[:3] == ["hanging", EVENTS[0].transactional_id, "21"]
     assert json.loads(about[3]) == [GROUP]
     sink.close()

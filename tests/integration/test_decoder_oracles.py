@@ -166,7 +166,7 @@ def test_the_folded_view_of_a_producer_id_is_its_last_record(logs: Logs) -> None
         ours = logs.ours[partition]
         fold = TransactionFold(partition.partition, 0, ours[-1].header.last_offset + 1)
         fold.feed(b"".join(batch.encoded for batch in ours))
-        facts = list(fold.facts(live_only=False))
+        facts = list(fold.facts())
         printed = [record for batch in logs.dumped[partition] for record in batch.records]
         last = {name_of(record): record for record in printed}
         views = {

@@ -12,14 +12,21 @@ from typing import Any
 
 import pytest
 
+from support.metrics import Scrape
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import create_topic, unique
 from support.transaction_tools import Ran
+from support.waiting import eventually
+from support.watch import RunningWatch
 from txnwatch.cli.main import main
+from txnwatch.config import client_properties
 from txnwatch.embedded.faults import set_verification, stray_write
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.ids import TopicPartition
+from txnwatch.streaming.broker_settings import ScanInterval, scan_interval_warning
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.options import parse_options
 
 READER = "reader"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -92,6 +99,19 @@ def hangs(answer: dict[str, Any]) -> list[str]:
     return [row["topic"] for row in answer["rows"] if row["verdict"] == "hanging"]
 
 
+def test_a_scan_interval_that_must_not_be_read_is_said_and_the_default_stays(scene: Scene) -> None:
+    connection = {f"kafka.{name}": value for name, value in client_properties(scene.config).items()}
+    server = {"kafka.bootstrap.servers": scene.kafka.listener("SASL"), "subscribePattern": ".*"}
+    options = parse_options({**connection, **server})
+    with closing(Cluster(options.bootstrap, options.security)) as cluster:
+        cluster.refresh()
+        warning = scan_interval_warning(cluster)
+        assert warning is not None
+        assert "CLUSTER_AUTHORIZATION_FAILED" in warning
+        assert "grant DESCRIBE_CONFIGS on the cluster, or give --coordinator-scan-interval-ms" in warning
+        assert ScanInterval().largest_ms(cluster, 0.0) is None
+
+
 def test_without_rights_nothing_is_found_and_that_is_no_clean_bill(ask: Callable[..., Answered]) -> None:
     code, answer = ask("find-hanging", "--fail-on-found")
     assert (code, answer["complete"], answer["rows"]) == (1, False, [])
@@ -150,3 +170,164 @@ def test_a_topic_that_may_not_be_read_does_not_end_the_search(scene: Scene, ask:
     assert not_checked(answer) == {str(scene.healthy): "TOPIC_AUTHORIZATION_FAILED"}
     missing = [row["subject"] for row in explained["rows"] if row["status"] == "missing"]
     assert (told, missing) == (1, [f"Read on topic {scene.healthy.topic}"])
+
+
+def writers(answer: dict[str, Any]) -> tuple[str, str]:
+    (row,) = (row for row in answer["rows"] if row["subject"].startswith("writers of topic "))
+    return row["status"], row["detail"]
+
+
+def test_who_may_write_the_events_topic_is_told_where_it_may_be_asked(
+    scene: Scene, ask: Callable[..., Answered]
+) -> None:
+    cluster = ("--allow-principal", f"User:{READER}", "--operation", "Describe", "--cluster")
+    hidden = ("--deny-principal", f"User:{READER}", "--operation", "Describe", "--cluster")
+    topic = ("--operation", "Write", "--topic", "txnwatch.events")
+    others = [
+        ("--allow-principal", "User:exact", *topic),
+        (
+            "--allow-principal",
+            "User:prefix",
+            "--operation",
+            "All",
+            "--topic",
+            "txnw",
+            "--resource-pattern-type",
+            "prefixed",
+        ),
+        ("--allow-principal", "User:denied", *topic),
+        ("--deny-principal", "User:denied", *topic),
+        ("--allow-principal", "User:elsewhere", "--operation", "Write", "--topic", "orders"),
+        ("--allow-principal", "User:looks", "--operation", "Read", "--topic", "txnwatch.events"),
+    ]
+    scene.acls("--add", *cluster)
+    for other in others:
+        scene.acls("--add", *other)
+    try:
+        status, detail = writers(ask("doctor")[1])
+        scene.acls("--add", *hidden)
+        untold = writers(ask("doctor")[1])
+    finally:
+        for rule in (*others, hidden, cluster):
+            scene.acls("--remove", *rule)
+    assert status == "warning"
+    for named in ("User:exact", "User:prefix"):
+        assert named in detail
+    assert not any(f"User:{name}" in detail for name in ("denied", "elsewhere", "looks"))
+    assert untold[0] == "warning"
+    assert untold[1].startswith("could not be told: CLUSTER_AUTHORIZATION_FAILED")
+
+
+@pytest.fixture(scope="module")
+def secret(scene: Scene) -> Iterator[TopicPartition]:
+    """A partition that the reader may not see: a live transaction has it, and another producer's data hangs on it."""
+    with closing(connect(scene.kafka)) as cluster:
+        (secret,) = create_topic(cluster, unique("secret"))
+        owner = RawProducer(cluster, "the-keeper", 600_000).init()
+        owner.add(secret)
+        owner.produce(secret)
+        stray_write(cluster, "another-stray", secret)
+    denied = ("--deny-principal", f"User:{READER}", "--operation", "Describe", "--topic", secret.topic)
+    scene.acls("--add", *denied)
+    yield secret
+    scene.acls("--remove", *denied)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("find-hanging",), ("list",), ("describe", "--transactional-id", "the-keeper"), ("explain", "the-keeper")],
+    ids=" ".join,
+)
+def test_a_hidden_participant_is_not_checked(
+    ask: Callable[..., Answered], secret: TopicPartition, command: tuple[str, ...]
+) -> None:
+    code, answer = ask(*command)
+    assert (code, answer["complete"]) == (1, False)
+    assert "TOPIC_AUTHORIZATION_FAILED" in not_checked(answer)[str(secret)]
+
+
+def test_the_doctor_names_the_hidden_topic_and_the_line_that_shows_it(
+    ask: Callable[..., Answered], secret: TopicPartition
+) -> None:
+    code, answer = ask("doctor")
+    (row,) = [row for row in answer["rows"] if row["subject"] == f"Describe on topic {secret.topic}"]
+    assert (code, row["status"]) == (1, "missing")
+    assert f"--operation Read --topic {secret.topic}" in row["fix"]
+
+
+ABOUT_IT: dict[str, Callable[[TopicPartition], tuple[str, ...]]] = {
+    "explain": lambda at: ("explain", str(at)),
+    "explain with flags": lambda at: ("explain", "--topic", at.topic, "--partition", "0"),
+    "describe-producers": lambda at: ("describe-producers", "--topic", at.topic, "--partition", "0"),
+    "find-hanging": lambda at: ("find-hanging", "--topic", at.topic),
+    "abort": lambda at: ("abort", "--topic", at.topic, "--partition", "0", "--start-offset", "1", "--yes"),
+}
+
+
+@pytest.mark.parametrize("command", ABOUT_IT.values(), ids=ABOUT_IT.keys())
+def test_whoever_asks_about_a_hidden_partition_is_told_that_it_is_hidden(
+    scene: Scene, capsys: pytest.CaptureFixture[str], secret: TopicPartition, command: Callable[..., tuple[str, ...]]
+) -> None:
+    connection = ("--bootstrap-server", scene.kafka.listener("SASL"), "--command-config", str(scene.config))
+    assert main([*command(secret), *connection]) == 1
+    said = capsys.readouterr().err
+    assert f"{secret.topic}" in said
+    assert "not shown to this user (TOPIC_AUTHORIZATION_FAILED)" in said
+
+
+def test_an_id_that_looks_like_a_partition_is_an_id_still(
+    ask: Callable[..., Answered], scene: Scene, secret: TopicPartition
+) -> None:
+    with closing(connect(scene.kafka)) as cluster:
+        RawProducer(cluster, f"{secret.topic}-7").init()
+    code, answer = ask("explain", f"{secret.topic}-7")
+    assert (code, answer["rows"][0]["transactional_id"]) == (0, f"{secret.topic}-7")
+
+
+def test_a_watch_says_what_is_hidden_until_it_is_shown_and_then_finds_what_hangs(
+    scene: Scene, secret: TopicPartition, tmp_path: Path
+) -> None:
+    flags = ("--command-config", str(scene.config), "--metrics-port", "0")
+    with RunningWatch(scene.kafka.listener("SASL"), tmp_path / "checkpoint", *flags) as watch:
+        told = watch.until("ready: ")
+        assert f"nothing is proven on 1 partition: {secret}" in told
+        assert f"warning: hidden {secret}: a transaction has it" in watch.until(f"hidden {secret}")
+        eventually(
+            lambda: Scrape.at(watch.metrics_url).value("unproven_partitions", log="data") == 1,
+            30.0,
+            "the metric of what is unproven",
+        )
+        denied = ("--deny-principal", f"User:{READER}", "--operation", "Describe", "--topic", secret.topic)
+        scene.acls("--remove", *denied)
+        try:
+            watch.until(f"{secret}@1", timeout_s=60.0)
+        finally:
+            scene.acls("--add", *denied)
+
+
+def test_a_topic_that_no_census_may_describe_is_unproven_wherever_a_watch_tells_of_itself(
+    scene: Scene, ask: Callable[..., Answered], tmp_path: Path
+) -> None:
+    denied = ("--deny-principal", f"User:{READER}", "--operation", "Read", "--topic", scene.hanging.topic)
+    flags = ("--command-config", str(scene.config), "--metrics-port", "0", "--topics", scene.healthy.topic)
+    scene.acls("--add", *denied)
+    try:
+        with RunningWatch(
+            scene.kafka.listener("SASL"), tmp_path / "checkpoint", *flags, "--events-heartbeat-ms", "1000"
+        ) as watch:
+            told = watch.until("ready: ")
+            assert "nothing is proven on " in told
+            assert str(scene.hanging) in told
+            assert (Scrape.at(watch.metrics_url).value("unproven_partitions", log="data") or 0) >= 1
+            code, answer = eventually(
+                lambda: _not_reached(ask("status"), scene.hanging), 30.0, "a heartbeat of a watch that is ready"
+            )
+            assert code == 1
+            assert "proves nothing there" in not_checked(answer)[str(scene.hanging)]
+    finally:
+        scene.acls("--remove", *denied)
+
+
+def _not_reached(answered: Answered, partition: TopicPartition) -> Answered | None:
+    has_watcher = any(str(one["instance"]).endswith("checkpoint") for one in answered[1]["watchers"])
+    return answered if has_watcher and str(partition) in not_checked(answered[1]) else None

@@ -130,6 +130,7 @@ def test_the_read_committed_group_is_stopped_and_the_other_is_not_hurt(
     assert reports == []
 
 
+@pytest.mark.long
 def test_a_java_consumer_that_stands_still_is_stopped(
     kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition
 ) -> None:

@@ -73,18 +73,19 @@ class Life:
         self.record(S.EMPTY, self.epoch, -1)
 
     def stray(self) -> None:
-        self.write(None)
+        """By the client, or by one that has an epoch of before."""
+        self.write(None, self.epoch if self.rng.random() < 0.6 else max(0, self.epoch - 1))
 
-    def write(self, owner: str | None) -> None:
-        if self.epoch < self.partition_epoch:
+    def write(self, owner: str | None, epoch: int) -> None:
+        if epoch < self.partition_epoch:
             return
-        self.partition_epoch = self.epoch
+        self.partition_epoch = epoch
         self.offset += 1
         if self.span is None:
-            self.span = Span("orders-id", self.offset, self.epoch, self.epoch, self.offset, 0, 0, 1)
+            self.span = Span("orders-id", self.offset, epoch, epoch, self.offset, 0, 0, 1)
             self.owners = set()
         kept = self.span
-        self.span = Span("orders-id", kept.start_offset, kept.start_epoch, self.epoch, self.offset, 0, 0, 1)
+        self.span = Span("orders-id", kept.start_offset, kept.start_epoch, epoch, self.offset, 0, 0, 1)
         self.owners.add(owner)
 
     def transact(self) -> None:
@@ -98,7 +99,7 @@ class Life:
         )
         self.record(S.ONGOING, self.epoch, start_ms, *held)
         if ORDERS in held and self.rng.random() < 0.9:
-            self.write("commit" if commit else "abort")
+            self.write("commit" if commit else "abort", self.epoch)
         is_fenced = not commit and self.rng.random() < 0.3
         end_epoch = self.epoch + 1 if version == 2 or is_fenced else self.epoch
         self.record(prepare, end_epoch, start_ms, *held)
@@ -156,4 +157,6 @@ def test_a_careless_lineage_is_found_out() -> None:
     with mock.patch.object(lineage, "_at_its_end", lambda view: view):
         assert false_outcomes(LIVES)[0]
     with mock.patch.object(lineage, "is_same_transaction", return_value=True):
+        assert false_outcomes(LIVES)[0]
+    with mock.patch.object(lineage, "ITS_OWN", frozenset(EpochUse)):
         assert false_outcomes(LIVES)[0]

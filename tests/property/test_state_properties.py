@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
+from dataclasses import fields
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.facts import DictStore
-from support.strategies import barriers, buckets, facts, producer_facts, producers
+from support.facts import DictStore, decode_bucket, encode_bucket
+from support.row_facts import fact_of
+from support.strategies import barriers, buckets, facts, nearly_at_rest, producer_facts, producers
+from txnwatch.state.awaited import places_of
 from txnwatch.state.bucket import process
 from txnwatch.state.bucket_state import BucketState
-from txnwatch.state.codec import VERSION, decode_bucket, decode_producer, encode_bucket, encode_producer
+from txnwatch.state.codec import decode_producer, encode_producer, encode_shared, places_in
 from txnwatch.state.emitted import StrayWrite
 from txnwatch.state.errors import CheckpointError
-from txnwatch.state.facts import Barrier, Fact, LastStable
-from txnwatch.state.judge import Bench, due_ms, judge
-from txnwatch.state.machine import ProducerFact, apply
+from txnwatch.state.facts import Barrier, Fact, LastStable, Throttled
+from txnwatch.state.judge import Bench, at_rest_until, due_ms, judge
+from txnwatch.state.machine import ProducerFact, Step, apply
 from txnwatch.state.policy import DetectionPolicy
+from txnwatch.state.serial import pack_versioned
 from txnwatch.state.transaction import ProducerState
 from txnwatch.streaming.emitted_rows import decode_emitted, encode_emitted
-from txnwatch.streaming.row_facts import fact_of
+from txnwatch.streaming.packed_facts import pack_facts, unpack_facts
 from txnwatch.streaming.rows import fact_rows, record_batch
 
 POLICY = DetectionPolicy()
@@ -47,11 +51,11 @@ def test_a_fact_told_twice_says_no_more_than_once(producer: ProducerState, fact:
     assert retold == [], "only what began and ended in the range is told again; the ledger knows it by its offsets"
 
 
-@given(producers, barriers, st.integers(-9999, 9999))
+@given(producers, barriers, buckets)
 def test_judging_changes_no_evidence_and_always_knows_when_to_look_next(
-    producer: ProducerState, barrier: Barrier, clock_offset_ms: int
+    producer: ProducerState, barrier: Barrier, bucket: BucketState
 ) -> None:
-    bench = Bench(barrier, POLICY, clock_offset_ms=clock_offset_ms)
+    bench = Bench(barrier, POLICY, clocks=bucket.clocks)
     judged = judge(producer, bench).producer
     assert judged.view == producer.view
     dropped = producer.spans.keys() - judged.spans.keys()
@@ -85,12 +89,32 @@ def test_a_bucket_survives_its_row(bucket: BucketState) -> None:
     assert decode_bucket(encode_bucket(bucket)) == bucket
 
 
-@pytest.mark.parametrize("row", [json.dumps({"v": VERSION + 1}), json.dumps({})], ids=["later", "none"])
-def test_a_row_of_another_version_is_refused_with_both_versions_named(row: str) -> None:
-    with pytest.raises(CheckpointError, match=f"this txnwatch reads version {VERSION}"):
-        decode_producer(1, row)
-    with pytest.raises(CheckpointError, match=f"this txnwatch reads version {VERSION}"):
-        decode_bucket(row)
+def test_everything_in_a_bucket_is_stored_but_what_is_derived() -> None:
+    derived = {"number", "awaited", "shown", "barrier"}
+    stored = {"agenda", "followed", *encode_shared(BucketState())}
+    assert {spec.name for spec in fields(BucketState)} == stored | derived
+
+
+@given(producers)
+def test_where_a_producer_is_found_can_be_read_from_its_row(producer: ProducerState) -> None:
+    assert places_in(encode_producer(producer)) == places_of(producer)
+
+
+@given(st.lists(st.one_of(facts, barriers), min_size=1, max_size=8), st.integers(1, 4))
+def test_facts_survive_packing(batch: list[Fact], bucket_count: int) -> None:
+    blobs = dict(pack_facts(batch, bucket_count))
+    for bucket in range(bucket_count):
+        back = unpack_facts(blobs[bucket]) if bucket in blobs else []
+        told = [fact for fact in batch if bucket == 0 or not isinstance(fact, LastStable | Throttled)]
+        expected = [fact for fact in told if getattr(fact, "producer_id", bucket) % bucket_count == bucket]
+        for fact in expected:
+            back.remove(fact)
+        assert back == [], "packing brings nothing else, and no order: a batch is sorted before it is applied"
+
+
+def test_what_another_version_has_packed_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="has version 99, this txnwatch reads version 1"):
+        unpack_facts(pack_versioned(99, [], b""))
 
 
 @given(st.lists(st.one_of(facts, barriers), min_size=1, max_size=6), st.integers(1, 4))
@@ -98,7 +122,7 @@ def test_facts_survive_arrow(batch: list[Fact], bucket_count: int) -> None:
     rows = record_batch(fact_rows(batch, bucket_count)).to_pylist()
     for bucket in range(bucket_count):
         back = [fact_of(list(row.values())) for row in rows if row["bucket"] == bucket]
-        told = [fact for fact in batch if bucket == 0 or not isinstance(fact, LastStable)]
+        told = [fact for fact in batch if bucket == 0 or not isinstance(fact, LastStable | Throttled)]
         expected = [fact for fact in told if getattr(fact, "producer_id", bucket) % bucket_count == bucket]
         assert back == expected
 
@@ -110,3 +134,20 @@ def test_what_is_emitted_survives_its_row(bucket: BucketState, batch: list[Fact]
         told = [*(batch if number == 0 else []), barrier]
         for emitted in process(bucket, store, told, POLICY, speaks_for_partitions=True):
             assert decode_emitted(*encode_emitted(emitted)) == emitted
+
+
+@settings(max_examples=400)
+@given(nearly_at_rest(), barriers, buckets)
+def test_a_producer_at_rest_is_one_that_judging_would_leave_as_it_is(
+    producer: ProducerState, barrier: Barrier, bucket: BucketState
+) -> None:
+    def bench() -> Bench:
+        return Bench(barrier, POLICY, bucket.gaps, bucket.coordinator_gaps, bucket.left, bucket.clocks)
+
+    until_ms = at_rest_until(producer, bench())
+    if until_ms is None:
+        return
+    judging = bench()
+    assert judge(producer, judging) == Step(producer)
+    assert (judging.waiting, judging.wanted) == (Counter(), set())
+    assert due_ms(producer, judging) == until_ms

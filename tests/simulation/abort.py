@@ -2,19 +2,24 @@
 
 Between any two of their requests anything may happen: clients resume, begin, commit, are fenced; leaders move; faults.
 HARM: a marker was taken, and the data it decided belongs, in part, to a transaction that its client was told had
-committed, or that its coordinator still owned at that moment. LIE: an incident was opened with an expected outcome
+committed, or that its coordinator still owned at that moment. LIE: an incident was told with an expected outcome
 that is not what the owners of its data were told, or an abort is called verified and no ABORT marker closed the data.
+SILENCED: with a forger on the events topic, what this process has found to hang has no open incident after a batch.
+SHOWN: a command of the forger stands in an event of ours.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from unittest import mock
 
 from simulation import run as running
 from simulation.faults import FAULTS
+from simulation.forger import EVIL, Forger
 from simulation.judge import Judge
 from simulation.reader import Said
 from simulation.run import Outcome
@@ -24,20 +29,20 @@ from simulation.world_admin import WorldAdmin
 from support.fake_groups import FakeGroups
 from support.fake_lease import FakeLease
 from support.incidents import an_event, an_evidence
-from support.recording_sink import RecordingSink
+from support.planted import as_it_was_found, plant
+from support.shared_log import SharedLog
 from txnwatch.sinks.abort import AutoAbort
+from txnwatch.sinks.claims import Claims
 from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.ledger import Ledger
 from txnwatch.sinks.marking import VERIFIED
 from txnwatch.sinks.outbox import Outbox
-from txnwatch.state.abort_case import AbortPolicy
+from txnwatch.state.abort_case import AbortPolicy, Evidence
 from txnwatch.state.abort_plan import partition_of
 from txnwatch.state.emitted import Emitted
-from txnwatch.state.incident import OPENED, IncidentEvent
+from txnwatch.state.incident import OPENED, UPDATED, IncidentEvent
 from txnwatch.state.outcome import UNKNOWN
-from txnwatch.state.ports import (
-    TransactionAdmin,
-)
+from txnwatch.state.ports import ActiveProducer, TransactionAdmin
 from txnwatch.state.verdict import Verdict
 
 EAGER = AbortPolicy(after_ms=0, budget_per_hour=None, breaker_incidents=None)
@@ -48,27 +53,36 @@ _RACES, _AT_ONCE = 40, 2
 class Actors:
     """The product's side: a ledger and the abort, over a world."""
 
-    def __init__(self, world: World, truth: Truth, most_between: int) -> None:
+    def __init__(self, world: World, truth: Truth, most_between: int, forger_seed: int | None = None) -> None:
         self.world, self.truth = world, truth
+        log = SharedLog()
+        self.forger = Forger(world, log, forger_seed) if forger_seed is not None else None
         self.admin = WorldAdmin(world, truth, most_between)
         self.calls = 0
         self.problems: list[str] = []
-        outbox = Outbox(RecordingSink(), lambda _: None)
+        self.known: set[str] = set()
+        self.verified: set[tuple[str, str]] = set()
+        outbox = Outbox(log.sink(), lambda _: None)
         admin: TransactionAdmin = self.admin  # type: ignore[assignment]
         self.ledger = Ledger(
-            Origin("cluster", "simulated:1"), admin, FakeGroups(), [outbox], self.now_ms, on_event=self._told
+            *(Origin("cluster", "simulated:1"), admin, FakeGroups(), [outbox], self.now_ms),
+            heard=log.reader(),
+            on_event=self._told,
         )
         self.abort = AutoAbort("on", EAGER, 0, self.ledger, FakeLease(), "simulated", self.now_ms)
 
     def now_ms(self) -> int:
         """Later with each batch, so that every pause between two tries is over."""
-        return self.world.coordinators.now_ms + self.calls * _BATCH_MS
+        return self.world.clocks.now_ms + self.calls * _BATCH_MS
 
     def batch(self, emitted: Sequence[Emitted]) -> list[str]:
         """One micro-batch; returns what is wrong."""
         self.calls += 1
+        if self.forger is not None:
+            self.forger.write()
         self.abort.recover()
         self.ledger.on_batch(emitted)
+        self._silenced()
         self.abort.on_batch()
         self.world.seen.update(self.abort.counts)
         self.abort.counts.clear()
@@ -77,23 +91,41 @@ class Actors:
         self.admin.harm.clear()
         return problems
 
+    def _silenced(self) -> None:
+        findings, claims = self.ledger.findings, self.ledger._claims
+        for key in findings._spans:
+            known = self.ledger._memory.open_span(*key)
+            if known is None and key not in claims._doubted:
+                self.problems.append(f"SILENCED: {key} hangs, and no incident is open")
+
     def _told(self, event: IncidentEvent) -> None:
-        self._opened(event)
+        if event.suggested_command == EVIL:
+            self.problems.append(f"SHOWN: {event.subject} is told with a command that somebody else has made")
+        self._outcome(event)
         self._verified(event)
 
     def _verified(self, event: IncidentEvent) -> None:
         log = self.world.data.get(partition_of(event)) if event.topic is not None else None
         if event.action is None or event.action["result"] != VERIFIED or log is None or log.topic_id != event.topic_id:
             return
+        told = (event.incident_id, str(event.action))
+        if told in self.verified:
+            return  # later updates repeat it; the marker may have been lost since
+        self.verified.add(told)
         closing = self.admin.decided_by(log, event.producer_id, event.txn_start_offset or 0)
         self.world.seen["verified by a marker"] += 1
         if closing is None or closing.commit:
             self.problems.append(f"LIE: {event.subject} is verified to be aborted, and what closed it is {closing}")
 
-    def _opened(self, event: IncidentEvent) -> None:
-        if event.status != OPENED or event.verdict != Verdict.HANGING or event.expected_outcome == UNKNOWN:
+    def _outcome(self, event: IncidentEvent) -> None:
+        """Told when the incident opens, or found later."""
+        if event.verdict != Verdict.HANGING or event.expected_outcome == UNKNOWN or event.incident_id in self.known:
             return
-        self.world.seen[f"outcome: {event.expected_outcome}"] += 1
+        if event.status not in {OPENED, UPDATED}:
+            return
+        self.known.add(event.incident_id)
+        when = "outcome" if event.status == OPENED else "outcome found later"
+        self.world.seen[f"{when}: {event.expected_outcome}"] += 1
         log = self.world.data.get(partition_of(event))
         if log is None or log.topic_id != event.topic_id:
             return
@@ -107,9 +139,9 @@ class Actors:
 class AbortingJudge(Judge):
     """A judge behind whom the abort acts on every batch that was committed."""
 
-    def __init__(self, world: World, truth: Truth) -> None:
+    def __init__(self, world: World, truth: Truth, forger_seed: int | None) -> None:
         super().__init__(world)
-        self.actors = Actors(world, truth, most_between=3)
+        self.actors = Actors(world, truth, 3, forger_seed)
 
     def hear(self, said: Said) -> None:
         """See Judge."""
@@ -119,22 +151,41 @@ class AbortingJudge(Judge):
             self.problems.extend(self.actors.batch(said.emitted))
 
 
-def run_with_abort(seed: int, setting: Setting) -> Outcome:
-    """One seed of the whole product; equal arguments give equal outcomes."""
+def run_with_abort(seed: int, setting: Setting, *, forging: bool = False) -> Outcome:
+    """One seed of the whole product, and of a client that forges events; equal arguments give equal outcomes."""
+    forger_seed = seed + 2 if forging else None
     with (
         witnessed(Truth()) as truth,
-        mock.patch.object(running, "Judge", lambda world: AbortingJudge(world, truth)),
+        mock.patch.object(running, "Judge", lambda world: AbortingJudge(world, truth, forger_seed)),
     ):
         return running.run(seed, setting)
 
 
-def run_race(seed: int) -> tuple[list[str], Counter[str]]:
-    """Incidents about whatever is open, hanging or not, against clients that go on; what is wrong, what happened.
+@contextmanager
+def believing() -> Iterator[None]:
+    """A planted bug: the outcome that an abort rests on is the one that the events topic tells."""
+    proven = Ledger.proven
 
-    The outcome an incident is given is the one its owners have been told so far, as it is when it is found by the
-    state; for data of a live transaction it is a lie, and the incident lives for one decision only.
+    def as_told(self: Ledger) -> list[tuple[IncidentEvent, Evidence]]:
+        return [(told, replace(found, outcome=told.expected_outcome)) for told, found in proven(self)]
+
+    with (
+        mock.patch.object(Ledger, "proven", as_told),
+        mock.patch.object(Claims, "_ours", lambda _, event: event),
+        mock.patch.object(Claims, "heard", return_value=None),
+        as_it_was_found(),
+    ):
+        yield
+
+
+def run_race(seed: int) -> tuple[list[str], Counter[str]]:
+    """Evidence about whatever is open, hanging or not, against clients that go on; what is wrong, what happened.
+
+    The outcome that the evidence is given is the one its owners have been told so far, as it is when it is found by the
+    state; for data of a live transaction it is a lie, and the evidence lives for one decision only. Everything behind
+    the evidence has to hold by itself.
     """
-    with witnessed(Truth()) as truth:
+    with witnessed(Truth()) as truth, as_it_was_found():
         rng = random.Random(seed)
         # A coordinator that forgets what it has decided, between the last look and the marker, is beyond any look.
         usual = [name for name in FAULTS if name not in {"unclean failover of the log", "forgotten id"}]
@@ -148,21 +199,29 @@ def run_race(seed: int) -> tuple[list[str], Counter[str]]:
             forged = _forged(world, truth, rng)
             is_lie = forged is not None and truth.is_live(world, forged)
             if forged is not None:
-                actors.ledger.remember([forged])
+                plant(actors.ledger, forged, _row(world, truth, forged))
                 actors.ledger._look_again_ms = 2**62  # what is over is refused, not resolved
+                actors.known.add(forged.incident_id)  # its outcome was given, also where an update repeats it
             found = actors.batch([])
             # With the lie goes that it cannot have committed yet: only whether it was live when it was ended counts.
             problems += [harm for harm in found if not (is_lie and "was committed" in harm)]
             known = actors.ledger._memory.known
             for one in [forged.incident_id] if forged is not None and is_lie else list(known)[:-_AT_ONCE]:
-                del known[one]
+                actors.ledger.findings._spans.pop(known.pop(one).span, None)  # type: ignore[arg-type]
             if problems:
                 break
         return problems, world.seen
 
 
+def _row(world: World, truth: Truth, event: IncidentEvent) -> ActiveProducer:
+    row = WorldAdmin(world, truth, 1)._reading(partition_of(event)).open_transaction(event.producer_id)
+    assert row is not None
+    return row
+
+
 def _forged(world: World, truth: Truth, rng: random.Random) -> IncidentEvent | None:
-    everything = [(log, row) for log in world.data.values() for row in log.open_spans() if log.is_listable]
+    shown = [log for log in world.data.values() if log.is_listable and log.partition.topic not in world.hidden]
+    everything = [(log, row) for log in shown for row in log.open_spans()]
     everything = [(log, row) for log, row in everything if log.producers[row[0]].open_start == row[1]]
     if not everything:
         return None

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from simulation.clocks import Clocks
 from simulation.encoding import Saying
 from simulation.partition import PartitionLog
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.transaction import TransactionState as S
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
-START_MS = 1_700_000_000_000
 TIMEOUT_MS, TWO_PHASE_MS = 60_000, 2147483647
 _IDLE = frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT})
 
@@ -79,15 +79,15 @@ class Coordinators:
         transactions: what they remember.
         markers: on their way, in any order.
         max_epoch: the last producer epoch before another producer id is handed out (32767 in Kafka).
-        now_ms: the brokers' clock.
+        clocks: the brokers'.
     """
 
-    def __init__(self, logs: list[PartitionLog], max_epoch: int) -> None:
+    def __init__(self, logs: list[PartitionLog], max_epoch: int, clocks: Clocks) -> None:
         self.logs = logs
         self.max_epoch = max_epoch
         self.transactions: dict[str, Transaction] = {}
         self.markers: list[Marker] = []
-        self.now_ms = START_MS
+        self.clocks = clocks
         self._next_producer_id = 100
 
     def is_held(self, producer_id: int, partition: TopicPartition) -> bool:
@@ -104,15 +104,15 @@ class Coordinators:
         if not known.is_free:
             return
         if value is None:
-            self._append(known, self._value(self._new_producer_id(), 0, S.EMPTY, version, timeout_ms))
+            self._append(known, self._value(log, self._new_producer_id(), 0, version, timeout_ms))
         elif value.state is S.ONGOING:
             self.fence(known)
         elif value.state in _IDLE and value.producer_epoch >= self.max_epoch - 1:
-            fresh = self._value(self._new_producer_id(), 0, S.EMPTY, version, timeout_ms, previous=value.producer_id)
+            fresh = self._value(log, self._new_producer_id(), 0, version, timeout_ms, previous=value.producer_id)
             self._append(known, fresh)
         elif value.state in _IDLE:
             epoch, previous = value.producer_epoch + 1, value.producer_id
-            self._append(known, self._value(value.producer_id, epoch, S.EMPTY, version, timeout_ms, previous=previous))
+            self._append(known, self._value(log, value.producer_id, epoch, version, timeout_ms, previous=previous))
 
     def add(self, known: Transaction, partition: TopicPartition) -> None:
         """AddPartitionsToTxn, or the implicit one of transaction.version 2: the whole set, Ongoing."""
@@ -120,8 +120,8 @@ class Coordinators:
         if value is None or not known.is_free or not (value.state is S.ONGOING or value.state in _IDLE):
             return
         held = known.held | {partition}
-        start_ms = value.start_ms if value.state is S.ONGOING else self.now_ms
-        self._append(known, self._changed(value, S.ONGOING, partitions=_grouped(held), start_ms=start_ms))
+        start_ms = value.start_ms if value.state is S.ONGOING else self._stamp_ms(known.log)
+        self._append(known, self._changed(known, value, S.ONGOING, partitions=_grouped(held), start_ms=start_ms))
 
     def end(self, known: Transaction, *, commit: bool) -> None:
         """EndTxn: from transaction.version 2 on with the next epoch, or with another producer id to follow."""
@@ -139,7 +139,7 @@ class Coordinators:
         state = S.PREPARE_COMMIT if commit else S.PREPARE_ABORT
         held = _grouped(known.held)
         self._append(
-            known, self._changed(value, state, producer_epoch=epoch, next_producer_id=following, partitions=held)
+            known, self._changed(known, value, state, producer_epoch=epoch, next_producer_id=following, partitions=held)
         )
 
     def fence(self, known: Transaction) -> None:
@@ -149,7 +149,7 @@ class Coordinators:
             epoch = value.producer_epoch + 1
             self._append(
                 known,
-                self._changed(value, S.PREPARE_ABORT, producer_epoch=epoch, partitions=_grouped(known.held)),
+                self._changed(known, value, S.PREPARE_ABORT, producer_epoch=epoch, partitions=_grouped(known.held)),
             )
 
     def expire(self, known: Transaction) -> None:
@@ -170,7 +170,7 @@ class Coordinators:
                 continue
             done = S.COMPLETE_COMMIT if value.state is S.PREPARE_COMMIT else S.COMPLETE_ABORT
             moved = {"producer_id": value.next_producer_id, "producer_epoch": 0} if value.next_producer_id >= 0 else {}
-            self._append(known, self._changed(value, done, partitions=(), next_producer_id=-1, **moved))
+            self._append(known, self._changed(known, value, done, partitions=(), next_producer_id=-1, **moved))
 
     def acknowledge(self, marker: Marker) -> None:
         """A marker is committed, or its partition is gone, or, the fault, is taken for gone."""
@@ -219,27 +219,46 @@ class Coordinators:
                 for partition in sorted(known.unmarked)
             )
 
+    def owes(self, producer_id: int, partition: TopicPartition) -> bool:
+        """Whether a coordinator has a marker to write there, or its transaction goes on.
+
+        A coordinator strikes a partition off once its marker is acknowledged. If the marker is lost after that, in an
+        unclean election, nobody writes it again, though the log has the transaction as prepared until the last one.
+        """
+        return any(
+            known.value is not None
+            and known.value.producer_id == producer_id
+            and partition in (known.unmarked if known.value.state.is_prepare else known.held)
+            for known in self.transactions.values()
+        )
+
     def _append(self, known: Transaction, value: TransactionLogValue | None) -> None:
         log = self.logs[known.log]
         if log.has_leader:
-            offset = log.append(Saying(known.transactional_id, value, self.now_ms))
+            offset = log.append(Saying(known.transactional_id, value, self._stamp_ms(known.log)))
+            if value is not None:
+                self.clocks.said(known.transactional_id, value)
             known.pending = Pending(offset, value)
 
-    def _changed(self, value: TransactionLogValue, state: S, **changes: Any) -> TransactionLogValue:
+    def _stamp_ms(self, log: int) -> int:
+        return self.clocks.stamp_ms(self.logs[log])
+
+    def _changed(self, known: Transaction, value: TransactionLogValue, state: S, **changes: Any) -> TransactionLogValue:
         previous = value.producer_id if value.version >= 1 else -1
-        return replace(value, state=state, last_update_ms=self.now_ms, previous_producer_id=previous, **changes)
+        stamp_ms = self._stamp_ms(known.log)
+        return replace(value, state=state, last_update_ms=stamp_ms, previous_producer_id=previous, **changes)
 
     def _value(
-        self, producer_id: int, epoch: int, state: S, version: int, timeout_ms: int, *, previous: int | None = None
+        self, log: int, producer_id: int, epoch: int, version: int, timeout_ms: int, *, previous: int | None = None
     ) -> TransactionLogValue:
         return TransactionLogValue(
             version=min(version, 1),
             producer_id=producer_id,
             producer_epoch=epoch,
             transaction_timeout_ms=timeout_ms,
-            state=state,
+            state=S.EMPTY,
             partitions=None,
-            last_update_ms=self.now_ms,
+            last_update_ms=self._stamp_ms(log),
             start_ms=-1,
             previous_producer_id=(producer_id if previous is None else previous) if version else -1,
             client_transaction_version=version if version == 2 else 0,

@@ -84,6 +84,19 @@ def leaderless(world: World, draw: float) -> bool:
     return True
 
 
+def unreadable(world: World, draw: float) -> bool:
+    """A batch can no longer be read from its leader's disk: of data as long as it leads, of the log until it heals."""
+    everything = [*world.data.values(), *world.logs]
+    log = everything[int(draw * len(everything))]
+    only_new_data = world.setting.only_new_data_fails
+    if not log.entries or (only_new_data and log.partition.topic == TRANSACTION_STATE_TOPIC):
+        return False
+    entry = log.entries[-1 if only_new_data else int(draw * 7919 % 1 * len(log.entries))]
+    log.unreadable.add(entry.offset)
+    world.note(f"{log.partition}@{entry.offset}: cannot be read any more")
+    return True
+
+
 def topic_made_anew(world: World, draw: float) -> bool:
     """A topic is deleted and comes back under the same name with another id."""
     if not world.data or draw > 0.3:
@@ -103,6 +116,34 @@ def topic_deleted(world: World, draw: float) -> bool:
     for partition in [partition for partition in world.data if partition.topic == name]:
         del world.data[partition]
     world.note(f"topic {name} is deleted")
+    return True
+
+
+def topic_hidden(world: World, draw: float) -> bool:
+    """The reader may no longer see a topic; drawn again, it may."""
+    if not world.data:
+        return False
+    name = _data(world, draw).partition.topic
+    world.hidden ^= {name}
+    world.note(f"topic {name} is {'hidden' if name in world.hidden else 'shown again'}")
+    return True
+
+
+def log_hidden(world: World, draw: float) -> bool:
+    """A proxy says that there is no `__transaction_state`; drawn again, it shows it."""
+    if draw > 0.3:
+        return False
+    world.is_log_hidden = not world.is_log_hidden
+    world.note(f"the coordinators' log is {'hidden' if world.is_log_hidden else 'shown again'}")
+    return True
+
+
+def log_made_anew(world: World, draw: float) -> bool:
+    """`__transaction_state` is deleted and comes back with another id and nothing in it; so do the coordinators."""
+    if draw > 0.15:
+        return False
+    world.create_log()
+    world.note("the coordinators' log is deleted and made anew")
     return True
 
 
@@ -149,8 +190,12 @@ FAULTS: dict[str, tuple[int, Fault]] = {
     "unclean failover of the log": (1, unclean_log),
     "forgotten id": (1, forgotten_id),
     "no leader": (2, leaderless),
+    "unreadable": (1, unreadable),
     "topic made anew": (1, topic_made_anew),
     "topic deleted": (1, topic_deleted),
     "retention": (1, retention),
     "compaction": (1, compaction),
+    "topic hidden": (1, topic_hidden),
+    "log hidden": (1, log_hidden),
+    "log made anew": (1, log_made_anew),
 }

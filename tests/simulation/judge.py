@@ -6,7 +6,11 @@ the end": what changes after an answer is not the state's fault, the ledger's co
 T": a log may be cut between listing and reading, and then what was read is what is true.) MISSED: the cluster is
 healed, several batches have run, and a span that no marker is owed to has no candidate. LEFT: a candidate whose
 span has ended, or was taken in by a live transaction that then ended, was never said to be over. OPEN: a gap that
-never closed. FALSE STRAY: a stray write was told of data that was all of one transaction and never hung.
+never closed.
+BLIND: a hang is missed while a partition is still behind; a census must have told. ENDED: a hang was told to be over
+by a marker, and hung on. FALSE STRAY: a stray write was told of data that was all of one transaction and never hung.
+
+The verdicts that rest on time have a judge of their own (time_judge.py).
 
 Where there is no scan, a candidate rests on a census that may be as old as the batch before. What a batch said that
 died before it was committed is judged as true or false, but not remembered: the ledger looks again at what it has
@@ -15,13 +19,28 @@ open.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from simulation.reader import Said
+from simulation.time_judge import TimeJudge
+from simulation.truth import Truth
 from simulation.world import SpanId, World
-from txnwatch.state.emitted import CoverInDoubt, SpanCandidate, SpanEnded, StrayWrite
-from txnwatch.state.ids import TopicPartition
+from simulation.world_admin import WorldAdmin
+from txnwatch.sinks.confirm import confirm_contradicted
+from txnwatch.state.confirmation import Answer
+from txnwatch.state.emitted import (
+    CensusIncomplete,
+    CoverInDoubt,
+    OwnerInDoubt,
+    PartitionAlarm,
+    SpanCandidate,
+    SpanEnd,
+    SpanEnded,
+    StrayWrite,
+    TransactionCandidate,
+)
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 
 END = 1_000_000
 
@@ -34,23 +53,39 @@ class Judge:
     told: dict[tuple[TopicPartition, int], SpanId] = field(default_factory=dict)
     found: set[SpanId] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
+    time: TimeJudge = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.time = TimeJudge(self.world)
 
     def hear(self, said: Said) -> None:
         """One attempt at a batch; only what was committed is remembered."""
-        before, found = dict(self.told), set(self.found)
+        before, found, told = dict(self.told), set(self.found), set(self.time.told)
         for emitted in said.emitted:
             if isinstance(emitted, SpanCandidate):
                 self._candidate(emitted, said)
             elif isinstance(emitted, CoverInDoubt):
                 self._doubt(emitted.candidate)
+            elif isinstance(emitted, OwnerInDoubt):
+                self._ask(emitted.candidate)
             elif isinstance(emitted, StrayWrite):
                 self._stray_write(emitted, said)
+            elif isinstance(emitted, TransactionCandidate):
+                self.problems.extend(self.time.hear(emitted, said.barrier))
+            elif isinstance(emitted, PartitionAlarm):
+                self.world.seen["given up"] += emitted.notice.detail.startswith("given up")
             elif isinstance(emitted, SpanEnded):
                 self.world.seen[f"ended: {emitted.how}"] += 1
                 self.world.note(f"over ({emitted.how}): {emitted.partition}@{emitted.span.start_offset}")
-                self.told.pop((emitted.partition, emitted.producer_id), None)
+                self._ended(emitted, said)
         if not said.is_committed:
-            self.told, self.found = before, found
+            self.told, self.found, self.time.told = before, found, told
+
+    def _ended(self, ended: SpanEnded, said: Said) -> None:
+        """A marker that was read ends what it closes, not what has hung all the while."""
+        name = self.told.pop((ended.partition, ended.producer_id), None)
+        if ended.how is SpanEnd.MARKER and name is not None and self.world.hanging.get(name, END) <= said.before:
+            self.problems.append(f"ENDED: {name} at barrier {said.barrier.number}")
 
     def _candidate(self, candidate: SpanCandidate, said: Said) -> None:
         span = candidate.span
@@ -63,7 +98,7 @@ class Judge:
                 f"CANDIDATE {name.partition}@{name.start} of {name.producer_id} ({candidate.reason}), {barriers}"
             )
         self.told[place] = name
-        if span.by_census:
+        if span.by_census or span.seen_at >= said.barrier.number - 1:
             said = replace(said, since=said.before, data_listed=said.before)
         if not any(self._hung(real, said) for real in self._same(name)):
             self.problems.append(f"FALSE: {name} at barrier {said.barrier.number}")
@@ -77,6 +112,59 @@ class Judge:
             self.world.note(f"DOUBT {name.partition}@{name.start} of {name.producer_id} is held only by our view")
             self.world.seen["hang behind a stale view"] += 1
         self.found.update(found)
+
+    def _ask(self, candidate: SpanCandidate) -> None:
+        """The ledger asks the coordinators that answer, twice; what it makes of their answers must be true now."""
+        self.world.seen["owner in doubt"] += 1
+        for _, found in confirm_contradicted(self._admin(), [candidate]):  # type: ignore[arg-type]
+            if found.answer is Answer.CONFIRMED and found.producer is not None:
+                # What is told begins where its leader says: the span that the state has may be over, and another open.
+                start = found.producer.txn_start_offset
+                name = SpanId(candidate.partition, candidate.span.topic_id, candidate.producer_id, start)
+                real = [span for span in self._same(name) if span in self.world.hanging]
+                self.world.note(
+                    f"CONFIRMED {name.partition}@{name.start} of {name.producer_id}, whose owner was unread"
+                )
+                self.world.seen["owner found"] += 1
+                self.found.update(real)
+                if not real and self.world.coordinators.owes(candidate.producer_id, candidate.partition):
+                    self.problems.append(f"FALSE: {name} was confirmed by the coordinators that answer")
+
+    def _admin(self) -> WorldAdmin:
+        admin = WorldAdmin(self.world, Truth(), 0)
+        admin.stands_still = True
+        return admin
+
+    def stands_still(self, last: Said, unread: Collection[TopicPartition]) -> None:
+        """While something is away and nothing moves: what is hidden is said, and what can be proven is told.
+
+        `unread` is what was not read in one of the last batches.
+        """
+        world, barrier = self.world, last.barrier
+        failed = {at for said in last.emitted if isinstance(said, CensusIncomplete) for at in said.failed}
+        read = {
+            known.log: known
+            for known in world.coordinators.transactions.values()
+            if world.logs[known.log].is_listable and not world.is_log_hidden
+        }
+        for known in world.coordinators.transactions.values():
+            is_unread = TopicPartition(TRANSACTION_STATE_TOPIC, known.log) in unread
+            if known.log in read and known.log not in barrier.stale_coordinator and not is_unread:
+                unsaid = {at for at in known.held if at.topic in world.hidden} - barrier.stale_data - failed
+                self.problems.extend(f"UNSAID: {at} is hidden, and {known.transactional_id} holds it" for at in unsaid)
+        told = self.found | {real for name in self.told.values() for real in self._same(name)}
+        owners = {
+            known.value.producer_id
+            for known in world.coordinators.transactions.values()
+            if known.log in read and known.value is not None
+            if TopicPartition(TRANSACTION_STATE_TOPIC, known.log) not in unread  # what it was last seen to hold counts
+        }
+        for span in world.hanging.keys() - told:
+            log = world.data.get(span.partition)
+            is_read = log is not None and log.is_listable and span.partition.topic not in world.hidden
+            is_read = is_read and span.partition not in {*barrier.stale_data, *unread, *failed}
+            if is_read and span.producer_id in owners and not self._is_held(span):
+                self.problems.append(f"UNTOLD: {span}, whose owner is in a part of the log that can be read")
 
     def _stray_write(self, stray: StrayWrite, said: Said) -> None:
         name = SpanId(stray.partition, stray.topic_id, stray.producer_id, stray.joined.start_offset)
@@ -104,6 +192,12 @@ class Judge:
         known = (*self.world.hanging, *self.world.was_hanging)
         return [real for real in known if real[:3] == name[:3] and real.start <= name.start]
 
+    def look_behind(self) -> list[str]:
+        """At a cluster at rest, of which much is not read: whatever hangs must have been told by its leaders' word."""
+        told = {real for name in self.told.values() for real in self._same(name)}
+        self.problems.extend(f"BLIND: {span}" for span in sorted(self.world.hanging.keys() - told - self.found))
+        return self.problems
+
     def close(self, outstanding: Mapping[TopicPartition, int]) -> list[str]:
         """After everything has come to rest: what was missed, what was left, and which gaps never closed."""
         self.problems.extend(f"OPEN: the gap of {gap} never closed" for gap in outstanding)
@@ -115,6 +209,7 @@ class Judge:
             if not match and not self._is_held(name):
                 self.problems.append(f"LEFT: {name} is still a candidate")
         self.problems.extend(f"MISSED: {span}" for span in sorted(truth - found))
+        self.problems.extend(self.time.close())
         return self.problems
 
     def _is_held(self, name: SpanId) -> bool:

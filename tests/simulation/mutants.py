@@ -21,10 +21,11 @@ from support.facts import DictStore
 from txnwatch.state import bucket as buckets
 from txnwatch.state import judge, machine
 from txnwatch.state.census import described_open
-from txnwatch.state.emitted import CoverInDoubt, Emitted
+from txnwatch.state.emitted import CoverInDoubt, Emitted, OwnerInDoubt
 from txnwatch.state.facts import (
     Barrier,
     Bracket,
+    CensusTaken,
     Fact,
     NoticeKind,
     OpenDescribed,
@@ -34,6 +35,7 @@ from txnwatch.state.facts import (
 )
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.machine import Step
+from txnwatch.state.ports import TransactionListing
 from txnwatch.state.transaction import Marker, ProducerState, Span
 from txnwatch.state.verdict import Look, look_at
 from txnwatch.streaming.cluster import LATEST, READ_UNCOMMITTED, Listed
@@ -41,7 +43,16 @@ from txnwatch.streaming.range_read import RangeRead
 from txnwatch.streaming.read_plan import ReadPlan
 
 HEALTHY_AND_QUICK = Setting(faults=frozenset(), rate=8.0)
+LEADERS_GET_LOST = Setting(batches=2, faults=frozenset({"no leader", "stray write"}), rate=8.0)
 MARKERS_GET_LOST = Setting(faults=frozenset({"lost marker"}), rate=4.0)
+DATA_IS_CUT = Setting(faults=frozenset({"unclean failover of data"}), rate=4.0)
+THE_LOG_IS_CUT = Setting(faults=frozenset({"unclean failover of the log"}), rate=4.0)
+A_LONG_WATCH = Setting(faults=frozenset({"lost marker", "stray write"}), rate=4.0, batches=24)
+
+
+def view_like(kind: type[View], usual: View, rng: random.Random) -> View:
+    """A view of another kind that is otherwise like the usual one."""
+    return kind(usual.world, rng, usual.unanswered, usual.throttled)
 
 
 class Wrapped(Reader):
@@ -76,7 +87,7 @@ class LogListedFirst(Reader):
             return super().list_offsets(asked)
 
     def new_view(self, world: World, rng: random.Random) -> View:
-        return self._View(world, rng, super().new_view(world, rng).unanswered)
+        return view_like(self._View, super().new_view(world, rng), rng)
 
 
 class EmptyBatchIsABarrier(Reader):
@@ -105,6 +116,34 @@ class LimitedIsProven(ChangedBarrier):
 
     def change(self, barrier: Barrier) -> Barrier:
         return replace(barrier, limited_data=frozenset())
+
+
+class LeftIsRead(Reader):
+    """What a batch has left, because it had read as much as it may, counts as read."""
+
+    def facts(self, facts: list[Fact]) -> list[Fact]:
+        return [fact for fact in facts if not (isinstance(fact, PartitionNotice) and fact.kind is NoticeKind.LEFT)]
+
+
+class BehindTakenForRead(Reader):
+    """A census of a partition that is behind is held against the log, as if that had been read to its end."""
+
+    def facts(self, facts: list[Fact]) -> list[Fact]:
+        return [self._as_scanned(fact) if isinstance(fact, CensusTaken) else fact for fact in facts]
+
+    def _as_scanned(self, census: CensusTaken) -> CensusTaken:
+        taken = {
+            partition: bracket._replace(is_scanned=True, is_behind=False) if bracket.is_behind else bracket
+            for partition, bracket in census.taken.items()
+        }
+        return replace(census, taken=taken)
+
+
+class OlderTakenForTheOneAhead(Wrapped):
+    """What the scan reads below an open transaction that a census has shown is taken for its beginning."""
+
+    def patch(self) -> AbstractContextManager[object]:
+        return mock.patch.object(machine, "_is_past", return_value=False)
 
 
 class StaleLogIsFresh(ChangedBarrier):
@@ -216,6 +255,70 @@ def _undoubted(emitted: list[Emitted]) -> list[Emitted]:
     return [said for said in emitted if not isinstance(said, CoverInDoubt)]
 
 
+class NobodyAsksForAnUnknownOwner(Reader):
+    """What no part of the log that is read names waits until all of the log is read."""
+
+    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Emitted]:
+        emitted = super().process(number, store, facts)
+        return [said for said in emitted if not isinstance(said, OwnerInDoubt)]
+
+
+class AnyPartOfTheLogWillDo(Reader):
+    """An id that the coordinators that answer do not have has no owner."""
+
+    def batch(self, heard: Callable[[Said], None]) -> bool:
+        whole = TransactionListing.__init__
+
+        def blind(listing: TransactionListing, transactions: object, *_: object, **__: object) -> None:
+            whole(listing, transactions)  # type: ignore[arg-type]
+
+        with mock.patch.object(TransactionListing, "__init__", blind):
+            return super().batch(heard)
+
+
+class HiddenIsAbsent(Reader):
+    """A participant that Metadata does not show is not there."""
+
+    def facts(self, facts: list[Fact]) -> list[Fact]:
+        return [fact for fact in facts if not (isinstance(fact, PartitionNotice) and fact.kind is NoticeKind.HIDDEN)]
+
+
+class NoLogIsNoOwner(ChangedBarrier):
+    """Where no broker shows the coordinators' log nobody owns anything."""
+
+    def change(self, barrier: Barrier) -> Barrier:
+        return replace(barrier, has_coordinator_log=True)
+
+
+class TheLogIsNeverAnother(Reader):
+    """A log that was re-created counts as away."""
+
+    def list_ends(self) -> Listing | None:
+        missing = self.lister._is_missing
+
+        def for_ever(name: str) -> bool:
+            is_log = name == TRANSACTION_STATE_TOPIC and self.lister._absences.get(name, 0) > 0
+            return is_log or missing(name)
+
+        with mock.patch.object(self.lister, "_is_missing", for_ever):
+            return super().list_ends()
+
+
+class TheOldLogStillCounts(Wrapped):
+    """What the log that is gone has said stays true."""
+
+    @contextmanager
+    def patch(self) -> Iterator[None]:
+        def kept(producer: ProducerState, *_: object) -> Step:
+            return Step(producer)
+
+        with mock.patch.object(buckets, "forget_unseen", kept):
+            yield
+
+    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Emitted]:
+        return _undoubted(super().process(number, store, facts))
+
+
 class CensusJudgedAtOnce(Wrapped):
     """What a census shows is judged against the T of its own batch, which is older, and not looked at again."""
 
@@ -242,23 +345,31 @@ class FollowerBelieved(Reader):
             return lagging.producers
 
     def new_view(self, world: World, rng: random.Random) -> View:
-        return self._View(world, rng, super().new_view(world, rng).unanswered)
+        return view_like(self._View, super().new_view(world, rng), rng)
 
 
 # With the worlds in which each shows soonest, and a seed to begin with where that takes hundreds.
 MUTANTS: tuple[tuple[type[Reader], Setting, int], ...] = (
-    (LogListedFirst, USUAL, 330),
-    (EmptyBatchIsABarrier, HEALTHY_AND_QUICK, 0),
+    (LogListedFirst, MARKERS_GET_LOST, 0),
+    (EmptyBatchIsABarrier, HEALTHY_AND_QUICK, 20),
     (LimitedIsProven, HEALTHY_AND_QUICK, 0),
+    (LeftIsRead, USUAL, 530),
+    (BehindTakenForRead, USUAL, 0),
+    (OlderTakenForTheOneAhead, A_LONG_WATCH, 330),
     (StaleLogIsFresh, USUAL, 0),
-    (StaleDataIsFresh, HEALTHY_AND_QUICK, 400),
+    (StaleDataIsFresh, HEALTHY_AND_QUICK, 510),
     (NoSecondLookAtTheLog, USUAL, 0),
     (RotationToOneProducerIdOnly, MARKERS_GET_LOST, 0),
     (OnlyANewerEpochCloses, USUAL, 0),
-    (OneMarkerLost, USUAL, 340),
-    (TruncationIgnored, USUAL, 0),
-    (LogTailLostUnnoticed, USUAL, 0),
-    (NobodyAsksTheCoordinators, USUAL, 4300),
+    (OneMarkerLost, USUAL, 540),
+    (TruncationIgnored, DATA_IS_CUT, 0),
+    (LogTailLostUnnoticed, THE_LOG_IS_CUT, 0),
     (CensusJudgedAtOnce, HEALTHY_AND_QUICK, 0),
     (FollowerBelieved, USUAL, 0),
+    (NobodyAsksForAnUnknownOwner, LEADERS_GET_LOST, 430),
+    (AnyPartOfTheLogWillDo, USUAL, 0),
+    (HiddenIsAbsent, USUAL, 140),
+    (NoLogIsNoOwner, USUAL, 95),
+    (TheLogIsNeverAnother, USUAL, 0),
+    (TheOldLogStillCounts, USUAL, 0),
 )

@@ -8,6 +8,7 @@ the leader's producer state outlives them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from typing import NamedTuple
 from simulation.encoding import Body, Data, Mark, encode
 from txnwatch.state.ids import TopicPartition
 
-OFFSET_OUT_OF_RANGE = 1
+OFFSET_OUT_OF_RANGE, UNKNOWN_SERVER_ERROR = 1, -1
 NO_RECORDS: list[Entry] = []
 
 
@@ -44,7 +45,8 @@ class Fetched(NamedTuple):
 class PartitionLog:
     """The leader's log; `follower_*` is what its one follower has of it and knows of the high watermark.
 
-    `committed` is what the high watermark has reached, also where a new leader does not know it yet.
+    `committed` is what the high watermark has reached, also where a new leader does not know it yet. `unreadable` are
+    the offsets of batches that its disk, or remote storage, does not give; another leader has them.
     """
 
     partition: TopicPartition
@@ -61,6 +63,7 @@ class PartitionLog:
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
     has_leader: bool = True
     cleaned_to: int = 0
+    unreadable: set[int] = field(default_factory=set)
 
     @property
     def is_listable(self) -> bool:
@@ -103,6 +106,7 @@ class PartitionLog:
         self.epochs.append((self.epoch, self.end))
         self.follower_end = min(self.follower_end, self.end)
         self.has_leader = True
+        self.unreadable.clear()
         self.rebuild()
 
     def rebuild(self) -> None:
@@ -128,7 +132,8 @@ class PartitionLog:
         if not self.start <= position <= self.end:
             return Fetched(OFFSET_OUT_OF_RANGE)
         found = [e for e in self.entries if e.next_offset > position and e.next_offset <= self.high_watermark]
-        return Fetched(entries=found[:most])
+        readable = list(itertools.takewhile(lambda entry: entry.offset not in self.unreadable, found))
+        return Fetched(entries=readable[:most]) if readable or not found else Fetched(UNKNOWN_SERVER_ERROR)
 
     def _end_of(self, asked: int) -> tuple[int, int] | None:
         """The largest epoch not above the asked one, and where it ends (`LeaderEpochFileCache.endOffsetFor`)."""
@@ -177,6 +182,11 @@ class DataPartition(PartitionLog):
         self._apply(self.append(body), body)
         return True
 
+    def write_much(self, batches: int) -> None:
+        """Batches that are of no transaction."""
+        for _ in range(batches if self.has_leader else 0):
+            self.append(Data(-1, -1))
+
     def mark(self, body: Mark, *, is_version_2: bool) -> bool:
         """A marker from a coordinator; refused for an old epoch of the producer or of the coordinator."""
         known = self.producers.get(body.producer_id)
@@ -195,6 +205,8 @@ class DataPartition(PartitionLog):
             self._apply(entry.offset, entry.body)
 
     def _apply(self, offset: int, body: Body) -> None:
+        if body.producer_id < 0:
+            return
         if isinstance(body, Data):
             known = self.producers.setdefault(body.producer_id, Producer(body.producer_epoch))
             known.epoch = body.producer_epoch
@@ -212,7 +224,7 @@ class DataPartition(PartitionLog):
         unstable: dict[int, int] = {}
         for entry in self.entries:
             body = entry.body
-            if entry.offset < self.high_watermark and isinstance(body, Data):
+            if entry.offset < self.high_watermark and isinstance(body, Data) and body.producer_id >= 0:
                 unstable.setdefault(body.producer_id, entry.offset)
             elif entry.offset < self.high_watermark and isinstance(body, Mark):
                 unstable.pop(body.producer_id, None)

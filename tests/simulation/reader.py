@@ -9,37 +9,56 @@ on. What a mutant changes is a method here, or a function of the product that it
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from unittest import mock
 
 from simulation.view import View
 from simulation.world import World
-from support.facts import DictStore
+from support.facts import DictStore, decode_bucket, encode_bucket
 from txnwatch.state import bucket as buckets
 from txnwatch.state.bucket_state import BucketState
-from txnwatch.state.codec import decode_bucket, encode_bucket
-from txnwatch.state.emitted import Emitted, OutstandingGap
-from txnwatch.state.facts import Barrier, CensusTaken, Fact
+from txnwatch.state.emitted import (
+    BucketCount,
+    CensusIncomplete,
+    CensusReason,
+    Emitted,
+    LastStableStands,
+    LeftUnread,
+    OpenTransactions,
+    OutstandingGap,
+    Unproven,
+)
+from txnwatch.state.facts import Barrier, CensusTaken, Fact, PartitionNotice
 from txnwatch.state.ids import TopicPartition
+from txnwatch.state.open_transactions import Remembered
 from txnwatch.state.policy import DetectionPolicy
 from txnwatch.streaming import census, read_plan
 from txnwatch.streaming import lister as listing
-from txnwatch.streaming.control_file import wishes_of
+from txnwatch.streaming.control_file import Wish, census_of, wishes_of
+from txnwatch.streaming.idle import Judged, need_not_be
 from txnwatch.streaming.offsets import SourceOffset
 from txnwatch.streaming.options import EARLIEST, LATEST, parse_options
+from txnwatch.streaming.participants import hidden_participants
+from txnwatch.streaming.past_fold import Room
 from txnwatch.streaming.planner import Limits
 from txnwatch.streaming.read_plan import ReadPlan, plan_reads
 
-POLICY = DetectionPolicy()
+POLICY = DetectionPolicy(unreadable_tries=2, unreadable_ms=0)
 _OPTIONS = parse_options(
     {"kafka.bootstrap.servers": "simulated:1", "subscribePattern": ".*", "metadataRefreshMs": "1", "buckets": "1"}
 )
-WHOLE = Limits().coordinator_chunk
+_LOG_BYTES = 150  # about what a record of the coordinators' log has
 _NEVER_S = 1e9  # the census of the beginning, and those that are asked for, must do
 _SHARE_BY_CENSUS = 0.3
+_SHARE_BEHIND = 0.4
+_MUCH = 300
+_SHARE_LEFT_OUT = 0.6
+_FIGURES = (BucketCount, OpenTransactions)
+_NOTHING = (CensusIncomplete(()),)
 _TASK_SIZE = 4  # offsets worth a task here: small worlds have several plans a batch, too
 
 
@@ -75,6 +94,7 @@ class Reader:
     Attributes:
         done: the offset committed last.
         wishes: what the driver has asked its source to read, or to have described, again.
+        problems: barriers that were left out and must not be.
         gaps: what the last batch could not read and no reading or census has made whole.
         seen: what happened how often.
     """
@@ -98,29 +118,70 @@ class Reader:
             scanned = tuple(topic for topic in topics if rng.random() < 0.5) or ("nothing",)
             self.options = replace(self.options, pattern=None, topics=scanned, census_pattern=".*")
         self.lister = listing.Lister(self.options, self.view, self.now_ms)  # type: ignore[arg-type]
+        if self.options.heal_interval_s == _NEVER_S:
+            self.lister._rota._behind_due_s = float("inf")  # nor does a census hide what a gap that is read again shows
         data_limit = 1 + rng.randrange(8) if rng.random() < 0.4 else None
-        chunk = 1 + rng.randrange(6) if rng.random() < 0.3 else WHOLE
-        self.limits = Limits(data_limit, chunk)
+        self.limits = Limits(data_limit)
+        self.log_bytes = read_plan.LOG_BYTES
+        if rng.random() < 0.3:
+            self.log_bytes = (1 + rng.randrange(6)) * _LOG_BYTES
+            self.options = replace(self.options, control_file="wishes")
         self.crashes = 0.15 * rng.random() if rng.random() < 0.5 else 0.0
         self.lateness = 0.1
         self.done = SourceOffset.beginning()
-        self.wishes: dict[TopicPartition, int] = {}
+        self.wishes: set[Wish] = set()
+        chance = random.Random(repr(rng.getstate()[1][:4]))  # of its own: the reader's draws stay the same
+        self.leaves_out = chance.random() < _SHARE_LEFT_OUT
+        self.judged: Judged | None = None
+        self.remembered = Remembered()
+        self.unproven: list[Unproven] = []
+        self.problems: list[str] = []
         self.gaps: dict[TopicPartition, int] = {}
         self.stores = [DictStore() for _ in range(bucket_count)]
         self.rows = [encode_bucket(BucketState()) for _ in range(bucket_count)]
-        self.clock_ms = 0
         self.before = 0
+        self.straggler: TopicPartition | None = None
 
     def new_view(self, world: World, rng: random.Random) -> View:
-        return View(world, rng, rng.choice((0.0, 0.0, 0.05, 0.2)))
+        return View(world, rng, rng.choice((0.0, 0.0, 0.05, 0.2)), rng.choice((0.0, 0.0, 0.3)))
 
     def now_ms(self) -> int:
-        """Our clock: the brokers' clock, and what has been waited."""
-        return self.world.coordinators.now_ms + self.clock_ms
+        """Our clock, which is right."""
+        return self.world.clocks.now_ms
+
+    def fall_behind(self, rng: random.Random) -> None:
+        """Perhaps: one partition gets far more than a batch may read, among what others do, and batches are cut."""
+        if rng.random() >= _SHARE_BEHIND or not self.world.data:
+            return
+        log = self.world.data[rng.choice(sorted(self.world.data))]
+        for _ in range(rng.choice((0, 3, 10))):
+            self.world.step()
+            log.write_much(rng.randrange(12))
+        self.options = replace(
+            self.options,
+            control_file="wishes",
+            max_bytes_per_trigger=rng.choice((None, 100, 400, 1500)),
+            max_read_s=rng.choice((None, 1.0, 3.0)),
+        )
+        self.lister._rota._behind_due_s = 0.0
+        self.straggler = log.partition
+        self.seen["a partition is far behind"] += 1
+
+    def stay_behind(self) -> None:
+        """From now on every request is answered, and next to nothing of the data is read."""
+        self.crashes, self.lateness = 0.0, 0.0
+        self.view.unanswered = self.view.throttled = 0.0
+        self.limits, self.log_bytes = Limits(data_offsets=1), read_plan.LOG_BYTES
+        log = self.world.data.get(self.straggler) if self.straggler is not None else None
+        if log is not None:
+            log.write_much(_MUCH)
+            self.world.commit(log)
 
     def settle(self) -> None:
         """From now on nothing cuts a batch and every request is answered."""
-        self.limits, self.crashes, self.lateness, self.view.unanswered = Limits(), 0.0, 0.0, 0.0
+        self.limits, self.crashes, self.lateness = Limits(), 0.0, 0.0
+        self.view.unanswered = self.view.throttled = 0.0
+        self.options = replace(self.options, control_file=None)
         self.lister._rota.options = replace(self.options, heal_interval_s=0.0)
         self.lister._rota._heal_due_s = 0.0
 
@@ -145,10 +206,22 @@ class Reader:
             self.rows = kept[1]
             self.world.churn()
         self.done, self.before = end, found.since
+        self.unproven = [unproven for unproven in said.emitted if isinstance(unproven, Unproven)]
         if self.rng.random() >= self.lateness:  # the file is written a moment late now and then
-            self.wishes = wishes_of(said.emitted, ())
-        self.gaps = {gap.partition: gap.from_offset for gap in said.emitted if isinstance(gap, OutstandingGap)}
+            self.wishes = self.wishes_of(self.remembered.whole(said.emitted))
+            self.judged = Judged(end.barrier, self.due_ms(said.emitted))
+        unread = [gap for gap in said.emitted if isinstance(gap, OutstandingGap | LeftUnread)]
+        self.gaps = {gap.partition: gap.from_offset for gap in unread}
         return True
+
+    def wishes_of(self, emitted: list[Emitted]) -> set[Wish]:
+        """What the driver asks its source for."""
+        wishes = wishes_of(emitted, ())
+        standing = [said.partition for said in emitted if isinstance(said, LastStableStands)]
+        known = sum(census_of(partition, CensusReason.STANDING) not in wishes for partition in standing)
+        self.seen["last stable offset stands, held by somebody known"] += known
+        self.seen["last stable offset stands, held by nobody known"] += len(standing) - known
+        return wishes
 
     def list_ends(self) -> Listing | None:
         """D, then T, by the real lister; None if nobody answered."""
@@ -162,12 +235,44 @@ class Reader:
             return self.now_ms()
 
         self.lister._now_ms = now_ms
-        with mock.patch.object(listing, "read_wishes", return_value=self.wishes):
+        self.lister._idle_until_s = math.inf if self.leaves_out else 0.0  # the argument holds without an end
+        judged = self.judged if self.leaves_out else None
+        with (
+            mock.patch.object(listing, "read_wishes", return_value=self.wishes),
+            mock.patch.object(listing, "read_judged", return_value=judged),
+            mock.patch.object(listing, "need_not_be", self.need_not_be),
+        ):
             end = self.lister.next_offset(self.done)  # type: ignore[arg-type]
         if end is None:
             return None
         world.note(f"barrier {end.barrier} listed: {_ends(end)}")
         return Listing(end, since, moments[0])
+
+    def due_ms(self, emitted: Iterable[Emitted]) -> int:
+        """When the next barrier has to be, as the driver works it out."""
+        return min(said.due_ms for said in emitted if isinstance(said, BucketCount))
+
+    def is_left_out(self, previous: SourceOffset, following: SourceOffset, judged: Judged | None) -> bool:
+        """The rule of the source; a mutant has another one."""
+        return need_not_be(previous, following, judged)
+
+    def need_not_be(self, previous: SourceOffset, following: SourceOffset, judged: Judged | None) -> bool:
+        """The same, and what is left out is tried: it must say nothing and change nothing."""
+        if not self.is_left_out(previous, following, judged):
+            return False
+        self.seen["barrier left out"] += 1
+        self.world.note(f"barrier {following.barrier} is left out")
+        kept = [dict(store.rows) for store in self.stores], list(self.rows)
+        with mock.patch.object(self.world, "churn"):
+            emitted = self.attempt(Listing(following, self.world.tick, self.world.tick)).emitted
+        nothing = (*_NOTHING, *self.unproven)
+        news = [said for said in emitted if not isinstance(said, _FIGURES) and said not in nothing]
+        if news or kept[0] != [store.rows for store in self.stores]:
+            self.problems.append(f"LEFT OUT: barrier {following.barrier} says {news[:1] or 'nothing, and knows more'}")
+        for store, rows in zip(self.stores, kept[0], strict=True):
+            store.rows = rows
+        self.rows = kept[1]
+        return True
 
     def attempt(self, found: Listing) -> Said:
         """Reads the ranges and runs the buckets, once."""
@@ -185,12 +290,20 @@ class Reader:
 
     def read(self, plan: ReadPlan) -> list[Fact]:
         """One task."""
-        reads = [read_plan._read(found, self.options) for found in plan.ranges]
-        for read in reads:
-            self.view.read(read)
+        room = Room(self.log_bytes)
+        reads = [read_plan._read(found, self.options, room) for found in plan.ranges]
+        with mock.patch.multiple(read_plan, LOG_BYTES=self.log_bytes, LOG_BYTES_AT_FIRST=self.log_bytes):
+            budgets = read_plan.budgets(plan, reads, self.options, 0.0)
+        if budgets:
+            self.view.read_within(reads, budgets)
+        else:
+            for read in reads:
+                self.view.read(read)
         facts = [*read_plan._facts(plan, reads), *self.census(plan)]
-        for read in reads:
-            for notice in read.notices:
+        if plan.end is not None:
+            facts += hidden_participants(facts, plan.end.positions, self.options, self.view)  # type: ignore[arg-type]
+        for notice in facts:
+            if isinstance(notice, PartitionNotice):
                 self.seen[f"notice {notice.kind}"] += 1
                 self.world.note(f"notice {notice.kind} {notice.partition} from {notice.from_offset}: {notice.detail}")
         return facts

@@ -9,11 +9,14 @@ from dataclasses import dataclass, field, replace
 
 from simulation.faults import FAULTS
 from simulation.judge import Judge
-from simulation.reader import Reader
+from simulation.reader import Reader, Said
 from simulation.world import Setting, World
+from txnwatch.state.ids import TopicPartition
+from txnwatch.streaming.offsets import is_data
 
 USUAL = Setting()
-_MOST_SETTLING_BATCHES, _LAST_BATCHES = 200, 6
+_BATCHES_OF_A_PROOF = 3  # once what was unread is read
+_MOST_SETTLING_BATCHES, _STILL_BATCHES, _LAST_BATCHES = 200, 8, 10
 _LONG_MS, _OVER_AN_HOUR_MS = 61_000, 3_700_000
 
 
@@ -43,20 +46,69 @@ def run(
         [] if keep_timeline else None,
     )
     reader = reader_of(world, rng)
+    reader.fall_behind(random.Random(f"{seed} behind"))
     judge = Judge(world)
     for _ in range(rng.randrange(40)):
         world.step()
+    world.wait(world.clocks.old_ms)
     for _ in range(setting.batches):
         world.churn()
-        reader.clock_ms += rng.randrange(300)
+        world.wait(rng.randrange(300))
         reader.batch(judge.hear)
+        judge.problems.extend(reader.problems)
         if judge.problems:
             break
     else:
+        if reader.straggler is None:
+            _stand_still(reader, judge)
         world.heal()
+        if reader.straggler is not None:
+            _stay_behind(reader, judge)
         _settle(reader, judge)
         judge.close(reader.gaps)
+        judge.problems.extend(reader.problems)
     return Outcome(seed, setting, judge.problems, world.tick, world.seen + reader.seen, world.timeline or [])
+
+
+def _stand_still(reader: Reader, judge: Judge) -> None:
+    """Batches over a cluster in which nothing moves and something stays away: what can be known must be said."""
+    world = reader.world
+    if not world.hidden and world.is_whole:
+        return
+    world.note("--- everything stands still ---")
+    rate = world.setting.rate
+    reader.settle()
+    world.replicate_all()
+    world.setting = replace(world.setting, rate=0.0)
+    last: Said | None = None
+
+    def hear(said: Said) -> None:
+        nonlocal last
+        last = said
+        judge.hear(said)
+
+    unread: list[set[TopicPartition]] = []
+    for _ in range(_STILL_BATCHES):
+        world.wait(_LONG_MS)
+        reader.batch(hear)
+        unread.append(set(reader.gaps))
+    if last is not None:
+        judge.stands_still(last, set().union(*unread[-_BATCHES_OF_A_PROOF:]))
+    world.setting = replace(world.setting, rate=rate)
+
+
+def _stay_behind(reader: Reader, judge: Judge) -> None:
+    """Batches over a cluster at rest with one partition that does not catch up, and then a look at what was told."""
+    reader.stay_behind()
+    reader.world.setting = replace(reader.world.setting, rate=0.0)
+    batches_with_a_whole_log = 0
+    for _ in range(_MOST_SETTLING_BATCHES):
+        reader.world.wait(_OVER_AN_HOUR_MS)
+        reader.batch(judge.hear)
+        batches_with_a_whole_log = batches_with_a_whole_log + 1 if all(is_data(gap) for gap in reader.gaps) else 0
+        if judge.problems or batches_with_a_whole_log > 2 * _LAST_BATCHES:
+            break
+    judge.look_behind()
 
 
 def _settle(reader: Reader, judge: Judge) -> None:
@@ -64,12 +116,12 @@ def _settle(reader: Reader, judge: Judge) -> None:
     reader.settle()
     reader.world.setting = replace(reader.world.setting, rate=0.0)
     for _ in range(_MOST_SETTLING_BATCHES):
-        reader.clock_ms += _LONG_MS
+        reader.world.wait(_LONG_MS)
         reader.batch(judge.hear)
         if judge.problems or not reader.gaps:
             break
     for _ in range(_LAST_BATCHES):
-        reader.clock_ms += _OVER_AN_HOUR_MS  # the coordinators are asked about two-phase transactions hourly
+        reader.world.wait(_OVER_AN_HOUR_MS)  # the coordinators are asked about two-phase transactions hourly
         reader.batch(judge.hear)
 
 
@@ -91,6 +143,8 @@ def shrink(failed: Outcome, reader_of: type[Reader] = Reader) -> Outcome:
 def _smaller(setting: Setting, ticks: int) -> Iterator[Setting]:
     for name in sorted(setting.faults):
         yield replace(setting, faults=setting.faults - {name})
+    if setting.clocks_differ:
+        yield replace(setting, clocks_differ=False)
     for field_name in ("clients", "partitions", "logs"):
         value = getattr(setting, field_name)
         if value > 1:

@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-from simulation.abort import run_race, run_with_abort
+from simulation.abort import believing, run_race, run_with_abort
 from simulation.run import USUAL
 from simulation.world import Setting
 from txnwatch.state import abort_plan
@@ -45,6 +45,27 @@ def test_the_whole_product_tells_no_false_outcome_and_harms_nobody(setting: Sett
         assert not outcome.problems, f"seed {seed}: {outcome.problems}"
         seen += outcome.seen
     assert WHOLE_RUNS < 100 or (seen["outcome: none"] and seen["outcome: abort"]), seen
+
+
+@pytest.mark.parametrize("setting", [USUAL, LATE_OR_LOST], ids=["usual", "late or lost"])
+def test_whatever_is_forged_on_the_events_topic_nobody_is_harmed_and_nothing_is_silenced(setting: Setting) -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(WHOLE_RUNS):
+        outcome = run_with_abort(seed, setting, forging=True)
+        assert not outcome.problems, f"seed {seed}: {outcome.problems}"
+        seen += outcome.seen
+    assert seen["forged"] > WHOLE_RUNS, seen
+
+
+def test_who_believes_the_outcome_that_the_events_topic_tells_harms_somebody() -> None:
+    def is_harmed(seed: int) -> bool:
+        found = run_with_abort(seed, LATE_OR_LOST, forging=True).problems
+        return any("HARM" in problem for problem in found)
+
+    with believing():
+        found = next((seed for seed in range(TOO_OFTEN) if is_harmed(seed)), None)
+    assert found is not None, f"the topic's outcome is believed, and {TOO_OFTEN} runs do not show it"
+    assert not is_harmed(found)
 
 
 def without(refusal: Refusal) -> AbstractContextManager[object]:

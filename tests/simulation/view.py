@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from simulation.partition import DataPartition, PartitionLog, Producer
 from simulation.world import World
 from txnwatch.state.errors import BrokerError
-from txnwatch.state.facts import NoticeKind
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.ports import ABSENCES_OF_A_DELETED_TOPIC, ActiveProducer
+from txnwatch.state.ports import ABSENCES_OF_A_DELETED_TOPIC, UNKNOWN_PARTITION, ActiveProducer
 from txnwatch.streaming import fetch
+from txnwatch.streaming.budget import Budget
 from txnwatch.streaming.cluster import (
     EARLIEST,
     LATEST,
@@ -37,11 +37,13 @@ class View:
 
     Attributes:
         unanswered: how often a request for one partition is lost.
+        throttled: how often a Fetch is answered without records because of a quota.
     """
 
-    def __init__(self, world: World, rng: random.Random, unanswered: float) -> None:
+    def __init__(self, world: World, rng: random.Random, unanswered: float, throttled: float = 0.0) -> None:
         self.world = world
         self.unanswered = unanswered
+        self.throttled = throttled
         self.metadata: Metadata | None = None
         self._rng = rng
 
@@ -49,17 +51,38 @@ class View:
     def known(self) -> Metadata:
         return self.metadata if self.metadata is not None else self.refresh()
 
-    def refresh(self, _: Iterable[str] = ()) -> Metadata:
+    def refresh(self, names: Iterable[str] = ()) -> Metadata:
         self.world.churn()
         if self._rng.random() < self.unanswered:
             raise BrokerError("no broker answered")
         topics: dict[str, TopicInfo] = {}
         for log in (*self.world.data.values(), *self.world.logs):
             name = log.partition.topic
+            if self._is_hidden(name):
+                continue
             topic = topics.setdefault(name, TopicInfo(name, log.topic_id, {}))
             topic.partitions[log.partition.partition] = PartitionInfo(1 if log.has_leader else NO_LEADER, log.epoch)
-        self.metadata = Metadata(CLUSTER_ID, {}, topics)
+        expected = {*names, *(self.metadata.topics if self.metadata is not None else ())}
+        asked = self._told(expected - topics.keys() - {TRANSACTION_STATE_TOPIC})
+        hidden = {name: topic for name, topic in asked.items() if topic.is_hidden}
+        self.metadata = Metadata(CLUSTER_ID, {}, {**topics, **hidden})
         return self.metadata
+
+    def named(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        """Topics asked for by name."""
+        self.world.churn()
+        if self._rng.random() < self.unanswered:
+            raise BrokerError("no broker answered")
+        return self._told(names)
+
+    def _told(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        there = {partition.topic for partition in self.world.data}
+        errors = {name: None if name in there else UNKNOWN_PARTITION for name in names}
+        refused = dict.fromkeys(self.world.hidden & errors.keys(), "TOPIC_AUTHORIZATION_FAILED")
+        return {name: TopicInfo(name, "", {}, error) for name, error in {**errors, **refused}.items()}
+
+    def _is_hidden(self, name: str) -> bool:
+        return name in self.world.hidden or (name == TRANSACTION_STATE_TOPIC and self.world.is_log_hidden)
 
     def find(self, partition: TopicPartition) -> PartitionLog | None:
         """The partition's log as it is now."""
@@ -78,25 +101,27 @@ class View:
         """One answer for each partition, at moments of their own."""
         del timeout_s
         answers: dict[TopicPartition, Listed] = {}
-        for partition in partitions:
+        for partition in sorted(partitions):  # callers may hand a set, whose order changes from run to run
             self.world.churn()
             answers[partition] = self._listed(partition, timestamp, isolation)
         return answers
 
     def _listed(self, partition: TopicPartition, timestamp: int, isolation: int) -> Listed:
         log = self.find(partition)
-        if self._rng.random() < self.unanswered or log is None or not log.has_leader:
+        is_away = log is None or not log.has_leader or self._is_hidden(partition.topic)
+        if self._rng.random() < self.unanswered or is_away or log is None:
             return _NO_ANSWER
         info = self.known.info(partition)
         if info is None or info.leader_epoch != log.epoch:
             return Listed(-1, -1, "FENCED_LEADER_EPOCH")
+        leader = self.world.clocks.leader(log)
         if timestamp == EARLIEST:
-            return Listed(log.start, log.epoch)
+            return Listed(log.start, log.epoch, leader=leader)
         if not log.is_listable:
             return Listed(-1, -1, "OFFSET_NOT_AVAILABLE")
         if isolation == READ_COMMITTED and isinstance(log, DataPartition):
-            return Listed(log.last_stable_offset, log.epoch)
-        return Listed(log.high_watermark, log.epoch)
+            return Listed(log.last_stable_offset, log.epoch, leader=leader)
+        return Listed(log.high_watermark, log.epoch, leader=leader)
 
     def describe(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[ActiveProducer, ...] | str]:
         """DescribeProducers: what a replica's producer state has open, markers above the high watermark included.
@@ -104,10 +129,11 @@ class View:
         It carries no leader epoch: whoever is asked answers, also as a follower that was the leader a moment ago.
         """
         answers: dict[TopicPartition, tuple[ActiveProducer, ...] | str] = {}
-        for partition in partitions:
+        for partition in sorted(partitions):  # callers may hand a set, whose order changes from run to run
             self.world.churn()
             log = self.world.data.get(partition)
-            if log is None or not log.has_leader or self._rng.random() < self.unanswered:
+            is_lost = self._rng.random() < self.unanswered
+            if log is None or not log.has_leader or is_lost or self._is_hidden(partition.topic):
                 answers[partition] = "NOT_LEADER_OR_FOLLOWER"
                 continue
             answers[partition] = tuple(
@@ -125,21 +151,47 @@ class View:
         """Fetches until the range is read, or for as long as patience lasts; then what is left is a gap."""
         patience = _PATIENCE
         while read.needs_fetch:
-            self.world.churn()
-            before = (read.fold.position, read.must_check)
-            problem = self._fetch(read)
-            if (read.fold.position, read.must_check) == before:
-                patience -= 1
-            if patience == 0 and read.needs_fetch:
-                read.gap(problem or "the leader sent nothing")
+            patience = self._try(read, patience)
+
+    def read_within(self, reads: list[RangeRead], budgets: list[Budget]) -> None:
+        """The same for several ranges, round by round, until all are read or a budget is spent; a round is a second."""
+        patience = dict.fromkeys(range(len(reads)), _PATIENCE)
+        rounds = 0.0
+        while pending := [number for number, read in enumerate(reads) if read.needs_fetch]:
+            for number in pending:
+                patience[number] = self._try(reads[number], patience[number])
+            rounds += 1.0
+            for budget in budgets:
+                budget.stop_spent(rounds)
+
+    def _try(self, read: RangeRead, patience: int) -> int:
+        """One Fetch; returns the patience that is left."""
+        self.world.churn()
+        before = (read.fold.position, read.must_check)
+        if self._rng.random() < self.throttled:
+            self.empty_answer(read)
+            return patience
+        problem = self._fetch(read)
+        if (read.fold.position, read.must_check) == before:
+            patience -= 1
+        if patience == 0 and read.needs_fetch:
+            read.gap(problem or "the leader sent nothing")
+        return patience
+
+    def empty_answer(self, read: RangeRead) -> None:
+        """The leader throttles us: nothing is read, no patience is lost, and the rest is asked for again later."""
+        self.world.seen["throttled"] += 1
+        read.is_answered = read.is_answered or not read.must_check
+        self.world.note(f"{read.partition}: throttled at {read.fold.position}")
 
     def _fetch(self, read: RangeRead) -> str | None:
         log = self.find(read.partition)
-        if log is None or log.topic_id != read.topic_id:
+        if read.partition.topic in self.world.hidden:
+            return "TOPIC_AUTHORIZATION_FAILED"
+        if log is None or self._is_hidden(read.partition.topic) or log.topic_id != read.topic_id:
             read.absences += 1
             if read.absences >= ABSENCES_OF_A_DELETED_TOPIC:
-                read.notice(NoticeKind.DELETED, read.fold.position, read.end, "the topic is gone")
-                read.is_over = True
+                read.gone()
             return "UNKNOWN_TOPIC_ID"
         read.absences = 0
         if not log.has_leader or self._rng.random() < self.unanswered:

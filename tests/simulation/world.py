@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from simulation.client import Client
+from simulation.clocks import Clocks
 from simulation.coordinator import TIMEOUT_MS, TWO_PHASE_MS, Coordinators, Marker
 from simulation.encoding import Mark
 from simulation.faults import FAULTS
@@ -42,6 +43,9 @@ class Setting:
         batches: micro-batches of the reader while the world moves.
         steps: how many things happen at most; then the world stands still.
         rate: how many things happen, on average, between two steps of the reader; None lets the seed choose.
+        clocks_differ: whether brokers' clocks may differ, and whether what is read may be old.
+        only_new_data_fails: whether what becomes unreadable is always what was appended to data last: then most of it
+            was not read before, and the coordinators' log still proves what can be proven.
     """
 
     clients: int = MOST_CLIENTS
@@ -50,6 +54,8 @@ class Setting:
     batches: int = 12
     steps: int = 10**6
     rate: float | None = None
+    clocks_differ: bool = True
+    only_new_data_fails: bool = False
     faults: frozenset[str] = frozenset(FAULTS)
 
 
@@ -72,6 +78,7 @@ class World:
         hanging: spans that no marker is owed to now, with the tick since which.
         was_hanging: the same, over: (from, to, whether a transaction has taken it in; else it is gone).
         owners: which transactions data was written in.
+        hidden, is_log_hidden: topics that the reader may not see; whether a proxy says that the log is not there.
         seen: what happened how often, for those who want to know what a run was about.
         timeline: the same in words, kept only if asked for.
     """
@@ -83,6 +90,8 @@ class World:
     hanging: dict[SpanId, int] = field(default_factory=dict)
     was_hanging: dict[SpanId, list[tuple[int, int, bool]]] = field(default_factory=dict)
     owners: Owners = field(default_factory=Owners)
+    hidden: set[str] = field(default_factory=set)
+    is_log_hidden: bool = False
     seen: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -90,17 +99,17 @@ class World:
         self.topic_number = 0
         for name in dict.fromkeys(partition.topic for partition in TOPICS[: self.setting.partitions]):
             self.create_topic(name)
-        self.logs = [
-            PartitionLog(TopicPartition(TRANSACTION_STATE_TOPIC, number), "log-id")
-            for number in range(self.setting.logs)
-        ]
-        self.coordinators = Coordinators(self.logs, max_epoch=self.rng.choice((3, 5, 30)))
+        self.logs: list[PartitionLog] = []
+        self.log_number = 0
+        self.clocks = Clocks.drawn(self.rng, differ=self.setting.clocks_differ)
+        self.coordinators = Coordinators(self.logs, self.rng.choice((3, 5, 30)), self.clocks)
+        self.create_log()
         self.clients = [self._client(number) for number in range(MOST_CLIENTS)]
         self.unacknowledged: list[Unacknowledged] = []
         self._actions = _actions(self)
 
     def _client(self, number: int) -> Client:
-        log = self.rng.randrange(MOST_LOGS) % len(self.logs)
+        log = self.rng.randrange(MOST_LOGS) % self.setting.logs
         timeout_ms = TWO_PHASE_MS if self.rng.random() < 0.1 else TIMEOUT_MS
         return Client(f"app-{number}", log, self.rng.randrange(3), timeout_ms)
 
@@ -111,10 +120,24 @@ class World:
             if partition.topic == name:
                 self.data[partition] = DataPartition(partition, f"{name}-id-{self.topic_number}")
 
+    def create_log(self) -> None:
+        """The coordinators' log under an id of its own, and nothing in it; coordinators remember what it holds."""
+        self.log_number += 1
+        self.logs[:] = [
+            PartitionLog(TopicPartition(TRANSACTION_STATE_TOPIC, number), f"log-id-{self.log_number}")
+            for number in range(self.setting.logs)
+        ]
+        self.coordinators.transactions.clear()
+        self.coordinators.markers.clear()
+
     def note(self, text: str) -> None:
         """A line of the timeline."""
         if self.timeline is not None:
             self.timeline.append(f"{self.tick:5d} {text}")
+
+    def wait(self, milliseconds: int) -> None:
+        """Time passes and nothing happens."""
+        self.clocks.now_ms += milliseconds
 
     def churn(self) -> None:
         """What happens between two steps of the reader."""
@@ -122,13 +145,25 @@ class World:
         while rng.random() < rate / (1.0 + rate):
             self.step()
 
+    def replicate_all(self) -> None:
+        """Every follower has caught up with its leader."""
+        for log in (*self.data.values(), *self.logs):
+            self.commit(log)
+        self.look()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every part of the coordinators' log has a leader."""
+        return all(log.has_leader for log in self.logs)
+
     def step(self) -> None:
         """One thing happens."""
         if self.tick >= self.setting.steps:
             return
         self.tick += 1
-        self.coordinators.now_ms += self.rng.randrange(40)
+        self.clocks.now_ms += self.rng.randrange(40)
         self._actions[int(self.rng.random() * len(self._actions))]()
+        self.clocks.look(self.logs)
         self.look()
 
     def look(self) -> None:
@@ -244,11 +279,14 @@ class World:
 
     def heal(self) -> None:
         """No more faults: leaders are back, clients go away, and the coordinators finish what they can."""
-        self.note("--- the cluster heals ---")
+        self.note("--- the cluster heals; what is lost on a disk of data stays so ---")
+        self.hidden, self.is_log_hidden = set(), False
+        for log in self.logs:
+            log.unreadable.clear()
         for _ in range(200):
             for log in (*self.data.values(), *self.logs):
                 log.has_leader = True
-                self.commit(log)
+            self.replicate_all()
             for marker in [self.coordinators.markers.pop() for _ in range(len(self.coordinators.markers))]:
                 self.deliver_marker(marker)
             for known in list(self.coordinators.transactions.values()):

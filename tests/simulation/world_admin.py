@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 from contextlib import nullcontext
 
@@ -16,10 +17,13 @@ from txnwatch.state.ports import (
     MarkerSpec,
     PartitionReading,
     SpanPast,
+    SpanStart,
     TransactionDescription,
     TransactionListing,
 )
 from txnwatch.state.transaction import UNREAD, Marker
+
+UNREAD_SHARE = 0.2  # how often a past cannot be read when it is asked for
 
 
 class WorldAdmin:
@@ -29,6 +33,7 @@ class WorldAdmin:
         self.world, self.truth, self.most_between = world, truth, most_between
         self.harm: list[str] = []
         self.stands_still = False
+        self.rng = random.Random(repr(world.rng.getstate()[1][:8]))  # of its own: the world's draws stay the same
 
     def _time_passes(self) -> None:
         if not self.stands_still:
@@ -44,13 +49,10 @@ class WorldAdmin:
 
     def _reading(self, partition: TopicPartition) -> PartitionReading:
         log = self.world.data.get(partition)
-        if log is None or not log.is_listable:
-            return PartitionReading(partition, "no leader")
+        if log is None or not log.is_listable or partition.topic in self.world.hidden:
+            return PartitionReading(partition, "no leader, or not shown")
         rows = []
         for producer_id, known in log.producers.items():
-            last = max(
-                (e.offset for e in log.entries if isinstance(e.body, Data) and e.body[0] == producer_id), default=-1
-            )
             start = known.open_start if known.open_start is not None else -1
             last = max(data_of(log, producer_id), default=-1)
             rows.append(ActiveProducer(producer_id, known.epoch, last, 0, known.coordinator_epoch, start))
@@ -59,11 +61,17 @@ class WorldAdmin:
             log.start, tuple(rows),
         )  # fmt: skip
 
-    def read_past(self, partition: TopicPartition, producer_id: int, start_offset: int) -> SpanPast:
+    def read_pasts(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanPast]:
         self._time_passes()
+        return {span: self._past(*span) for span in sorted(spans)}  # callers may hand a set
+
+    def _past(self, partition: TopicPartition, producer_id: int, start_offset: int) -> SpanPast:
+        if self.rng.random() < UNREAD_SHARE:
+            self.world.seen["a past was not read"] += 1
+            return SpanPast(problem="the leader sent nothing")
         log = self.world.data.get(partition)
         if log is None or not log.is_listable:
-            return SpanPast()
+            return SpanPast(problem="no leader")
         epoch, last, position, is_first = UNREAD, None, log.start, log.start == 0
         for offset, next_offset, _, body in log.entries:
             if not log.start <= offset <= start_offset:
@@ -96,15 +104,16 @@ class WorldAdmin:
 
     def list_transactions(self, producer_ids: Iterable[int]) -> TransactionListing:
         self._time_passes()
-        if not all(log.has_leader for log in self.world.logs):
-            return TransactionListing((), ("a coordinator is away",))
-        wanted = set(producer_ids)
+        if self.world.is_log_hidden:
+            return TransactionListing((), *[("the coordinators' log is not shown",)] * 2)
+        wanted, logs = set(producer_ids), self.world.logs
         return TransactionListing(
             tuple(
                 ListedTransaction(known.transactional_id, known.value.producer_id, known.value.state, 1)
                 for known in self.world.coordinators.transactions.values()
-                if known.value is not None and known.value.producer_id in wanted
-            )
+                if known.value is not None and known.value.producer_id in wanted and logs[known.log].has_leader
+            ),
+            () if all(log.has_leader for log in logs) else ("a coordinator is away",),
         )
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:

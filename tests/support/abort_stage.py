@@ -8,6 +8,7 @@ from support.fake_lease import FakeLease
 from support.ledger_world import World
 from txnwatch.sinks.abort import AutoAbort
 from txnwatch.state.abort_case import AbortPolicy
+from txnwatch.state.emitted import SpanCandidate
 from txnwatch.state.incident import IncidentEvent
 
 AT_ONCE = AbortPolicy(after_ms=0, budget_per_hour=3, breaker_incidents=2)
@@ -21,6 +22,8 @@ class Stage(World):
         super().__init__()
         self.mode, self.policy, self.instance = mode, policy, instance
         self.lease = FakeLease()
+        self._said: list[SpanCandidate] = []
+        self._said_again: list[SpanCandidate] = []
         self.abort = self.an_abort()
 
     def an_abort(self) -> AutoAbort:
@@ -36,18 +39,22 @@ class Stage(World):
         )
 
     def restart(self) -> None:
+        """The state has its checkpoint: it says again what hangs."""
         super().restart()
         self.abort = self.an_abort()
+        self._said_again = [one for one in self._said if self.is_open(one.producer_id)]
 
     def batch(self, *emitted: Any, after_ms: int = 500) -> None:
         self.now_ms += after_ms
         self.abort.recover()
-        self.ledger.on_batch(emitted)
+        self.ledger.on_batch([*self._said_again, *emitted])
+        self._said_again.clear()
         self.abort.on_batch()
 
     def hang_and_move_on(self, name: str = "checkout-1") -> int:
         """A hang of an aborted transaction whose id has since been initialised anew; returns the producer id."""
         candidate = self.hang(name)
+        self._said.append(candidate)
         self.mode_was, self.abort.mode = self.abort.mode, "off"
         self.batch(candidate)
         self.abort.mode = self.mode_was
@@ -64,7 +71,8 @@ class Stage(World):
         return [(action["decision"], action["refusal"], action["result"]) for _, action in found]
 
     def is_open(self, producer_id: int) -> bool:
-        return self.admin.partitions[self.partition].producers[producer_id].txn_start_offset >= 0
+        row = self.admin.partitions[self.partition].producers.get(producer_id)
+        return row is not None and row.txn_start_offset >= 0
 
     def last(self) -> IncidentEvent:
         return self.topic.told[-1]

@@ -17,7 +17,7 @@ LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x08, 0x10, 0x20, 0x40
 ABORT, COMMIT = 0, 1
 TIMESTAMP_MS = 1_700_000_000_000
 
-Headers = Iterable[tuple[str, bytes | None]]
+Headers = Iterable[tuple[str | bytes, bytes | None]]  # a name in bytes is written as it is
 
 
 def varint(value: int) -> bytes:
@@ -43,7 +43,7 @@ def a_record(
     headers: Headers = (),
 ) -> bytes:
     """One uncompressed record, its length in front."""
-    pairs = [(name.encode(), content) for name, content in headers]
+    pairs = [(name.encode() if isinstance(name, str) else name, content) for name, content in headers]
     body = b"".join(
         [
             b"\0",

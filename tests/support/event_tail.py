@@ -1,4 +1,4 @@
-"""The events topic as it grows: each event with the moment it could be read, as a consumer of the topic sees it."""
+"""The events topic as it grows: each event with the moment it could be read. Heartbeats are left out."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import NamedTuple
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from txnwatch.sinks.encoding import from_bytes
+from txnwatch.sinks.heartbeat import KEY_PREFIX
 from txnwatch.state.incident import IncidentEvent
 
 
@@ -42,8 +43,9 @@ class EventTail:
     def _run(self) -> None:
         while not self._stop.is_set():
             message = self._consumer.poll(0.1)
-            value = message.value() if message is not None and message.error() is None else None
-            if value is not None:
+            if message is None or message.error() is not None or (value := message.value()) is None:
+                continue
+            if not (message.key() or b"").startswith(KEY_PREFIX.encode()):
                 self.told.append(Told(time.time(), from_bytes(value)))
 
     def close(self) -> None:

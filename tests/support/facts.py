@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from txnwatch.state.agenda import Agenda
 from txnwatch.state.bucket import process
 from txnwatch.state.bucket_state import BucketState
-from txnwatch.state.codec import decode_bucket, decode_producer, encode_bucket, encode_producer
+from txnwatch.state.codec import decode_producer, decode_shared, encode_producer, encode_shared
 from txnwatch.state.emitted import BucketCount, Emitted, OpenTransactions, TransactionsEnded, Unproven
 from txnwatch.state.facts import (
     Barrier,
@@ -22,7 +23,9 @@ from txnwatch.state.facts import (
     TransactionSeen,
 )
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.open_transactions import open_transaction_of
 from txnwatch.state.policy import DetectionPolicy
+from txnwatch.state.serial import pack, unpack
 from txnwatch.state.transaction import CoordinatorView, Marker, ProducerState, TransactionState
 
 ORDERS = TopicPartition("orders", 0)
@@ -144,7 +147,7 @@ class DictStore:
     """A ProducerStore that encodes and decodes, as the real one does."""
 
     def __init__(self) -> None:
-        self.rows: dict[int, str] = {}
+        self.rows: dict[int, bytes] = {}
         self.reads = 0
         self.writes = 0
 
@@ -158,6 +161,22 @@ class DictStore:
         self.rows[producer.producer_id] = encode_producer(producer)
 
 
+def encode_bucket(bucket: BucketState) -> bytes:
+    """All of a bucket that is stored."""
+    whole: bytes = pack([dict(bucket.agenda), bucket.followed, encode_shared(bucket)])
+    return whole
+
+
+def decode_bucket(row: bytes) -> BucketState:
+    """The bucket as one finds it who has not seen it before."""
+    agenda, followed, shared = unpack(row)
+    told = {producer_id: open_transaction_of(one) for producer_id, one in followed.items()}
+    bucket = BucketState(Agenda(agenda), followed=told)
+    decode_shared(bucket, shared)
+    bucket.told = None
+    return bucket
+
+
 @dataclass
 class BucketRun:
     """One bucket over many batches, half a second apart; each batch has its barrier."""
@@ -167,7 +186,7 @@ class BucketRun:
     number: int = 0
     now_ms: int = START_MS
     step_ms: int = 500
-    _bucket: str = field(default_factory=lambda: encode_bucket(BucketState()))
+    _bucket: bytes = field(default_factory=lambda: encode_bucket(BucketState()))
 
     @property
     def bucket(self) -> BucketState:

@@ -18,6 +18,7 @@ from txnwatch.state.ports import (
     MarkerSpec,
     PartitionReading,
     SpanPast,
+    SpanStart,
     TransactionDescription,
     TransactionListing,
 )
@@ -31,7 +32,10 @@ class FakeAdmin(FakeCluster):
 
     Attributes:
         problems: why a partition, transactional id or topic cannot be read, by it; the partition of a marker too.
+        unreadable: why a partition's log cannot be read, whatever its leader answers otherwise.
         listing_problems: what is in the way of a whole ListTransactions.
+        silent: brokers that do not answer ListTransactions, and why.
+        also_listed: rows of brokers that have lost the coordinators' log and do not know it.
         asked: the port's methods in the order they were called.
         budgets: every time budget that was set.
         markers: every marker that was asked for, refused ones too.
@@ -40,7 +44,10 @@ class FakeAdmin(FakeCluster):
     def __init__(self) -> None:
         super().__init__()
         self.problems: dict[TopicPartition | str, str] = {}
+        self.unreadable: dict[TopicPartition, str] = {}
         self.listing_problems: list[str] = []
+        self.silent: list[str] = []
+        self.also_listed: list[ListedTransaction] = []
         self.asked: list[str] = []
         self.budgets: list[int] = []
         self.markers: list[MarkerSpec] = []
@@ -60,11 +67,11 @@ class FakeAdmin(FakeCluster):
     def within(self, budget_ms: int) -> Iterator[None]:
         """See TransactionAdmin; a budget of 0 is used up at once, any other lasts."""
         self.budgets.append(budget_ms)
-        self._out_of_time = budget_ms <= 0
+        before, self._out_of_time = self._out_of_time, budget_ms <= 0
         try:
             yield
         finally:
-            self._out_of_time = False
+            self._out_of_time = before
 
     def read_partitions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionReading]:
         """See TransactionAdmin."""
@@ -92,13 +99,19 @@ class FakeAdmin(FakeCluster):
             producers=tuple(at.producers.values()),
         )
 
-    def read_past(self, partition: TopicPartition, producer_id: int, start_offset: int) -> SpanPast:
+    def read_pasts(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanPast]:
         """See TransactionAdmin."""
-        self._called("read_past")
-        at = self.partitions.get(partition)
-        row = at.producers.get(producer_id) if at is not None else None
-        is_there = row is not None and row.txn_start_offset == start_offset and self._problem(partition) is None
-        return at.starts.get(producer_id, SpanPast()) if at is not None and is_there else SpanPast()
+        self._called("read_pasts")
+        return {span: self._past(span) for span in spans}
+
+    def _past(self, span: SpanStart) -> SpanPast:
+        at = self.partitions.get(span.partition)
+        row = at.producers.get(span.producer_id) if at is not None else None
+        problem = self._problem(span.partition) or self.unreadable.get(span.partition)
+        if at is None or problem is not None:
+            return SpanPast(problem=problem or UNKNOWN_PARTITION)
+        is_there = row is not None and row.txn_start_offset == span.start_offset
+        return at.starts.get(span.producer_id, SpanPast()) if is_there else SpanPast()
 
     def closing_marker(
         self, partition: TopicPartition, producer_id: int, start_offset: int, from_offset: int
@@ -137,14 +150,16 @@ class FakeAdmin(FakeCluster):
         """See TransactionAdmin."""
         self._called("list_transactions")
         if self._out_of_time:
-            return TransactionListing((), (NO_BUDGET,))
+            return TransactionListing((), (NO_BUDGET,), (NO_BUDGET,))
         wanted = set(producer_ids)
         found = (
             ListedTransaction(known.transactional_id, known.producer_id, known.state, known.coordinator)
             for known in self.transactions.values()
             if not wanted or known.producer_id in wanted
         )
-        return TransactionListing(tuple(found), tuple(self.listing_problems))
+        also = (row for row in self.also_listed if not wanted or row.producer_id in wanted)
+        problems = (*self.listing_problems, *self.silent)
+        return TransactionListing((*found, *also), problems, tuple(self.silent))
 
     def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
         """See TransactionAdmin."""

@@ -1,20 +1,29 @@
-"""A TCP forwarder: the address of a server that is away until it is started."""
+"""A TCP forwarder: the address of a server that is away until it is started, or that is behind a slow link."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import threading
+import time
 from typing import Self
 
 _ANY_PORT = 0
+_CHUNK, _SMALL_CHUNK = 1 << 16, 1 << 13
 
 
 class Forwarder:
-    """Passes bytes between its port and a server. A context manager; nobody listens until `start`."""
+    """Passes bytes between its port and a server. A context manager; nobody listens until `start`.
 
-    def __init__(self, target: tuple[str, int]) -> None:
+    Attributes:
+        is_stalled: while it is set, nothing that the server sends is passed on.
+    """
+
+    def __init__(self, target: tuple[str, int], *, bytes_per_s: int | None = None) -> None:
+        """Prepares a forwarder; all that the server sends is passed on at `bytes_per_s`, if that is given."""
+        self.is_stalled = threading.Event()
         self._target = target
+        self._bytes_per_s = bytes_per_s
         self._listener = socket.socket()
         self._listener.bind(("127.0.0.1", _ANY_PORT))  # bound, so that no other process gets it, and not listening
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
@@ -55,11 +64,24 @@ class Forwarder:
                 server.settimeout(None)
                 self._pairs.append((client, server))
                 self._run(_pass_on, client, server)
-                self._run(_pass_on, server, client)
+                self._run(self._pass_back, server, client)
+
+    def _pass_back(self, server: socket.socket, client: socket.socket) -> None:
+        """The way of the answers: at the rate of the link, and not at all while it is stalled."""
+        if self._bytes_per_s is None:
+            _pass_on(server, client)
+            return
+        with contextlib.suppress(OSError):
+            while data := server.recv(_SMALL_CHUNK):
+                while self.is_stalled.is_set():
+                    time.sleep(0.01)
+                time.sleep(len(data) / self._bytes_per_s)
+                client.sendall(data)
+            client.shutdown(socket.SHUT_WR)
 
 
 def _pass_on(source: socket.socket, target: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        while data := source.recv(1 << 16):
+        while data := source.recv(_CHUNK):
             target.sendall(data)
         target.shutdown(socket.SHUT_WR)

@@ -14,10 +14,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from kafka.protocol.metadata import MetadataRequest
+
 from txnwatch.embedded.kafka import EmbeddedKafka
 
 Act = Callable[[], bool]
-OFFSET_COMMIT, WRITE_TXN_MARKERS = 8, 27
+METADATA, OFFSET_COMMIT, WRITE_TXN_MARKERS = 3, 8, 27
+_TAGS_SINCE = 9  # Metadata: its header has tagged fields, and it is sure to be asked with the ids of topics
+_UNKNOWN_TOPIC = 3
 _LISTENER, _NODE = "GATED", 1
 _LENGTH = struct.Struct(">i")
 _REQUEST = struct.Struct(">hhi")  # api key, api version, correlation id
@@ -26,6 +30,9 @@ _ANSWER = struct.Struct(">i")  # correlation id
 
 class Gate:
     """Takes connections for a server; a context manager.
+
+    Attributes:
+        hidden: topics that Metadata answers leave out, or call unknown where they are asked for by name.
 
     Law: every connection is served by two threads, one a direction, and ends when either end does.
     """
@@ -36,6 +43,7 @@ class Gate:
         self._lock = threading.Lock()
         self._rule: tuple[int, bool, Act, threading.Event] | None = None
         self._ends: list[socket.socket] = []
+        self.hidden: set[str] = set()
 
     @property
     def address(self) -> str:
@@ -93,18 +101,33 @@ class Gate:
                 assert self._target is not None
                 server = socket.create_connection(self._target)
                 self._ends += [client, server]
-                asked: dict[int, int] = {}
+                asked: dict[int, tuple[int, int]] = {}
                 for work, source, sink in ((self._requests, client, server), (self._answers, server, client)):
                     threading.Thread(target=_serve, args=(work, source, sink, asked), daemon=True).start()
 
-    def _requests(self, frame: bytes, asked: dict[int, int]) -> None:
-        api_key, _, correlation_id = _REQUEST.unpack_from(frame)
-        asked[correlation_id] = api_key
+    def _requests(self, frame: bytes, asked: dict[int, tuple[int, int]]) -> bytes:
+        api_key, version, correlation_id = _REQUEST.unpack_from(frame)
+        asked[correlation_id] = (api_key, version)
         self._look(api_key, is_answer=False)
+        return frame
 
-    def _answers(self, frame: bytes, asked: dict[int, int]) -> None:
+    def _answers(self, frame: bytes, asked: dict[int, tuple[int, int]]) -> bytes:
         (correlation_id,) = _ANSWER.unpack_from(frame)
-        self._look(asked.pop(correlation_id, -1), is_answer=True)
+        api_key, version = asked.pop(correlation_id, (-1, -1))
+        self._look(api_key, is_answer=True)
+        return self._without_hidden(frame, version) if api_key == METADATA and self.hidden else frame
+
+    def _without_hidden(self, frame: bytes, version: int) -> bytes:
+        header = frame[: _ANSWER.size + (version >= _TAGS_SINCE)]
+        request = MetadataRequest(version=version, topics=None)
+        request.with_header(correlation_id=0, client_id="gate")
+        answer = request.header.get_response_class().decode(frame[len(header) :])
+        if len(answer.topics) > 1:
+            answer.topics = [topic for topic in answer.topics if topic.name not in self.hidden]
+        for topic in answer.topics:
+            if topic.name in self.hidden:
+                topic.error_code, topic.partitions = _UNKNOWN_TOPIC, []
+        return header + bytes(answer.encode())
 
 
 class GatedKafka(EmbeddedKafka):
@@ -123,14 +146,17 @@ class GatedKafka(EmbeddedKafka):
 
 
 def _serve(
-    look: Callable[[bytes, dict[int, int]], None], source: socket.socket, sink: socket.socket, asked: dict[int, int]
+    look: Callable[[bytes, dict[int, tuple[int, int]]], bytes],
+    source: socket.socket,
+    sink: socket.socket,
+    asked: dict[int, tuple[int, int]],
 ) -> None:
     with contextlib.suppress(OSError, EOFError):
         while True:
             length = _read(source, _LENGTH.size)
             frame = _read(source, *_LENGTH.unpack(length))
-            look(frame, asked)
-            sink.sendall(length + frame)
+            passed = look(frame, asked)
+            sink.sendall(_LENGTH.pack(len(passed)) + passed)
     for end in (source, sink):
         with contextlib.suppress(OSError):
             end.shutdown(socket.SHUT_RDWR)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
-from kafka.protocol.producer import ProduceRequest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from support.kafka_tools import CODECS, upgrade_transaction_version
+from support.raw_append import append
 from support.servers import connect
 from support.topics import create_topic
 from support.waiting import eventually
@@ -183,16 +183,6 @@ def inject(cluster: Cluster, name: str, value: bytes | None) -> None:
     batch = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1 << 16)
     key = struct.pack(">hh", 0, len(name)) + name.encode()
     batch.append(0, time.time_ns() // 1_000_000, key, value, [])
-    topic = ProduceRequest.TopicProduceData
-    data = topic.PartitionProduceData(version=11, index=partition.partition, records=bytes(batch.build()))
-    request = ProduceRequest(
-        version=11,
-        transactional_id=None,
-        acks=-1,
-        timeout_ms=10_000,
-        topic_data=[topic(version=11, name=partition.topic, partition_data=[data])],
-    )
     endpoint = cluster.known.brokers[info.leader]
     with contextlib.closing(Connection(endpoint, Security(), client_id=_MAY_WRITE_THE_LOG)) as connection:
-        answer = connection.call(request, 10.0)
-    assert answer.responses[0].partition_responses[0].error_code == 0
+        append(connection, partition, bytes(batch.build()))

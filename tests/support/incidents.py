@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
-from txnwatch.state.incident import OPENED, IncidentEvent, resolved, updated
+from txnwatch.state.incident import OPENED, IncidentEvent, is_incident_id, resolved, updated
 
 OPEN_SINCE_MS = 1_700_000_000_000
+
+
+def id_of(name: str) -> str:
+    """An incident's id for a name that a test can be read by."""
+    return name if is_incident_id(name) else hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
 def an_event(incident_id: str = "incident", **changes: Any) -> IncidentEvent:
     """The event that opens an incident about a hanging span; every kind of value is in it."""
     values: dict[str, Any] = {
-        "incident_id": incident_id,
+        "incident_id": id_of(incident_id),
         "sequence": 1,
         "status": OPENED,
         "verdict": "hanging",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from support.facts import BucketRun, a_marker, seen, transaction
 from support.fake_admin import FakeAdmin
 from support.fake_groups import FakeGroups
+from support.kept_evidence import KeptEvidence
 from support.recording_sink import RecordingSink
 from support.shared_log import SharedLog
 from txnwatch.sinks.commands import Origin
@@ -33,6 +34,7 @@ class World:
     topic: RecordingSink = field(default_factory=RecordingSink)
     redis: RecordingSink = field(default_factory=RecordingSink)
     reports: list[str] = field(default_factory=list)
+    evidence: KeptEvidence = field(default_factory=KeptEvidence)
 
     def __post_init__(self) -> None:
         self.now_ms = self.admin.now_ms
@@ -41,17 +43,24 @@ class World:
 
     def a_ledger(self, remembering: Iterable[IncidentEvent] = ()) -> Ledger:
         outboxes = [Outbox(sink, self.reports.append) for sink in (self.topic, self.redis)]
-        ledger = Ledger(ORIGIN, self.admin, self.groups, outboxes, lambda: self.now_ms, report=self.reports.append)
+        ledger = Ledger(
+            *(ORIGIN, self.admin, self.groups, outboxes, lambda: self.now_ms),
+            report=self.reports.append,
+            evidence=self.evidence,
+        )
         ledger.remember(remembering)
         return ledger
 
-    def another(self, log: SharedLog, *, groups: FakeGroups | None = None) -> Ledger:
+    def another(
+        self, log: SharedLog, *, groups: FakeGroups | None = None, evidence: KeptEvidence | None = None
+    ) -> Ledger:
         """A ledger of another instance: it knows what the log holds, writes to it and follows it."""
         outboxes = [Outbox(sink, self.reports.append) for sink in (log.sink(), self.redis)]
         ledger = Ledger(
             *(ORIGIN, self.admin, groups or self.groups, outboxes, lambda: self.now_ms),
             heard=log.reader(),
             report=self.reports.append,
+            evidence=evidence,
         )
         ledger.remember(log.compacted.values())
         return ledger
@@ -98,6 +107,11 @@ class World:
         (said,) = run.batch()
         assert isinstance(said, SpanCandidate)
         return said
+
+    def ended(self, candidate: SpanCandidate) -> SpanEnded:
+        """What the state says of a span that its last marker has ended."""
+        marker = self.admin.partitions[candidate.partition].all_markers[candidate.producer_id][-1]
+        return SpanEnded(candidate.producer_id, candidate.partition, candidate.span, SpanEnd.MARKER, marker)
 
     def abort(self, candidate: SpanCandidate) -> SpanEnded:
         self.admin.mark(MarkerSpec(candidate.partition, candidate.producer_id, 0, 0))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from txnwatch.state import bucket, machine
+from txnwatch.state import bucket, desk, machine
 from txnwatch.streaming import fold
 
 
@@ -61,7 +61,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "a cut takes nothing": Mutant(machine, "span.start_offset >= notice.from_offset", "False"),
     "a cut keeps the epoch": Mutant(
-        machine, "replace(kept, epoch=span.oldest_epoch, last_offset=span.start_offset)", "kept"
+        machine, "replace(span, epoch=span.oldest_epoch, last_offset=span.start_offset, ", "replace(span, "
     ),
 }
 
@@ -78,5 +78,5 @@ def plant(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     if module is fold:
         monkeypatch.setattr(fold, "PartitionFold", changed.PartitionFold)
     else:
-        for name in ("apply", "forget_unseen"):
-            monkeypatch.setattr(bucket, name, getattr(changed, name))
+        monkeypatch.setattr(desk, "apply", changed.apply)
+        monkeypatch.setattr(bucket, "forget_unseen", changed.forget_unseen)

@@ -7,6 +7,12 @@ from pathlib import Path
 _KIB = 1024
 
 
+def descendants(pid: int) -> dict[int, str]:
+    """A process and its descendants, with their names."""
+    parents, _, names = _table()
+    return {one: names[one] for one in parents if _descends(one, pid, parents)}
+
+
 def resident_bytes(pid: int) -> dict[str, int]:
     """Resident memory of a process and its descendants, by their names and added up."""
     parents, held, names = _table()

@@ -34,6 +34,10 @@ class RedisView:
         """Somebody writes where only we should."""
         self._client.hset(key, field, value)
 
+    def set_text(self, key: str, value: str) -> None:
+        """The same, where we have a hash."""
+        self._client.set(key, value)
+
     def hash(self, incident_id: str) -> dict[str, str]:
         """One incident's hash."""
         return self._client.hgetall(f"{self._prefix}incident:{incident_id}")  # type: ignore[no-any-return]
@@ -56,6 +60,10 @@ class RedisView:
         """What is shown as open, oldest first, with when it began."""
         members = self._client.zrange(f"{self._prefix}open", 0, -1, withscores=True)
         return [(json.loads(member), score) for member, score in members]
+
+    def seconds_of(self, key: str) -> int:
+        """How long a key still has."""
+        return int(self._client.ttl(f"{self._prefix}{key}"))
 
     def open_seconds_to_live(self) -> int:
         """How long the set of open transactions is kept; below 0 for ever, or if there is none."""

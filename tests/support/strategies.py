@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from txnwatch.state.bucket_state import BucketState, Standing
+from txnwatch.state.agenda import Agenda
+from txnwatch.state.bucket_state import BucketState, Failing, Standing
+from txnwatch.state.clocks import NOT_LISTED_MS, Clock, Clocks, Leader, Reign
 from txnwatch.state.emitted import OpenSpan, OpenTransaction
 from txnwatch.state.facts import (
     Barrier,
@@ -19,12 +22,13 @@ from txnwatch.state.facts import (
     OpenDescribed,
     PartitionNotice,
     ProducerSeen,
+    Throttled,
     TransactionalIdGone,
     TransactionSeen,
 )
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.latency import BOUNDS_MS, End, Latencies, Stage
-from txnwatch.state.transaction import CoordinatorView, Marker, ProducerState, Said, Span, TransactionState
+from txnwatch.state.transaction import COVER, CoordinatorView, Marker, ProducerState, Said, Span, TransactionState
 from txnwatch.state.verdict import Verdict
 
 offsets = st.integers(0, 60)
@@ -80,6 +84,41 @@ producers = st.builds(
         st.sampled_from([Verdict.LATE, Verdict.LONG_RUNNING, Verdict.STUCK_PREPARE]).map(str), said, max_size=2
     ),
 )
+
+
+@st.composite
+def nearly_at_rest(draw: st.DrawFn) -> ProducerState:
+    """A producer with a live transaction that holds what is open, but for one thing or none."""
+    flaws: dict[str, st.SearchStrategy[object]] = {
+        "uncovered_at": st.integers(0, 9),
+        "absent_at": st.integers(0, 9),
+        "over_at": st.integers(0, 9),
+        "stray": st.just(True),
+        "absorbed": st.just(True),
+        "said": said,
+    }
+    found = {}
+    for partition in draw(st.sets(data_partitions, max_size=2)):
+        span = Span(draw(topic_ids), 5, 0, 0, 5, draw(times), draw(times), 0, by_census=draw(st.booleans()))
+        name = draw(st.sampled_from(["", *flaws]))
+        found[partition] = replace(span, **{name: draw(flaws[name])}) if name else span
+    view = CoordinatorView(
+        "checkout-1",
+        draw(log_partitions),
+        draw(offsets),
+        draw(st.sampled_from([TransactionState.ONGOING, TransactionState.PREPARE_ABORT, TransactionState.EMPTY])),
+        0,
+        draw(st.sampled_from([60_000, 900_000, 2147483647])),
+        draw(times),
+        0,
+        draw(times),
+        frozenset(found) if draw(st.booleans()) else draw(st.frozensets(data_partitions)),
+        since_ms=draw(st.one_of(times, st.just(NOT_LISTED_MS))),
+    )
+    told = {} if draw(st.booleans()) else {draw(st.sampled_from([COVER, str(Verdict.LATE)])): draw(said)}
+    return ProducerState(1, found, draw(st.sampled_from([view, view, view, None])), told)
+
+
 open_transactions = st.builds(
     OpenTransaction,
     producer_ids,
@@ -99,19 +138,29 @@ latencies = st.builds(
     times,
     st.lists(st.integers(0, 9), min_size=len(BOUNDS_MS) + 1, max_size=len(BOUNDS_MS) + 1).map(tuple),
 )
+brokers = st.integers(1, 3)
+clocks = st.builds(Clock, st.integers(-9999, 9999), st.none() | st.integers(-9999, 9999), times, st.integers(-1, 99))
 buckets = st.builds(
     BucketState,
-    st.dictionaries(producer_ids, times, max_size=3),
-    st.dictionaries(data_partitions, st.integers(-1, 60), max_size=2),
-    st.dictionaries(data_partitions, st.builds(Standing, offsets, times, times), max_size=2),
-    st.dictionaries(log_partitions, st.integers(-1, 60), max_size=2),
-    st.dictionaries(log_partitions, st.integers(-1, 60), max_size=2),
-    st.dictionaries(log_partitions, st.integers(1, 9), max_size=2),
-    st.dictionaries(log_partitions, offsets, max_size=2),
-    st.integers(-9999, 9999),
-    st.integers(-1, 99),
-    st.dictionaries(st.sampled_from(["Ongoing", "unowned"]), st.integers(1, 9), max_size=2).map(Counter),
-    st.dictionaries(producer_ids, open_transactions, max_size=2),
+    agenda=st.dictionaries(producer_ids, times, max_size=3).map(Agenda),
+    gaps=st.dictionaries(data_partitions, st.integers(-1, 60), max_size=2),
+    left=st.dictionaries(data_partitions, offsets, max_size=2),
+    failing=st.dictionaries(data_partitions, st.builds(Failing, st.integers(1, 9), times), max_size=2),
+    standing=st.dictionaries(data_partitions, st.builds(Standing, offsets, times, times), max_size=2),
+    coordinator_gaps=st.dictionaries(log_partitions, st.integers(-1, 60), max_size=2),
+    rereading=st.dictionaries(log_partitions, st.integers(-1, 60), max_size=2),
+    readings=st.dictionaries(log_partitions, st.integers(1, 9), max_size=2),
+    holes=st.dictionaries(log_partitions, offsets, max_size=2),
+    clocks=st.builds(
+        Clocks,
+        st.dictionaries(brokers, clocks, max_size=2),
+        st.dictionaries(log_partitions, st.builds(Reign, brokers, epochs, times), max_size=2),
+    ),
+    scan_interval_ms=st.none() | times,
+    hidden=st.dictionaries(data_partitions, st.integers(1, 9), max_size=2),
+    undescribed=st.sets(data_partitions, max_size=2),
+    states=st.dictionaries(st.sampled_from(["Ongoing", "unowned"]), st.integers(1, 9), max_size=2).map(Counter),
+    followed=st.dictionaries(producer_ids, open_transactions, max_size=2),
 )
 barriers = st.builds(
     Barrier,
@@ -123,8 +172,11 @@ barriers = st.builds(
     st.frozensets(log_partitions, max_size=2),
     st.dictionaries(partitions, offsets, max_size=2),
     st.frozensets(data_partitions, max_size=2),
-    st.none() | st.integers(-9999, 9999),
+    st.dictionaries(log_partitions, st.builds(Leader, brokers, epochs), max_size=2),
+    st.dictionaries(brokers, clocks, max_size=2),
+    st.none() | times,
     st.dictionaries(log_partitions, offsets, max_size=2),
+    st.booleans(),
 )
 notices = st.builds(
     PartitionNotice, st.sampled_from(NoticeKind), partitions, topic_ids, offsets, offsets, st.just("because")
@@ -138,6 +190,7 @@ censuses = st.builds(
     st.dictionaries(data_partitions, brackets, max_size=2),
     st.frozensets(data_partitions, max_size=2),
     st.booleans(),
+    st.frozensets(data_partitions, max_size=2),
 )
 
 
@@ -189,4 +242,5 @@ facts: st.SearchStrategy[Fact] = st.one_of(
     censuses,
     st.builds(OpenDescribed, data_partitions, producer_ids, epochs, offsets, times, times),
     st.builds(LastStable, data_partitions, topic_ids, offsets),
+    st.builds(Throttled, st.dictionaries(st.sampled_from(["Fetch", "ListOffsets"]), offsets, max_size=2)),
 )

@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 _PAUSE_S = 0.05
 
 
-def eventually(condition: Callable[[], _T], timeout_s: float, what: str) -> _T:
+def eventually(condition: Callable[[], _T], timeout_s: float, what: str | Callable[[], str]) -> _T:
     """The first true answer of `condition`; the test fails with `what` and the last answer if none comes in time."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -20,5 +20,6 @@ def eventually(condition: Callable[[], _T], timeout_s: float, what: str) -> _T:
         if answer:
             return answer
         if time.monotonic() > deadline:
-            pytest.fail(f"waited {timeout_s:.0f} s for {what}; last answer: {answer!r}")
+            told = what if isinstance(what, str) else what()
+            pytest.fail(f"waited {timeout_s:.0f} s for {told}; last answer: {answer!r}")
         time.sleep(_PAUSE_S)

@@ -15,11 +15,11 @@ from txnwatch.clients import librdkafka_config
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.connection import options_of
 from txnwatch.sinks.event_log import read_events
-from txnwatch.state.errors import BrokerError, SinkError
+from txnwatch.state.errors import BadEventError, BrokerError
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent
 
-READY_S = 120.0
+READY_S = 240.0
 QUICK = {"PYTHONWARNINGS": "ignore"}
 
 
@@ -81,7 +81,7 @@ class RunningWatch:
             assert self._process.poll() is None or len(matching) >= times, f"txnwatch ended: {self.lines[-5:]}"
             return matching[times - 1] if len(matching) >= times else None
 
-        return eventually(found, timeout_s, f"{text!r} in {self.lines[-5:]}") or ""
+        return eventually(found, timeout_s, lambda: f"{text!r} in {self.lines[-5:]}") or ""
 
     @property
     def metrics_url(self) -> str:
@@ -115,8 +115,8 @@ def events_of(bootstrap: str, topic: str = EVENTS_TOPIC) -> list[IncidentEvent]:
         found = list(read_events(librdkafka_config(options_of(bootstrap, None)), topic))
     except BrokerError:
         return []
-    assert not [event for event in found if isinstance(event, SinkError)]
-    return [event for event in found if not isinstance(event, SinkError)]
+    assert not [event for event in found if isinstance(event, BadEventError)]
+    return [event for event in found if isinstance(event, IncidentEvent)]
 
 
 def events_about(bootstrap: str, partition: TopicPartition, topic: str = EVENTS_TOPIC) -> list[IncidentEvent]:

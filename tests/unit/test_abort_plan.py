@@ -8,26 +8,39 @@ from typing import Any
 
 import pytest
 
-from support.incidents import OPEN_SINCE_MS, an_event
-from txnwatch.state.abort_case import AbortPolicy, Case, Usage
+from support.incidents import OPEN_SINCE_MS
+from txnwatch.state.abort_case import AbortPolicy, Case, Evidence, Usage
 from txnwatch.state.abort_plan import AbortSpec, Refused, decide_abort, objection
 from txnwatch.state.abort_rules import REFUSALS, Refusal
 from txnwatch.state.confirmation import Answer, SpanConfirmation
+from txnwatch.state.emitted import SpanCandidate
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import resolved
 from txnwatch.state.ports import ActiveProducer, MarkerSpec, PartitionReading, TransactionDescription
+from txnwatch.state.transaction import CoordinatorView, Span
 from txnwatch.state.transaction import TransactionState as S
+from txnwatch.state.verdict import Reason, Verdict
 
 PARTITION = TopicPartition("orders", 3)
 NOW_MS = OPEN_SINCE_MS + 1_000_000
 ROW = ActiveProducer(4711, 2, 20, OPEN_SINCE_MS, -1, 99)
 MOVED_ON = TransactionDescription("payments-ü", state=S.EMPTY, producer_id=4711, producer_epoch=3)
 CONFIRMED = SpanConfirmation(Answer.CONFIRMED, reading=PartitionReading(PARTITION), producer=ROW, description=MOVED_ON)
-CASE = Case(an_event(), CONFIRMED, AbortPolicy(), Usage(), NOW_MS)
+VIEW = CoordinatorView("payments-ü", 1, 77, S.COMPLETE_ABORT, 2, 60_000, OPEN_SINCE_MS, OPEN_SINCE_MS, OPEN_SINCE_MS)
+SPAN = Span("Zm9v", 99, 2, 2, 120, OPEN_SINCE_MS, OPEN_SINCE_MS, 7)
+CANDIDATE = SpanCandidate(Verdict.HANGING, Reason.ALREADY_COMPLETED, 4711, PARTITION, SPAN, VIEW, 7, 8, 0, 0)
+EVIDENCE = Evidence(CANDIDATE, ROW, "abort", CANDIDATE, since_ms=OPEN_SINCE_MS)
+CASE = Case(EVIDENCE, CONFIRMED, AbortPolicy(), Usage(), NOW_MS)
+NAMELESS = replace(CANDIDATE, view=None)
 
 
-def with_incident(**changes: Any) -> Case:
-    return replace(CASE, incident=an_event(**changes))
+def with_outcome(outcome: str) -> Case:
+    return replace(CASE, evidence=replace(EVIDENCE, outcome=outcome))
+
+
+def nameless(case: Case) -> Case:
+    """Nobody knows whose it is."""
+    nobody = replace(EVIDENCE, candidate=NAMELESS, witness=NAMELESS)
+    return replace(case, evidence=nobody, found=replace(CONFIRMED, description=None))
 
 
 def with_policy(**changes: Any) -> Case:
@@ -55,18 +68,15 @@ def refuted(why: str, owner: TransactionDescription | None = None) -> Case:
 
 
 LIVE = replace(MOVED_ON, state=S.ONGOING, partitions=frozenset({PARTITION}))
-NO_ID = {"transactional_id": None}
+OTHERS = replace(MOVED_ON, transactional_id="x-1")
 REFUSED: dict[str, tuple[Case, Refusal]] = {
-    "late": (with_incident(verdict="late"), Refusal.NOT_HANGING),
-    "stuck_prepare": (with_incident(verdict="stuck_prepare"), Refusal.NOT_HANGING),
-    "stray_write": (with_incident(verdict="stray_write"), Refusal.NOT_HANGING),
-    "resolved": (replace(CASE, incident=resolved(an_event(), NOW_MS, {})), Refusal.NOT_HANGING),
-    "committed": (with_incident(expected_outcome="commit"), Refusal.OUTCOME_WAS_COMMIT),
-    "unknown": (with_incident(expected_outcome="unknown"), Refusal.OUTCOME_UNKNOWN),
-    "a word nobody knows": (with_incident(expected_outcome="maybe"), Refusal.OUTCOME_UNKNOWN),
+    "told by somebody, and not found here": (replace(CASE, evidence=None), Refusal.NOT_PROVEN_HERE),
+    "committed": (with_outcome("commit"), Refusal.OUTCOME_WAS_COMMIT),
+    "unknown": (with_outcome("unknown"), Refusal.OUTCOME_UNKNOWN),
+    "a word nobody knows": (with_outcome("maybe"), Refusal.OUTCOME_UNKNOWN),
     "a commit of an abort": (with_policy(commit=True), Refusal.COMMIT_NOT_PROVEN),
     "a commit of what is unknown": (
-        replace(with_policy(commit=True), incident=an_event(expected_outcome="unknown")),
+        replace(with_outcome("unknown"), policy=AbortPolicy(commit=True)),
         Refusal.COMMIT_NOT_PROVEN,
     ),
     "topic on the deny list": (with_policy(deny_topics="ord.*"), Refusal.TOPIC_DENIED),
@@ -74,16 +84,18 @@ REFUSED: dict[str, tuple[Case, Refusal]] = {
     "topic not on the allow list": (with_policy(topics="order"), Refusal.TOPIC_DENIED),
     "id on the deny list": (with_policy(deny_id_prefixes=("a", "pay")), Refusal.TRANSACTIONAL_ID_DENIED),
     "id not on the allow list": (with_policy(id_prefixes=("orders-",)), Refusal.TRANSACTIONAL_ID_DENIED),
-    "no id, an allow list": (
-        replace(with_policy(id_prefixes=("",)), incident=an_event(**NO_ID)),
+    "no id, an allow list": (nameless(with_policy(id_prefixes=("",))), Refusal.TRANSACTIONAL_ID_DENIED),
+    "no id, a deny list": (nameless(with_policy(deny_id_prefixes=("x",))), Refusal.TRANSACTIONAL_ID_DENIED),
+    "the coordinator names another id, on the deny list": (
+        replace(with_policy(deny_id_prefixes=("x",)), found=replace(CONFIRMED, description=OTHERS)),
         Refusal.TRANSACTIONAL_ID_DENIED,
     ),
-    "no id, a deny list": (
-        replace(with_policy(deny_id_prefixes=("x",)), incident=an_event(**NO_ID)),
+    "the coordinator names another id, not on the allow list": (
+        replace(with_policy(id_prefixes=("pay",)), found=replace(CONFIRMED, description=OTHERS)),
         Refusal.TRANSACTIONAL_ID_DENIED,
     ),
     "one millisecond too early": (
-        replace(CASE, now_ms=CASE.incident.detected_at_ms + CASE.policy.after_ms - 1),
+        replace(CASE, now_ms=EVIDENCE.since_ms + CASE.policy.after_ms - 1),
         Refusal.TOO_EARLY,
     ),
     "the breaker is open": (with_usage(tripped="it came out otherwise"), Refusal.BREAKER_OPEN),
@@ -129,20 +141,21 @@ def test_every_refusal_is_tested_but_the_one_only_a_broker_can_make() -> None:
 
 ALLOWED: dict[str, Case] = {
     "as it is": CASE,
-    "no transaction ever owned it": with_incident(expected_outcome="none"),
+    "no transaction ever owned it": with_outcome("none"),
     "superseded by another producer id": with_owner(producer_id=9, producer_epoch=0),
     "the id is gone": with_found(description=None),
+    "nobody knows whose it is, and there are no lists": nameless(CASE),
     "live under a newer epoch, elsewhere": with_owner(state=S.ONGOING),
     "on the allow lists": with_policy(
         topics="orders|x", id_prefixes=("pay",), deny_id_prefixes=("x",), deny_topics="x"
     ),
-    "at its time": replace(CASE, now_ms=CASE.incident.detected_at_ms + CASE.policy.after_ms),
+    "at its time": replace(CASE, now_ms=EVIDENCE.since_ms + CASE.policy.after_ms),
     "as many as are allowed": with_usage(open_hanging=20, markers_last_hour=9),
     "by hand, without limits": replace(
         with_policy(budget_per_hour=None, breaker_incidents=None), usage=Usage(1_000, 1_000)
     ),
     "by hand, unknown": replace(
-        with_policy(outcomes=frozenset({"abort", "none", "unknown"})), incident=an_event(expected_outcome="unknown")
+        with_outcome("unknown"), policy=AbortPolicy(outcomes=frozenset({"abort", "none", "unknown"}))
     ),
 }
 
@@ -160,7 +173,7 @@ def test_the_coordinator_epoch_is_the_leaders_and_never_higher(told: int, sent: 
 
 
 def test_a_proven_commit_can_be_completed_by_hand() -> None:
-    case = replace(with_policy(commit=True), incident=an_event(expected_outcome="commit"))
+    case = replace(with_outcome("commit"), policy=AbortPolicy(commit=True))
     decision = decide_abort(case)
     assert isinstance(decision, AbortSpec)
     assert decision.marker.commit
@@ -169,6 +182,6 @@ def test_a_proven_commit_can_be_completed_by_hand() -> None:
 @pytest.mark.parametrize("make", [lambda case: replace(case, found=None)], ids=["unread"])
 def test_without_a_reading_there_is_an_objection_or_nothing_yet(make: Callable[[Case], Case]) -> None:
     assert objection(make(CASE)) is None
-    found = objection(make(with_incident(expected_outcome="commit")))
+    found = objection(make(with_outcome("commit")))
     assert found is not None
     assert found.refusal is Refusal.OUTCOME_WAS_COMMIT

@@ -46,6 +46,9 @@ class ByHand:
         self.stage, self.told = Stage(mode="off"), list[IncidentEvent]()
         self.producer_id = self.stage.hang_and_move_on(NAME)
         self.incident = replace(self.stage.last(), expected_outcome=asked, action=None)
+        ((_, found),) = self.stage.ledger.proven()
+        self.evidence = replace(found, outcome=asked)
+        monkeypatch.setattr(abort_by_hand, "read_anew", lambda _, *found: found)
         manual = Manual("orders", 0, 0, None, is_commit=asked == COMMIT, may_lose=False)
         self.case = SimpleNamespace(asked=manual, admin=self.stage.admin, place=self.stage.partition)
 
@@ -56,7 +59,7 @@ class ByHand:
         monkeypatch.setattr(abort_by_hand, "_telling", telling)
 
     def act(self) -> CameTo:
-        came_to = abort_by_hand.act(self.case, self.incident)  # type: ignore[arg-type]
+        came_to = abort_by_hand.act(self.case, self.incident, self.evidence)  # type: ignore[arg-type]
         assert isinstance(came_to, CameTo)
         return came_to
 

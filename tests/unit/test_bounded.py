@@ -13,7 +13,7 @@ from txnwatch.streaming import cluster as cluster_module
 from txnwatch.streaming.broker import Endpoint
 from txnwatch.streaming.census import CensusRota
 from txnwatch.streaming.cluster import Cluster, Listed
-from txnwatch.streaming.control_file import write_wishes
+from txnwatch.streaming.control_file import Wish, write_wishes
 from txnwatch.streaming.lister import Lister
 from txnwatch.streaming.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.offsets import SourceOffset
@@ -78,7 +78,7 @@ def test_wishes_that_moved_on_leave_nothing_with_the_lister(tmp_path: Path) -> N
     broker.there = ["orders"]
     most = 0
     for number in range(400):
-        write_wishes(wishes, {TopicPartition("orders", 0): number})
+        write_wishes(wishes, [Wish(TopicPartition("orders", 0), number)])
         following = lister.next_offset(offset)
         assert following is not None
         offset = following

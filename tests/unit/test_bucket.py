@@ -21,7 +21,7 @@ from support.facts import (
 )
 from txnwatch.state.bucket import process
 from txnwatch.state.bucket_state import BucketState
-from txnwatch.state.emitted import OutstandingGap, PartitionAlarm, SpanCandidate
+from txnwatch.state.emitted import OutstandingGap, PartitionAlarm, SpanCandidate, SpanEnded
 from txnwatch.state.facts import Barrier, NoticeKind
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.policy import DetectionPolicy
@@ -196,3 +196,15 @@ def test_nothing_is_judged_while_a_log_partition_is_re_read() -> None:
     still = run.batch(reread={LOG_0: 0}, stale_coordinator=frozenset({0}))
     assert not any(isinstance(said, SpanCandidate) for said in still)
     assert any(isinstance(said, SpanCandidate) for said in run.batch())
+
+
+def test_a_range_that_is_read_again_and_ends_before_a_marker_gives_an_open_span_no_earlier_beginning() -> None:
+    run = BucketRun()
+    run.batch(seen(0, 61, data=59))
+    run.batch(seen(61, 62, marker=a_marker(61)))
+    run.batch(seen(62, 70, data=62))
+    assert run.producer().spans[ORDERS].start_offset == 62
+    run.batch(seen(57, 61, data=59), reread={ORDERS: 57})
+    assert run.producer().spans[ORDERS].start_offset == 62
+    said = run.batch(*census(62, below=70))
+    assert not [ended for ended in said if isinstance(ended, SpanEnded)]

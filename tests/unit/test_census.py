@@ -8,8 +8,11 @@ import pytest
 
 from support.facts import ORDERS, PAYMENTS, BucketRun, a_marker, census, notice, seen, transaction
 from txnwatch.state.emitted import (
+    CensusIncomplete,
+    CensusReason,
     CensusWanted,
     Emitted,
+    LastStableStands,
     Mismatch,
     SpanCandidate,
     SpanEnd,
@@ -32,6 +35,12 @@ SHOWN: dict[str, tuple[list[Fact], list[Fact], int | None]] = {
     "above the end that was listed before": ([], census(100), None),
     "another topic of the same name": (DATA, census(3, topic_id="new"), 3),
     "another topic with nothing open": (DATA, census(topic_id="new"), None),
+    "another topic, as the one before is gone": (
+        DATA,
+        [*census(3, topic_id="new"), notice(NoticeKind.DELETED, 0)],
+        3,
+    ),
+    "a topic that is gone meanwhile": (DATA, [*census(4), notice(NoticeKind.DELETED, 0)], None),
     "a partition the batch failed to read": (DATA, [*census(4), notice(NoticeKind.LOST, 60)], 10),
 }
 
@@ -167,11 +176,38 @@ def test_without_a_scan_what_was_not_asked_stays(facts: list[Fact]) -> None:
     assert ORDERS in run.producer().spans
 
 
-def test_a_last_stable_offset_that_stands_still_is_looked_into() -> None:
+FAILED: list[Fact] = [CensusTaken({}, frozenset({ORDERS}), failed_scanned=frozenset({ORDERS}))]
+ASKED_AGAIN = CensusWanted(ORDERS, CensusReason.FAILED)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [census(30), census(scanned=False), [notice(NoticeKind.DELETED, 0)]],
+    ids=["described", "while it is behind", "gone"],
+)
+def test_a_census_that_failed_is_asked_for_until_there_is_an_answer(answer: list[Fact]) -> None:
+    run = BucketRun()
+    assert run.batch(*FAILED) == [ASKED_AGAIN, CensusIncomplete((ORDERS,))]
+    assert ASKED_AGAIN in run.batch(), "a wish can be lost"
+    assert ASKED_AGAIN in run.batch(*FAILED)
+    assert run.counts[0].due_ms == 0, "a barrier is needed to ask at"
+    assert ASKED_AGAIN not in run.batch(*answer)
+    assert ASKED_AGAIN not in run.batch()
+
+
+def test_and_for_as_long_as_its_leader_is_away() -> None:
+    run = BucketRun()
+    run.batch(*FAILED)
+    for _ in range(200):
+        run.batch(stale_data=frozenset({ORDERS}))
+    assert run.batch() == [ASKED_AGAIN]
+
+
+def test_a_last_stable_offset_that_stands_still_is_told() -> None:
     run = BucketRun(step_ms=1_000)
     stands, moved = LastStable(ORDERS, "orders-id", 10), LastStable(ORDERS, "orders-id", 11)
     assert [run.batch(fact) for fact in (stands, stands)] == [[], []]
-    assert run.batch(stands) == [CensusWanted(ORDERS)]
+    assert run.batch(stands) == [LastStableStands(ORDERS, 10)]
     assert run.batch(moved) == []
 
 

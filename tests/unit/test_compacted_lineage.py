@@ -9,6 +9,7 @@ import pytest
 
 from support.batches import a_batch, a_record
 from support.facts import ORDERS, PRODUCER, BucketRun, transaction
+from support.row_facts import fact_of
 from support.transaction_log import a_key, a_value
 from txnwatch.state.facts import Barrier, Fact
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -16,10 +17,9 @@ from txnwatch.state.outcome import expected_outcome
 from txnwatch.state.ports import SpanPast
 from txnwatch.state.transaction import EpochUse
 from txnwatch.state.transaction import TransactionState as S
-from txnwatch.streaming.offsets import SourceOffset
+from txnwatch.streaming.offsets import Position, SourceOffset
 from txnwatch.streaming.range_read import RangeRead
 from txnwatch.streaming.read_plan import Range, ReadPlan, _facts
-from txnwatch.streaming.row_facts import fact_of
 from txnwatch.streaming.rows import fact_rows, record_batch
 from txnwatch.streaming.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.record_batch import walk
@@ -91,8 +91,8 @@ def batch_of(log: list[bytes], start: int, end: int, *, at_once: bool) -> list[F
         if not read.fold.is_done:
             read.fold.feed(answer)
     assert read.fold.is_done
-    offset = SourceOffset("cluster", 1, 900, 901, {})
-    plan = ReadPlan((Range(LOG, "id", start, end, -1, must_check=False, is_new=False),), 900, offset)
+    offset = SourceOffset("cluster", 1, 900, 901, {LOG: Position("id", end, 0, end)})
+    plan = ReadPlan((Range(LOG, "id", start, end, -1, must_check=False),), 900, offset)
     rows = record_batch(fact_rows(_facts(plan, [read]), buckets=1)).to_pylist()
     return [fact_of(tuple(row.values())) for row in rows]
 

@@ -117,8 +117,10 @@ def test_what_the_log_knew_better_stays() -> None:
 WHOLE = TransactionListing(())
 SHORT = TransactionListing((), ("broker 2 did not answer",))
 LISTED = TransactionListing((ListedTransaction(NAME, PRODUCER, S.EMPTY, 1),))
+TWICE = TransactionListing(tuple(ListedTransaction(NAME, PRODUCER, S.EMPTY, broker) for broker in (1, 2)))
+UNHEARD = TransactionListing((), ("coordinator 2: timed out",), ("coordinator 2: timed out",))
 KNOWN = a_candidate(transaction(1, S.COMPLETE_COMMIT, ORDERS))
-COMPLETE = TransactionDescription(NAME, None, S.COMPLETE_COMMIT, PRODUCER)
+COMPLETE = TransactionDescription(NAME, None, S.COMPLETE_COMMIT, PRODUCER, coordinator=1)
 UNKNOWN_ID = TransactionDescription(NAME)
 HIDDEN = TransactionDescription(NAME, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
 
@@ -126,11 +128,23 @@ COORDINATORS = {
     "no id, every broker answered": (CANDIDATE, {}, WHOLE, NOBODY),
     "no id, but not every broker answered": (CANDIDATE, {}, SHORT, CoordinatorReading(problem=SHORT.problems[0])),
     "listed and described": (CANDIDATE, {NAME: COMPLETE}, LISTED, CoordinatorReading(COMPLETE)),
-    "known from the log and described, the listing does not matter": (
+    "known from the log and described, another part of the listing is missing": (
         KNOWN,
         {NAME: COMPLETE},
         SHORT,
         CoordinatorReading(COMPLETE),
+    ),
+    "two brokers answer as its coordinators": (
+        KNOWN,
+        {NAME: COMPLETE},
+        TWICE,
+        CoordinatorReading(problem=f"brokers 1, 2 all answer as coordinators of {NAME}"),
+    ),
+    "a broker was not heard, it may be the coordinator now": (
+        KNOWN,
+        {NAME: COMPLETE},
+        UNHEARD,
+        CoordinatorReading(problem=UNHEARD.problems[0]),
     ),
     "known from the log, gone at its coordinator": (KNOWN, {NAME: UNKNOWN_ID}, WHOLE, NOBODY),
     "known from the log, gone, but not every broker answered": (
@@ -166,11 +180,10 @@ def test_what_the_coordinators_say_together(
     assert coordinator_reading(candidate, descriptions, listing) == expected
 
 
-LATE = TransactionCandidate(
-    Verdict.LATE, PRODUCER, transaction(1, S.ONGOING, ORDERS).view, (), 1, 1, START_MS, START_MS
-)
+LATE = TransactionCandidate(Verdict.LATE, PRODUCER, transaction(1, S.ONGOING, ORDERS).view, (), 1, 1, START_MS, 75_001)
 STUCK = replace(LATE, verdict=Verdict.STUCK_PREPARE, view=transaction(1, S.PREPARE_COMMIT, ORDERS).view)
-STILL_ONGOING = TransactionDescription(NAME, None, S.ONGOING, PRODUCER, start_ms=START_MS)
+STILL_ONGOING = TransactionDescription(NAME, None, S.ONGOING, PRODUCER, 0, start_ms=START_MS)
+STILL_PREPARED = replace(STILL_ONGOING, state=S.PREPARE_COMMIT)
 
 TRANSACTIONS = {
     "late and still ongoing": (LATE, STILL_ONGOING, Answer.CONFIRMED),
@@ -179,7 +192,14 @@ TRANSACTIONS = {
     "late, another producer id": (LATE, replace(STILL_ONGOING, producer_id=OTHER), Answer.REFUTED),
     "late, unknown to its coordinator": (LATE, TransactionDescription(NAME), Answer.REFUTED),
     "late, not readable": (LATE, TransactionDescription(NAME, "NOT_COORDINATOR"), Answer.UNKNOWN),
-    "stuck and still preparing": (STUCK, replace(STILL_ONGOING, state=S.PREPARE_COMMIT), Answer.CONFIRMED),
+    "late, fenced meanwhile and Ongoing still": (LATE, replace(STILL_ONGOING, producer_epoch=1), Answer.CONFIRMED),
+    "stuck and still preparing": (STUCK, STILL_PREPARED, Answer.CONFIRMED),
+    "stuck, another outcome": (STUCK, replace(STILL_PREPARED, state=S.PREPARE_ABORT), Answer.REFUTED),
+    "stuck, an abort of nothing with the same start": (
+        STUCK,
+        replace(STILL_PREPARED, producer_epoch=1),
+        Answer.REFUTED,
+    ),
     "stuck, complete now": (STUCK, replace(STILL_ONGOING, state=S.COMPLETE_COMMIT), Answer.REFUTED),
 }
 

@@ -8,6 +8,7 @@ import pytest
 
 from txnwatch.cli.diagnosis import Caller, CheckRow, Health, diagnose
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.acls import Writers
 from txnwatch.streaming.checkup import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE, BrokerFacts, Checkup
 
 EVENTS = "txnwatch.events"
@@ -64,11 +65,6 @@ BAD = {
     "the events": (topics(**{EVENTS: frozenset({READ})}), Health.MISSING, f"Write on topic {EVENTS}"),
     "verification": (settings(transaction_partition_verification_enable="false"), Health.WARNING, "broker 1"),
     "elections": (settings(unclean_leader_election_enable="true"), Health.WARNING, "broker 1"),
-    "scans": (
-        settings(transaction_abort_timed_out_transaction_cleanup_interval_ms="60000"),
-        Health.WARNING,
-        "broker 1",
-    ),
     "settings": (replace(GOOD, brokers={1: replace(BROKER, settings_problem="X")}), Health.WARNING, "broker 1"),
     "our clock": (replace(GOOD, newest_stamp_ms=GOOD.asked_ms + 5_001), Health.WARNING, "ours"),
     "cluster": (replace(GOOD, cluster_operations=ALL - {ALTER}), Health.WARNING, "Alter on the cluster"),
@@ -106,3 +102,28 @@ def test_a_missing_right_comes_with_the_line_that_grants_it(found: Checkup, line
 
 def test_an_old_timestamp_tells_nothing_about_our_clock() -> None:
     assert bad(replace(GOOD, newest_stamp_ms=0)) == []
+
+
+def writers(found: Writers, caller: Caller = CALLER) -> CheckRow:
+    rows = diagnose(replace(GOOD, events_writers=found), caller)
+    (row,) = (row for row in rows if row.subject == f"writers of topic {EVENTS}")
+    return row
+
+
+def test_who_else_may_write_the_events_topic_is_said() -> None:
+    alone = writers(Writers(("User:watcher",)))
+    assert (alone.status, alone.detail) == (Health.OK, "this user by an ACL, and super users")
+    others = writers(Writers(("User:a", "User:b")))
+    assert others.status is Health.WARNING
+    assert others.detail.startswith(
+        "this user by no ACL of its own, super users, and User:a, User:b: whoever may write"
+    )
+    assert "it can cause no abort" in others.detail
+    assert writers(Writers(is_open=True)).detail.startswith("everybody: ")
+
+
+def test_where_nobody_tells_who_may_write_it_that_is_said_with_the_line_that_grants_it() -> None:
+    row = writers(Writers(problem="CLUSTER_AUTHORIZATION_FAILED"))
+    assert row.status is Health.WARNING
+    assert row.detail.startswith("could not be told: CLUSTER_AUTHORIZATION_FAILED")
+    assert row.fix == f"{GRANT} --allow-principal User:watcher --operation Describe --cluster"

@@ -7,12 +7,15 @@ from dataclasses import replace
 import pytest
 
 from support.fake_admin import FakeAdmin
+from support.one_look import a_searcher
 from txnwatch.cli.explanation import End, Explanation, end_of, of_partition
 from txnwatch.cli.explanation_of_id import of_id
 from txnwatch.sinks.commands import Origin
-from txnwatch.sinks.search import Searcher
-from txnwatch.state.policy import TWO_PHASE_TIMEOUT_MS
+from txnwatch.sinks.search import Log
+from txnwatch.state.age_claims import LedSince
+from txnwatch.state.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
 from txnwatch.state.ports import TransactionDescription
+from txnwatch.state.screening import view_of
 from txnwatch.state.transaction import CoordinatorView, EpochUse
 from txnwatch.state.transaction import TransactionState as S
 from txnwatch.streaming.coordinator_log import LogRecord
@@ -26,7 +29,7 @@ ONGOING = TransactionDescription(NAME, None, S.ONGOING, 1000, 0, 60_000, NOW_MS,
 ENDS = {
     "before its timeout": (ONGOING, 0, "open", "yes", NOW_MS + 70_000),
     "until the next scan and the buffer": (ONGOING, 75_000, "open", "yes", NOW_MS + 70_000),
-    "past both": (ONGOING, 75_001, "late", "unknown", None),
+    "past both by our clock alone": (ONGOING, 75_001, "open", "unknown", None),
     "two-phase": (replace(ONGOING, timeout_ms=TWO_PHASE_TIMEOUT_MS), 10**11, "open", "no", None),
     "decided": (replace(ONGOING, state=S.PREPARE_COMMIT), 10**9, "open", "unknown", None),
 }
@@ -36,14 +39,41 @@ ENDS = {
 def test_how_a_live_transaction_ends(
     described: TransactionDescription, age_ms: int, state: str, by_itself: str, by_ms: int | None
 ) -> None:
-    end = end_of(described, NOW_MS + age_ms)
+    end = end_of(described, NOW_MS + age_ms, DetectionPolicy(), is_late=False)
     assert (end.state, end.by_itself, end.by_ms) == (state, by_itself, by_ms)
     assert isinstance(end, End)
 
 
+@pytest.mark.parametrize("age_ms", [10_000, 75_001])
+def test_what_is_proven_to_be_late_is_late_whatever_our_clock_says(age_ms: int) -> None:
+    end = end_of(ONGOING, NOW_MS + age_ms, DetectionPolicy(), is_late=True)
+    assert (end.state, end.by_itself, end.by_ms) == ("late", "unknown", None)
+
+
+def test_the_coordinators_next_look_is_as_late_as_the_brokers_say(admin: FakeAdmin) -> None:
+    slow = DetectionPolicy(coordinator_scan_interval_ms=60_000)
+    end = end_of(ONGOING, NOW_MS + 80_000, slow, is_late=False)
+    assert (end.state, end.by_ms) == ("open", NOW_MS + 120_000)
+    admin.begin(NAME, *admin.partitions)
+    now_ms = admin.transactions[NAME].start_ms + admin.transactions[NAME].timeout_ms + 20_000
+    for policy, state in ((DetectionPolicy(), "late"), (slow, "open")):
+        searcher = a_searcher(admin, lambda: now_ms, read_log=lambda _: a_log(admin), policy=policy)
+        found = searcher.search(list(admin.partitions))
+        (partition,) = admin.partitions
+        assert of_partition(ORIGIN, partition, found, now_ms).state == state
+        assert bool(found.overdue) is (state == "late")
+
+
+def a_log(admin: FakeAdmin, stamp_ms: int = 0) -> Log:
+    """The log with the transaction as it is, stamped by its coordinator at this time."""
+    described = admin.describe_transactions([NAME])[NAME]
+    logged = replace(view_of(described), log_partition=0, record_timestamp_ms=stamp_ms)
+    return Log({described.producer_id: logged}, led={0: LedSince(described.coordinator, 0)})
+
+
 def explained(admin: FakeAdmin, views: dict[int, CoordinatorView] | None = None) -> Explanation:
     (partition,) = admin.partitions
-    searcher = Searcher(admin, lambda _: (views or {}, {}), lambda: admin.now_ms)
+    searcher = a_searcher(admin, lambda: admin.now_ms, read_log=lambda _: Log(views or {}))
     return of_partition(ORIGIN, partition, searcher.search([partition]), admin.now_ms)
 
 
@@ -64,7 +94,7 @@ def test_all_clear_is_an_answer(admin: FakeAdmin) -> None:
 
 def test_a_marker_that_is_not_replicated_is_no_open_transaction(admin: FakeAdmin) -> None:
     (partition,) = admin.partitions
-    found = Searcher(admin, lambda _: ({}, {}), lambda: 0).search([partition])
+    found = a_searcher(admin, lambda: 0).search([partition])
     found.readings[partition] = replace(found.readings[partition], high_watermark=5, last_stable_offset=3)
     told = of_partition(ORIGIN, partition, found, 0)
     assert (told.state, told.hidden_records, told.ends_by_itself) == ("unreplicated", 2, "unknown")
@@ -128,10 +158,13 @@ def test_data_of_two_epochs_may_be_somebodys(admin: FakeAdmin, is_read: bool) ->
     assert found.next.endswith("--dry-run")
 
 
-def of(admin: FakeAdmin, last: LogRecord | None = None, age_ms: int = 0) -> Explanation:
+def of(admin: FakeAdmin, last: LogRecord | None = None, age_ms: int = 0, behind_ms: int = 0) -> Explanation:
     described = admin.describe_transactions([NAME])[NAME]
     readings = admin.read_partitions(admin.partitions).values()
-    return of_id(ORIGIN, described, last, readings, admin.now_ms + age_ms)
+    now_ms = admin.now_ms + age_ms
+    log = a_log(admin, last.timestamp_ms) if last is not None and described.is_live else Log()
+    found = a_searcher(admin, lambda: now_ms, read_log=lambda _: log, behind_ms=behind_ms).judge(described)
+    return of_id(ORIGIN, described, last, readings, now_ms, found)
 
 
 def a_record(admin: FakeAdmin, state: S, after_ms: int) -> LogRecord:
@@ -173,6 +206,13 @@ def test_markers_that_are_awaited_for_long_are_stuck(admin: FakeAdmin, after_ms:
     found = of(admin, a_record(admin, S.PREPARE_COMMIT, 0), age_ms=after_ms)
     assert (found.state, found.ends_by_itself) == (state, "unknown")
     assert found.text[-1] == "Its outcome is decided: commit. It waits for the markers of orders-0."
+
+
+def test_a_coordinator_whose_clock_is_behind_has_nothing_stuck(admin: FakeAdmin) -> None:
+    admin.begin(NAME, *admin.partitions)
+    admin.prepare(NAME, commit=True)
+    found = of(admin, a_record(admin, S.PREPARE_COMMIT, 0), age_ms=62_000, behind_ms=62_000)
+    assert found.state == "open"
 
 
 def test_a_partition_that_cannot_be_read_is_named_as_awaited(admin: FakeAdmin) -> None:

@@ -12,6 +12,7 @@ from support.batches import a_batch
 from txnwatch.state.errors import WireError
 from txnwatch.streaming.wire.fetch_response import HIGHEST_VERSION, FetchAnswer, PartitionData, decode_fetch_response
 
+THROTTLED_MS = 12
 VERSIONS = range(4, HIGHEST_VERSION + 1)
 Topic = FetchResponse.FetchableTopicResponse
 Partition = Topic.PartitionData
@@ -86,7 +87,7 @@ SAID = {
 def encoded(said: dict[str, list[Told]], version: int, *, error_code: int = 0) -> bytes:
     response = FetchResponse(
         version=version,
-        throttle_time_ms=12,
+        throttle_time_ms=THROTTLED_MS,
         error_code=error_code,
         session_id=34,
         responses=[
@@ -104,7 +105,7 @@ def decoded(body: bytes, version: int) -> FetchAnswer:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_kafka_python_encodes_is_decoded(version: int) -> None:
     answer = decoded(encoded(SAID, version), version)
-    assert answer.error_code == 0
+    assert (answer.throttle_ms, answer.error_code) == (THROTTLED_MS, 0)
     assert answer.partitions == [told.expected(name, version) for name, parts in SAID.items() for told in parts]
 
 
@@ -118,7 +119,7 @@ def test_every_truncation_is_a_wire_error(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_empty_response_has_no_partitions(version: int) -> None:
-    assert decoded(encoded({}, version), version) == FetchAnswer(0, [])
+    assert decoded(encoded({}, version), version) == FetchAnswer(THROTTLED_MS, 0, [])
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -8,8 +8,9 @@ from typing import cast
 import pytest
 
 from support.fake_admin import FakeAdmin
+from support.one_look import a_searcher
 from txnwatch.cli.find_hanging import AgeFilter, scope, summary
-from txnwatch.sinks.search import Search, Searcher
+from txnwatch.sinks.search import Search
 from txnwatch.state.emitted import SpanCandidate
 
 MINUTE_MS = 60_000
@@ -23,7 +24,7 @@ def searched(age: AgeFilter, last_write_ago_ms: int) -> Search:
     admin.begin("checkout-1", partition)
     admin.lose_markers("checkout-1", commit=True)
     admin.now_ms += last_write_ago_ms
-    return Searcher(admin, lambda _: ({}, {}), lambda: admin.now_ms).search([partition], age.is_wanted)
+    return a_searcher(admin, lambda: admin.now_ms).search([partition], age.is_wanted)
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,21 @@ def test_a_look_that_did_not_see_the_groups_forgets_nothing() -> None:
     )
 
 
+def test_a_group_that_may_be_farther_than_its_offset_is_never_stopped() -> None:
+    groups = [GroupOffset("group", 100, has_members=True, is_floor=True)]
+    standing = stand(stand(None, 100, 120, groups, 0), 100, 130, groups, 60_000)
+    assert hurt(standing, 130, groups, 60_000)[0]["state"] == "at_risk"
+    exact = [GroupOffset("group", 100, has_members=True)]
+    standing = stand(standing, 100, 140, exact, 70_000)
+    assert hurt(standing, 140, exact, 70_000)[0]["state"] == "stopped"
+
+
+def test_a_floor_that_does_not_move_is_no_move() -> None:
+    groups = [GroupOffset("group", 90, has_members=False, is_floor=True)]
+    standing = stand(stand(None, 100, 120, groups, 0), 100, 130, groups, 60_000)
+    assert hurt(standing, 130, groups, 60_000) == ()
+
+
 def test_the_worst_come_first() -> None:
     first = [GroupOffset("stopped", 1100, has_members=True), GroupOffset("behind", 5, has_members=True)]
     then = [*first, GroupOffset("also", 40, has_members=True), GroupOffset("beyond", 1120, has_members=True)]

@@ -54,7 +54,7 @@ def facts(sayings: list[Saying], start: int = 0, end: int | None = None) -> list
     last = len(sayings) if end is None else end
     fold = TransactionFold(0, start, last)
     fold.feed(b"".join(saying.encoded(offset) for offset, saying in enumerate(sayings) if offset >= start))
-    return [fact for fact in fold.facts(live_only=False) if isinstance(fact, TransactionSeen)]
+    return [fact for fact in fold.facts() if isinstance(fact, TransactionSeen)]
 
 
 def timed(sayings: list[Saying], *cuts: int) -> dict[tuple[Stage, S], tuple[int, int]]:
@@ -131,10 +131,10 @@ def test_a_bound_belongs_to_what_it_bounds(took_ms: int) -> None:
 
 
 def test_a_first_reading_tells_nothing_of_what_had_ended_before_us() -> None:
-    fold = TransactionFold(0, 0, 4)
+    fold = TransactionFold(0, 0, 4, news_from=4)
     again = [*COMMITTED, Saying(S.ONGOING, 200)]
     fold.feed(b"".join(saying.encoded(offset) for offset, saying in enumerate(again)))
-    (fact,) = [fact for fact in fold.facts(live_only=True) if isinstance(fact, TransactionSeen)]
+    (fact,) = [fact for fact in fold.facts(is_first=True) if isinstance(fact, TransactionSeen)]
     assert (fact.ended, fact.first_end) == ((), None)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from support.facts import transaction
 from support.ledger_world import HOUR_MS, World
-from txnwatch.sinks.ledger import LOOK_AGAIN_MS
+from txnwatch.sinks.ledger import CONFIRM_BUDGET_MS, LOOK_AGAIN_MS, OUTCOME_BUDGET_MS
 from txnwatch.sinks.lookout import LOG_TELLS_MS
 from txnwatch.state.emitted import SpanEnd, SpanEnded, TransactionCandidate, TransactionMoved
 from txnwatch.state.ids import TopicPartition
@@ -48,9 +48,9 @@ def test_the_partition_is_read_before_and_after_the_coordinator(world: World) ->
         "describe_transactions",
         "read_partitions",
         "cleanup_policies",
-        "read_past",
+        "read_pasts",
     ]
-    assert set(world.admin.budgets) == {2_000}
+    assert set(world.admin.budgets) == {CONFIRM_BUDGET_MS, OUTCOME_BUDGET_MS}
 
 
 def test_a_candidate_that_is_said_again_opens_nothing(world: World) -> None:

@@ -10,7 +10,7 @@ from support.facts import BucketRun, seen, transaction
 from support.ledger_world import HOUR_MS, World
 from txnwatch.state.emitted import CoverInDoubt
 from txnwatch.state.policy import TWO_PHASE_TIMEOUT_MS
-from txnwatch.state.ports import MarkerSpec
+from txnwatch.state.ports import ListedTransaction, MarkerSpec
 from txnwatch.state.transaction import TransactionState as S
 
 NAME = "checkout-1"
@@ -101,3 +101,37 @@ def test_what_happens_during_the_two_looks_is_seen(world: World, name: str, read
     world.batch(doubt(world, owner.producer_id))
     assert "read_partitions" in world.admin.asked
     assert world.told() == []
+
+
+def two_coordinators(world: World, producer_id: int) -> None:
+    del producer_id
+    found = world.admin.transactions[NAME]
+    world.admin.also_listed.append(ListedTransaction(NAME, found.producer_id, found.state, found.coordinator + 1))
+
+
+def a_broker_that_is_not_heard(world: World, producer_id: int) -> None:
+    del producer_id
+    world.admin.silent.append("coordinator 2: timed out")
+
+
+def a_coordinator_that_does_not_lead_its_log(world: World, producer_id: int) -> None:
+    del producer_id
+    world.admin.problems[NAME] = "broker 1 described it and does not lead __transaction_state-7"
+
+
+DOUBTS = [two_coordinators, a_broker_that_is_not_heard, a_coordinator_that_does_not_lead_its_log]
+
+
+@pytest.mark.parametrize("doubt", DOUBTS)
+def test_what_find_hanging_doubts_the_watch_does_not_confirm(world: World, doubt: Callable[[World, int], None]) -> None:
+    candidate = world.hang(NAME)
+    doubt(world, candidate.producer_id)
+    world.batch(candidate)
+    assert world.told() == []
+    (why,) = world.reports
+    assert "can be neither confirmed nor refuted now" in why
+    world.admin.also_listed.clear()
+    world.admin.silent.clear()
+    world.admin.problems.clear()
+    world.batch(candidate)
+    assert world.told() == [("hanging", 1, "opened")]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from support.facts import START_MS, a_marker
-from support.incidents import OPEN_SINCE_MS, a_life, an_event
+from support.incidents import OPEN_SINCE_MS, a_life, an_event, id_of
 from support.ledger_world import HOUR_MS, World
 from support.shared_log import SharedLog
 from txnwatch.sinks.ledger import Ledger
@@ -103,6 +103,7 @@ def test_a_transaction_that_is_said_again_is_not_told_again(world: World, *, res
     late = TransactionCandidate(Verdict.LATE, owner.producer_id, view, (), 1_500, 9, world.now_ms, world.now_ms)
     moved = TransactionMoved(owner.producer_id, Verdict.LATE, view, replace(view, state=S.PREPARE_ABORT))
     world.batch(late)
+    world.admin.end("slow", commit=False)
     world.batch(moved)
     long_after(world, restarted=restarted)
     world.batch(late)
@@ -122,12 +123,12 @@ def test_a_topic_of_years_is_read_without_keeping_it() -> None:
         yield an_event("open")
 
     memory.remember(topic(), LONG_AFTER_MS)
-    assert list(memory.known) == ["open"]
+    assert list(memory.known) == [id_of("open")]
     assert most <= 1
-    assert memory.unused("over-7") != "over-7"
-    assert memory.unused("only the end-7") != "only the end-7"
-    assert memory.unused("never seen") == "never seen"
-    assert memory._on_topic.keys() == {"open"}
+    for name in ("over-7", "only the end-7"):
+        assert memory.unused(id_of(name)) != id_of(name)
+    assert memory.unused(id_of("never seen")) == id_of("never seen")
+    assert memory._on_topic.keys() == {id_of("open")}
 
 
 def test_what_comes_to_stand_behind_a_forgotten_end_tells_nothing_and_opens_nothing() -> None:
@@ -137,7 +138,7 @@ def test_what_comes_to_stand_behind_a_forgotten_end_tells_nothing_and_opens_noth
     for event in (opened, later, over, replace(opened, sequence=over.sequence)):
         assert memory.hear(event, LONG_AFTER_MS) == (False, None)
     assert memory.known == {}
-    assert memory.sequence("one") == over.sequence
+    assert memory.sequence(id_of("one")) == over.sequence
 
 
 def test_an_end_that_another_instance_goes_on_from_is_taken_up_again() -> None:

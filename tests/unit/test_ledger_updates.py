@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from support.ledger_world import World
-from txnwatch.sinks.ledger import LOOK_AGAIN_MS, SECOND_LOOK_MS, TIDY_MS
+from txnwatch.sinks.delivery import TIDY_MS
+from txnwatch.sinks.ledger import LOOK_AGAIN_MS, SECOND_LOOK_MS
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent
 

@@ -2,93 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
-from txnwatch.state.errors import BrokerError
+from support.fake_brokers import DENIED, LOADING, NOT_COORDINATOR, Brokers
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC as LOG
 from txnwatch.state.ports import TransactionListing
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.admin_messages import one_id_for_each_partition
-from txnwatch.streaming.listing import Listing, in_words
-from txnwatch.streaming.metadata import NO_LEADER, Metadata, PartitionInfo, TopicInfo
-from txnwatch.streaming.queries import Filters, list_filtered
-
-NOT_FOUND, NOT_COORDINATOR, LOADING, DENIED = 105, 16, 14, 53
-NAMES = one_id_for_each_partition(2)  # an id of each partition of the log
-
-
-class Speaker:
-    """A connection's version, and nothing else."""
-
-    def require_version(self, *_: object, **__: object) -> int:
-        return 0
-
-
-@dataclass
-class Brokers:
-    """As much of a Cluster as a listing takes: two brokers, each leading one partition of the coordinators' log.
-
-    Attributes:
-        leaders: of the log's partitions; None for a log that is not shown.
-        by_name: the error when the log is asked for by its name.
-        listing, describing: a broker's error code, or why it does not answer.
-        states: of the one id that each broker lists.
-        on_list: happens while the brokers list.
-    """
-
-    leaders: list[PartitionInfo] | None = field(default_factory=lambda: [PartitionInfo(1, 0), PartitionInfo(2, 0)])
-    by_name: str | None = "UNKNOWN_TOPIC_OR_PARTITION"
-    listing: dict[int, int | str] = field(default_factory=dict)
-    describing: dict[int, int | str] = field(default_factory=dict)
-    states: dict[int, str] = field(default_factory=lambda: {1: "Ongoing", 2: "Ongoing"})
-    on_list: Callable[[], None] = lambda: None
-    timeout_s: float = 1.0
-
-    @property
-    def known(self) -> Metadata:
-        topics = {}
-        if self.leaders is not None:
-            topics[LOG] = TopicInfo(LOG, "id", dict(enumerate(self.leaders)))
-        return Metadata("cluster", {1: "one", 2: "two"}, topics)  # type: ignore[dict-item]
-
-    def refresh(self) -> Metadata:
-        return self.known
-
-    def any_connection(self) -> Any:
-        return SimpleNamespace(endpoint="one")
-
-    def metadata_from(self, _: object, names: list[str]) -> Metadata:
-        return Metadata("cluster", {}, {name: TopicInfo(name, "", {}, self.by_name) for name in names})
-
-    def ask(self, requests: dict[int, Any], _: float) -> dict[int, Any]:
-        return {node: self._answer(node, build(Speaker())) for node, build in requests.items()}
-
-    def _answer(self, node: int, request: Any) -> Any:
-        is_listing = "ListTransactions" in type(request).__name__
-        error = (self.listing if is_listing else self.describing).get(node, 0)
-        if isinstance(error, str):
-            return BrokerError(error)
-        if not is_listing:
-            rows = [
-                SimpleNamespace(transactional_id=name, error_code=error or NOT_FOUND)
-                for name in request.transactional_ids
-            ]
-            return SimpleNamespace(transaction_states=rows)
-        self.on_list()
-        row = SimpleNamespace(transactional_id=NAMES[node - 1], producer_id=node, transaction_state=self.states[node])
-        rows = [] if error else [row]
-        return SimpleNamespace(error_code=error, unknown_state_filters=[], transaction_states=rows)
-
-    def list(self) -> Listing:
-        return list_filtered(self, Filters())  # type: ignore[arg-type]
-
-    def prove(self) -> TransactionListing:
-        return ClusterAdmin(self).list_transactions([1, 2])  # type: ignore[arg-type]
+from txnwatch.streaming.listing import NOT_SHOWN, Listing, in_words
+from txnwatch.streaming.metadata import NO_LEADER, PartitionInfo
+from txnwatch.streaming.queries import Filters
 
 
 def listed(found: Listing) -> list[int]:
@@ -101,7 +22,20 @@ def test_a_whole_listing_has_no_problems() -> None:
 
 
 def test_before_the_first_id_there_is_no_log_and_nothing_is_missing() -> None:
-    assert Brokers(leaders=None).list().problems == {}
+    found = Brokers(leaders=None, states={}).list()
+    assert (found.problems, found.is_unused) == ({}, True)
+
+
+def test_but_nothing_is_proven_by_the_absence_of_a_log() -> None:
+    found = Brokers(leaders=None, states={}).prove()
+    assert found == TransactionListing((), *[(f"{LOG}: {NOT_SHOWN}",)] * 2, has_ids=False)
+
+
+@pytest.mark.parametrize("filters", [Filters(), Filters(producer_ids=(7,))])
+def test_where_there_are_ids_a_log_that_nobody_shows_is_hidden(filters: Filters) -> None:
+    brokers = Brokers(leaders=None)
+    assert brokers.list(filters).problems == {LOG: NOT_SHOWN}
+    assert brokers.prove().silent == (f"{LOG}: {NOT_SHOWN}",)
 
 
 NO_LEADER_WHY = "has no leader: its ids cannot be listed"
@@ -158,6 +92,22 @@ def test_what_is_missing_is_named(brokers: Brokers, rows: list[int], problems: d
     found = brokers.list()
     assert (listed(found), found.problems) == (rows, problems)
     assert brokers.prove().problems == in_words(problems)
+
+
+SILENCES: dict[str, list[str]] = {
+    "a broker loads": ["coordinator 2"],
+    "the log itself is hidden": [LOG],
+    "a broker does not answer": ["coordinator 2"],
+    "a broker is too old to list, and so to describe": ["coordinator 2"],
+    "nobody leads a partition": ["coordinator 1"],
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_who_was_silent_is_told_apart_from_what_is_missing(loss: str) -> None:
+    brokers = LOSSES[loss][0]
+    assert list(brokers.list().silent) == SILENCES.get(loss, [])
+    assert len(brokers.prove().silent) == len(SILENCES.get(loss, []))
 
 
 def test_a_coordinator_that_moves_meanwhile_is_told() -> None:

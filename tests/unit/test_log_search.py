@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
 from collections.abc import Callable, Iterable
 
 import pytest
 
-from support.batches import a_batch, a_marker, a_record
+from support.batches import a_batch, a_record
 from support.transaction_log import a_key, a_value
+from txnwatch.state.age_claims import LedSince
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.ports import SpanPast
-from txnwatch.state.transaction import UNREAD, EpochUse
+from txnwatch.state.transaction import EpochUse
 from txnwatch.state.transaction import TransactionState as S
 from txnwatch.streaming import extent
 from txnwatch.streaming.cluster import EARLIEST, LATEST, Listed
-from txnwatch.streaming.coordinator_log import newest_stamp_ms, read_records, read_views
+from txnwatch.streaming.coordinator_log import newest_stamps, read_records, read_views
 from txnwatch.streaming.metadata import Metadata, PartitionInfo, TopicInfo
-from txnwatch.streaming.past import read_past
 from txnwatch.streaming.range_read import RangeRead
 from txnwatch.streaming.wire.record_batch import walk
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
@@ -59,12 +60,17 @@ class Logs:
         self.errors: dict[int, str] = {}
         self.unlisted = LOG
         self.epoch = 0
+        self.until = math.inf
         topics = {at.topic: TopicInfo(at.topic, "id", {0: PartitionInfo(1, 0)}) for at in self.batches}
         self.known = Metadata("cluster", {}, topics)
         monkeypatch.setattr(extent, "read_ranges", self.read)
 
     def refresh(self) -> Metadata:
         return self.known
+
+    def budget(self, seconds: float) -> contextlib.nullcontext[None]:
+        assert seconds > 0
+        return contextlib.nullcontext()
 
     def list_offsets(
         self, partitions: Iterable[TopicPartition], *, timestamp: int = LATEST
@@ -79,8 +85,9 @@ class Logs:
         ends = [header.last_offset + 1 for batch in self.batches[at] for _, header in walk(batch)]
         return max(ends, default=0)
 
-    def read(self, _: object, reads: Iterable[RangeRead], *, patience_s: float) -> None:
+    def read(self, _: object, reads: Iterable[RangeRead], *, patience_s: float, until: float) -> None:
         assert patience_s > 0
+        assert until == self.until
         for read in reads:
             while not read.fold.is_done and (batch := self.next_batch(read)) is not None:
                 read.fold.feed(batch)
@@ -148,39 +155,6 @@ def test_a_producer_id_that_the_log_does_not_have_has_no_view(logs: Logs) -> Non
     assert read_views(logs, [5]).views == {}  # type: ignore[arg-type]
 
 
-TWO_EPOCHS = [
-    a_batch(0, producer_id=PRODUCER, producer_epoch=2),
-    a_marker(1, producer_id=PRODUCER, producer_epoch=2, commit=True),
-    a_batch(2, producer_id=PRODUCER, producer_epoch=3),
-    a_batch(3, producer_id=OTHER, producer_epoch=9),
-    a_batch(4, producer_id=PRODUCER, producer_epoch=4),
-]
-
-
-@pytest.mark.parametrize(
-    ("start", "epoch", "marker"),
-    [
-        pytest.param(2, 3, 1, id="the epoch it began with, not the last; and the marker below"),
-        pytest.param(0, 2, None, id="nothing lies below the first"),
-        pytest.param(3, UNREAD, 1, id="another producer's batch is there"),
-        pytest.param(1, UNREAD, None, id="a marker is there"),
-        pytest.param(9, UNREAD, 1, id="nothing is there"),
-    ],
-)
-def test_the_past_of_a_span_is_in_its_partition(logs: Logs, start: int, epoch: int, marker: int | None) -> None:
-    logs.batches[ORDERS] = TWO_EPOCHS
-    past = read_past(logs, ORDERS, PRODUCER, start)  # type: ignore[arg-type]
-    assert past.start_epoch == epoch
-    assert (past.last_marker.offset if past.last_marker is not None else None) == marker
-
-
-def test_what_cannot_be_read_of_a_past_is_absent(logs: Logs) -> None:
-    logs.batches[ORDERS] = TWO_EPOCHS
-    logs.unlisted = ORDERS
-    logs.errors[LATEST] = "NOT_LEADER_OR_FOLLOWER"
-    assert read_past(logs, ORDERS, PRODUCER, 2) == SpanPast()  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     "lose",
     [
@@ -199,13 +173,28 @@ def test_a_log_that_is_not_listed_is_a_problem_and_not_an_empty_one(logs: Logs, 
     logs.errors[timestamp] = "NOT_LEADER_OR_FOLLOWER"
     found = read_views(logs, [PRODUCER])  # type: ignore[arg-type]
     assert (found.views, found.problems) == ({}, {LOG: "NOT_LEADER_OR_FOLLOWER"})
-    assert newest_stamp_ms(logs) is None  # type: ignore[arg-type]
+    assert newest_stamps(logs) == []  # type: ignore[arg-type]
 
 
 def test_the_newest_stamp_is_the_last_batches(logs: Logs) -> None:
-    assert newest_stamp_ms(logs) == 1_004  # type: ignore[arg-type]
+    assert newest_stamps(logs) == [(1, 1_004)]  # type: ignore[arg-type]
     logs.batches[LOG].clear()
-    assert newest_stamp_ms(logs) is None  # type: ignore[arg-type]
+    assert newest_stamps(logs) == []  # type: ignore[arg-type]
+
+
+def test_a_stamp_of_a_former_leader_is_of_nobody_who_leads(logs: Logs) -> None:
+    assert read_views(logs, [PRODUCER]).led == {0: LedSince(1, 1_000)}  # type: ignore[arg-type]
+    logs.epoch = 1
+    logs.known.topics[LOG.topic].partitions[0] = PartitionInfo(1, 1)
+    assert newest_stamps(logs) == [(None, 1_004)]  # type: ignore[arg-type]
+    assert read_views(logs, [PRODUCER]).led == {}  # type: ignore[arg-type]
+    record = a_record(key=a_key(NAME), value=a_value(EMPTY))
+    for offset in (5, 6):
+        logs.batches[LOG].append(
+            a_batch(offset, records=[record], producer_id=-1, base_timestamp=1_000 + offset, leader_epoch=1)
+        )
+    assert newest_stamps(logs) == [(1, 1_006)]  # type: ignore[arg-type]
+    assert read_views(logs, [PRODUCER]).led == {0: LedSince(1, 1_005)}  # type: ignore[arg-type]
 
 
 def test_every_record_of_an_id_is_read_oldest_first(logs: Logs) -> None:

@@ -10,12 +10,14 @@ from dataclasses import replace
 
 import pytest
 
-from support.facts import NAME, ORDERS, PRODUCER, START_MS, BucketRun, a_marker, notice, seen, transaction
+from support.facts import NAME, ORDERS, PAYMENTS, PRODUCER, START_MS, BucketRun, a_marker, notice, seen, transaction
 from support.fake_admin import FakeAdmin
 from support.fake_groups import FakeGroups
 from support.incidents import an_event
 from support.metrics import Scrape
 from support.recording_sink import RecordingSink
+from txnwatch.coverage import Coverage
+from txnwatch.evidence import Evidence
 from txnwatch.metrics import UP_WITHIN_MS, Metrics
 from txnwatch.metrics_server import MetricsServer
 from txnwatch.metrics_table import FROM_THE_START, METRICS, Kind
@@ -42,6 +44,7 @@ class World:
     def __init__(self) -> None:
         self.bucket = BucketRun()
         self.metrics = Metrics(lambda: self.bucket.now_ms)
+        self.coverage = Coverage(lambda _: None, now_ms=lambda: self.bucket.now_ms)
         self.sink = RecordingSink()
         self.outbox = Outbox(self.sink, lambda _: None)
         self.ledger = Ledger(
@@ -52,7 +55,11 @@ class World:
     def batch(self, *facts: Fact, more: tuple[Emitted, ...] = (), again: bool = False) -> Scrape:
         self.batches += not again
         self.bucket.batch(*facts)
-        self.metrics.on_batch(self.batches, [*self.bucket.everything, *more], self.ledger, is_ready=True)
+        kinds = {type(said) for said in more}
+        told = [*(said for said in self.bucket.everything if type(said) not in kinds), *more]
+        self.coverage.on_batch(told)
+        evidence = self.coverage.evidence
+        self.metrics.on_batch(self.batches, told, self.ledger, is_ready=True, evidence=evidence)
         return self.scrape()
 
     def scrape(self) -> Scrape:
@@ -65,7 +72,7 @@ def world() -> World:
 
 
 def test_everything_in_the_table_is_scraped_under_its_name_and_type_and_nothing_else(world: World) -> None:
-    world.metrics.progress = lambda: Progress({"addBatch": 1}, {ORDERS: 1}, 0)
+    world.metrics.progress = lambda: Progress({"addBatch": 1}, {ORDERS: 1}, {ORDERS: 1})
     scrape = world.batch(transaction(1, S.ONGOING, ORDERS), seen(0, 10, data=5))
     found = {(name, family.type) for name, family in scrape.families.items() if not name.endswith("_created")}
     expected = {
@@ -90,7 +97,7 @@ def test_a_transactional_id_and_a_producer_id_are_nowhere(world: World) -> None:
 
 
 def test_what_is_pinned_is_told_while_it_is_and_not_after(world: World) -> None:
-    world.metrics.progress = lambda: Progress({}, {ORDERS: 25}, 3)
+    world.metrics.progress = lambda: Progress({}, {ORDERS: 25}, {ORDERS: 22})
     scrape = world.batch(transaction(1, S.ONGOING, ORDERS), seen(0, 10, data=5))
     assert scrape.value("lso_pinned_seconds", topic="orders", partition="0") is None, "not yet: most are over by then"
     world.bucket.pass_time(LATER_MS)
@@ -111,7 +118,7 @@ def test_what_is_pinned_is_told_while_it_is_and_not_after(world: World) -> None:
 
 
 def test_the_lowest_open_data_pins_a_partition(world: World) -> None:
-    world.metrics.progress = lambda: Progress({}, {ORDERS: 25}, 0)
+    world.metrics.progress = lambda: Progress({}, {ORDERS: 25}, {ORDERS: 25})
     world.batch(
         seen(0, 10, data=5, producer_id=8, listed_ms=START_MS + 600), seen(0, 10, data=3, listed_ms=START_MS + 500)
     )
@@ -210,7 +217,7 @@ def test_the_picture_is_as_old_as_the_last_listing_that_was_read_to_its_ends(wor
     listed_ms = world.bucket.now_ms - 1
     world.bucket.pass_time(LATER_MS)
     world.bucket.batch(limited_data=frozenset({ORDERS}))
-    world.metrics.on_batch(2, world.bucket.everything, world.ledger, is_ready=True)
+    world.metrics.on_batch(2, world.bucket.everything, world.ledger, is_ready=True, evidence=Evidence())
     assert world.scrape().value("source_lag_seconds") == (world.bucket.now_ms - listed_ms) / 1000
     assert (world.batch().value("source_lag_seconds") or 1) < 1
 
@@ -241,7 +248,7 @@ def test_progress_is_what_spark_tells() -> None:
         "c", 3, 1, 2, {ORDERS: Position("id", 7, 0, 10), TopicPartition("new", 0): Position("n", -1, -1, 0)}
     )
     told = {"durationMs": {"addBatch": 30}, "sources": [{"endOffset": offset.to_json()}]}
-    assert read_progress(told) == Progress({"addBatch": 30}, {ORDERS: 10}, 3)
+    assert read_progress(told) == Progress({"addBatch": 30}, {ORDERS: 10}, {ORDERS: 7})
     assert read_progress(None) is None
     assert read_progress({"sources": [], "durationMs": {}}) is None
 
@@ -302,3 +309,8 @@ def test_of_an_incident_that_another_instance_has_ended_nothing_is_kept(world: W
         world.metrics.on_event(an_event(f"incident-{number}"))
     world.batch()
     assert world.metrics._acted == {}
+
+
+def test_what_a_task_has_left_is_not_read_though_the_batch_was_to_reach_further() -> None:
+    told = Progress({}, {ORDERS: 25, PAYMENTS: 10}, {ORDERS: 20, PAYMENTS: 10})
+    assert [told.lag_offsets(left) for left in ({}, {ORDERS: 22}, {ORDERS: 5}, {PAYMENTS: 1})] == [5, 5, 20, 14]

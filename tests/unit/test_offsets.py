@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from txnwatch.state.clocks import Clock, Leader
 from txnwatch.state.errors import CheckpointError
 from txnwatch.state.facts import Barrier
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -88,30 +89,33 @@ def test_the_text_is_pinned_because_checkpoints_hold_it() -> None:
         1001,
         {
             TopicPartition("orders", 10): Position("id-o", 9, 3, 9),
-            ORDERS: Position("id-o", 5, 2, 8, is_stale=True),
+            ORDERS: Position("id-o", 5, 2, 8, is_stale=True, leader=4),
             LOG: Position("id-t", NOT_BEGUN, -1, 0, is_stale=True),
         },
         begun={TopicPartition("orders", 10): 4},
         reread={ORDERS: 2},
         gone={PAYMENTS: "id-p"},
+        news_from={LOG: 6},
+        scan_interval_ms=2000,
     )
     assert text(offset) == (
         '{"barrier": 7, "begun": {"orders-10": 4}, "cluster_id": "cluster", "coordinator_listed_ms": 1001, '
-        '"data_listed_ms": 1000, "gone": {"payments-1": "id-p"}, "reread": {"orders-0": 2}, '
-        '"topics": {"__transaction_state": {"id": "id-t", "partitions": {"3": [-1, -1, 0, 1]}}, '
-        '"orders": {"id": "id-o", "partitions": {"0": [5, 2, 8, 1], "10": [9, 3, 9, 0]}}}, "version": 1}'
+        '"data_listed_ms": 1000, "gone": {"payments-1": "id-p"}, "news_from": {"__transaction_state-3": 6}, '
+        '"reread": {"orders-0": 2}, "scan_interval_ms": 2000, '
+        '"topics": {"__transaction_state": {"id": "id-t", "partitions": {"3": [-1, -1, 0, 1, -1]}}, '
+        '"orders": {"id": "id-o", "partitions": {"0": [5, 2, 8, 1, 4], "10": [9, 3, 9, 0, -1]}}}, "version": 4}'
     )
 
 
-@pytest.mark.parametrize("version", [VERSION + 1, 0, None, str(VERSION)])
+@pytest.mark.parametrize("version", [VERSION + 1, 0, str(VERSION)])
 def test_an_offset_of_another_version_asks_for_a_new_checkpoint(version: object) -> None:
     raw = {**SourceOffset.beginning().to_json(), "version": version}
-    with pytest.raises(CheckpointError, match=f"version {version}, this txnwatch reads version {VERSION}: start with"):
+    with pytest.raises(CheckpointError, match=f"has version {version}; this txnwatch reads version {VERSION}: "):
         SourceOffset.from_json(raw)
 
 
 def test_a_checkpoint_of_something_else_asks_for_a_new_one() -> None:
-    with pytest.raises(CheckpointError, match="has version None"):
+    with pytest.raises(CheckpointError, match="has no version: it is another program's checkpoint; this"):
         SourceOffset.from_json({"topics": {}})
 
 
@@ -140,7 +144,7 @@ DATA, COORDINATOR = frozenset({ORDERS}), frozenset({LOG.partition})
         pytest.param(an_offset(orders=CUT, log=READ), NONE, DATA, NONE, id="data cut by a limit"),
         pytest.param(an_offset(orders=NOT_TOLD, log=READ), DATA, NONE, NONE, id="data not told"),
         pytest.param(an_offset(orders=CUT_AND_NOT_TOLD, log=READ), DATA, DATA, NONE, id="data cut and not told"),
-        pytest.param(an_offset(orders=UNKNOWN, log=READ), DATA, DATA, NONE, id="data not begun"),
+        pytest.param(an_offset(orders=UNKNOWN, log=READ), DATA, NONE, NONE, id="data not begun"),
         pytest.param(an_offset(orders=READ, log=CUT), NONE, NONE, COORDINATOR, id="log cut into chunks"),
         pytest.param(an_offset(orders=READ, log=NOT_TOLD), NONE, NONE, COORDINATOR, id="log not told"),
         pytest.param(an_offset(orders=READ, log=UNKNOWN), NONE, NONE, COORDINATOR, id="log not begun"),
@@ -154,19 +158,30 @@ def test_a_barrier_tells_where_it_proves_nothing(
     limited_data: frozenset[TopicPartition],
     stale_coordinator: frozenset[int],
 ) -> None:
-    fact = offset.barrier_fact(None)
+    fact = offset.barrier_fact({})
     assert (fact.stale_data, fact.limited_data, fact.stale_coordinator) == (stale_data, limited_data, stale_coordinator)
 
 
 def test_a_barrier_has_the_numbers_and_the_ranges_that_went_back() -> None:
-    offset = replace(an_offset(orders=READ), reread={ORDERS: 2})
-    assert offset.barrier_fact(-35) == Barrier(
+    led, away = Position("id", 9, 3, 9, leader=2), TopicPartition(TRANSACTION_STATE_TOPIC, 4)
+    offset = replace(an_offset(orders=READ, log=led), reread={ORDERS: 2}, scan_interval_ms=2_000)
+    offset.positions[away] = replace(led, is_stale=True)
+    clocks = {2: Clock(-35, 40, 1001)}
+    assert offset.barrier_fact(clocks) == Barrier(
         number=7,
         data_listed_ms=1000,
         coordinator_listed_ms=1001,
         reread={ORDERS: 2},
-        clock_offset_ms=-35,
+        stale_coordinator=frozenset({4}),
+        leaders={LOG.partition: Leader(2, 3)},
+        clocks=clocks,
+        scan_interval_ms=2_000,
     )
+
+
+@pytest.mark.parametrize(("offset", "has_log"), [(an_offset(orders=READ), False), (an_offset(log=UNKNOWN), True)])
+def test_a_barrier_tells_whether_there_is_a_coordinators_log(offset: SourceOffset, has_log: object) -> None:
+    assert offset.barrier_fact(None).has_coordinator_log is has_log
 
 
 @pytest.mark.parametrize("word", ["latest", "anything"])
@@ -181,4 +196,4 @@ def test_a_word_for_the_end_bounds_nothing(word: str) -> None:
 def test_an_end_cuts_reading_and_never_listing(end: int, read_to: int) -> None:
     bounded = an_offset(orders=READ, payments=READ, log=READ).bounded({ORDERS: end, TopicPartition("unwatched", 0): 1})
     assert bounded.positions == {ORDERS: replace(READ, offset=read_to), PAYMENTS: READ, LOG: READ}
-    assert bounded.barrier_fact(None).limited_data == (DATA if read_to < READ.listed else NONE)
+    assert bounded.barrier_fact({}).limited_data == (DATA if read_to < READ.listed else NONE)

@@ -21,7 +21,9 @@ class Board:
 
 
 def told(*producer_ids: int) -> OpenTransactions:
-    return OpenTransactions(tuple(OpenTransaction(one, None, "Ongoing", 1_000 + one, -1, ()) for one in producer_ids))
+    return OpenTransactions(
+        0, tuple(OpenTransaction(one, None, "Ongoing", 1_000 + one, -1, ()) for one in producer_ids)
+    )
 
 
 def test_a_change_is_shown_oldest_first_and_at_most_once_a_second() -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from support.facts import NAME, ORDERS, PRODUCER, START_MS, BucketRun, a_marker, seen, transaction
 from support.strategies import facts
 from txnwatch.state.bucket_state import BucketState
-from txnwatch.state.emitted import OpenSpan, OpenTransaction
+from txnwatch.state.emitted import CensusWanted, OpenSpan, OpenTransaction, OpenTransactions
 from txnwatch.state.facts import Fact
-from txnwatch.state.open_transactions import FOLLOWED, UNOWNED, state_of
+from txnwatch.state.open_transactions import FOLLOWED, UNOWNED, Remembered, has_to_be_told, state_of
 from txnwatch.state.policy import DetectionPolicy
 from txnwatch.state.transaction import TransactionState as S
 
@@ -90,6 +90,28 @@ def test_each_bucket_tells_the_oldest() -> None:
     run.batch()
     assert {told.producer_id for told in run.followed} == set(range(10, many))
     assert figures(run)[0] == {"Ongoing": many}
+
+
+def test_what_is_open_is_told_when_it_has_changed_in_turn_and_to_another_attempt() -> None:
+    bucket, told = BucketState(number=3), (OpenTransaction(PRODUCER, NAME, "Ongoing", START_MS, -1, ()),)
+    said = [has_to_be_told(bucket, (), number) for number in (1, 2, 3)]
+    assert said == [True, False, False], "whoever begins does not know what was told"
+    assert has_to_be_told(bucket, told, 4)
+    assert not has_to_be_told(bucket, told, 5)
+    assert has_to_be_told(bucket, told, 5), "the first attempt at this barrier may have been lost"
+    assert [number for number in range(6, 60) if has_to_be_told(bucket, told, number)] == [17, 37, 57]
+    assert has_to_be_told(bucket, (), 61), "that nothing is open any more is news as well"
+
+
+def test_the_driver_remembers_what_each_bucket_has_told() -> None:
+    one, other = (OpenTransaction(number, None, "Ongoing", START_MS, -1, ()) for number in (1, 2))
+    lag, remembered = CensusWanted(ORDERS), Remembered()
+    assert remembered.whole([OpenTransactions(1, (other,)), lag]) == [lag, OpenTransactions(1, (other,))]
+    assert remembered.whole([OpenTransactions(0, (one,))]) == [
+        OpenTransactions(0, (one,)),
+        OpenTransactions(1, (other,)),
+    ]
+    assert remembered.whole([OpenTransactions(1, ())]) == [OpenTransactions(0, (one,)), OpenTransactions(1, ())]
 
 
 @given(st.lists(st.lists(facts, max_size=4), max_size=5))

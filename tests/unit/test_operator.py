@@ -1,25 +1,37 @@
-"""The operator's shell without a JVM: rows in, rows out, state in the two maps that take turns."""
+"""The operator's shell without a JVM: blobs in, rows out, state as a head and a log."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import gc
+from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from support.facts import NAME, ORDERS, OTHER, PRODUCER, a_marker, seen, transaction
+from txnwatch.state.bucket_log import MAX_ENTRIES
 from txnwatch.state.emitted import BucketCount, Emitted, OpenTransactions, SpanCandidate, SpanEnded, Unproven
+from txnwatch.state.errors import CheckpointError
 from txnwatch.state.facts import Barrier, Fact
-from txnwatch.state.policy import DetectionPolicy
+from txnwatch.state.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
+from txnwatch.state.serial import pack_versioned
 from txnwatch.state.transaction import TransactionState as S
+from txnwatch.streaming import operator
 from txnwatch.streaming.emitted_rows import decode_emitted
 from txnwatch.streaming.operator import BucketProcessor
-from txnwatch.streaming.rows import SCHEMA, fact_rows
+from txnwatch.streaming.packed_facts import PACKED_SCHEMA, pack_facts
 
 HOUR_MS = 3_600_000
 POLICY = DetectionPolicy(idle_retention_ms=HOUR_MS)
+
+
+@pytest.fixture(autouse=True)
+def _a_new_worker() -> Iterator[None]:
+    operator._kept.clear()
+    yield
+    operator._kept.clear()
+    gc.enable()  # a worker leaves that to its daemon
 
 
 class Job:
@@ -31,16 +43,18 @@ class Job:
 
     def batch(self, *facts: Fact, at_ms: int = 500) -> list[Emitted]:
         self.number += 1
-        told: Iterable[dict[str, Any]] = fact_rows([*facts, Barrier(self.number, at_ms, at_ms)], buckets=1)
-        rows = [Row(*SCHEMA.names)(*(row.get(name) for name in SCHEMA.names)) for row in told]
+        # As two tasks would: one brings the facts, one the barrier.
+        told = [*pack_facts(facts, 1), *pack_facts([Barrier(self.number, at_ms, at_ms)], 1)]
+        rows = [Row(*PACKED_SCHEMA.names)(*packed) for packed in told]
         said = [decode_emitted(row["kind"], row["payload"]) for row in self.tester.test(0, rows)]
         return [emitted for emitted in said if not isinstance(emitted, BucketCount | Unproven | OpenTransactions)]
 
     def kept(self) -> set[int]:
-        found: set[int] = set()
-        for name in ("producers_even", "producers_odd"):
-            found |= {key[0] for key in self.tester.peekMapState(name, 0)}
-        return found
+        ((_, bucket),) = operator._kept.items()
+        return set(bucket.producer_ids)
+
+    def entries(self) -> list[int]:
+        return sorted(key[0] for key in self.tester.peekMapState("log", 0))
 
 
 def test_a_stray_write_becomes_a_candidate_and_ends_with_its_marker() -> None:
@@ -53,32 +67,47 @@ def test_a_stray_write_becomes_a_candidate_and_ends_with_its_marker() -> None:
     assert isinstance(ended, SpanEnded)
 
 
-def test_an_idle_producer_keeps_its_name_for_a_while_and_is_then_forgotten() -> None:
+def test_a_worker_that_has_kept_nothing_goes_on_where_another_was() -> None:
     job = Job()
-    job.batch(transaction(1, S.ONGOING, ORDERS))
-    job.batch(transaction(2, S.COMPLETE_COMMIT))
-    job.batch(at_ms=HOUR_MS + 1)
-    job.batch(seen(0, 10, data=5), at_ms=HOUR_MS + 2)
-    (candidate,) = job.batch(at_ms=HOUR_MS + 3)
+    job.batch(transaction(1, S.COMPLETE_COMMIT), seen(0, 10, data=5))
+    operator._kept.clear()
+    (candidate,) = job.batch()
     assert isinstance(candidate, SpanCandidate)
     assert candidate.view is not None
     assert candidate.view.transactional_id == NAME
 
 
-@pytest.mark.parametrize("hours", [2, 3, 50], ids=["two turns", "three turns", "a long pause"])
-def test_what_is_idle_is_gone_after_two_turns_and_what_is_open_stays(hours: int) -> None:
+def test_a_batch_that_changes_nothing_writes_nothing() -> None:
     job = Job()
-    job.batch(transaction(1, S.COMPLETE_COMMIT, producer_id=OTHER), seen(0, 10, data=5), seen(10, 20, data=12))
-    assert job.kept() == {PRODUCER, OTHER}
-    for hour in (1, hours) if hours < 50 else (hours,):
-        job.batch(at_ms=hour * HOUR_MS)
-    assert job.kept() == {PRODUCER}
-    assert job.batch(seen(20, 30, marker=a_marker(25)), at_ms=hours * HOUR_MS + 1), "and remembers that it was said"
+    job.batch(transaction(1, S.ONGOING, ORDERS), seen(0, 10, data=5))
+    assert job.entries() == [1]
+    job.batch()
+    job.batch(transaction(1, S.ONGOING, ORDERS))
+    assert job.entries() == [1]
 
 
-def test_an_older_copy_in_the_other_map_is_never_read() -> None:
+def test_the_log_has_an_end_and_what_is_idle_for_long_leaves_with_it() -> None:
+    job = Job()
+    lasting = transaction(2, S.ONGOING, ORDERS, producer_id=10, timeout_ms=TWO_PHASE_TIMEOUT_MS)
+    job.batch(transaction(1, S.COMPLETE_COMMIT, producer_id=OTHER), lasting, seen(0, 10, data=5))
+    job.batch(transaction(3, S.COMPLETE_COMMIT, producer_id=9), at_ms=HOUR_MS)
+    longest = 0
+    for step in range(MAX_ENTRIES):
+        start = 10 * (step + 1)
+        job.batch(seen(start, start + 10, data=start + 5), at_ms=HOUR_MS + 500)
+        longest = max(longest, len(job.entries()))
+    assert longest == MAX_ENTRIES
+    assert job.entries() == [MAX_ENTRIES + 1, MAX_ENTRIES + 2], "a snapshot has taken the place of all before it"
+    assert job.kept() == {PRODUCER, 9, 10}, "what is open stays, and what was idle for less"
+    operator._kept.clear()
+    job.batch(at_ms=HOUR_MS + 500)
+    assert job.kept() == {PRODUCER, 9, 10}, "and so for a worker that reads it"
+
+
+def test_state_of_another_version_is_refused() -> None:
     job = Job()
     job.batch(seen(0, 10, data=5))
-    job.batch(seen(10, 20, marker=a_marker(12)), at_ms=HOUR_MS + 1)
-    assert job.batch(at_ms=HOUR_MS + 2) == []
-    assert job.batch(at_ms=HOUR_MS + 3) == []
+    job.tester.updateValueState("head", 0, (pack_versioned(99, 1, b"12345678"),))
+    operator._kept.clear()
+    with pytest.raises(CheckpointError, match="state in the checkpoint has version 99"):
+        job.batch()

@@ -27,6 +27,9 @@ def test_what_is_not_said_has_its_default() -> None:
         starting_offsets="latest",
         ending_offsets="latest",
         max_offsets_per_trigger=None,
+        max_bytes_per_trigger=None,
+        max_bytes_per_second=None,
+        max_read_s=None,
         buckets=16,
         input_partitions=2,
         metadata_refresh_s=5.0,
@@ -37,6 +40,8 @@ def test_what_is_not_said_has_its_default() -> None:
         census_interval_s=5.0,
         heal_interval_s=60.0,
         control_file=None,
+        judged_file=None,
+        packed=False,
         episodes=False,
     )
 
@@ -54,6 +59,9 @@ SAID: dict[str, tuple[str, str, str, object]] = {
     "ending at the end": ("endingOffsets", "Latest", "ending_offsets", "latest"),
     "ending at offsets": ("endingOffsets", '{"orders": {"0": 9}}', "ending_offsets", {ORDERS_0: 9}),
     "a limit": ("maxOffsetsPerTrigger", "1000", "max_offsets_per_trigger", 1000),
+    "a rate of bytes": ("maxBytesPerSecond", "4096", "max_bytes_per_second", 4096),
+    "a limit of bytes": ("maxBytesPerTrigger", "4096", "max_bytes_per_trigger", 4096),
+    "a limit of milliseconds": ("maxReadMsPerTrigger", "500", "max_read_s", 0.5),
     "buckets": ("buckets", "8", "buckets", 8),
     "input partitions": ("inputPartitions", "4", "input_partitions", 4),
     "milliseconds of metadata": ("metadataRefreshMs", "250", "metadata_refresh_s", 0.25),
@@ -64,6 +72,8 @@ SAID: dict[str, tuple[str, str, str, object]] = {
     "milliseconds between rounds": ("censusIntervalMs", "1500", "census_interval_s", 1.5),
     "milliseconds between healings": ("healIntervalMs", "90000", "heal_interval_s", 90),
     "a control file": ("controlFile", "/tmp/Wishes", "control_file", "/tmp/Wishes"),
+    "a judged file": ("judgedFile", "/tmp/Judged", "judged_file", "/tmp/Judged"),
+    "packed": ("packed", "true", "packed", True),
     "episodes": ("episodes", "True", "episodes", True),
     "no episodes": ("episodes", "false", "episodes", False),
     "several brokers": (
@@ -88,10 +98,12 @@ def test_every_known_option_but_the_pattern_is_tried_above() -> None:
     assert {option.lower() for option, *_ in SAID.values()} == KNOWN.keys() - {"subscribepattern"}
 
 
-NUMBERS = ("maxOffsetsPerTrigger", "buckets", "inputPartitions", "metadataRefreshMs", "listTimeoutMs", "readPatienceMs")
+LIMITS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "maxBytesPerSecond", "maxReadMsPerTrigger")
+NUMBERS = (*LIMITS, "buckets", "inputPartitions", "metadataRefreshMs", "listTimeoutMs", "readPatienceMs")
 BAD = {
     **{f"{name} {text or 'empty'}": (name, text) for name in NUMBERS for text in ("0", "-1", "1.5", "many", "")},
     "episodes maybe": ("episodes", "1"),
+    "packed maybe": ("packed", "1"),
     "starting at a word": ("startingOffsets", "newest"),
     "starting at half a JSON": ("startingOffsets", '{"orders": {"0": 5'),
     "starting at a list": ("startingOffsets", '["orders"]'),

@@ -145,7 +145,44 @@ CASES: dict[str, tuple[CoordinatorView | None, Span, Marker | None, int | None, 
     # no transaction
     "initialised under this epoch, nothing was ever added": (after(INIT), SPAN, None, -1, "none"),
     "initialised under a later epoch": (after((S.EMPTY, 1, -1)), SPAN, None, -1, "unknown"),
-    "initialised after a transaction": (after(INIT, *ended(True), (S.EMPTY, 1, -1)), SPAN, None, -1, "unknown"),
+    # past an InitProducerId: the last transaction before it
+    "committed, and initialised anew": (after(INIT, *ended(True), (S.EMPTY, 1, -1)), SPAN, None, -1, "commit"),
+    "aborted, and initialised anew": (after(INIT, *ended(False), (S.EMPTY, 1, -1)), SPAN, None, -1, "abort"),
+    "aborted, and initialised anew twice": (
+        after(INIT, *ended(False), (S.EMPTY, 1, -1), (S.EMPTY, 2, -1)),
+        SPAN,
+        None,
+        -1,
+        "abort",
+    ),
+    "aborted with its marker, and initialised anew": (
+        after(INIT, *ended(False), (S.EMPTY, 1, -1)),
+        SPAN,
+        ITS_ABORT,
+        0,
+        "none",
+    ),
+    "fenced, and a marker of the transaction before": (
+        after((S.EMPTY, 1, -1), *ended(False, epoch=1, end_epoch=2), (S.EMPTY, 3, -1)),
+        SPAN_1,
+        a_marker(40, epoch=0, commit=True),
+        0,
+        "abort",
+    ),
+    "initialised anew after an epoch of several": (
+        after(INIT, *ended(True), *ended(False, start=2_000), (S.EMPTY, 1, -1)),
+        SPAN,
+        None,
+        -1,
+        "unknown",
+    ),
+    "initialised anew, and data of an epoch before the last transaction's": (
+        after(INIT, *ended(True, end_epoch=1), *ended(False, epoch=1, end_epoch=2, start=2_000), (S.EMPTY, 3, -1)),
+        SPAN,
+        None,
+        -1,
+        "unknown",
+    ),
     "an InitProducerId that was sent twice, answered after a transaction": (
         after(INIT, *ended(True), INIT),
         SPAN,
@@ -186,10 +223,12 @@ def test_expected_outcome(
 
 
 RAISED = after(INIT, *ended(True, end_epoch=1))
+TIMED_OUT = after(INIT, *ended(False, end_epoch=1))
 FORGETS: dict[str, tuple[CoordinatorView | None, SpanPast, int, str]] = {
     "nobody read its beginning": (COMMITTED, SpanPast(), -1, "unknown"),
     "the log's beginning is gone, and so may be what its leader knew": (COMMITTED, SpanPast(0), -1, "unknown"),
-    "the same, but the end raised the epoch": (RAISED, SpanPast(0), -1, "commit"),
+    "the same, but the end raised the epoch: aborted": (TIMED_OUT, SpanPast(0), -1, "abort"),
+    "the same, committed: what would publish data has to be seen": (RAISED, SpanPast(0), -1, "unknown"),
     "the same, and its leader knows of a marker that is not there": (RAISED, SpanPast(0), 0, "unknown"),
     "the log is whole, whatever its leader says": (COMMITTED, SpanPast(0, None, True), 3, "commit"),
     "initialised, and more may have been lost": (
@@ -224,3 +263,51 @@ def test_a_gap_before_a_transaction_may_hide_another_owner_of_its_epoch() -> Non
     begin, *_ = (transaction(2, S.ONGOING, ORDERS).view,)
     assert follow(after(INIT), begun(begin)).epoch_use == "first"
     assert follow(after(INIT), begun(begin), follows_on=False).epoch_use == "shared"
+
+
+def test_what_came_before_an_init_that_does_not_follow_it_is_not_known() -> None:
+    unread = follow(ABORTED, begun(transaction(9, S.EMPTY, producer_epoch=1, start_ms=-1).view), follows_on=False)
+    past = SpanPast(SPAN.start_epoch, None, is_first=True)
+    assert expected_outcome(ORDERS, SPAN.epoch, unread, past, -1) == "unknown"
+    again = follow(ABORTED, unread)  # joined with what was known before the range
+    assert expected_outcome(ORDERS, SPAN.epoch, again, past, -1) == "unknown"
+
+
+def read_in(*ranges: list[Record]) -> CoordinatorView | None:
+    """The view after these ranges: each is followed by itself first, as a fold does it, and then joined."""
+    known: CoordinatorView | None = None
+    number = 0
+    for records in ranges:
+        view: CoordinatorView | None = None
+        for state, epoch, start_ms, *held in records:
+            number += 1
+            read = begun(transaction(number, state, *held, producer_epoch=epoch, start_ms=start_ms).view)
+            view = read if view is None else follow(view, read)
+        assert view is not None
+        known = follow(known, view)
+    return known
+
+
+INIT_1, INIT_2, INIT_3 = ((S.EMPTY, epoch, -1) for epoch in (1, 2, 3))
+TWICE: dict[str, tuple[list[Record], int]] = {
+    "answered again after a commit, and aborted": ([INIT_1, INIT_2, *ended(True, epoch=2), INIT_2], 2),
+    "the same, and initialised anew": (
+        [INIT_1, INIT_2, *ended(True, epoch=2), INIT_2, *ended(False, epoch=2), INIT_3],
+        2,
+    ),
+    "an epoch that an end has raised, answered again": (
+        [INIT, *ended(True, end_epoch=1), INIT_1, *ended(True, epoch=1, start=2_000), INIT_2],
+        1,
+    ),
+    "two with one start, as a clock that was set back makes them": ([INIT, *ended(True), *ended(True), INIT_1], 0),
+}
+
+
+@pytest.mark.parametrize(("records", "epoch"), TWICE.values(), ids=TWICE.keys())
+def test_an_epoch_that_was_handed_out_twice_has_no_only_owner_wherever_ranges_begin(
+    records: list[Record], epoch: int
+) -> None:
+    past = SpanPast(epoch, None, is_first=True)
+    for cut in range(1, len(records)):
+        view = read_in(records[:cut], records[cut:])
+        assert expected_outcome(ORDERS, epoch, view, past, -1) == "unknown", cut

@@ -25,7 +25,10 @@ LONGEST_FILE = 400
 PURE_PACKAGES = ("txnwatch.state", "txnwatch.streaming.wire")
 PURE = sorted(
     {name for name in SOURCES if name in PURE_PACKAGES or name.rpartition(".")[0] in PURE_PACKAGES}
-    | {f"txnwatch.streaming.{name}" for name in ("fold", "transaction_fold", "holes", "offsets", "planner")}
+    | {
+        f"txnwatch.streaming.{name}"
+        for name in ("fold", "transaction_fold", "past_fold", "holes", "offsets", "planner")
+    }
 )
 # Whatever would let a clock, the network, chance or the machine it runs on into a judgement.
 IMPURE = {"pyspark", "confluent_kafka", "kafka", "redis", "fastavro"} | {

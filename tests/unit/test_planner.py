@@ -123,17 +123,27 @@ THREE_KNOWN: Positions = {ORDERS: at(0), PAYMENTS: at(10), AUDIT: at(5)}
     [
         pytest.param(None, (100, 310, 5), id="no limit"),
         pytest.param(400, (100, 310, 5), id="as much as there is"),
-        pytest.param(40, (10, 40, 5), id="shared by backlog"),
+        pytest.param(40, (20, 30, 5), id="both are far behind and get the same"),
+        pytest.param(150, (100, 60, 5), id="the small backlog is read whole, the large one gets the rest"),
         pytest.param(1, (1, 11, 5), id="each moves on, however small the share"),
     ],
 )
-def test_a_limit_is_shared_by_what_is_behind_and_cuts_reading_but_not_listing(
+def test_a_limit_fills_small_backlogs_first_and_cuts_reading_but_not_listing(
     limit: int | None, ends: tuple[int, int, int]
 ) -> None:
     found = planned(THREE_KNOWN, THREE, Limits(data_offsets=limit)).positions
     assert found == {
         partition: at(end, answer.end) for (partition, answer), end in zip(THREE.items(), ends, strict=True)
     }
+
+
+def test_one_partition_that_is_far_behind_limits_no_other() -> None:
+    busy = {TopicPartition("busy", number): (at(0), told(700)) for number in range(5)}
+    known = {ORDERS: at(0), **{partition: position for partition, (position, _) in busy.items()}}
+    answers = {ORDERS: told(400_000), **{partition: answer for partition, (_, answer) in busy.items()}}
+    found = planned(known, answers, Limits(data_offsets=4_000))
+    assert found.barrier_fact(None).limited_data == {ORDERS}
+    assert found.positions[ORDERS].offset == 500
 
 
 def test_a_limit_counts_neither_what_is_truncated_nor_what_is_not_told() -> None:
@@ -143,20 +153,50 @@ def test_a_limit_counts_neither_what_is_truncated_nor_what_is_not_told() -> None
     assert found == {ORDERS: at(20), PAYMENTS: at(20), AUDIT: at(5, stale=True)}
 
 
+def test_no_distance_in_offsets_cuts_the_log() -> None:
+    """The cleaner leaves a handful of records in thousands of millions of offsets: only reading tells what is there."""
+    found = planned({}, {LOG: told(2_500_000_000, start=0)}, Limits(data_offsets=1))
+    assert found.positions == {LOG: at(2_500_000_000)}
+    assert found.barrier_fact(None).stale_coordinator == frozenset()
+
+
+NEWS: dict[str, tuple[int, Position | None, int | None, Answer, Wishes, int]] = {
+    "there when reading began": (0, None, None, told(30, start=0), {}, 30),
+    "there, but it had not answered": (6, UNREAD, None, told(30, start=0), {}, 30),
+    "made later": (6, None, None, told(30, start=0), {}, 0),
+    "made later, and it had not answered": (6, UNREAD, 0, told(30, start=0), {}, 0),
+    "shown later": (6, None, None, told(5_000_000, start=0), {}, 5_000_000),
+    "shown later, and it had not answered": (6, UNREAD, 0, told(5_000_000, start=0), {}, 5_000_000),
+    "read on": (6, at(30), 30, told(40), {}, 30),
+    "not told": (6, at(30), 30, told(None), {}, 30),
+    "read on from what a batch left": (6, at(30), 30, told(40), {LOG: 7}, 30),
+    "read again as a whole": (6, at(30), 20, told(40), {LOG: 0}, 40),
+    "cut": (6, at(30), 30, told(20), {}, 20),
+    "another log of that name": (6, at(30, topic_id="old"), 30, told(9, start=0), {}, 9),
+}
+
+
 @pytest.mark.parametrize(
-    ("known", "answer", "read_to"),
-    [
-        pytest.param(None, told(2500, start=0), 1000, id="the first chunk"),
-        pytest.param(at(1000, 2500), told(2600), 2000, id="the next"),
-        pytest.param(at(2000, 2600), told(2700), 2700, id="the last"),
-        pytest.param(at(2000), told(500), 500, id="truncated"),
-    ],
+    ("barrier", "known", "news_from", "answer", "wishes", "expected"), NEWS.values(), ids=NEWS.keys()
 )
-def test_the_log_is_cut_into_chunks_and_by_no_limit(known: Position | None, answer: Answer, read_to: int) -> None:
-    limits = Limits(data_offsets=1, coordinator_chunk=1000)
-    found = planned({} if known is None else {LOG: known}, {LOG: answer}, limits)
-    assert found.positions == {LOG: at(read_to, answer.end)}
-    assert (0 in found.barrier_fact(None).stale_coordinator) is (read_to != answer.end)
+def test_what_was_in_the_log_when_reading_began_is_no_news(
+    barrier: int, known: Position | None, news_from: int | None, answer: Answer, wishes: Wishes, expected: int
+) -> None:
+    known_news = {} if news_from is None else {LOG: news_from}
+    before = SourceOffset("cluster", barrier, 900, 901, {} if known is None else {LOG: known}, news_from=known_news)
+    found = plan(before, Listing("cluster", {LOG: answer}, 1000, 1001), NO_LIMITS, wishes)
+    assert found.news_from.get(LOG, 0) == expected
+
+
+@pytest.mark.parametrize(("barrier", "expected"), [(0, 30), (6, 0)], ids=["there at the start", "made later"])
+def test_a_log_that_answers_late_is_as_old_as_when_it_was_found(barrier: int, expected: int) -> None:
+    before = SourceOffset("cluster", barrier, 900, 901, {})
+    for answer in (told(None), told(None), told(30, start=0), told(40, start=0)):
+        before = SourceOffset.from_json(
+            json.loads(json.dumps(plan(before, Listing("cluster", {LOG: answer}, 1000, 1001), NO_LIMITS, {}).to_json()))
+        )
+        at_first = expected if before.positions[LOG].offset >= 0 else 0
+        assert before.news_from.get(LOG, 0) == at_first
 
 
 WISH: dict[str, tuple[Position | None, Answer, Wishes, Wishes]] = {
@@ -181,15 +221,11 @@ def test_what_has_begun_and_answers_can_be_read_again(
     assert found.reread == reread
 
 
-@pytest.mark.parametrize(
-    ("partition", "limits"),
-    [(ORDERS, Limits(data_offsets=15)), (LOG, Limits(coordinator_chunk=15))],
-    ids=["data", "log"],
-)
-def test_a_range_that_went_back_is_cut_no_lower_than_where_it_stood(partition: TopicPartition, limits: Limits) -> None:
-    back = planned({partition: at(80)}, {partition: told(100)}, limits, {partition: 40})
-    assert back.positions == {partition: at(80, 100)}
-    assert planned(back.positions, {partition: told(100)}, limits).positions == {partition: at(95, 100)}
+def test_a_range_that_went_back_is_cut_no_lower_than_where_it_stood() -> None:
+    limits = Limits(data_offsets=15)
+    back = planned({ORDERS: at(80)}, {ORDERS: told(100)}, limits, {ORDERS: 40})
+    assert back.positions == {ORDERS: at(80, 100)}
+    assert planned(back.positions, {ORDERS: told(100)}, limits).positions == {ORDERS: at(95, 100)}
 
 
 def test_an_unread_position_is_not_begun() -> None:
@@ -204,7 +240,7 @@ answers_of_a_round = st.dictionaries(
 wishes = st.dictionaries(st.sampled_from([ORDERS, PAYMENTS, LOG]), small, max_size=2)
 rounds = st.tuples(
     answers_of_a_round,
-    st.builds(Limits, st.none() | st.integers(1, 30), st.integers(1, 30)),
+    st.builds(Limits, st.none() | st.integers(1, 30)),
     wishes,
 )
 
@@ -259,9 +295,7 @@ def check_limits(before: SourceOffset, after: SourceOffset, answers: Answers, li
         known = before.positions.get(partition)
         start = after.begun.get(partition, known.offset if known is not None else 0)
         start = min(start, after.reread.get(partition, start))
-        if partition == LOG:
-            assert now.offset == min(end, start + limits.coordinator_chunk)
-        elif end <= start or limits.data_offsets is None:
+        if partition == LOG or end <= start or limits.data_offsets is None:
             assert now.offset == end
         else:
             assert now.offset > start, "whoever is behind moves on"

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from support.fake_admin import FakeAdmin
+from support.one_look import a_searcher
 from txnwatch.sinks import search as searching
-from txnwatch.sinks.search import Search, Searcher
+from txnwatch.sinks.search import Log, Search
+from txnwatch.state.age_claims import LedSince
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.transaction import CoordinatorView
 from txnwatch.state.transaction import TransactionState as S
@@ -30,16 +32,41 @@ class World:
     admin: FakeAdmin = field(default_factory=FakeAdmin)
     views: dict[int, CoordinatorView] = field(default_factory=dict)
     log_problems: dict[str, str] = field(default_factory=dict)
+    led: dict[int, LedSince] = field(default_factory=lambda: {0: LedSince(1, 1)})
+    behind_ms: int = 0
+    silence: str | None = None
 
     def __post_init__(self) -> None:
         self.here, self.there = self.admin.create_topic("orders", 2)
 
-    def read_log(self, producer_ids: Collection[int]) -> tuple[dict[int, CoordinatorView], dict[str, str]]:
-        return {pid: view for pid, view in self.views.items() if pid in producer_ids}, self.log_problems
+    def read_log(self, producer_ids: Collection[int]) -> Log:
+        views = {pid: view for pid, view in self.views.items() if pid in producer_ids}
+        return Log(views, self.log_problems, self.led)
 
     def search(self, now_ms: int | None = None) -> Search:
         at_ms = self.admin.now_ms if now_ms is None else now_ms
-        return Searcher(self.admin, self.read_log, lambda: at_ms).search([self.here, self.there])
+        searcher = a_searcher(
+            self.admin, lambda: at_ms, read_log=self.read_log, behind_ms=self.behind_ms, silence=self.silence
+        )
+        return searcher.search([self.here, self.there])
+
+    def ongoing(self, timeout_ms: int) -> int:
+        """Begins a transaction, and puts it into the log."""
+        self.admin.init(NAME, timeout_ms=timeout_ms)
+        owner = self.admin.begin(NAME, self.here)
+        self.views[owner.producer_id] = replace(view(NAME, S.ONGOING), start_ms=owner.start_ms)
+        return owner.start_ms
+
+    def prepared(self, stamp_ms: int, *, may_have_gone_on: bool = False) -> None:
+        """Begins a transaction, decides it, and puts the Prepare record into the log with this stamp."""
+        owner = self.admin.begin(NAME, self.here)
+        self.admin.prepare(NAME, commit=True)
+        self.views[owner.producer_id] = replace(
+            view(NAME, S.PREPARE_COMMIT, participants=[self.here]),
+            record_timestamp_ms=stamp_ms,
+            start_ms=owner.start_ms,
+            may_have_gone_on=may_have_gone_on,
+        )
 
     def hang(self) -> int:
         owner = self.admin.begin(NAME, self.here)
@@ -239,11 +266,94 @@ def test_what_may_have_an_owner_in_an_unread_log_is_not_proven(world: World) -> 
     [(60_000, []), (130_000, [Verdict.LONG_RUNNING]), (150_000, [Verdict.LONG_RUNNING]), (166_000, [Verdict.LATE])],
 )
 def test_a_transaction_is_judged_by_its_own_timeout(world: World, age_ms: int, verdicts: list[Verdict]) -> None:
-    world.admin.init(NAME, timeout_ms=150_000)
-    world.admin.begin(NAME, world.here)
+    world.ongoing(timeout_ms=150_000)
     found = world.search(world.admin.now_ms + age_ms)
     assert [candidate.verdict for candidate, _ in found.overdue] == verdicts
-    assert found.hanging == []
+    assert (found.hanging, found.not_checked) == ([], {})
+
+
+SKEW_MS = 62_000
+
+
+def stuck_by_our_clock(world: World) -> int:
+    world.behind_ms = SKEW_MS
+    world.prepared(world.admin.now_ms - SKEW_MS)
+    return world.admin.now_ms
+
+
+def late_by_our_clock(world: World) -> int:
+    world.behind_ms = SKEW_MS
+    world.ongoing(timeout_ms=30_000)
+    return world.admin.now_ms + SKEW_MS
+
+
+def late_for_a_coordinator_that_has_just_taken_over(world: World) -> int:
+    now_ms = world.ongoing(timeout_ms=30_000) + SKEW_MS
+    world.led[0] = LedSince(1, now_ms - 14_000)
+    return now_ms
+
+
+@pytest.mark.parametrize(
+    "make", [stuck_by_our_clock, late_by_our_clock, late_for_a_coordinator_that_has_just_taken_over]
+)
+def test_a_clock_that_differs_makes_nothing_late_or_stuck(world: World, make: Callable[[World], int]) -> None:
+    found = world.search(make(world))
+    assert (found.overdue, found.not_checked) == ([], {})
+
+
+@pytest.mark.parametrize("behind_ms", [-SKEW_MS, 0, SKEW_MS])
+@pytest.mark.parametrize("true_age_ms", [0, 20_000, 30_001, 31_500, 120_000, 10**7])
+def test_what_is_claimed_is_true_whatever_the_clocks(world: World, behind_ms: int, true_age_ms: int) -> None:
+    """A Prepare* of a long transaction: our clock shows `now`, the coordinator has stamped it by its own."""
+    world.behind_ms = behind_ms
+    now_ms = world.admin.now_ms
+    world.prepared(now_ms - true_age_ms - behind_ms)
+    world.admin.transactions[NAME].start_ms -= 10**6 + true_age_ms
+    (known,) = world.views
+    world.views[known] = replace(world.views[known], start_ms=world.admin.transactions[NAME].start_ms)
+    found = world.search()
+    assert all(candidate.age_ms < true_age_ms for candidate, _ in found.overdue)
+    assert all(candidate.overdue_ms == candidate.age_ms - 30_000 for candidate, _ in found.overdue)
+    if true_age_ms > 30_000 + max(0, -behind_ms):
+        assert [candidate.verdict for candidate, _ in found.overdue] == [Verdict.STUCK_PREPARE]
+    assert found.not_checked == {}
+
+
+@pytest.mark.parametrize(("led_for_ms", "verdicts"), [(30_001, [Verdict.STUCK_PREPARE]), (30_000, [])])
+def test_the_stamp_of_a_former_coordinator_is_no_age(world: World, led_for_ms: int, verdicts: list[Verdict]) -> None:
+    now_ms = world.admin.now_ms + 10**6
+    world.prepared(world.admin.now_ms - 10**8, may_have_gone_on=True)
+    world.led[0] = LedSince(1, now_ms - led_for_ms)
+    found = world.search(now_ms)
+    assert [candidate.verdict for candidate, _ in found.overdue] == verdicts
+    assert found.not_checked == {}
+
+
+@pytest.mark.parametrize("led", [{}, {0: LedSince(2, 1)}], ids=["nobody has stamped", "another has"])
+def test_what_no_stamp_of_its_coordinator_proves_is_said(world: World, led: dict[int, LedSince]) -> None:
+    world.prepared(world.admin.now_ms - 10**8, may_have_gone_on=True)
+    world.led = led
+    found = world.search()
+    assert found.overdue == []
+    (why,) = found.not_checked.values()
+    assert why.startswith("stuck_prepare by our clock, not proven by its coordinator's: its coordinator has taken over")
+
+
+def test_a_coordinator_that_does_not_tell_proves_nothing(world: World) -> None:
+    world.silence = "broker a:1 is too old"
+    found = world.search(world.ongoing(timeout_ms=30_000) + SKEW_MS)
+    assert found.overdue == []
+    (why,) = found.not_checked.values()
+    assert why == "late by our clock, not proven by its coordinator's: broker a:1 is too old"
+
+
+def test_a_coordinator_that_moves_while_it_is_asked_proves_nothing(world: World) -> None:
+    now_ms = world.ongoing(timeout_ms=30_000) + SKEW_MS
+    world.admin.before("describe_transactions", lambda: None)
+    world.admin.before("describe_transactions", lambda: setattr(world.admin.transactions[NAME], "coordinator", 2))
+    found = world.search(now_ms)
+    assert found.overdue == []
+    assert "moved while it was asked" in " ".join(found.not_checked.values())
 
 
 def test_a_two_phase_transaction_is_never_late(world: World) -> None:
@@ -253,15 +363,10 @@ def test_a_two_phase_transaction_is_never_late(world: World) -> None:
 
 
 def test_stuck_markers_are_told_by_the_time_of_their_record(world: World) -> None:
-    owner = world.admin.begin(NAME, world.here)
-    world.admin.prepare(NAME, commit=True)
-    prepared = view(NAME, S.PREPARE_COMMIT, participants=[world.here])
-    at_ms = world.admin.now_ms
+    world.prepared(world.admin.now_ms)
     for age_ms, verdicts in ((29_000, []), (31_000, [Verdict.STUCK_PREPARE])):
-        world.views[owner.producer_id] = replace(
-            prepared, record_timestamp_ms=at_ms - age_ms, start_ms=owner.start_ms, timeout_ms=60_000
-        )
-        assert [candidate.verdict for candidate, _ in world.search().overdue] == verdicts
+        found = world.search(world.admin.now_ms + age_ms)
+        assert [candidate.verdict for candidate, _ in found.overdue] == verdicts
 
 
 def test_stuck_markers_without_a_log_are_not_checked(world: World) -> None:

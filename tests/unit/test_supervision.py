@@ -11,12 +11,14 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 
 from txnwatch.cli import run
+from txnwatch.coverage import Coverage
 from txnwatch.state.errors import CheckpointError
 
 
 def a_watch(batches: int = 0) -> SimpleNamespace:
+    coverage = Coverage(lambda _: None, is_ready=True)
     return SimpleNamespace(
-        batches=batches, is_ready=True, settings=SimpleNamespace(bootstrap_server="b:1"), spark_log="/log/spark.log"
+        batches=batches, coverage=coverage, settings=SimpleNamespace(bootstrap_server="b:1"), spark_log="/log/spark.log"
     )
 
 

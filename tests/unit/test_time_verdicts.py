@@ -15,7 +15,7 @@ from txnwatch.state.verdict import Verdict
 
 POLICY = DetectionPolicy()
 QUARTER_HOUR_MS = 900_000
-LATE_AFTER_MS = POLICY.coordinator_scan_interval_ms + POLICY.late_buffer_ms
+LATE_AFTER_MS = POLICY.scan_interval_ms(None) + POLICY.late_buffer_ms
 
 
 def run_until(run: BucketRun, moment_ms: int) -> list[Emitted]:
@@ -29,7 +29,8 @@ def verdicts(emitted: list[Emitted]) -> list[Verdict]:
 
 
 def watching(state: S = S.ONGOING, **changes: object) -> BucketRun:
-    run = BucketRun()
+    """What began, or was prepared, at START_MS was seen at once."""
+    run = BucketRun(now_ms=START_MS - BucketRun.step_ms)
     run.batch(transaction(1, state, ORDERS, **changes))
     return run
 
@@ -59,21 +60,31 @@ def test_thresholds(age_ms: int, state: S, timeout_ms: int, expected: list[Verdi
     assert verdicts(run_until(run, START_MS + age_ms)) == expected
 
 
-def test_the_threshold_is_met_on_the_brokers_clock() -> None:
-    run = watching()
-    run.batch(clock_offset_ms=-4_000)
-    ours_when_late = START_MS + TIMEOUT_MS + LATE_AFTER_MS + 4_000
-    assert verdicts(run_until(run, ours_when_late)) == []
-    assert verdicts(run_until(run, ours_when_late + 500)) == [Verdict.LATE]
+LATE_FROM = {
+    "as the brokers say": (None, 60_000, 60_000),
+    "as the brokers say, often": (None, 2_000, 2_000),
+    "no broker says": (None, None, 10_000),
+    "as the flag says, whatever the brokers": (500, 60_000, 500),
+}
 
 
-@pytest.mark.parametrize("offset_ms", [-65_000, 65_000], ids=["behind us", "ahead of us"])
-def test_a_clock_further_off_than_the_tolerance_widens_the_buffer(offset_ms: int) -> None:
-    run = watching()
-    run.batch(clock_offset_ms=offset_ms)
-    broker_late_ms = START_MS + TIMEOUT_MS + LATE_AFTER_MS + 60_000
-    assert verdicts(run_until(run, broker_late_ms - offset_ms)) == []
-    assert verdicts(run_until(run, broker_late_ms - offset_ms + 500)) == [Verdict.LATE]
+@pytest.mark.parametrize(("flag_ms", "told_ms", "interval_ms"), LATE_FROM.values(), ids=LATE_FROM.keys())
+def test_late_waits_for_the_brokers_own_scan_interval(
+    flag_ms: int | None, told_ms: int | None, interval_ms: int
+) -> None:
+    run = BucketRun(DetectionPolicy(coordinator_scan_interval_ms=flag_ms), now_ms=START_MS - BucketRun.step_ms)
+    run.batch(transaction(1, S.ONGOING, ORDERS), scan_interval_ms=told_ms)
+    run.now_ms += TIMEOUT_MS + interval_ms + POLICY.late_buffer_ms - run.step_ms
+    assert verdicts(run.batch(scan_interval_ms=told_ms)) == []
+    assert verdicts(run.batch(scan_interval_ms=told_ms)) == [Verdict.LATE]
+
+
+def test_a_scan_interval_that_has_become_shorter_counts_at_once() -> None:
+    run = BucketRun(now_ms=START_MS - BucketRun.step_ms)
+    run.batch(transaction(1, S.ONGOING, ORDERS), scan_interval_ms=600_000)
+    run.now_ms += TIMEOUT_MS + 10_000 + POLICY.late_buffer_ms
+    assert verdicts(run.batch(scan_interval_ms=600_000)) == []
+    assert verdicts(run.batch(scan_interval_ms=2_000)) == [Verdict.LATE]
 
 
 def test_backlog_of_the_coordinators_log_raises_no_storm() -> None:
@@ -181,7 +192,7 @@ def test_the_next_transaction_is_young_again() -> None:
     assert (
         doubted(run.batch(transaction(2, S.ONGOING, ORDERS, start_ms=begun_ms, timeout_ms=TWO_PHASE_TIMEOUT_MS))) == []
     )
-    assert doubted(run_until(run, begun_ms + POLICY.two_phase_check_ms + 500))
+    assert doubted(run_until(run, begun_ms + POLICY.two_phase_check_ms + 1_000))
 
 
 def doubted(emitted: list[Emitted]) -> list[tuple[int, TopicPartition, int]]:

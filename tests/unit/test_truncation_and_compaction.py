@@ -77,10 +77,10 @@ def an_empty(producer_id: int) -> TransactionLogValue:
 def test_a_tombstone_counts_though_the_id_has_come_back_in_the_same_range() -> None:
     fold = TransactionFold(0, 5, 7)
     fold.feed(a_saying(5, None) + a_saying(6, an_empty(OTHER)))
-    assert TransactionalIdGone(NAME, 0, 5) in list(fold.facts(live_only=False))
+    assert TransactionalIdGone(NAME, 0, 5) in list(fold.facts())
     run = BucketRun()
     run.batch(transaction(4, S.ONGOING, ORDERS), seen(0, 10, data=5))
-    run.batch(*fold.facts(live_only=False))
+    run.batch(*fold.facts())
     assert any(isinstance(said, SpanCandidate) for said in run.batch())
 
 
@@ -92,23 +92,22 @@ def test_a_fold_of_the_log_knows_what_compaction_took(first: int, hole: int | No
 
 
 @pytest.mark.parametrize(
-    ("start", "reread", "is_tail", "is_proven"),
+    ("reread", "is_tail", "is_proven"),
     [
-        pytest.param(Position("log-id", 5, 3, 5), {}, True, True, id="goes on at the end"),
-        pytest.param(Position("log-id", 5, 3, 8), {}, False, False, id="goes on after a chunk"),
-        pytest.param(Position("log-id", 5, 3, 5), {LOG: 4}, True, True, id="again from a gap"),
-        pytest.param(Position("log-id", 5, 3, 8), {LOG: 4}, True, False, id="again from a gap, after a chunk"),
-        pytest.param(Position("log-id", 5, 3, 5), {LOG: 0}, False, False, id="again from the beginning"),
+        pytest.param({}, True, True, id="goes on at the end"),
+        pytest.param({LOG: 2}, False, False, id="goes on where a first reading had read enough"),
+        pytest.param({LOG: 4}, True, True, id="again from a gap"),
+        pytest.param({LOG: 0}, False, False, id="again from the beginning"),
     ],
 )
 def test_holes_count_and_the_log_is_proven_where_all_before_had_been_read(
-    start: Position,
     reread: dict[TopicPartition, int],
     is_tail: bool,  # noqa: FBT001 - a case
     is_proven: bool,  # noqa: FBT001 - a case
 ) -> None:
-    before = SourceOffset("cluster", 6, 900, 901, {LOG: start})
-    end = SourceOffset("cluster", 7, 1000, 1001, {LOG: Position("log-id", 9, 3, 9)}, reread=reread)
+    before = SourceOffset("cluster", 6, 900, 901, {LOG: Position("log-id", 5, 3, 5)}, news_from={LOG: 3})
+    positions = {LOG: Position("log-id", 9, 3, 9)}
+    end = SourceOffset("cluster", 7, 1000, 1001, positions, reread=reread, news_from={LOG: 3})
     plan = plan_reads(before, end, OPTIONS)[0]
     (found,) = plan.ranges
     assert found.is_tail == is_tail

@@ -48,11 +48,18 @@ def test_those_that_were_left_out_are_next_and_then_the_others_again() -> None:
         assert set().union(*three) == set(range(MANY)), "as many turns as it takes to confirm everybody once"
 
 
-def test_a_batch_without_them_forgets_nobody() -> None:
+def test_who_stands_in_line_need_not_be_said_again() -> None:
     line = a_line()
-    first = line.next(everybody(), 0)
-    assert line.next([], 500) == []
-    assert not {one.name for one in first} & {one.name for one in line.next(everybody(), 1_000)}
+    turns = [line.next(everybody(), 0), line.next([], 500), line.next([], 1_000)]
+    assert [one for turn in turns for one in turn] == everybody()
+    assert line.next([], 1_500) == []
+
+
+def test_who_is_over_stands_in_line_no_more() -> None:
+    line = a_line()
+    line.next(everybody(), 0)
+    line.drop(MANY - 1)
+    assert [*line.next([], 0), *line.next([], 0)] == everybody()[CANDIDATES_AT_A_TIME:-1]
 
 
 def test_who_comes_later_stands_behind() -> None:

@@ -23,6 +23,7 @@ from txnwatch.sinks.marking import VERIFIED
 from txnwatch.state.abort_plan import Refused
 from txnwatch.state.abort_rules import RULE_OF_REFUSAL, Refusal
 from txnwatch.state.errors import ConfigError
+from txnwatch.state.escape import printable
 from txnwatch.state.incident import IncidentEvent
 
 _LOSS = {
@@ -106,8 +107,8 @@ def run(parsed: argparse.Namespace) -> int:
         may_lose=parsed.lose_acknowledged_data,
     )
     with open_case(parsed, asked) as case:
-        incident, found = look(case)
-        decision = decide(case, incident, found)
+        incident, evidence, found = look(case)
+        decision = decide(case, evidence, found)
         if isinstance(decision, Refused):
             return _refused(parsed, case, incident, decision)
         loss = _LOSS_BY_COMMIT if asked.is_commit else _LOSS.get(incident.expected_outcome, _LOSS["unknown"])
@@ -117,7 +118,7 @@ def run(parsed: argparse.Namespace) -> int:
         if not parsed.yes and not _agreed(incident, parsed.result, loss):
             _say(parsed, incident, "refused", "nobody agreed: nothing was written")
             return 1
-        came_to = act(case, incident)
+        came_to = act(case, incident, evidence)
         if isinstance(came_to, Refused):
             return _refused(parsed, case, incident, came_to)
         _say(parsed, incident, came_to.result, came_to.detail or f"closed; last stable offset {came_to.stable_after}")
@@ -125,8 +126,8 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _agreed(incident: IncidentEvent, result: str, loss: str) -> bool:
-    print(_about(incident), file=sys.stderr)
-    print(f"{result}: {loss}.", file=sys.stderr)
+    print(printable(_about(incident)), file=sys.stderr)
+    print(printable(f"{result}: {loss}."), file=sys.stderr)
     if not sys.stdin.isatty():
         print("txnwatch: this is no terminal, so nobody can be asked: say --yes", file=sys.stderr)
         return False

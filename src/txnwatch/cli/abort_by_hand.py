@@ -1,7 +1,7 @@
 """What `txnwatch abort` does behind its words: finds the transaction, its outcome, and ends it with events.
 
 An abort by hand has an incident of its own, about nothing but the abort: the sequence of an incident that a running
-watch has opened belongs to that watch.
+watch has opened belongs to that watch. Everything it rests on is read from the logs; nothing from the events topic.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from txnwatch.cli.asking import origin_of
+from txnwatch.cli.events_read import keys_of
 from txnwatch.cli.find_hanging import searcher_of
 from txnwatch.clients import EventsTopic, events_topic, librdkafka_config
 from txnwatch.config import client_properties
@@ -23,22 +24,23 @@ from txnwatch.connection import options_of
 from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.compose import hanging_event, no_longer_open
 from txnwatch.sinks.confirm import confirm_spans
-from txnwatch.sinks.event_log import read_events
+from txnwatch.sinks.findings import read_anew
 from txnwatch.sinks.kafka import KafkaEventSink
 from txnwatch.sinks.marking import ABORT, COMMIT, REFUSED, CameTo, action, read_afresh, write
-from txnwatch.state.abort_case import AbortPolicy, Case, Usage
-from txnwatch.state.abort_plan import AbortSpec, Refused, candidate_again, decide_abort
+from txnwatch.state.abort_case import AbortPolicy, Case, Evidence, Usage
+from txnwatch.state.abort_plan import AbortSpec, Refused, decide_abort
 from txnwatch.state.abort_rules import Refusal
 from txnwatch.state.confirmation import Answer, SpanConfirmation
 from txnwatch.state.emitted import SpanCandidate
-from txnwatch.state.ending import ADMINISTRATOR, COORDINATOR
+from txnwatch.state.ending import ADMINISTRATOR, COORDINATOR, TXNWATCH
 from txnwatch.state.errors import BrokerError, SinkError, TxnwatchError
+from txnwatch.state.fitting import fitting
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import BY_HAND, IncidentEvent, id_once_more, latest, resolved, updated
-from txnwatch.state.outcome import UNKNOWN
+from txnwatch.state.incident import BY_HAND, IncidentEvent, id_once_more, resolved, updated
 from txnwatch.streaming.admin import ClusterAdmin
 from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.participants import why_not_shown
 
 _TIMEOUT_S = 10.0
 _BETWEEN_LOOKS_S = 1.0
@@ -94,28 +96,29 @@ def open_case(parsed: argparse.Namespace, asked: Manual) -> Iterator[ManualCase]
     """Connects as the flags say."""
     options, properties = options_of(parsed.bootstrap_server, parsed.command_config), parsed.command_config
     events = events_topic(
-        parsed.events_topic, parsed.events_format, parsed.schema_registry_url, client_properties(properties)
+        parsed.events_topic,
+        parsed.events_format,
+        parsed.schema_registry_url,
+        client_properties(properties),
+        keys_of(parsed),
     )
     with contextlib.closing(Cluster(options.bootstrap, options.security, timeout_s=_TIMEOUT_S)) as cluster:
         origin = origin_of(cluster, parsed)
         yield ManualCase(cluster, ClusterAdmin(cluster), librdkafka_config(options), asked, origin, events)
 
 
-def look(case: ManualCase) -> tuple[IncidentEvent, SpanConfirmation]:
-    """The transaction as an incident, by two looks; the second is the fresh read for the decision.
+def look(case: ManualCase) -> tuple[IncidentEvent, Evidence, SpanConfirmation]:
+    """The transaction as an incident, by two looks, and what was found of it; the second look is the fresh read.
 
     Raises:
         TxnwatchError: there is no such open transaction, it does not hang, or that could not be read.
     """
     candidate, first = _found(case)
     time.sleep(_BETWEEN_LOOKS_S)
-    second = _confirmed(case, candidate)
-    event = hanging_event(case.origin, candidate, first, None, wall_clock_ms())
-    watched = _watched(case, event)
-    if event.expected_outcome == UNKNOWN and watched is not None:
-        event = replace(event, expected_outcome=watched.expected_outcome)
-    name = watched.transactional_id if watched is not None else None
-    return replace(event, transactional_id=event.transactional_id or name), second
+    second, now_ms = _confirmed(case, candidate), wall_clock_ms()
+    event = hanging_event(case.origin, candidate, first, None, now_ms)
+    assert first.producer is not None
+    return event, Evidence(candidate, first.producer, event.expected_outcome, candidate, now_ms), second
 
 
 def _found(case: ManualCase) -> tuple[SpanCandidate, SpanConfirmation]:
@@ -133,6 +136,8 @@ def _found(case: ManualCase) -> tuple[SpanCandidate, SpanConfirmation]:
     for _, why in found.unproven:
         raise BrokerError(f"{case.place}: whether it hangs could not be read: {why}")
     reading = found.readings[case.place]
+    if case.cluster.known.info(case.place) is None:
+        raise BrokerError(f"{case.place}: {why_not_shown(case.cluster, case.place.topic)}")
     if reading.problem is not None:
         raise BrokerError(f"{case.place}: expected its leader to describe its producers, found: {reading.problem}")
     rows = [row for row in reading.producers if row.txn_start_offset >= 0]
@@ -151,38 +156,17 @@ def _confirmed(case: ManualCase, candidate: SpanCandidate) -> SpanConfirmation:
     return found
 
 
-def _watched(case: ManualCase, event: IncidentEvent) -> IncidentEvent | None:
-    """The open incident of a watch about the very data, if there is one: it may know more of the coordinator's log."""
-    try:
-        read = read_events(case.config, case.events.name, decode=case.events.decode)
-        told = latest(found for found in read if not isinstance(found, SinkError))
-    except BrokerError:
-        return None
-    watched = (found for found in told.values() if found.is_open and not found.is_by_hand)
-    return next((found for found in watched if _data(found) == _data(event)), None)
-
-
-def _data(event: IncidentEvent) -> tuple[object, ...]:
-    return (
-        event.cluster_id,
-        event.topic_id,
-        event.partition,
-        event.producer_id,
-        event.producer_epoch,
-        event.txn_start_offset,
-        event.evidence.get("last_sequence"),
-    )
-
-
-def decide(case: ManualCase, incident: IncidentEvent, found: SpanConfirmation) -> AbortSpec | Refused:
+def decide(case: ManualCase, evidence: Evidence, found: SpanConfirmation) -> AbortSpec | Refused:
     """The decision of the automatic abort, under the policy of a hand."""
-    return decide_abort(Case(incident, found, case.asked.policy, Usage(), wall_clock_ms()))
+    return decide_abort(Case(evidence, found, case.asked.policy, Usage(), wall_clock_ms()))
 
 
-def act(case: ManualCase, incident: IncidentEvent) -> CameTo | Refused:
+def act(case: ManualCase, incident: IncidentEvent, evidence: Evidence) -> CameTo | Refused:
     """Reads once more (somebody may have thought for a while), announces, writes, reads again and tells."""
-    found = _confirmed(case, candidate_again(incident))
-    spec = decide(case, incident, found)
+    again, found = read_anew(case.admin, evidence, _confirmed(case, evidence.candidate))
+    spec = decide(case, again, found)
+    if again.outcome != evidence.outcome and not isinstance(spec, Refused):
+        spec = Refused(Refusal.OUTCOME_UNKNOWN, f"the outcome was {evidence.outcome}, and can be read no more")
     if isinstance(spec, Refused):
         return spec
     assert found.reading is not None
@@ -190,8 +174,8 @@ def act(case: ManualCase, incident: IncidentEvent) -> CameTo | Refused:
     decision = COMMIT if case.asked.is_commit else ABORT
     now_ms = wall_clock_ms()
     begun = action(decision, by, now_ms, detail=BY_HAND, spec=spec, stable_before=stable)
-    own_id, evidence = id_once_more(incident.incident_id, now_ms), read_afresh(incident, found.reading, now_ms)
-    ahead = replace(incident, incident_id=own_id, action=begun, evidence=evidence, time_ms=now_ms)
+    own_id, shown = id_once_more(incident.incident_id, now_ms), read_afresh(incident, found.reading, now_ms)
+    ahead = replace(incident, incident_id=own_id, action=begun, evidence=shown, time_ms=now_ms)
     with _telling(case) as sink:
         sink.tell(ahead)
         came_to = write(case.admin, ahead, spec)
@@ -215,7 +199,13 @@ def _end(spec: AbortSpec, came_to: CameTo) -> dict[str, Any]:
     if marker is None:
         return end
     # Nothing live has the marker's epoch, or it would have been refused: only an administrator repeats it.
-    by = ADMINISTRATOR if marker.producer_epoch == spec.marker.producer_epoch else COORDINATOR
+    by = (
+        TXNWATCH
+        if came_to.is_ours
+        else ADMINISTRATOR
+        if marker.producer_epoch == spec.marker.producer_epoch
+        else COORDINATOR
+    )
     return {**end, "how": "committed" if marker.commit else "aborted", "by": by, "marker_offset": marker.offset}
 
 
@@ -225,7 +215,7 @@ class _Telling:
 
     def tell(self, event: IncidentEvent) -> None:
         if self._sink is not None:
-            self._sink.deliver([event])
+            self._sink.deliver([fitting(event)])
 
 
 @contextlib.contextmanager
@@ -234,5 +224,7 @@ def _telling(case: ManualCase) -> Iterator[_Telling]:
     if case.events.name not in case.cluster.refresh().topics:
         yield _Telling(None)
         return
-    with contextlib.closing(KafkaEventSink(case.config, case.events.name, case.events.encoding)) as sink:
+    with contextlib.closing(
+        KafkaEventSink(case.config, case.events.name, case.events.encoding, keys=case.events.keys)
+    ) as sink:
         yield _Telling(sink)

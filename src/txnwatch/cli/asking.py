@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from txnwatch.cli.flag_types import id32, topic_name, words
 from txnwatch.cli.output import Answer, write
 from txnwatch.config import ENVIRONMENT_PREFIX, EVENTS_TOPIC
 from txnwatch.connection import connected
-from txnwatch.sinks.commands import Origin
+from txnwatch.sinks.commands import EventsAt, Origin, suggested
+from txnwatch.state.incident import IncidentEvent
 from txnwatch.streaming.cluster import Cluster
 
 _TIMEOUT_S = 15.0
+_KEY_FILE = f"{ENVIRONMENT_PREFIX}EVENTS_KEY_FILE"
 _BOOTSTRAP, _PROPERTIES = f"{ENVIRONMENT_PREFIX}BOOTSTRAP_SERVER", f"{ENVIRONMENT_PREFIX}COMMAND_CONFIG"
 
 
@@ -45,12 +48,19 @@ def add_partition_flags(parser: argparse.ArgumentParser, topic: str = "which top
 
 
 def add_events_flags(parser: argparse.ArgumentParser) -> None:
-    """`--events-topic` and `--schema-registry-url`: where a run tells its events."""
+    """`--events-topic`, `--schema-registry-url`, `--events-key-file`: where a run tells its events, and how signed."""
     parser.add_argument(
         "--events-topic", type=topic_name, default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)"
     )
     parser.add_argument(
         "--schema-registry-url", type=words, metavar="URL", help="where events are in Confluent framing"
+    )
+    parser.add_argument(
+        "--events-key-file",
+        type=Path,
+        default=os.environ.get(_KEY_FILE),
+        metavar="FILE",
+        help=f"keys that events have to be signed with (or {_KEY_FILE})",
     )
 
 
@@ -75,5 +85,21 @@ def ask(parsed: argparse.Namespace, question: Callable[[Cluster], Answer]) -> in
 
 def origin_of(cluster: Cluster, parsed: argparse.Namespace) -> Origin:
     """What events and suggested commands of this run share."""
-    path = str(parsed.command_config) if parsed.command_config is not None else None
-    return Origin(cluster.known.cluster_id, parsed.bootstrap_server, path)
+    return Origin(cluster.known.cluster_id, parsed.bootstrap_server, _properties_path(parsed))
+
+
+def with_command_from_here(event: IncidentEvent, parsed: argparse.Namespace) -> IncidentEvent:
+    """An event that was told, with a command that is made here; without one where the cluster's address is unknown.
+
+    Whoever may write the events topic, or Redis, can put any command there for somebody to paste.
+    """
+    if parsed.bootstrap_server is None:
+        return replace(event, suggested_command=None)
+    topic = parsed.events_topic if parsed.events_topic != EVENTS_TOPIC else None
+    told = EventsAt(topic, schema_registry_url=parsed.schema_registry_url)
+    origin = Origin(event.cluster_id, parsed.bootstrap_server, _properties_path(parsed), told)
+    return replace(event, suggested_command=suggested(origin, event))
+
+
+def _properties_path(parsed: argparse.Namespace) -> str | None:
+    return str(parsed.command_config) if parsed.command_config is not None else None

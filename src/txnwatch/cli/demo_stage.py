@@ -28,7 +28,7 @@ from txnwatch.embedded.applications import (
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.redis import EmbeddedRedis
 from txnwatch.sinks.event_log import read_events
-from txnwatch.state.errors import BrokerError, SinkError, TxnwatchError
+from txnwatch.state.errors import BrokerError, TxnwatchError
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent
 from txnwatch.streaming.cluster import READ_COMMITTED, Cluster
@@ -112,7 +112,7 @@ class Stage:
     def _follow_events(self) -> None:
         with contextlib.suppress(BrokerError):
             for event in read_events(librdkafka_config(self.options), EVENTS_TOPIC, follow=True):
-                if not isinstance(event, SinkError):
+                if isinstance(event, IncidentEvent):
                     self.events.append((time.monotonic(), event))
 
     def let_it_sink_in(self) -> None:

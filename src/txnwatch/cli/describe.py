@@ -21,6 +21,7 @@ from txnwatch.streaming.admin import ClusterAdmin
 from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.coordinator_log import LogRecord, read_records
+from txnwatch.streaming.participants import hidden_of
 
 _TRIES = 3
 
@@ -61,13 +62,15 @@ def run(parsed: argparse.Namespace) -> int:
 
 def _answer(cluster: Cluster, transactional_id: str) -> Answer:
     described, last, problem = described_with_log(cluster, transactional_id)
-    missing = NotChecked("last update and duration of what is complete", problem or "")
+    missing = hidden_of(cluster, [described])
+    if problem is not None:
+        missing["last update and duration of what is complete"] = problem
     return Answer(
         command="describe",
         cluster_id=cluster.known.cluster_id,
         row_type=DescribedRow,
         rows=[row_of(described, last, wall_clock_ms())],
-        not_checked=() if problem is None else (missing,),
+        not_checked=tuple(NotChecked(what, why) for what, why in missing.items()),
     )
 
 

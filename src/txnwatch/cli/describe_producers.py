@@ -15,6 +15,7 @@ from txnwatch.state.ids import TopicPartition
 from txnwatch.state.ports import ActiveProducer, ListedTransaction
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.metadata import NO_LEADER
+from txnwatch.streaming.participants import why_not_shown
 from txnwatch.streaming.queries import names_of, producers_at
 
 
@@ -55,7 +56,7 @@ def run(parsed: argparse.Namespace) -> int:
 def _answer(cluster: Cluster, partition: TopicPartition, broker: int | None) -> Answer:
     info = cluster.known.info(partition)
     if info is None:
-        raise BrokerError(f"{partition}: not in the cluster, or this user has no right to describe its topic")
+        raise BrokerError(f"{partition}: {why_not_shown(cluster, partition.topic)}")
     node = info.leader if broker is None else broker
     if node == NO_LEADER:
         raise BrokerError(f"{partition}: no leader; a replica can be asked with --broker-id")

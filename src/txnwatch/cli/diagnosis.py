@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
 from txnwatch.cli.event_lines import duration
 from txnwatch.cli.output import Line
+from txnwatch.state.escape import shell_line
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.state.words import some
+from txnwatch.streaming.acls import Writers
 from txnwatch.streaming.checkup import (
     ALTER,
     DESCRIBE,
@@ -23,8 +25,8 @@ from txnwatch.streaming.checkup import (
 
 _TRUNCATION_SEEN_SINCE = 12  # Fetch: diverging epochs
 _FRESH_MS = 5_000
-_SCAN_MS = 10_000
 _DENIED = "AUTHORIZATION_FAILED"
+_NAMED = 5
 
 
 class Health(StrEnum):
@@ -143,16 +145,39 @@ def _topics(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     elif not unread:
         detail = f"{len(data)} topics are shown; one that may not be described is not"
         yield CheckRow("right", "Read on topics", Health.OK, detail, "find-hanging, explain, run", None)
-    yield from _log(operations, caller)
+    yield from _hidden(found, caller)
+    yield from _log(found, caller)
     yield from _events(found, caller)
+    yield _writers(found.events_writers, caller)
 
 
-def _log(operations: dict[str, Operations], caller: Caller) -> Iterator[CheckRow]:
+def _hidden(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    for partition, why in found.hidden.items():
+        if _DENIED not in why:
+            yield CheckRow("right", partition, Health.WARNING, why, "find-hanging, explain", None)
+            continue
+        topic = partition.rpartition("-")[0]
+        fix = _grant(caller, "Read", "--topic", topic)
+        yield CheckRow(
+            "right",
+            f"Describe on topic {topic}",
+            Health.MISSING,
+            f"{partition}: {why}",
+            "find-hanging, explain, run",
+            fix,
+        )
+
+
+def _log(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     name, needed_by = f"Read on topic {TRANSACTION_STATE_TOPIC}", "run, describe, explain"
+    operations = found.topic_operations
     if TRANSACTION_STATE_TOPIC not in operations:
         detail = "not shown: no transaction was ever begun here, or it may not be described"
+        if found.has_unseen_log:
+            detail = "not shown, and there is transactional data: this user or a proxy hides it, and nothing is proven"
         fix = _grant(caller, "Read", "--topic", TRANSACTION_STATE_TOPIC)
-        yield CheckRow("right", name, Health.WARNING, detail, needed_by, fix)
+        health = Health.MISSING if found.has_unseen_log else Health.WARNING
+        yield CheckRow("right", name, health, detail, needed_by, fix)
     elif _lacks(operations[TRANSACTION_STATE_TOPIC], READ):
         fix = _grant(caller, "Read", "--topic", TRANSACTION_STATE_TOPIC)
         yield CheckRow("right", name, Health.MISSING, "not allowed", needed_by, fix)
@@ -178,11 +203,29 @@ def _events(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
         yield CheckRow("right", f"{word} on topic {topic}", health, detail, "run, events", fix)
 
 
+def _writers(found: Writers, caller: Caller) -> CheckRow:
+    """Who else could tell a false alarm. No abort rests on the topic, so this is a warning."""
+    name, needed_by = f"writers of topic {caller.events_topic}", "events, status"
+    harm = "whoever may write it can tell false alarms; it can cause no abort"
+    if found.is_open:
+        detail = f"everybody: the brokers have no authorizer; {harm}. Signatures tell ours apart: --events-key-file"
+        return CheckRow("right", name, Health.OK, detail, needed_by, None)
+    if found.problem is not None:
+        fix = _grant(caller, "Describe", "--cluster") if _DENIED in found.problem else None
+        return CheckRow("right", name, Health.WARNING, f"could not be told: {found.problem}; {harm}", needed_by, fix)
+    others = [principal for principal in found.principals if principal != caller.principal]
+    ours = "this user by an ACL" if caller.principal in found.principals else "this user by no ACL of its own"
+    if not others:
+        return CheckRow("right", name, Health.OK, f"{ours}, and super users", needed_by, None)
+    detail = f"{ours}, super users, and {some(others, _NAMED)}: {harm}. Signatures tell ours apart: --events-key-file"
+    return CheckRow("right", name, Health.WARNING, detail, needed_by, None)
+
+
 def _cluster(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     told = found.cluster_operations
     for operation, word, needed_by in (
         (DESCRIBE, "Describe", "doctor"),
-        (DESCRIBE_CONFIGS, "DescribeConfigs", "doctor"),
+        (DESCRIBE_CONFIGS, "DescribeConfigs", "doctor, late"),
         (ALTER, "Alter", "abort"),
     ):
         name = f"{word} on the cluster"
@@ -213,8 +256,8 @@ def _judge(setting: str, value: str) -> tuple[Health, str]:
             return Health.WARNING, ": late writes of old clients are let in, and hang (KIP-890)"
         case "unclean.leader.election.enable", "true":
             return Health.WARNING, ": a marker can be lost with a leader, and its transaction hangs"
-        case "transaction.abort.timed.out.transaction.cleanup.interval.ms", text if int(text) != _SCAN_MS:
-            return Health.WARNING, f": give `run` --coordinator-scan-interval-ms {text}"
+        case "transaction.abort.timed.out.transaction.cleanup.interval.ms", text:
+            return Health.OK, f": what is past its timeout is aborted within {duration(int(text))}; `run` reads it"
         case "transaction.max.timeout.ms", text:
             return Health.OK, f": a healthy transaction can hold a partition for {duration(int(text))}"
         case _:
@@ -243,7 +286,7 @@ def _lacks(told: Operations, operation: int) -> bool:
 
 def _grant(caller: Caller, operation: str, *resource: str) -> str:
     config = ("--command-config", caller.command_config) if caller.command_config is not None else ()
-    return shlex.join(
+    return shell_line(
         [
             *("kafka-acls.sh", "--bootstrap-server", caller.bootstrap_server, *config, "--add"),
             *("--allow-principal", caller.principal, "--operation", operation, *resource),

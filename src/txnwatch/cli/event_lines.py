@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from txnwatch.state.escape import printable
+from txnwatch.state.event_rules import LAST_TIME_MS
 from txnwatch.state.hurt import STOPPED
 from txnwatch.state.incident import OPENED, IncidentEvent
 from txnwatch.state.verdict import Verdict
@@ -14,12 +16,15 @@ _NAMED = 2  # groups; the others are in the event
 
 
 def event_line(event: IncidentEvent) -> str:
-    """When, what, where, whose, and what it does to others."""
-    return "  ".join(part for part in (utc(event.time_ms), _headline(event), where(event), *_details(event)) if part)
+    """When, what, where, whose, and what it does to others; nothing in it moves a terminal's cursor."""
+    parts = (utc(event.time_ms), _headline(event), where(event), *_details(event))
+    return printable("  ".join(part for part in parts if part))
 
 
 def utc(time_ms: int) -> str:
-    """A time as people read it in logs."""
+    """A time as people read it in logs; one that is no date stays a number: a client's clock can say anything."""
+    if not 0 <= time_ms <= LAST_TIME_MS:
+        return f"{time_ms} ms"
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03d}Z"
 
 

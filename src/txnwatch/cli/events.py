@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
-from txnwatch.cli.asking import add_connection_flags, add_events_flags
+from txnwatch.cli.asking import add_connection_flags, add_events_flags, with_command_from_here
 from txnwatch.cli.event_lines import event_line
+from txnwatch.cli.events_read import passed_over, read_as_told
 from txnwatch.cli.output import CLEAN, FAILURE, delivering
-from txnwatch.clients import decoder, librdkafka_config, registry_codec
-from txnwatch.config import client_properties
-from txnwatch.connection import options_of
 from txnwatch.sinks.encoding import to_json
-from txnwatch.sinks.event_log import read_events
-from txnwatch.state.errors import SinkError
+from txnwatch.state.errors import BadEventError
+from txnwatch.state.incident import IncidentEvent
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
@@ -34,15 +31,19 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 def run(parsed: argparse.Namespace) -> int:
     """Prints events; at the end of the topic 0, or 1 if a record had to be passed over."""
     code = CLEAN
-    config = librdkafka_config(options_of(parsed.bootstrap_server, parsed.command_config))
-    properties = client_properties(parsed.command_config)
-    decode = decoder(registry_codec(parsed.schema_registry_url, properties, parsed.events_topic))
-    for event in read_events(config, parsed.events_topic, follow=parsed.follow, decode=decode):
-        if isinstance(event, SinkError):
-            code = FAILURE
-            print(f"txnwatch: passing over a record: {event}", file=sys.stderr)
-        else:
-            line = to_json(event).decode() if parsed.format == "json" else event_line(event)
-            with delivering():
-                print(line, flush=True)
+    bad = passed_over()
+    try:
+        for event in read_as_told(parsed, follow=parsed.follow):
+            if isinstance(event, BadEventError):
+                code = FAILURE
+                bad.take(event)
+                if parsed.follow:
+                    bad.say()
+            elif isinstance(event, IncidentEvent):
+                shown = with_command_from_here(event, parsed)
+                line = to_json(shown).decode() if parsed.format == "json" else event_line(shown)
+                with delivering():
+                    print(line, flush=True)
+    finally:
+        bad.say_all()
     return code

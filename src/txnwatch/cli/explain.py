@@ -19,6 +19,7 @@ from txnwatch.streaming.admin import ClusterAdmin
 from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.coordinator_log import read_views
+from txnwatch.streaming.participants import hidden_of, hidden_topics, why_not_shown
 
 _QUIET = frozenset({"all_clear", "idle"})
 _LOOKS, _PAUSE_S = 3, 0.3
@@ -76,13 +77,22 @@ def _partition(cluster: Cluster, parsed: argparse.Namespace) -> TopicPartition |
     if parsed.topic is not None:
         named = TopicPartition(parsed.topic, parsed.partition)
         if cluster.known.info(named) is None:
-            raise BrokerError(f"{named}: not in the cluster, or this user has no right to describe its topic")
+            raise BrokerError(f"{named}: {why_not_shown(cluster, named.topic)}")
         return named
     try:
         meant = TopicPartition.parse(parsed.target)
     except ValueError:
         return None
-    return meant if cluster.known.info(meant) is not None else None
+    if cluster.known.info(meant) is not None:
+        return meant
+    if hidden_topics(cluster, [meant.topic]) and not _is_id(cluster, parsed.target):
+        raise BrokerError(f"{meant}: {why_not_shown(cluster, meant.topic)}")
+    return None
+
+
+def _is_id(cluster: Cluster, name: str) -> bool:
+    """Whether a coordinator knows a transactional id of this name: an id may look like a partition."""
+    return ClusterAdmin(cluster).describe_transactions([name])[name].state is not None
 
 
 def _of_partition(
@@ -108,6 +118,7 @@ def _of_id(cluster: Cluster, parsed: argparse.Namespace, transactional_id: str, 
     described, last, problem = described_with_log(cluster, transactional_id)
     if problem is not None:
         missing["the coordinator's log"] = problem
+    missing.update(hidden_of(cluster, [described]))
     held = set(described.partitions)
     if not described.is_live:
         logs = read_views(cluster, [described.producer_id])
@@ -117,4 +128,6 @@ def _of_id(cluster: Cluster, parsed: argparse.Namespace, transactional_id: str, 
         held |= view.participants if view is not None else frozenset()
     readings = ClusterAdmin(cluster).read_partitions(sorted(held))
     missing.update({str(partition): one.problem for partition, one in readings.items() if one.problem is not None})
-    return of_id(origin_of(cluster, parsed), described, last, readings.values(), wall_clock_ms())
+    found = searcher_of(cluster).judge(described)
+    missing.update(found.not_checked)
+    return of_id(origin_of(cluster, parsed), described, last, readings.values(), wall_clock_ms(), found)

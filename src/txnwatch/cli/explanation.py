@@ -17,7 +17,6 @@ from txnwatch.state.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
 from txnwatch.state.ports import PartitionReading, TransactionDescription
 from txnwatch.state.verdict import REASON_MEANS, Verdict
 
-_POLICY = DetectionPolicy()
 _YES, _NO, _NOT_KNOWN = "yes", "no", "unknown"
 _NEVER_SURE = {
     "abort": "Its transaction was to be aborted: an ABORT marker is right.",
@@ -63,8 +62,8 @@ class End:
     words: str
 
 
-def end_of(described: TransactionDescription, now_ms: int) -> End:
-    """How a live transaction will end, by its own timeout."""
+def end_of(described: TransactionDescription, now_ms: int, policy: DetectionPolicy, *, is_late: bool) -> End:
+    """How a live transaction will end, by its own timeout; `is_late`: it is proven that its coordinator is late."""
     state, timeout_ms = described.state, described.timeout_ms
     assert state is not None
     if state.is_prepare:
@@ -73,10 +72,16 @@ def end_of(described: TransactionDescription, now_ms: int) -> End:
     if timeout_ms == TWO_PHASE_TIMEOUT_MS:
         return End("open", _NO, None, "It is a two-phase transaction: it has no timeout, only its client ends it.")
     due_ms = described.start_ms + timeout_ms
-    last_ms = due_ms + _POLICY.coordinator_scan_interval_ms
-    if now_ms > last_ms + _POLICY.late_buffer_ms:
-        words = f"Its timeout passed {duration(now_ms - due_ms)} ago, and its coordinator has not aborted it."
+    last_ms = due_ms + policy.scan_interval_ms(None)
+    if is_late:
+        words = f"Its timeout passed {duration(max(0, now_ms - due_ms))} ago, and its coordinator has not aborted it."
         return End(Verdict.LATE, _NOT_KNOWN, None, words)
+    if now_ms > last_ms + policy.late_buffer_ms:
+        words = (
+            f"By our clock its timeout passed {duration(now_ms - due_ms)} ago. By the clock of its coordinator that is "
+            "not so, or not known: `txnwatch doctor` compares them."
+        )
+        return End("open", _NOT_KNOWN, None, words)
     words = (
         f"It ends by itself: if its client does not end it, its coordinator aborts it between {utc(due_ms)} and "
         f"{utc(last_ms)} (timeout {duration(timeout_ms)}, then the next scan)."
@@ -125,7 +130,7 @@ def _told(origin: Origin, span: SpanCandidate, found: Search, now_ms: int) -> Ex
             return _hanging(origin, candidate, proof, now_ms)
     for candidate, described in found.covered:
         if _is_same(candidate, span):
-            return _covered(origin, candidate, described, now_ms)
+            return _covered(origin, candidate, described, now_ms, found)
     why = next(why for candidate, why in found.unproven if _is_same(candidate, span))
     text = (
         f"{span.partition}: held, and not known by whom.",
@@ -178,8 +183,11 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
     )
 
 
-def _covered(origin: Origin, span: SpanCandidate, described: TransactionDescription, now_ms: int) -> Explanation:
-    end = end_of(described, now_ms)
+def _covered(
+    origin: Origin, span: SpanCandidate, described: TransactionDescription, now_ms: int, found: Search
+) -> Explanation:
+    is_late = verdict_of(described, found) is Verdict.LATE
+    end = end_of(described, now_ms, found.policy, is_late=is_late)
     name = described.transactional_id
     age = duration(now_ms - described.start_ms)
     head = f"{span.partition}: {end.state}, by a transaction that is {described.state}."
@@ -199,6 +207,12 @@ def _covered(origin: Origin, span: SpanCandidate, described: TransactionDescript
         next=explain_id(origin, name),
         text=(head, _what(span), owner, end.words),
     )
+
+
+def verdict_of(described: TransactionDescription, found: Search) -> Verdict | None:
+    """What was proven of a live transaction as a whole."""
+    name = described.transactional_id
+    return next((one.verdict for one, _ in found.overdue if one.view.transactional_id == name), None)
 
 
 def _others(others: Sequence[SpanCandidate], found: Search) -> list[str]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from txnwatch.cli.event_lines import duration, utc
-from txnwatch.cli.explanation import Explanation, end_of
+from txnwatch.cli.explanation import Explanation, end_of, verdict_of
 from txnwatch.sinks.commands import Origin, explain_partition
+from txnwatch.sinks.search import Search
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
+from txnwatch.state.policy import TWO_PHASE_TIMEOUT_MS
 from txnwatch.state.ports import PartitionReading, TransactionDescription
 from txnwatch.state.transaction import TransactionState
 from txnwatch.state.verdict import Verdict
 from txnwatch.streaming.coordinator_log import LogRecord
-
-_STUCK_MS = DetectionPolicy().stuck_prepare_ms
 
 
 def of_id(
@@ -23,11 +22,15 @@ def of_id(
     last: LogRecord | None,
     readings: Iterable[PartitionReading],
     now_ms: int,
+    found: Search,
 ) -> Explanation:
-    """What a transactional id is doing; `readings` are of its partitions, and of those it last held."""
+    """What a transactional id is doing; `readings` are of its partitions, and of those it last held.
+
+    `found` is what was proven of its live transaction (Searcher.judge).
+    """
     known = list(readings)
     if described.is_live:
-        return _live_id(described, last, known, now_ms)
+        return _live_id(described, last, known, now_ms, found)
     name, state = described.transactional_id, described.state
     left = [reading.partition for reading in known if reading.open_transaction(described.producer_id) is not None]
     unread = [reading.partition for reading in known if reading.problem is not None]
@@ -67,15 +70,17 @@ def _live_id(
     last: LogRecord | None,
     readings: list[PartitionReading],
     now_ms: int,
+    found: Search,
 ) -> Explanation:
-    end = end_of(described, now_ms)
+    proven = verdict_of(described, found)
+    end = end_of(described, now_ms, found.policy, is_late=proven is Verdict.LATE)
     name, state = described.transactional_id, described.state
     assert state is not None
     since_ms = described.start_ms
     words, verdict = end.words, end.state
     if state.is_prepare:
         since_ms = last.timestamp_ms if last is not None else since_ms
-        words, verdict = _waits(described, readings, now_ms - since_ms)
+        words, verdict = _waits(described, readings), proven or "open"
     holds = [reading.partition for reading in readings if reading.open_transaction(described.producer_id) is not None]
     text = (
         f"{name}: {state} since {utc(since_ms)} ({duration(now_ms - since_ms)} ago).",
@@ -97,11 +102,10 @@ def _live_id(
     )
 
 
-def _waits(described: TransactionDescription, readings: list[PartitionReading], age_ms: int) -> tuple[str, str]:
-    """What Prepare* waits for: words and state."""
-    verdict = Verdict.STUCK_PREPARE if age_ms > _STUCK_MS else "open"
+def _waits(described: TransactionDescription, readings: list[PartitionReading]) -> str:
+    """What Prepare* waits for."""
     if not described.partitions:
-        return "Every marker is written; only the coordinator's last record is missing.", verdict
+        return "Every marker is written; only the coordinator's last record is missing."
     asked = [reading for reading in readings if reading.partition in described.partitions]
     away = [f"{reading.partition} ({reading.problem})" for reading in asked if reading.problem is not None]
     refused = [
@@ -118,7 +122,7 @@ def _waits(described: TransactionDescription, readings: list[PartitionReading], 
             f" On {_names(refused)} nothing of it is open any more: somebody else's marker has closed it there, and "
             "its leader may refuse the coordinator's own for ever."
         )
-    return words, verdict
+    return words
 
 
 def _producer(described: TransactionDescription) -> str:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags, ask, origin_of
@@ -14,16 +15,18 @@ from txnwatch.cli.flag_types import id32
 from txnwatch.cli.output import Answer, Duration, LeftOut, Line, NotChecked, Time
 from txnwatch.sinks.commands import Origin
 from txnwatch.sinks.compose import hanging_event, transaction_event
-from txnwatch.sinks.search import Search, Searcher
+from txnwatch.sinks.search import Log, Search, Searcher
 from txnwatch.state.emitted import SpanCandidate
 from txnwatch.state.errors import BrokerError, ConfigError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.incident import IncidentEvent
-from txnwatch.state.transaction import CoordinatorView
+from txnwatch.streaming import open_for
 from txnwatch.streaming.admin import ClusterAdmin
+from txnwatch.streaming.broker_settings import policy_of
 from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.coordinator_log import read_views
+from txnwatch.streaming.participants import hidden_of, why_not_shown
 
 _MINUTE_MS = 60_000
 
@@ -87,7 +90,10 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> Answer:
     origin = origin_of(cluster, parsed)
     age = AgeFilter(parsed.max_transaction_timeout)
     with _progress(len(partitions)) as progress:
-        found = searcher_of(cluster, progress).search(partitions, age.is_wanted)
+        searcher = searcher_of(cluster, progress)
+        if parsed.topic is None:
+            searcher.hidden = partial(hidden_of, cluster)
+        found = searcher.search(partitions, age.is_wanted)
     where = scope(parsed.topic, parsed.partition, parsed.broker_id)
     events, elsewhere = _events(origin, found, set(partitions) if where else None)
     left_out = (*age.left_out(), *_elsewhere(elsewhere, where))
@@ -157,7 +163,7 @@ def selected(
     """
     topics = cluster.known.topics
     if topic is not None and topic not in topics:
-        raise BrokerError(f"topic {topic}: not in the cluster, or this user has no right to describe it")
+        raise BrokerError(f"topic {topic}: {why_not_shown(cluster, topic)}")
     found = [
         TopicPartition(name, number)
         for name, info in sorted(topics.items())
@@ -175,11 +181,12 @@ def selected(
 def searcher_of(cluster: Cluster, progress: Callable[[int], None] = lambda _: None) -> Searcher:
     """The search, over a real cluster."""
 
-    def views(producer_ids: Collection[int]) -> tuple[dict[int, CoordinatorView], dict[str, str]]:
+    def read_log(producer_ids: Collection[int]) -> Log:
         found = read_views(cluster, producer_ids)
-        return found.views, {str(partition): why for partition, why in found.problems.items()}
+        return Log(found.views, {str(partition): why for partition, why in found.problems.items()}, found.led)
 
-    return Searcher(ClusterAdmin(cluster), views, wall_clock_ms, progress=progress)
+    is_open_for_longer = partial(open_for.is_open_for_longer, cluster)
+    return Searcher(ClusterAdmin(cluster), read_log, is_open_for_longer, wall_clock_ms, policy_of(cluster), progress)
 
 
 def _events(origin: Origin, found: Search, wanted: set[TopicPartition] | None) -> tuple[list[IncidentEvent], int]:

@@ -15,6 +15,7 @@ from txnwatch.state.ports import ListedTransaction, TransactionDescription
 from txnwatch.state.transaction import TransactionState
 from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.participants import hidden_of
 from txnwatch.streaming.queries import Filters, describe_at, list_filtered
 
 _LIVE = tuple(str(state) for state in TransactionState if state.is_live)
@@ -89,7 +90,8 @@ def filters_of(parsed: argparse.Namespace) -> Filters:
 
 
 def _answer(cluster: Cluster, filters: Filters) -> Answer:
-    listed, problems = list_filtered(cluster, filters)
+    found = list_filtered(cluster, filters)
+    listed = found.rows
     if filters.pattern is not None:  # brokers before 4.1 do not filter
         listed = [row for row in listed if re.fullmatch(filters.pattern, row.transactional_id)]
     live: dict[int, list[str]] = {}
@@ -97,6 +99,7 @@ def _answer(cluster: Cluster, filters: Filters) -> Answer:
         if row.state.is_live:
             live.setdefault(row.coordinator, []).append(row.transactional_id)
     described, _ = describe_at(cluster, live)  # a detail: what is missing of it stays empty
+    hidden = hidden_of(cluster, described.values())
     now_ms = wall_clock_ms()
     listed = sorted(listed, key=lambda row: (row.transactional_id, row.coordinator))
     rows = [_row(row, described.get(row.transactional_id), now_ms) for row in listed]
@@ -107,7 +110,7 @@ def _answer(cluster: Cluster, filters: Filters) -> Answer:
         cluster_id=cluster.known.cluster_id,
         row_type=ListedRow,
         rows=rows,
-        not_checked=tuple(NotChecked(what, why) for what, why in problems.items()),
+        not_checked=tuple(NotChecked(what, why) for what, why in (found.problems | hidden).items()),
         found=bool(rows),
     )
 

@@ -6,7 +6,8 @@ what only `run` or `demo` needs. The module of `find-hanging` is `find_hanging.p
 Law too: an answer that nobody could be given is a failure, whatever was found, and said in one line where somebody
 may read it. Only a reader that has gone away (`| head`) is told nothing.
 
-Exit codes: 0 clean, 1 failure or an answer with parts missing, 2 usage, 3 found something (`--fail-on-found`).
+Exit codes: 0 clean, 1 failure or an answer with parts missing, 2 usage, 3 found something (`--fail-on-found`),
+4 nobody looks: no watcher judges, so that finding nothing says nothing (`status`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from importlib import import_module
 from txnwatch import __version__
 from txnwatch.cli.output import FAILURE, USAGE, delivering
 from txnwatch.state.errors import ConfigError, OutputError, TxnwatchError
+from txnwatch.state.escape import printable
 
 _INTERRUPTED = 130
 COMMANDS = (
@@ -66,14 +68,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with delivering():
                 sys.stdout.flush()  # here, where it can still be said that it cannot
     except ConfigError as exc:
-        print(f"txnwatch: {exc}", file=sys.stderr)
+        print(f"txnwatch: {printable(str(exc))}", file=sys.stderr)
         return USAGE
     except OutputError as exc:
         _drop_output()
-        print(f"txnwatch: {exc}", file=sys.stderr)
+        print(f"txnwatch: {printable(str(exc))}", file=sys.stderr)
         return FAILURE
     except TxnwatchError as exc:
-        print(f"txnwatch: {exc}", file=sys.stderr)
+        print(f"txnwatch: {printable(str(exc))}", file=sys.stderr)
         return FAILURE
     except BrokenPipeError:
         _drop_output()

@@ -3,17 +3,17 @@
 Law: both come from the same rows, so that they cannot disagree. A row is a frozen dataclass; its field names are the
 JSON keys and, in Kafka's spelling, the headings. Times stay epoch milliseconds in JSON and become UTC in the table,
 in one place, here. What could not be asked is part of the answer, and an answer with such parts is not complete.
-What a filter kept out is counted, or a narrow question would look like an all clear.
+What a filter kept out is counted, or a narrow question would look like an all clear. Whatever was written by others
+is escaped here, once, for the terminal or the JSON that it goes to.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple, Protocol, TextIO, get_args, get_type_hints, runtime_checkable
 
 from rich.console import Console
@@ -22,9 +22,10 @@ from rich.table import Table
 from txnwatch import __version__
 from txnwatch.cli.event_lines import duration, utc
 from txnwatch.state.errors import OutputError
+from txnwatch.state.escape import json_text, printable
 from txnwatch.state.words import by_reason
 
-CLEAN, FAILURE, USAGE, FOUND = 0, 1, 2, 3
+CLEAN, FAILURE, USAGE, FOUND, UNWATCHED = 0, 1, 2, 3, 4
 _WIDE = 100_000
 _NAMED = 5  # things of one reason named to people; JSON has them all
 
@@ -82,6 +83,9 @@ class Answer:
         found: whether there is something that `--fail-on-found` is about.
         failed: whether what was found is a failure whatever is asked for.
         left_out: what the flags kept out of the rows. It does not make the answer incomplete: it was asked for so.
+        notes: more lines for people, above the summary.
+        also: more rows for programs, by the key that the envelope has for them.
+        unwatched: whether nobody looks, so that finding nothing says nothing.
     """
 
     command: str
@@ -93,6 +97,9 @@ class Answer:
     found: bool = False
     failed: bool = False
     left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[str, ...] = ()
+    also: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    unwatched: bool = False
 
     @property
     def is_complete(self) -> bool:
@@ -100,9 +107,11 @@ class Answer:
         return not self.not_checked
 
     def exit_code(self, *, fail_on_found: bool) -> int:
-        """3 for what was found if that is asked for, else 1 for a failure or an answer with parts missing, else 0."""
+        """3 for what was found if that is asked for, 4 where nobody looks, 1 for a failure or parts missing, else 0."""
         if fail_on_found and self.found and not self.failed:
             return FOUND
+        if self.unwatched:
+            return UNWATCHED
         return CLEAN if self.is_complete and not self.failed else FAILURE
 
 
@@ -111,7 +120,7 @@ def write(answer: Answer, how: str, out: TextIO | None = None) -> None:
     stream = sys.stdout if out is None else out
     with delivering():
         if how == "json":
-            print(json.dumps(envelope(answer), ensure_ascii=False), file=stream, flush=True)
+            print(json_text(envelope(answer)), file=stream, flush=True)
         else:
             _write_text(answer, stream)
 
@@ -141,21 +150,24 @@ def envelope(answer: Answer) -> dict[str, Any]:
         "not_checked": [missing._asdict() for missing in answer.not_checked],
         "left_out": [dataclasses.asdict(kept) for kept in answer.left_out],
         "rows": [dataclasses.asdict(row) for row in answer.rows],
+        **{name: [dataclasses.asdict(row) for row in rows] for name, rows in answer.also.items()},
     }
 
 
 def _write_text(answer: Answer, stream: TextIO) -> None:
     if issubclass(answer.row_type, Prose):
         for row in answer.rows:
-            print(*row.lines(), sep="\n", file=stream)
+            print(*(printable(line) for line in row.lines()), sep="\n", file=stream)
     else:
         _write_table(answer, stream)
     for line in by_reason(answer.not_checked, _NAMED):
-        print(f"not checked: {line}", file=stream)
+        print(f"not checked: {printable(line)}", file=stream)
     for kept in answer.left_out:
-        print(f"left out: {kept.count} {kept.what}: {kept.why}", file=stream)
+        print(printable(f"left out: {kept.count} {kept.what}: {kept.why}"), file=stream)
+    for line in answer.notes:
+        print(printable(line), file=stream)
     if answer.summary:
-        print(answer.summary, file=stream)
+        print(printable(answer.summary), file=stream)
     stream.flush()
 
 
@@ -177,7 +189,7 @@ def _write_table(answer: Answer, stream: TextIO) -> None:
     below = [name for name in shown if name not in columns]
     lines = (f"{name}: {getattr(row, name)}" for row in answer.rows for name in below if getattr(row, name))
     for line in dict.fromkeys(lines):
-        print(line, file=stream)
+        print(printable(line), file=stream)
 
 
 def heading(name: str) -> str:
@@ -187,7 +199,7 @@ def heading(name: str) -> str:
 
 def _shown(row_type: type) -> dict[str, Shown | None]:
     hints = get_type_hints(row_type, include_extras=True)
-    return {field.name: _marked(hints[field.name]) for field in dataclasses.fields(row_type)}
+    return {spec.name: _marked(hints[spec.name]) for spec in dataclasses.fields(row_type)}
 
 
 def _marked(hint: Any) -> Shown | None:  # noqa: ANN401 - any type of a field, with None or without
@@ -204,5 +216,5 @@ def _text(value: Any, how: Shown | None) -> str:  # noqa: ANN401 - any field of 
     if how is not None and how.render is not None:
         return how.render(value)
     if isinstance(value, tuple | list):
-        return ",".join(str(part) for part in value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        return printable(",".join(str(part) for part in value))
+    return printable(str(value).lower() if isinstance(value, bool) else str(value))

@@ -21,6 +21,7 @@ from txnwatch.cli.output import delivering
 from txnwatch.cli.settings_flags import add_flags, flag_values
 from txnwatch.config import RunSettings, load_settings
 from txnwatch.state.errors import BrokerError, CheckpointError, OutputError, QueryError
+from txnwatch.state.escape import printable
 from txnwatch.streaming.checkpoint import locked
 from txnwatch.streaming.clock import wall_clock_ms
 
@@ -123,8 +124,8 @@ def _watch_query(watch: Watch, query: StreamingQuery, stop: threading.Event, is_
     while not stop.wait(_POLL_S) and query.isActive:
         waited_s = time.monotonic() - since
         if watch.batches != seen:
-            if watch.is_ready and not is_told:
-                _report("ready: every transaction is being watched")
+            if watch.coverage.is_ready and not is_told:
+                _report(f"ready: {watch.coverage.reach}")
                 is_told = True
             elif is_silent:
                 _report("the brokers answer again")
@@ -206,4 +207,4 @@ def _report(line: str) -> None:
 def _print(line: str) -> None:
     """Events are on their topic: that they cannot be printed (a disk is full) ends no watch."""
     with contextlib.suppress(OutputError), delivering():
-        print(line, flush=True)
+        print(printable(line), flush=True)

@@ -1,25 +1,31 @@
 """`txnwatch status`: what is wrong right now, from Redis or the events topic; it asks no broker about transactions.
 
-What it prints is what `txnwatch run` has told and not yet resolved, the oldest first: no answer of its own.
+What it prints is what `txnwatch run` has told and not yet resolved, the oldest first: no answer of its own. Finding
+nothing is a good sign only while somebody looks, and only where they prove something: the watchers' heartbeats say
+whether anybody looks and what they prove nothing of.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from txnwatch.cli.asking import add_connection_flags, add_events_flags, add_output_flags
+from txnwatch.cli.asking import add_connection_flags, add_events_flags, add_output_flags, with_command_from_here
+from txnwatch.cli.events_read import keys_of, read_as_told
 from txnwatch.cli.flag_types import redis_url
 from txnwatch.cli.output import Answer, Duration, Line, NotChecked, Time, write
-from txnwatch.clients import decoder, librdkafka_config, registry_codec
-from txnwatch.config import client_properties
-from txnwatch.connection import options_of
-from txnwatch.sinks.event_log import read_events
-from txnwatch.sinks.redis import read_open_incidents
-from txnwatch.state.errors import ConfigError, SinkError
+from txnwatch.cli.watchers import Watcher, listed, not_reached, unwatched, watchers_of
+from txnwatch.sinks.heartbeat import Heartbeat
+from txnwatch.sinks.passed_over import PassedOverRecords
+from txnwatch.sinks.redis_shown import read_shown
+from txnwatch.state.errors import BadEventError, ConfigError
 from txnwatch.state.incident import IncidentEvent, latest
+from txnwatch.state.words import some
 from txnwatch.streaming.clock import wall_clock_ms
+
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +46,30 @@ class OpenIncident:
     suggested_command: Line
 
 
+class _Told(NamedTuple):
+    """What was read.
+
+    Attributes:
+        clusters: those that somebody ought to watch.
+    """
+
+    clusters: set[str]
+    incidents: list[IncidentEvent]
+    heartbeats: Sequence[Heartbeat]
+    problems: list[NotChecked]
+
+
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     """Adds the verb."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "status",
-        help="show what is wrong right now",
-        description="Prints the open incidents, oldest first: from Redis where --redis-url is given, else from the "
-        "events topic.",
+        help="show what is wrong right now, and whether anybody looks",
+        description="Prints the open incidents, oldest first, and the watchers with what they said of themselves last: "
+        "from Redis where --redis-url is given, else from the events topic. Exit codes: 0 somebody looks, all "
+        "could be read, and nothing is unproven; 4 nobody looks: no watcher has judged within the last minute, so that "
+        "no incident means nothing; 3 with --fail-on-found, if there is an open incident, whoever looks; 1 a failure, "
+        "or an answer with parts missing: not all could be read, or a watcher that looks proves nothing on some "
+        "partitions, which are listed as not checked.",
     )
     add_connection_flags(parser, is_required=False)
     add_events_flags(parser)
@@ -58,47 +81,74 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Prints the open incidents; 0, or 3 if there are any and that was asked for."""
-    incidents, problems = _open_incidents(parsed)
-    now_ms = wall_clock_ms()
+    """Prints the open incidents and the watchers; see the description for the exit code."""
+    told, now_ms = _read(parsed), wall_clock_ms()
+    watchers = watchers_of(told.heartbeats, now_ms)
+    alone = unwatched(told.clusters, watchers)
+    missing = not_reached(watchers)
+    clusters = sorted(told.clusters)
     answer = Answer(
         "status",
-        incidents[0].cluster_id if incidents else "",
+        clusters[0] if len(clusters) == 1 else "",
         OpenIncident,
-        [_row(event, now_ms) for event in incidents],
-        tuple(problems),
-        "" if incidents else _nothing(is_complete=not problems),
-        found=bool(incidents),
+        [_row(with_command_from_here(event, parsed), now_ms) for event in told.incidents],
+        (*told.problems, *missing),
+        _summary(told, watchers, alone, is_whole=not missing),
+        found=bool(told.incidents),
+        notes=tuple(watcher.line() for watcher in listed(watchers)),
+        also={"watchers": listed(watchers)},
+        unwatched=bool(alone) or not watchers,
     )
     write(answer, parsed.format)
     return answer.exit_code(fail_on_found=parsed.fail_on_found)
 
 
-def _open_incidents(parsed: argparse.Namespace) -> tuple[list[IncidentEvent], list[NotChecked]]:
+def _read(parsed: argparse.Namespace) -> _Told:
     if parsed.redis_url is not None:
-        found, unread = read_open_incidents(parsed.redis_url)
-        return found, [NotChecked(key, why) for key, why in unread.items()]
+        shown = read_shown(parsed.redis_url, keys_of(parsed))
+        problems = [NotChecked(key, why) for key, why in shown.unread.items()]
+        return _Told(set(shown.clusters), shown.incidents, shown.heartbeats, problems)
     if parsed.bootstrap_server is None:
         raise ConfigError("status: expected --redis-url or --bootstrap-server, found neither")
-    config = librdkafka_config(options_of(parsed.bootstrap_server, parsed.command_config))
-    properties = client_properties(parsed.command_config)
-    decode = decoder(registry_codec(parsed.schema_registry_url, properties, parsed.events_topic))
-    told: list[IncidentEvent] = []
-    problems: list[NotChecked] = []
-    for event in read_events(config, parsed.events_topic, decode=decode):
-        if isinstance(event, SinkError):
-            problems.append(NotChecked(f"a record of {parsed.events_topic}", str(event)))
-        else:
-            told.append(event)
-    open_now = (event for event in latest(told).values() if event.is_open)
-    return sorted(open_now, key=lambda event: event.open_since_ms), problems
+    events: list[IncidentEvent] = []
+    beats: list[Heartbeat] = []
+    bad = PassedOverRecords(lambda _: None, wall_clock_ms)
+    for found in read_as_told(parsed):
+        if isinstance(found, BadEventError):
+            bad.take(found)
+        elif isinstance(found, IncidentEvent):
+            events.append(found)
+        elif isinstance(found, Heartbeat):
+            beats.append(found)
+    open_now = sorted((event for event in latest(events).values() if event.is_open), key=lambda one: one.open_since_ms)
+    problems = [
+        NotChecked(
+            f"{count} records of {parsed.events_topic}" if count > 1 else f"a record of {parsed.events_topic}", why
+        )
+        for why, count in ((f"{kind}, the last: {bad.last[kind]}", count) for kind, count in bad.counts.items())
+    ]
+    clusters = {event.cluster_id for event in open_now} | {beat.cluster_id for beat in beats}
+    return _Told(clusters, open_now, beats, problems)
 
 
-def _nothing(*, is_complete: bool) -> str:
-    """Silence is a good sign only while somebody watches, and that is not known here."""
-    if not is_complete:
-        return "no open incident was read, but not all could be read"
-    return "no open incident is told; whether `txnwatch run` watches now, its metrics tell"
+def _summary(told: _Told, watchers: Sequence[Watcher], alone: Sequence[str], *, is_whole: bool) -> str:
+    """Whether anything is wrong, whether anybody looks, and whether they reach everything: each is said."""
+    if told.incidents:
+        wrong = ""
+    elif told.problems:
+        wrong = "no open incident was read, but not all could be read"
+    else:
+        wrong = "no open incident is told"
+    if not watchers:
+        nobody = "nobody looks: no watcher has told of itself here"
+    elif alone:
+        nobody = f"nobody looks at cluster {some(alone, _NAMED)}: no watcher of it has judged within the last minute"
+    elif not is_whole:
+        nobody = "somebody looks, but proves nothing of what is not checked"
+    else:
+        nobody = "" if wrong == "" else "somebody looks"
+    parts = [part for part in (wrong, nobody) if part]
+    return "; ".join(parts)
 
 
 def _row(event: IncidentEvent, now_ms: int) -> OpenIncident:

@@ -22,6 +22,9 @@ _SINGLE_BROKER_TOPICS = {
     "transaction.state.log.num.partitions": "4",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
 }
 _QUICK = {
     "group.initial.rebalance.delay.ms": "0",

@@ -1,4 +1,4 @@
-"""Rows of the source back into facts, as the stateful operator gets them."""
+"""Rows of the source back into facts: that rows tell all there is to tell is tested, nobody else reads them so."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from txnwatch.state.clocks import Clock, Leader
 from txnwatch.state.facts import (
     Barrier,
     Bracket,
@@ -13,17 +14,31 @@ from txnwatch.state.facts import (
     Fact,
     Joined,
     LastStable,
+    LogRead,
     NoticeKind,
     OpenDescribed,
     PartitionNotice,
     ProducerSeen,
+    Throttled,
     TransactionalIdGone,
     TransactionSeen,
 )
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.latency import End, latencies_of
 from txnwatch.state.transaction import CoordinatorView, EpochUse, Marker, TransactionState
-from txnwatch.streaming.rows import BARRIER, CENSUS, GONE, LAST_STABLE, NOTICE, OPEN, PRODUCER, SCHEMA, TRANSACTION
+from txnwatch.streaming.rows import (
+    BARRIER,
+    CENSUS,
+    GONE,
+    LAST_STABLE,
+    LOG_READ,
+    NOTICE,
+    OPEN,
+    PRODUCER,
+    SCHEMA,
+    THROTTLED,
+    TRANSACTION,
+)
 
 _INDEX: Final = {name: position for position, name in enumerate(SCHEMA.names)}
 
@@ -63,6 +78,23 @@ def _open_fact(row: Sequence[Any]) -> OpenDescribed:
 
 def _last_stable_fact(row: Sequence[Any]) -> LastStable:
     return LastStable(_partition(row), row[_INDEX["topic_id"]], row[_INDEX["range_end"]])
+
+
+def _throttled_fact(row: Sequence[Any]) -> Throttled:
+    return Throttled(json.loads(row[_INDEX["detail"]]))
+
+
+def _log_read_fact(row: Sequence[Any]) -> LogRead:
+    raw = json.loads(row[_INDEX["detail"]])
+    return LogRead(_holes(raw), _clocks(raw))
+
+
+def _holes(raw: dict[str, Any]) -> dict[int, int]:
+    return {int(log_partition): end for log_partition, end in raw["holes"].items()}
+
+
+def _clocks(raw: dict[str, Any]) -> dict[int, Clock]:
+    return {int(broker): Clock(*clock) for broker, clock in raw["clocks"].items()}
 
 
 _PRODUCER_SLICE: Final = slice(_INDEX["topic"], _INDEX["listed_ms"] + 1)
@@ -133,16 +165,19 @@ def _transaction_fact(row: Sequence[Any]) -> TransactionSeen:
         superseded_by=row[_INDEX["superseded_by"]],
         data_epoch=row[_INDEX["data_epoch"]],
         epoch_use=EpochUse(row[_INDEX["epoch_use"]]),
+        past_outcome=row[_INDEX["past_outcome"]],
+        past_end_epoch=row[_INDEX["past_end_epoch"]],
         coordinator_epoch=row[_INDEX["coordinator_epoch"]],
     )
     held = frozenset(TopicPartition.parse(text) for text in row[_INDEX["held"]])
-    ended, first_end = json.loads(row[_INDEX["detail"]] or "[[],null]")
+    ended, first_end, is_past = json.loads(row[_INDEX["detail"]] or "[[],null,0]")
     return TransactionSeen(
         row[_INDEX["producer_id"]],
         view,
         held,
         latencies_of(ended),
         End(TransactionState(first_end[0]), *first_end[1:]) if first_end is not None else None,
+        bool(is_past),
     )
 
 
@@ -157,8 +192,11 @@ def _barrier_fact(row: Sequence[Any]) -> Barrier:
         stale_coordinator=frozenset(raw["stale_coordinator"]),
         reread={TopicPartition.parse(text): start for text, start in raw["reread"].items()},
         risen=frozenset(TopicPartition.parse(text) for text in raw["risen"]),
-        clock_offset_ms=raw["clock_offset_ms"],
-        holes={int(log_partition): end for log_partition, end in raw["holes"].items()},
+        leaders={int(log_partition): Leader(*leader) for log_partition, leader in raw["leaders"].items()},
+        clocks=_clocks(raw),
+        scan_interval_ms=raw["scan_interval_ms"],
+        holes=_holes(raw),
+        has_coordinator_log=raw["has_coordinator_log"],
     )
 
 
@@ -172,6 +210,7 @@ def _census_fact(row: Sequence[Any]) -> CensusTaken:
         },
         failed=frozenset(TopicPartition.parse(text) for text in raw["failed"]),
         is_round=raw["is_round"],
+        failed_scanned=frozenset(TopicPartition.parse(text) for text in raw["failed_scanned"]),
     )
 
 
@@ -182,6 +221,8 @@ _READ: Final[dict[str, Callable[[Sequence[Any]], Fact]]] = {
     NOTICE: _notice_fact,
     OPEN: _open_fact,
     LAST_STABLE: _last_stable_fact,
+    THROTTLED: _throttled_fact,
+    LOG_READ: _log_read_fact,
     CENSUS: _census_fact,
     BARRIER: _barrier_fact,
 }

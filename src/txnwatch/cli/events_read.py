@@ -1,0 +1,49 @@
+"""How a command reads the events topic as its flags say, and what it says of records that are no events."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from txnwatch.clients import decoder, events_keys, librdkafka_config, registry_codec
+from txnwatch.config import client_properties
+from txnwatch.connection import options_of
+from txnwatch.sinks.event_log import Found, read_events
+from txnwatch.sinks.passed_over import PassedOverRecords
+from txnwatch.sinks.signature import Keys
+from txnwatch.state.escape import printable
+from txnwatch.streaming.clock import wall_clock_ms
+
+
+def keys_of(parsed: argparse.Namespace) -> Keys | None:
+    """The keys of `--events-key-file`, if it was given.
+
+    Raises:
+        ConfigError: there is no key in it, or it cannot be read.
+    """
+    path = Path(parsed.events_key_file) if parsed.events_key_file else None
+    return events_keys(path, lambda text: _warn(f"warning: {text}"))
+
+
+def read_as_told(parsed: argparse.Namespace, *, follow: bool = False) -> Iterator[Found]:
+    """What stands on the topic.
+
+    Raises:
+        BrokerError: the topic is not there, or cannot be read to its end.
+        ConfigError: the registry, the client properties or the keys are not as they have to be.
+    """
+    config = librdkafka_config(options_of(parsed.bootstrap_server, parsed.command_config))
+    properties = client_properties(parsed.command_config)
+    decode = decoder(registry_codec(parsed.schema_registry_url, properties, parsed.events_topic))
+    return read_events(config, parsed.events_topic, follow=follow, decode=decode, keys=keys_of(parsed))
+
+
+def passed_over() -> PassedOverRecords:
+    """Records that are no events, told on standard error."""
+    return PassedOverRecords(_warn, wall_clock_ms)
+
+
+def _warn(text: str) -> None:
+    print(printable(f"txnwatch: {text}"), file=sys.stderr)

@@ -1,0 +1,196 @@
+"""The stateful operator alone, without Spark: CPU of one micro-batch, by how much is open and how much changes.
+
+All sixteen buckets of one micro-batch after the other, in one process, with dicts for Spark's state variables. What is
+open is an Ongoing transaction that has data on one of sixteen partitions; what changes has ended a transaction and
+begun the next. Packing is what the source's task pays for the same facts. Apart from that, Spark's own share is missing
+here: tests/bench/operators.py has it.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from txnwatch.state.facts import Barrier, Bracket, CensusTaken, Fact, OpenDescribed, ProducerSeen, TransactionSeen
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.policy import DetectionPolicy
+from txnwatch.state.transaction import CoordinatorView, Marker, TransactionState
+from txnwatch.streaming.operator import BucketProcessor
+from txnwatch.streaming.packed_facts import pack_facts
+
+BUCKETS, BATCHES, TRIGGER_MS = 16, 30, 500
+START_MS = 1_700_000_000_000
+PARTITIONS = [TopicPartition("orders", number) for number in range(16)]
+OPEN_FROM, CHANGING_FROM = 50_000_000, 70_000_000
+# What is open, what changes in a batch (of twice as many), and what a census in each batch asks for.
+CASES = (
+    (0, 0, ""),
+    (10_000, 0, ""),
+    (100_000, 0, ""),
+    (10_000, 0, "three others"),
+    (100_000, 0, "three others"),
+    (10_000, 0, "all"),
+    (0, 1_000, ""),
+    (10_000, 1_000, ""),
+    (100_000, 1_000, ""),
+    (10_000, 10_000, ""),
+)
+
+
+class Value:
+    """A ValueState."""
+
+    def __init__(self) -> None:
+        self.value: tuple[Any, ...] | None = None
+        self.calls = 0
+
+    def get(self) -> tuple[Any, ...] | None:
+        self.calls += 1
+        return self.value
+
+    def update(self, value: tuple[Any, ...]) -> None:
+        self.calls += 1
+        self.value = value
+
+
+class Map:
+    """A MapState."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[int], tuple[Any, ...]] = {}
+        self.calls = 0
+
+    def getValue(self, key: tuple[int]) -> tuple[Any, ...] | None:
+        self.calls += 1
+        return self.values.get(key)
+
+    def updateValue(self, key: tuple[int], value: tuple[Any, ...]) -> None:
+        self.calls += 1
+        self.values[key] = value
+
+    def clear(self) -> None:
+        self.calls += 1
+        self.values.clear()
+
+
+class Handle:
+    """The state variables of one bucket."""
+
+    def __init__(self) -> None:
+        self.variables: list[Value | Map] = []
+
+    def getValueState(self, *_: object) -> Value:
+        self.variables.append(found := Value())
+        return found
+
+    def getMapState(self, *_: object) -> Map:
+        self.variables.append(found := Map())
+        return found
+
+    def take_calls(self) -> int:
+        calls = sum(variable.calls for variable in self.variables)
+        for variable in self.variables:
+            variable.calls = 0
+        return calls
+
+
+def open_facts(number: int, now_ms: int) -> tuple[Fact, ...]:
+    """A transaction that began and goes on."""
+    producer_id, partition = OPEN_FROM + number, PARTITIONS[number % 16]
+    held, offset = frozenset({partition}), number // 16
+    view = CoordinatorView(
+        f"open-{number}", number % 4, number, TransactionState.ONGOING, 0, 900_000, now_ms, now_ms, now_ms, held
+    )
+    seen = ProducerSeen(
+        partition, "id", producer_id, offset, offset + 1, offset, 0, None, None, offset, 0, 0, offset, now_ms, now_ms
+    )
+    return TransactionSeen(producer_id, view), seen
+
+
+def changing_facts(batch: int, number: int, now_ms: int) -> tuple[Fact, ...]:
+    """A transaction that ended, and the next that began."""
+    producer_id, partition = CHANGING_FROM + number, PARTITIONS[number % 16]
+    held, start = frozenset({partition}), batch * 1_000_000
+    marker = Marker(start + 5, 0, commit=True, coordinator_epoch=0, timestamp_ms=now_ms)
+    view = CoordinatorView(
+        f"id-{number}", number % 4, 10**9 + batch, TransactionState.ONGOING, 0, 60_000, now_ms, now_ms, now_ms, held
+    )
+    seen = ProducerSeen(
+        partition,
+        "id",
+        producer_id,
+        start,
+        start + 1_000,
+        start,
+        0,
+        marker,
+        marker,
+        start + 9,
+        0,
+        0,
+        start + 9,
+        now_ms,
+        now_ms,
+    )
+    return TransactionSeen(producer_id, view, held), seen
+
+
+def census_facts(of: str, is_open: int, now_ms: int) -> Iterator[Fact]:
+    """A census of three partitions that nobody has anything open on, or of all that are scanned."""
+    if of == "three others":
+        others = [TopicPartition("other", number) for number in range(3)]
+        yield CensusTaken({partition: Bracket("id", 10, 10, is_scanned=False) for partition in others})
+    elif of:
+        yield CensusTaken({partition: Bracket("id", 10**9, 0, is_scanned=True) for partition in PARTITIONS})
+        for number in range(is_open):
+            yield OpenDescribed(PARTITIONS[number % 16], OPEN_FROM + number, 0, number // 16, START_MS, now_ms)
+
+
+def batch_of(batch: int, is_open: int, changing: int, census: str) -> list[Fact]:
+    """The facts of one micro-batch; the first begins all that is open."""
+    now_ms = START_MS + batch * TRIGGER_MS
+    facts: list[Fact] = [Barrier(batch, now_ms, now_ms)]
+    if batch == 1:
+        for number in range(is_open):
+            facts.extend(open_facts(number, now_ms))
+        return facts
+    for step in range(changing):
+        facts.extend(changing_facts(batch, (batch * changing + step) % (2 * changing), now_ms))
+    facts.extend(census_facts(census, is_open, now_ms))
+    return facts
+
+
+def measure(is_open: int, changing: int, census: str) -> tuple[float, float, float, float]:
+    """CPU-ms of packing, of the operator (median, largest), and the state calls, of a batch; the first few left out."""
+    handles = [Handle() for _ in range(BUCKETS)]
+    processors = [BucketProcessor(DetectionPolicy()) for _ in range(BUCKETS)]
+    for processor, handle in zip(processors, handles, strict=True):
+        processor.init(handle)
+    packing, working, calls = [], [], []
+    for batch in range(1, BATCHES + 1):
+        facts = batch_of(batch, is_open, changing, census)
+        begun = time.process_time()
+        rows = list(pack_facts(facts, BUCKETS))
+        packed = time.process_time()
+        for row in rows:
+            list(processors[row[0]].handleInputRows((row[0],), iter([row]), None))
+        packing.append((packed - begun) * 1000)
+        working.append((time.process_time() - packed) * 1000)
+        calls.append(sum(handle.take_calls() for handle in handles))
+    return statistics.median(packing[4:]), statistics.median(working[4:]), max(working[4:]), statistics.mean(calls[4:])
+
+
+def run(directory: Path) -> None:
+    """Prints a table."""
+    del directory
+    print("   open  changing  census        operator CPU-ms (largest)   packing CPU-ms   state calls")
+    for is_open, changing, census in CASES:
+        packing, working, largest, calls = measure(is_open, changing, census)
+        print(
+            f"{is_open:7,}  {changing:8,}  {census or '-':12}  {working:15.1f} ({largest:7.1f})   "
+            f"{packing:14.1f}   {calls:11.0f}",
+            flush=True,
+        )

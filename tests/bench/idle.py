@@ -1,0 +1,66 @@
+"""What a watch of a quiet cluster costs: CPU of each kind of process, and memory.
+
+One broker, 16 partitions, the default trigger, nothing written. CPU is counted from /proc over a minute, two minutes
+after the first verdict was possible. Memory is the proportional set size (PSS): shared pages are counted once.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from support.process_memory import descendants
+from support.watch import RunningWatch
+from txnwatch.embedded.kafka import EmbeddedKafka
+
+PARTITIONS = 16
+WARM_UP_S, MEASURED_S = 120.0, 60.0
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def run(directory: Path) -> None:
+    """Prints cores and megabytes."""
+    with EmbeddedKafka(directory / "kafka") as kafka:
+        kafka.start()
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        admin.create_topics([NewTopic("quiet", PARTITIONS, 1)])["quiet"].result(30.0)
+        begin = time.monotonic()
+        with RunningWatch(kafka.bootstrap_servers, directory / "checkpoint") as watch:
+            watch.until_ready()
+            print(f"ready {time.monotonic() - begin:.1f} s after the start of the process")
+            time.sleep(WARM_UP_S)
+            before, since = cpu_seconds(watch.pid), time.monotonic()
+            time.sleep(MEASURED_S)
+            took = time.monotonic() - since
+            cores = {name: (spent - before[name]) / took for name, spent in cpu_seconds(watch.pid).items()}
+            memory = _pss_bytes(watch.pid)
+    print(f"idle, {PARTITIONS} partitions, after {WARM_UP_S:.0f} s: {sum(cores.values()):.3f} cores")
+    print("  " + ", ".join(f"{name} {cores[name]:.3f}" for name in sorted(cores)))
+    print(f"  PSS {sum(memory.values()) / 1e6:.0f} MB: " + ", ".join(f"{n} {b / 1e6:.0f}" for n, b in memory.items()))
+
+
+def cpu_seconds(pid: int) -> Counter[str]:
+    """CPU seconds of a process and all it has started, by kind of process."""
+    found: Counter[str] = Counter()
+    for one, name in descendants(pid).items():
+        try:
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        found[name] += (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+    return found
+
+
+def _pss_bytes(pid: int) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for one, name in descendants(pid).items():
+        try:
+            lines = Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue
+        found[name] += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    return found

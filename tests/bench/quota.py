@@ -1,0 +1,96 @@
+"""Reading under a quota of 1 MB/s: our Fetch beside librdkafka, at the same time, each under its own client id."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Assigned
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from support.quotas import CONSUMER_BYTE_RATE, quota
+from support.raw_log import range_of
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.state.ids import TopicPartition
+from txnwatch.streaming.broker import Endpoint
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.fetch import read_ranges
+from txnwatch.streaming.security import Security
+
+RATE, BATCH, BYTES = 1_000_000, 100_000, 40_000_000
+THEIRS = "librdkafka"
+
+
+def run(directory: Path) -> None:
+    """One broker; one partition, then four."""
+    with EmbeddedKafka(directory / "kafka") as kafka:
+        kafka.start()
+        with closing(Cluster([Endpoint.parse(kafka.bootstrap_servers)], Security(), timeout_s=5.0)) as cluster:
+            for count in (1, 4):
+                partitions = _written(cluster, kafka.bootstrap_servers, count)
+                with ExitStack() as quotas:
+                    quotas.enter_context(quota(cluster, CONSUMER_BYTE_RATE, RATE))
+                    quotas.enter_context(quota(cluster, CONSUMER_BYTE_RATE, RATE, THEIRS))
+                    time.sleep(2.0)
+                    _side_by_side(kafka.bootstrap_servers, partitions)
+
+
+def _written(cluster: Cluster, bootstrap: str, count: int) -> list[TopicPartition]:
+    topic = f"quota-{count}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, count, 1)])[topic].result(30.0)
+    partitions = [TopicPartition(topic, number) for number in range(count)]
+    while not all(cluster.refresh().info(partition) for partition in partitions):
+        time.sleep(0.2)
+    producer = RawProducer(cluster, topic).init()
+    for number in range(BYTES // BATCH):
+        producer.produce(partitions[number % count], [bytes(BATCH)], transactional=False)
+    return partitions
+
+
+def _side_by_side(bootstrap: str, partitions: list[TopicPartition]) -> None:
+    took: dict[str, float] = {}
+    gaps: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: took.update({"ours": _ours(bootstrap, partitions, gaps)})),
+        threading.Thread(target=lambda: took.update({THEIRS: _theirs(bootstrap, partitions)})),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(
+        f"{len(partitions)} partition(s), {BYTES / 1e6:.0f} MB at {RATE / 1e6:.0f} MB/s: txnwatch {took['ours']:.1f} s "
+        f"({gaps[0]} gaps), {THEIRS} {took[THEIRS]:.1f} s, ratio {took['ours'] / took[THEIRS]:.2f}",
+        flush=True,
+    )
+
+
+def _ours(bootstrap: str, partitions: list[TopicPartition], gaps: list[int]) -> float:
+    with closing(Cluster([Endpoint.parse(bootstrap)], Security(), timeout_s=5.0)) as cluster:
+        cluster.refresh()
+        ends = cluster.list_offsets(partitions)
+        reads = [range_of(cluster, partition, 0, ends[partition].offset) for partition in partitions]
+        begin = time.monotonic()
+        read_ranges(cluster, reads, patience_s=10.0)
+        took = time.monotonic() - begin
+    gaps.append(sum(len(read.notices) for read in reads))
+    return took
+
+
+def _theirs(bootstrap: str, partitions: list[TopicPartition]) -> float:
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": THEIRS, "client.id": THEIRS, "enable.partition.eof": True}
+    )
+    consumer.assign([Assigned(partition.topic, partition.partition, 0) for partition in partitions])
+    left, begin = len(partitions), time.monotonic()
+    while left:
+        for message in consumer.consume(100, timeout=1.0):
+            left -= message.error() is not None
+    took = time.monotonic() - begin
+    consumer.close()
+    return took

@@ -1,0 +1,62 @@
+"""What a process has found outlives it: in memory for tests, in a file beside the checkpoint for real."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from support.kept_evidence import KeptEvidence
+from support.ledger_world import World
+from txnwatch.sinks.evidence_file import EvidenceFile
+from txnwatch.sinks.findings import EvidenceStore, Kept
+from txnwatch.state.abort_case import Evidence
+
+Again = Callable[[], EvidenceStore]
+
+
+@pytest.fixture(params=["memory", "file"])
+def again(request: pytest.FixtureRequest, tmp_path: Path) -> Again:
+    """The store of each start."""
+    if request.param == "file":
+        return lambda: EvidenceFile(tmp_path / "evidence.jsonl", print)
+    known = KeptEvidence()
+    return lambda: known
+
+
+def found(*names: str) -> tuple[Evidence, ...]:
+    world = World()
+    world.batch(*[world.hang(name) for name in names])
+    return tuple(replace(evidence, since_ms=0) for _, evidence in world.ledger.proven())
+
+
+def test_nothing_was_kept_yet(again: Again) -> None:
+    assert again().load() == Kept()
+
+
+def test_what_is_kept_is_there_at_the_next_start_and_replaces_what_was(again: Again) -> None:
+    two = Kept(found("one", "two"), (("an-incident", 5),))
+    again().keep(two)
+    assert again().load() == two
+    again().keep(Kept(two.evidence[:1]))
+    assert again().load() == Kept(two.evidence[:1])
+
+
+@pytest.mark.parametrize("text", ["", "nothing", "[]\n{}", '[]\n{"v":1}', "[1]\n", "[]\n[1,2]", "\x00"])
+def test_a_file_that_is_none_of_ours_costs_what_was_in_it_and_is_said(tmp_path: Path, text: str) -> None:
+    said: list[str] = []
+    path = tmp_path / "evidence.jsonl"
+    path.write_text(text)
+    assert EvidenceFile(path, said.append).load() == Kept()
+    assert len(said) == 1
+    assert "found anew" in said[0]
+
+
+def test_a_file_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
+    said: list[str] = []
+    store = EvidenceFile(tmp_path / "not there" / "evidence.jsonl", said.append)
+    for _ in range(3):
+        store.keep(Kept())
+    assert len(said) == 1

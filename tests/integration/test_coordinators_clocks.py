@@ -1,0 +1,55 @@
+"""Real coordinators' clocks, from what they stamp: theirs is ours here, so the bounds must enclose nothing but that."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from support.row_facts import fact_of
+from support.servers import connect, create_coordinators
+from support.topics import create_topic, unique
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.state.facts import Barrier
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.lister import Lister
+from txnwatch.streaming.offsets import SourceOffset
+from txnwatch.streaming.options import SourceOptions, parse_options
+from txnwatch.streaming.read_plan import ReadPlan, plan_reads, run_plan
+from txnwatch.streaming.wire.transaction_log import coordinator_partition
+
+IDS = 12
+
+
+def test_every_coordinator_bounds_its_clock_on_both_sides(kafka3: EmbeddedKafka) -> None:
+    create_coordinators(kafka3)
+    options = parse_options(
+        {"kafka.bootstrap.servers": kafka3.bootstrap_servers, "subscribePattern": ".*", "buckets": "1"}
+    )
+    with closing(connect(kafka3)) as cluster:
+        (partition,) = create_topic(cluster, unique("clocks"))
+        lister, offset = Lister(options, cluster), SourceOffset.beginning()
+        for _ in range(2):
+            following = lister.next_offset(offset)
+            assert following is not None
+            offset = following
+        names = [unique("clock") for _ in range(IDS)]
+        for name in names:
+            producer = RawProducer(cluster, name).init()
+            producer.add(partition)
+            producer.end(commit=True)
+        following = lister.next_offset(offset)
+        assert following is not None
+        (plan, *_) = plan_reads(offset, following, options)
+        told = barrier_of(plan, options, cluster)
+    led_by = {told.leaders[coordinator_partition(name, len(told.leaders))].broker for name in names}
+    assert told.clocks.keys() == led_by
+    for clock in told.clocks.values():
+        assert clock.highest_ms is not None
+        assert clock.lowest_ms <= 0 <= clock.highest_ms
+        assert clock.highest_ms - clock.lowest_ms <= following.coordinator_listed_ms - offset.data_listed_ms
+
+
+def barrier_of(plan: ReadPlan, options: SourceOptions, cluster: Cluster) -> Barrier:
+    rows = [row for batch in run_plan(plan, options, cluster, cluster) for row in batch.to_pylist()]
+    (barrier,) = [fact for fact in (fact_of(list(row.values())) for row in rows) if isinstance(fact, Barrier)]
+    return barrier

@@ -1,0 +1,113 @@
+"""find-hanging and explain on a real broker, with a clock of ours that is a minute or more ahead of the broker's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from support.topics import create_topic, unique
+from support.waiting import eventually
+from txnwatch.cli import explain, find_hanging
+from txnwatch.cli.main import main
+from txnwatch.embedded.faults import foreign_marker
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.state.ids import TopicPartition
+from txnwatch.streaming import open_for
+from txnwatch.streaming.admin import ClusterAdmin
+from txnwatch.streaming.clock import wall_clock_ms
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.open_for import is_open_for_longer
+
+AHEAD_MS = 62_000
+STUCK_S = 60.0
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+def ask(kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ask:
+    for command in (find_hanging, explain):
+        monkeypatch.setattr(command, "wall_clock_ms", lambda: wall_clock_ms() + AHEAD_MS)
+
+    def asked(*arguments: str) -> Any:
+        main([*arguments, "--bootstrap-server", kafka.bootstrap_servers, "--format", "json"])
+        return json.loads(capsys.readouterr().out)
+
+    return asked
+
+
+@pytest.fixture
+def partition(cluster: Cluster) -> TopicPartition:
+    (created,) = create_topic(cluster, unique("clocks"))
+    return created
+
+
+def opened(cluster: Cluster, partition: TopicPartition, timeout_ms: int) -> RawProducer:
+    producer = RawProducer(cluster, unique("app"), timeout_ms).init()
+    producer.add(partition)
+    producer.produce(partition)
+    return producer
+
+
+def mine(answer: Any, producer: RawProducer) -> tuple[list[str], list[str]]:
+    """What was found of a transaction, and what was not checked of it."""
+    name = producer.transactional_id
+    rows = [row["verdict"] for row in answer["rows"] if row["transactional_id"] == name]
+    return rows, [missing["why"] for missing in answer["not_checked"] if repr(name) in missing["what"]]
+
+
+def test_what_is_late_by_our_clock_alone_is_not_late(ask: Ask, cluster: Cluster, partition: TopicPartition) -> None:
+    producer = opened(cluster, partition, 30_000)
+    assert mine(ask("find-hanging"), producer) == ([], [])
+    (row,) = ask("explain", str(partition))["rows"]
+    assert row["state"] == "open"
+    (row,) = ask("explain", "--transactional-id", producer.transactional_id)["rows"]
+    assert row["state"] == "open"
+    producer.end(commit=True)
+
+
+@pytest.mark.long
+def test_markers_are_stuck_once_their_coordinators_clock_says_so(
+    ask: Ask, cluster: Cluster, partition: TopicPartition
+) -> None:
+    prepared = opened(cluster, partition, 600_000)
+    foreign_marker(cluster, partition, prepared)
+    prepared.end(commit=True)
+    begun_ms = wall_clock_ms()
+    assert mine(ask("find-hanging"), prepared) == ([], [])
+    (row,) = ask("explain", "--transactional-id", prepared.transactional_id)["rows"]
+    assert row["state"] == "open"
+
+    def found() -> list[str]:
+        return mine(ask("find-hanging"), prepared)[0]
+
+    assert eventually(found, STUCK_S, "the transaction to be stuck") == ["stuck_prepare"]
+    assert wall_clock_ms() - begun_ms > 29_000
+    (row,) = ask("explain", "--transactional-id", prepared.transactional_id)["rows"]
+    assert row["state"] == "stuck_prepare"
+
+
+def test_a_broker_that_cannot_be_asked_is_believed_as_far_as_its_stamps_reach(
+    cluster: Cluster, partition: TopicPartition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_for, "DURATION_SINCE", 99)
+    name = opened(cluster, partition, 600_000).transactional_id
+    described = ClusterAdmin(cluster).describe_transactions([name])[name]
+    assert "before 3.8" in str(is_open_for_longer(cluster, described, wall_clock_ms() - described.start_ms + 60_000))
+    passed_ms = wall_clock_ms() - described.start_ms
+    RawProducer(cluster, unique("another")).init()
+    assert is_open_for_longer(cluster, described, passed_ms - 1) is True
+
+
+def test_a_coordinator_tells_for_how_long_a_transaction_has_been_open(
+    cluster: Cluster, partition: TopicPartition
+) -> None:
+    name = opened(cluster, partition, 600_000).transactional_id
+    described = ClusterAdmin(cluster).describe_transactions([name])[name]
+    before_ms = wall_clock_ms() - described.start_ms
+    eventually(lambda: is_open_for_longer(cluster, described, before_ms) is True, 5.0, "a yes once it is older")
+    assert is_open_for_longer(cluster, described, wall_clock_ms() - described.start_ms + 1_000) is False
+    assert is_open_for_longer(cluster, described, 0) is True

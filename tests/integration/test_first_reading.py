@@ -1,0 +1,93 @@
+"""Both ways of a first reading over real Fetch answers: of a real coordinators' log, and of one of many ids."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+
+import pytest
+from confluent_kafka import Producer
+
+from support.topics import create_topic, unique
+from support.transaction_log import a_key, a_value
+from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.state.facts import TransactionSeen
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.transaction import TransactionState as S
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.fetch import read_ranges
+from txnwatch.streaming.past_fold import PastFold, Room
+from txnwatch.streaming.range_read import RangeRead
+from txnwatch.streaming.transaction_fold import TransactionFold
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+
+IDS, RECORDS = 500, 20_000
+Way = Callable[[int, int], TransactionFold]
+
+
+def told(cluster: Cluster, partition: TopicPartition, way: Way) -> list[object]:
+    end = cluster.list_offsets([partition])[partition].offset
+    topic_id = cluster.known.topics[partition.topic].topic_id
+    read = RangeRead(partition, topic_id, 0, end, -1, must_check=False, new_fold=way)
+    read_ranges(cluster, [read], patience_s=10.0)
+    assert read.notices == []
+    fold = read.fold
+    return [list(fold.facts(is_first=True)), fold.position, fold.hole, fold.whole_from, fold.stamps, fold.leader_epoch]
+
+
+def both(cluster: Cluster, partition: TopicPartition, held_bytes: int) -> list[list[object]]:
+    def fast(start: int, end: int) -> TransactionFold:
+        return PastFold(partition.partition, start, end, news_from=end, room=Room(held_bytes))
+
+    def exact(start: int, end: int) -> TransactionFold:
+        return TransactionFold(partition.partition, start, end, news_from=end)
+
+    return [told(cluster, partition, way) for way in (fast, exact)]
+
+
+def test_of_a_real_coordinators_log_both_ways_tell_the_same(cluster: Cluster) -> None:
+    (partition,) = create_topic(cluster, unique("first-reading"))
+    for number in range(20):
+        producer = RawProducer(cluster, unique(f"first-reading-{number}")).init()
+        if number % 2:
+            producer.add(partition)
+        if number % 4 == 1:
+            producer.end(commit=True)
+    cluster.refresh()
+    logs = cluster.known.topics[TRANSACTION_STATE_TOPIC].partitions
+    live = 0
+    for number in sorted(logs):
+        fast, exact = both(cluster, TopicPartition(TRANSACTION_STATE_TOPIC, number), 1 << 20)
+        assert fast == exact
+        live += len([fact for fact in fast[0] if isinstance(fact, TransactionSeen)])  # type: ignore[attr-defined]
+    assert live >= 5
+
+
+def said(rng: random.Random) -> Iterable[tuple[bytes, bytes | None]]:
+    for _ in range(RECORDS):
+        number = rng.randrange(IDS)
+        state = rng.choice([S.EMPTY, S.ONGOING, S.PREPARE_COMMIT, S.COMPLETE_COMMIT, S.COMPLETE_ABORT, S.DEAD])
+        held = (
+            (("orders", (number % 3,)), ("payments", (0, 1))) if state.is_live else () if state is not S.EMPTY else None
+        )
+        version = rng.randrange(2)
+        previous = number if version else -1
+        value = TransactionLogValue(
+            version, number, rng.randrange(3), 60_000, state, held, 7, rng.randrange(4), previous
+        )
+        yield a_key(f"app-{number}"), None if state is S.DEAD else a_value(value)
+
+
+@pytest.mark.parametrize("batched", [False, True], ids=["one record a batch", "many records a batch"])
+def test_of_a_log_of_many_ids_both_ways_tell_the_same(cluster: Cluster, batched: bool) -> None:  # noqa: FBT001 - a case
+    (log,) = create_topic(cluster, unique("log"))
+    servers = ",".join(str(endpoint) for endpoint in cluster.bootstrap)
+    batching = {"linger.ms": 20} if batched else {"linger.ms": 0, "batch.num.messages": 1}
+    producer = Producer({"bootstrap.servers": servers, "acks": "all", **batching})
+    for key, value in said(random.Random(7)):
+        producer.produce(log.topic, key=key, value=value, partition=log.partition)
+    producer.flush(30.0)
+    cluster.refresh()
+    fast, exact = both(cluster, log, 64 << 20)
+    assert fast == exact
+    assert 100 < len(fast[0]) < IDS  # type: ignore[arg-type]

@@ -1,0 +1,112 @@
+"""Groups of Kafka Streams' own protocol and share groups behind a real hang: who reads read_committed is hurt."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Position
+
+from support.group_protocols import StreamsMember, configure_group
+from support.topics import create_topic, unique
+from support.waiting import eventually
+from txnwatch.embedded.faults import late_write_after_abort
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.sinks.lookout import Lookout
+from txnwatch.state.ids import TopicPartition
+from txnwatch.streaming.admin import ClusterAdmin
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.groups import ClusterGroups
+
+BEFORE, MORE, IN_TIME_S = 7, 5, 60.0
+IDLE_MS, TOOL_S = 20_000, 150.0  # a new share group can take 10 s before its first record
+
+
+@pytest.fixture
+def partition(kafka: EmbeddedKafka, cluster: Cluster) -> TopicPartition:
+    (created,) = create_topic(cluster, unique("protocols"))
+    write(kafka, created, BEFORE)
+    late_write_after_abort(cluster, unique("zombie"), created)
+    write(kafka, created, BEFORE)
+    await_group_coordinator(kafka, created)
+    return created
+
+
+def await_group_coordinator(kafka: EmbeddedKafka, partition: TopicPartition) -> None:
+    """The first commit on a new cluster makes `__consumer_offsets`; until that is loaded, no group can be listed."""
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": unique("first")})
+    consumer.commit(offsets=[Position(*partition, 0)], asynchronous=False)
+    consumer.close()
+
+
+def write(kafka: EmbeddedKafka, partition: TopicPartition, count: int) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for number in range(count):
+        producer.produce(partition.topic, partition=partition.partition, value=str(number))
+    assert producer.flush(10.0) == 0
+
+
+@pytest.fixture
+def reports() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def lookout(cluster: Cluster, reports: list[str]) -> Lookout:
+    return Lookout(ClusterAdmin(cluster), ClusterGroups(cluster), reports.append)
+
+
+def look(lookout: Lookout, partition: TopicPartition, now_ms: int) -> dict[str, dict[str, Any]]:
+    fields = lookout.around(lookout.admin.read_partitions([partition]), now_ms)[partition]
+    return {group["group_id"]: group for group in fields["consumer_groups"]}
+
+
+def test_a_group_of_kafka_streams_own_protocol_is_stopped(
+    kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, lookout: Lookout, reports: list[str]
+) -> None:
+    group = unique("streams")
+    member = StreamsMember(cluster, group, partition.topic)
+    member.join()
+    stable = lookout.admin.read_partitions([partition])[partition].last_stable_offset
+    member.commit(partition, stable)
+    assert look(lookout, partition, 0)[group]["state"] == "at_risk"
+    write(kafka, partition, MORE)
+    assert look(lookout, partition, 10_000)[group]["state"] == "stopped"
+    assert reports == []
+
+
+def consume_as_share_group(kafka: EmbeddedKafka, group: str, topic: str) -> threading.Thread:
+    arguments = ("--bootstrap-server", kafka.bootstrap_servers, "--topic", topic, "--group", group)
+    main = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
+    told = (main, *arguments, "--timeout-ms", str(IDLE_MS))
+    thread = threading.Thread(target=kafka.tool, args=told, kwargs={"timeout_s": TOOL_S})
+    thread.start()
+    return thread
+
+
+@pytest.mark.long
+def test_of_share_groups_those_that_read_committed_are_stopped(
+    kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, lookout: Lookout, reports: list[str]
+) -> None:
+    frozen, free, usual = unique("share-committed"), unique("share-uncommitted"), unique("share-usual")
+    configure_group(cluster, frozen, share_isolation_level="read-committed", share_auto_offset_reset="earliest")
+    configure_group(cluster, free, share_isolation_level="read-uncommitted", share_auto_offset_reset="earliest")
+    configure_group(cluster, usual, share_auto_offset_reset="earliest")
+    threads = [consume_as_share_group(kafka, group, partition.topic) for group in (frozen, free, usual)]
+    stable = lookout.admin.read_partitions([partition])[partition].last_stable_offset
+
+    def arrived() -> dict[str, Any] | None:
+        found = look(lookout, partition, 0).get(frozen)
+        return found if found is not None and found["committed_offset"] >= stable else None
+
+    first = eventually(arrived, IN_TIME_S, "the share group to read what it can")
+    assert (first["state"], first["committed_offset"]) == ("at_risk", stable)
+    write(kafka, partition, MORE)
+    now = look(lookout, partition, 10_000)
+    assert now[frozen]["state"] == "stopped"
+    for thread in threads:
+        thread.join()
+    assert not look(lookout, partition, 20_000).keys() & {free, usual}, "nothing keeps them from reading"
+    assert reports == []

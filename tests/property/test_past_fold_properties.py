@@ -1,0 +1,182 @@
+"""The two passes of a first reading tell what the exact fold alone tells of the same bytes; and whoever breaks them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import Phase, find, given, settings
+from hypothesis import strategies as st
+
+from support.coordinator_logs import Placed, coordinator_logs
+from txnwatch.state.errors import WireError
+from txnwatch.streaming import past_fold
+from txnwatch.streaming.past_fold import PastFold, Room
+from txnwatch.streaming.transaction_fold import TransactionFold
+from txnwatch.streaming.wire.glance import glance
+from txnwatch.streaming.wire.record_batch import records, walk
+from txnwatch.streaming.wire.transaction_log import decode_key, decode_value
+
+_damages = st.lists(st.tuples(st.integers(0, 2_000), st.integers(1, 255)), max_size=2)
+_rarely_damaged = st.one_of(st.just([]), st.just([]), _damages)
+_answers = st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=10)
+_cuts = st.lists(st.integers(0, 45), max_size=3)
+
+
+def _damaged(raw: bytes, damages: list[tuple[int, int]]) -> bytes:
+    changed = bytearray(raw)
+    for at, change in damages:
+        changed[at % len(changed)] ^= change
+    return bytes(changed)
+
+
+def _read(
+    fold: TransactionFold, log: list[Placed], answers: list[tuple[int, bool]], condense: Callable[[], None]
+) -> list[object]:
+    """What there is to see of a fold once answers of some batches each were fed; behind some of them it condenses."""
+    error = None
+    waiting = [placed.raw for placed in log if placed.last_offset >= fold.start]
+    rest = iter([*answers, *[(1, False)] * len(waiting)])
+    try:
+        while waiting and not fold.is_done:
+            count, condenses = next(rest)
+            cut_off = b"".join(waiting[count : count + 1])[:-1]
+            fold.feed(memoryview(b"".join(waiting[:count]) + cut_off))
+            waiting = waiting[count:]
+            if condenses:
+                condense()
+    except WireError as exc:
+        error = str(exc)
+    facts = list(fold.facts(is_first=True))
+    return [facts, error, fold.position, fold.leader_epoch, fold.hole, fold.whole_from, fold.stamps]
+
+
+def both_ways(
+    log: list[Placed], cuts: list[int], answers: list[tuple[int, bool]], damages: list[tuple[int, int]], news: int = 99
+) -> list[tuple[list[object], list[object]]]:
+    """Of each range that the cuts make: what the two passes show, and what the exact fold shows."""
+    whole = _damaged(b"".join(placed.raw for placed in log), damages)
+    sizes = [len(placed.raw) for placed in log]
+    damaged = [
+        Placed(placed.offset, placed.last_offset, whole[sum(sizes[:at]) : sum(sizes[: at + 1])])
+        for at, placed in enumerate(log)
+    ]
+    bounds = sorted({0, *cuts, log[-1].last_offset + 1})
+    shown = []
+    for start, end in pairwise(bounds):
+        fast, exact = (
+            PastFold(0, start, end, news_from=news, room=Room()),
+            TransactionFold(0, start, end, news_from=news),
+        )
+        shown.append(
+            (
+                _read(fast, damaged, answers, fast.condense),
+                _read(exact, damaged, answers, exact.forget_past_idle),
+            )
+        )
+    return shown
+
+
+@given(coordinator_logs(), _cuts, _answers, _rarely_damaged, st.sampled_from([99, 99, 99, 0, 4, 9]))
+def test_both_ways_tell_the_same(
+    log: list[Placed],
+    cuts: list[int],
+    answers: list[tuple[int, bool]],
+    damages: list[tuple[int, int]],
+    news: int,
+) -> None:
+    for fast, exact in both_ways(log, cuts, answers, damages, news):
+        assert fast == exact
+
+
+@given(coordinator_logs(), _damages)
+def test_a_glance_says_what_decoding_says_or_nothing(log: list[Placed], damages: list[tuple[int, int]]) -> None:
+    for placed in log:
+        raw = _damaged(placed.raw, damages)
+        seen = glance(raw, 0)
+        if seen is None:
+            continue
+        ((position, header),) = walk(raw)
+        (record,) = records(raw, position, header)
+        assert record.key is not None
+        assert decode_key(record.key) is not None
+        value = decode_value(record.value) if record.value is not None else None
+        assert seen == (
+            len(raw),
+            record.offset,
+            header.leader_epoch,
+            record.timestamp,
+            bytes(record.key),
+            value.producer_id if value is not None else -1,
+            value.previous_producer_id if value is not None else -1,
+            value is not None and value.state.is_live,
+        )
+        assert not header.is_control
+
+
+class _First(dict[bytes, int]):
+    """Keeps what came first."""
+
+    def __setitem__(self, key: bytes, producer_id: int) -> None:
+        self.setdefault(key, producer_id)
+
+    def __delitem__(self, key: bytes) -> None:
+        pass
+
+    def pop(self, key: bytes, default: Any = None) -> Any:
+        return self.get(key, default)
+
+
+def _keeps_the_first(fold: PastFold, *args: Any, **named: Any) -> None:
+    _INIT(fold, *args, **named)
+    fold._live = _First()
+
+
+def _drops_tombstones(fold: PastFold, at: int, producer_id: int, previous_id: int, key: bytes) -> None:
+    if producer_id >= 0:
+        _NOTE(fold, at, producer_id, previous_id, key)
+
+
+def _ignores_the_previous_id(fold: PastFold, at: int, producer_id: int, _: int, key: bytes) -> None:
+    _NOTE(fold, at, producer_id, -1, key)
+
+
+def _ignores_the_name(fold: PastFold, at: int, producer_id: int, previous_id: int, key: bytes) -> None:
+    _NOTE(fold, at, producer_id, previous_id, key + b"%d" % at)
+
+
+def _ignores_holes(fold: PastFold, *args: Any) -> None:
+    whole, fold.whole_from = fold.whole_from, fold.start
+    _NOTE(fold, *args)
+    fold.whole_from = whole
+
+
+def _takes_prepare_for_idle(raw: bytes, at: int) -> Any:
+    seen = glance(raw, at)
+    return (*seen[:-1], False) if seen is not None and raw[seen[0] - 20] % 2 else seen
+
+
+_INIT, _NOTE = PastFold.__init__, PastFold._note
+MUTANTS = {
+    "takes the first value": mock.patch.object(PastFold, "__init__", _keeps_the_first),
+    "drops tombstones": mock.patch.object(PastFold, "_note", _drops_tombstones),
+    "ignores the previous producer id": mock.patch.object(PastFold, "_note", _ignores_the_previous_id),
+    "ignores whose an id was": mock.patch.object(PastFold, "_note", _ignores_the_name),
+    "ignores holes": mock.patch.object(PastFold, "_note", _ignores_holes),
+    "takes live ones for idle": mock.patch.object(past_fold, "glance", _takes_prepare_for_idle),
+    "forgets what it knew": mock.patch.object(PastFold, "forget_past_idle", lambda fold: fold._views.clear()),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS.keys())
+def test_a_planted_mistake_is_found(mutant: Any) -> None:
+    def differs(case: tuple[list[Placed], list[tuple[int, bool]]]) -> bool:
+        log, answers = case
+        with mutant:
+            return any(fast != exact for fast, exact in both_ways(log, [], answers, []))
+
+    known = settings(max_examples=5_000, database=None, phases=[Phase.generate])
+    find(st.tuples(coordinator_logs(), _answers), differs, settings=known)

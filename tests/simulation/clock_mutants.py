@@ -1,0 +1,104 @@
+"""Bugs planted in what is known of the brokers' clocks; see mutants.py."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import reduce
+from unittest import mock
+
+from simulation.mutants import ChangedBarrier, Wrapped
+from simulation.reader import Reader
+from simulation.run import USUAL
+from simulation.world import Setting
+from txnwatch.state.clocks import Clock, Clocks, Leader, both
+from txnwatch.state.facts import Barrier, Fact
+from txnwatch.state.transaction import CoordinatorView
+from txnwatch.streaming import read_plan
+from txnwatch.streaming.offsets import SourceOffset
+from txnwatch.streaming.range_read import RangeRead
+from txnwatch.streaming.read_plan import ReadPlan
+from txnwatch.streaming.transaction_fold import TransactionFold
+
+_AGE = Clocks.age_ms
+CLEAN_FAILOVERS = Setting(faults=frozenset({"no leader"}))
+
+
+class OneClockForAll(ChangedBarrier):
+    """What one broker has stamped is believed of all of them."""
+
+    def change(self, barrier: Barrier) -> Barrier:
+        leaders = {log: Leader(1, leader.epoch) for log, leader in barrier.leaders.items()}
+        told = list(barrier.clocks.values())
+        return replace(barrier, leaders=leaders, clocks={1: reduce(both, told)} if told else {})
+
+
+class AFormerLeadersStamp(Wrapped):
+    """A stamp is compared with the clock of whoever leads now."""
+
+    def patch(self) -> AbstractContextManager[object]:
+        def as_of_now(clocks: Clocks, view: CoordinatorView, now_ms: int) -> int:
+            reign = clocks.reigns.get(view.log_partition)
+            view = replace(view, coordinator_epoch=reign.epoch) if reign is not None else view
+            return _AGE(clocks, view, now_ms)
+
+        return mock.patch.object(Clocks, "age_ms", as_of_now)
+
+
+class LateAtOnce(Wrapped):
+    """A coordinator that has just taken over is blamed for what its predecessor left."""
+
+    def patch(self) -> AbstractContextManager[object]:
+        def impatient(clocks: Clocks, view: CoordinatorView, now_ms: int) -> int:
+            since = {log: reign._replace(since_ms=0) for log, reign in clocks.reigns.items()}
+            return _AGE(Clocks(clocks.brokers, since), view, now_ms)
+
+        return mock.patch.object(Clocks, "age_ms", impatient)
+
+
+class OnlyStampsTell(Wrapped):
+    """How long we have seen something counts for nothing: what stamps cannot tell is never told."""
+
+    def patch(self) -> AbstractContextManager[object]:
+        def blind(clocks: Clocks, view: CoordinatorView, now_ms: int) -> int:
+            return _AGE(clocks, replace(view, since_ms=now_ms), now_ms)
+
+        return mock.patch.object(Clocks, "age_ms", blind)
+
+
+class MiddleOfEverything(Wrapped):
+    """The clock is the middle of what any records allow, read again or not, and nothing else tells an age."""
+
+    def read(self, plan: ReadPlan) -> list[Fact]:
+        with mock.patch.object(read_plan, "clocks_of", _middle):
+            return super().read(plan)
+
+    def patch(self) -> AbstractContextManager[object]:
+        def by_stamp(clocks: Clocks, view: CoordinatorView, now_ms: int) -> int:
+            known = clocks.of(view)
+            ahead_ms = known[1].lowest_ms if known is not None else 0
+            return now_ms + ahead_ms - (view.record_timestamp_ms if view.state.is_prepare else view.start_ms)
+
+        return mock.patch.object(Clocks, "age_ms", by_stamp)
+
+
+def _middle(
+    end: SourceOffset, previous_listed_ms: int, _: Container[int], reads: Iterable[RangeRead]
+) -> dict[int, Clock]:
+    found: dict[int, Clock] = {}
+    for read in reads:
+        if isinstance(read.fold, TransactionFold) and read.fold.stamps is not None:
+            now_ms, stamps = end.coordinator_listed_ms, read.fold.stamps
+            middle_ms = (stamps.last_ms - now_ms + stamps.lowest_ms - previous_listed_ms) // 2
+            found[end.positions[read.partition].leader] = Clock(middle_ms, middle_ms, now_ms)
+    return found
+
+
+CLOCK_MUTANTS: tuple[tuple[type[Reader], Setting, int], ...] = (
+    (OneClockForAll, USUAL, 0),
+    (AFormerLeadersStamp, USUAL, 0),
+    (LateAtOnce, CLEAN_FAILOVERS, 0),
+    (OnlyStampsTell, USUAL, 65),
+    (MiddleOfEverything, USUAL, 0),
+)

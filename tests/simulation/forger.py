@@ -1,0 +1,108 @@
+"""A client of the simulated cluster that writes to the events topic whatever it likes, between any two batches.
+
+It knows everything and means harm: it says of what is open that it is owed an abort and has waited for long, of what
+hangs that it is over, and writes sequences, places and commands of its own. What it draws comes from its own source of
+chance, so that a cluster does the same with it and without.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from simulation.world import World
+from support.incidents import an_event, an_evidence
+from support.shared_log import SharedLog
+from txnwatch.sinks.marking import action
+from txnwatch.state.incident import IncidentEvent, resolved, span_incident_id
+
+EVIL = "sh -c 'rm -rf /'"
+_OVER = {"how": "aborted", "by": "coordinator", "marker_offset": 3, "detail": None, "at_ms": 5}
+_INT32 = 2**31 - 1
+Change = Callable[[IncidentEvent, random.Random], IncidentEvent]
+
+
+def _an_outcome(event: IncidentEvent, rng: random.Random) -> IncidentEvent:
+    return replace(event, expected_outcome=rng.choice(("abort", "none", "commit")), action=None)
+
+
+def _a_time(event: IncidentEvent, _: random.Random) -> IncidentEvent:
+    return replace(event, detected_at_ms=0, open_since_ms=0, time_ms=0)
+
+
+def _an_end(event: IncidentEvent, _: random.Random) -> IncidentEvent:
+    return resolved(event, event.time_ms, _OVER)
+
+
+def _a_sequence(event: IncidentEvent, rng: random.Random) -> IncidentEvent:
+    return replace(event, sequence=rng.choice((_INT32, event.sequence + 1_000, 999_999)))
+
+
+def _a_place(event: IncidentEvent, rng: random.Random) -> IncidentEvent:
+    return replace(event, txn_start_offset=rng.randrange(50), producer_id=event.producer_id + rng.randrange(2))
+
+
+def _data(event: IncidentEvent, rng: random.Random) -> IncidentEvent:
+    evidence = {**event.evidence, "last_sequence": rng.randrange(50), "end_before": rng.randrange(50)}
+    return replace(event, producer_epoch=rng.randrange(4), evidence=evidence)
+
+
+def _an_announcement(event: IncidentEvent, rng: random.Random) -> IncidentEvent:
+    return replace(event, action=action("abort", rng.choice(("simulated", "another")), 1))
+
+
+def _a_command(event: IncidentEvent, _: random.Random) -> IncidentEvent:
+    return replace(event, suggested_command=EVIL)
+
+
+CHANGES: tuple[Change, ...] = (
+    *(_an_outcome, _a_time, _an_end, _a_sequence, _a_place, _data, _an_announcement, _a_command),
+)
+
+
+class Forger:
+    """Writes to a log that a ledger follows."""
+
+    def __init__(self, world: World, log: SharedLog, seed: int) -> None:
+        self._world, self._log = world, log
+        self._rng = random.Random(seed)
+
+    def write(self) -> None:
+        """None, one or a few records."""
+        for _ in range(self._rng.choice((0, 0, 1, 1, 2, 4))):
+            event = self._of_an_incident() if self._rng.random() < 0.7 else self._of_what_is_open()
+            if event is None:
+                continue
+            for change in self._rng.sample(CHANGES, self._rng.choice((0, 1, 1, 2))):
+                event = change(event, self._rng)
+            self._log.records.append(event)
+            self._world.seen["forged"] += 1
+
+    def _of_an_incident(self) -> IncidentEvent | None:
+        last = list(self._log.compacted.values())[-20:]
+        if not last:
+            return None
+        event = _an_outcome(self._rng.choice(last), self._rng)
+        return replace(event, sequence=min(event.sequence + 1, _INT32), status="updated", resolution=None)
+
+    def _of_what_is_open(self) -> IncidentEvent | None:
+        """Healthy or not, it is told to hang, and to be owed an abort."""
+        found = [(log, row) for log in self._world.data.values() for row in log.open_spans() if log.is_listable]
+        if not found:
+            return None
+        log, (producer_id, start) = self._rng.choice(found)
+        known = log.producers[producer_id]
+        return an_event(
+            span_incident_id("cluster", log.topic_id, log.partition.partition, producer_id, start),
+            topic=log.partition.topic,
+            partition=log.partition.partition,
+            topic_id=log.topic_id,
+            producer_id=producer_id,
+            producer_epoch=known.epoch,
+            transactional_id=None,
+            txn_start_offset=start,
+            detected_at_ms=0,
+            evidence=an_evidence(),
+            expected_outcome=self._rng.choice(("abort", "none")),
+        )

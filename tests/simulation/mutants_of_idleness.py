@@ -1,0 +1,57 @@
+"""Bugs planted where barriers are left out: each leaves out one that has something to say."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+
+from simulation.reader import Reader
+from simulation.run import USUAL
+from simulation.world import Setting, World
+from txnwatch.state.emitted import Emitted
+from txnwatch.state.judge import NEVER_MS
+from txnwatch.streaming.idle import Judged
+from txnwatch.streaming.offsets import SourceOffset
+
+QUIET = Setting(faults=frozenset({"stray write", "lost marker", "no leader"}), rate=0.3, batches=30)
+
+
+class NothingIsEverDue(Reader):
+    """What waits for a barrier, or for a time, is forgotten."""
+
+    def due_ms(self, emitted: Iterable[Emitted]) -> int:
+        del emitted
+        return NEVER_MS
+
+
+class AnyBatchWillDo(Reader):
+    """What was said of an earlier barrier still counts: the driver writes it a moment late."""
+
+    def __init__(self, world: World, rng: random.Random) -> None:
+        super().__init__(world, rng)
+        self.lateness, self.leaves_out = 0.5, True
+
+    def is_left_out(self, previous: SourceOffset, following: SourceOffset, judged: Judged | None) -> bool:
+        known = judged._replace(barrier=previous.barrier) if judged is not None else None
+        return super().is_left_out(previous, following, known)
+
+
+class WhatDoesNotAnswerHasNothingNew(Reader):
+    """A partition that is not listed, and was not before, is one where nothing happens."""
+
+    def is_left_out(self, previous: SourceOffset, following: SourceOffset, judged: Judged | None) -> bool:
+        known = judged._replace(due_ms=NEVER_MS) if judged is not None else None
+        return super().is_left_out(_answered(previous), _answered(following), known)
+
+
+def _answered(offset: SourceOffset) -> SourceOffset:
+    positions = {partition: replace(at, is_stale=False) for partition, at in offset.positions.items()}
+    return replace(offset, positions=positions)
+
+
+MUTANTS_OF_IDLENESS: tuple[tuple[type[Reader], Setting, int], ...] = (
+    (NothingIsEverDue, USUAL, 0),
+    (AnyBatchWillDo, QUIET, 0),
+    (WhatDoesNotAnswerHasNothingNew, USUAL, 0),
+)

@@ -1,0 +1,252 @@
+"""One bucket as Spark runs it: attempts that fail, workers that come and go, batches that are run again.
+
+Law: what an attempt writes counts only if the attempt is committed; another attempt at the same batch finds the version
+before. A worker keeps what it has decoded, whatever became of the attempt. Beside it runs the plain bucket, which reads
+all of its state in each batch and writes all of it: both must say the same, and hold the same.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from support.facts import (
+    NAME,
+    START_MS,
+    TOPIC_IDS,
+    DictStore,
+    a_marker,
+    decode_bucket,
+    encode_bucket,
+    gone,
+    log_notice,
+    notice,
+    seen,
+    transaction,
+)
+from txnwatch.state.bucket import process
+from txnwatch.state.bucket_log import TOKEN_BYTES, KeptBucket, load
+from txnwatch.state.bucket_state import BucketState
+from txnwatch.state.clocks import Clock, Leader
+from txnwatch.state.emitted import Emitted, OpenTransactions
+from txnwatch.state.facts import Barrier, Bracket, CensusTaken, Fact, LastStable, NoticeKind, OpenDescribed
+from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.open_transactions import Remembered
+from txnwatch.state.policy import DetectionPolicy
+from txnwatch.state.transaction import TransactionState as S
+
+POLICY = DetectionPolicy(idle_retention_ms=10**12, told_after_ms=5_000)
+PARTITIONS = [TopicPartition("orders", number) for number in range(4)]
+PRODUCERS, WORKERS = 24, 3
+_STATES = (S.ONGOING, S.ONGOING, S.PREPARE_ABORT, S.COMPLETE_COMMIT, S.COMPLETE_ABORT)
+
+
+class AttemptFailedError(Exception):
+    """The attempt ends here."""
+
+
+@dataclass
+class Version:
+    """What one version of the state store holds of the bucket."""
+
+    stored_head: bytes | None = None
+    entries: dict[int, bytes] = field(default_factory=dict)
+
+
+class Writing:
+    """A LogStore of one attempt, on a copy of the committed version; may fail before its writes, or between them."""
+
+    def __init__(self, version: Version, fails_at: str = "") -> None:
+        self.version = Version(version.stored_head, dict(version.entries))
+        self._fails_at = fails_at
+
+    def head(self) -> bytes | None:
+        return self.version.stored_head
+
+    def put_head(self, head: bytes) -> None:
+        self._fail("head")
+        self.version.stored_head = head
+
+    def entry(self, sequence: int) -> bytes:
+        return self.version.entries[sequence]
+
+    def put_entry(self, sequence: int, entry: bytes) -> None:
+        self._fail("entry")
+        self.version.entries[sequence] = entry
+
+    def clear(self) -> None:
+        self.version.entries.clear()
+
+    def _fail(self, at: str) -> None:
+        if self._fails_at == at:
+            raise AttemptFailedError
+
+
+@dataclass
+class Plain:
+    """The same bucket without a log and without anything kept."""
+
+    bucket: bytes = field(default_factory=lambda: encode_bucket(BucketState()))
+    rows: dict[int, bytes] = field(default_factory=dict)
+
+    def run(self, facts: list[Fact]) -> tuple[Plain, list[Emitted]]:
+        """The bucket after a batch, and what it says."""
+        store, bucket = DictStore(), decode_bucket(self.bucket)
+        store.rows = dict(self.rows)
+        emitted = process(bucket, store, facts, POLICY, speaks_for_partitions=True)
+        return Plain(encode_bucket(bucket), store.rows), emitted
+
+
+class Query:
+    """A query over one bucket; `seen` counts what has happened."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.seen: Counter[str] = Counter()
+        self.number = 0
+        self.committed: list[tuple[Version, Plain]] = [(Version(), Plain())]
+        self.workers: list[KeptBucket | None] = [None] * WORKERS
+        self.driver: Remembered | None = Remembered()
+        self._log_offset = 0
+
+    def batch(self) -> None:
+        """One batch: attempts until one is committed."""
+        self.number += 1
+        if self.rng.random() < 0.04:
+            self._go_back()
+        while not self._attempt():
+            self.seen["failed"] += 1
+
+    def _go_back(self) -> None:
+        """The query dies and begins again, some batches back; sometimes in processes that have forgotten nothing."""
+        batches = min(self.rng.randrange(4), len(self.committed) - 1)
+        self.committed = self.committed[: len(self.committed) - batches]
+        self.number -= batches
+        self.seen["gone back"] += 1
+        if self.rng.random() < 0.5:
+            self.workers, self.driver = [None] * WORKERS, Remembered()
+        elif batches:
+            self.driver = None  # it has heard what is no longer so, and no run of a query goes on like that
+
+    def _attempt(self) -> bool:
+        rng, (version, plain) = self.rng, self.committed[-1]
+        worker = rng.randrange(WORKERS)
+        if rng.random() < 0.1:
+            self.workers[worker] = None
+            self.seen["a worker died"] += 1
+        facts = self._facts()
+        store = Writing(version, rng.choice(("", "", "", "", "", "", "entry", "head")))
+        kept, self.workers[worker] = self.workers[worker], None
+        try:
+            now = load(kept, store, number=0)
+            self.seen["as it was kept" if now is kept else "read anew"] += 1
+            emitted = process(now.bucket, now, facts, POLICY, speaks_for_partitions=True)
+            now.write(store, rng.randbytes(TOKEN_BYTES), START_MS + self.number * 500, POLICY.idle_retention_ms)
+        except AttemptFailedError:
+            return False
+        self.workers[worker] = now
+        if rng.random() < 0.15:
+            return False  # all was written, and then the task, or the batch of the driver, failed
+        after, expected = plain.run(facts)
+        self._compare(now, emitted, after, expected)
+        self.committed = [*self.committed[-4:], (store.version, after)]
+        return True
+
+    def _compare(self, now: KeptBucket, emitted: list[Emitted], after: Plain, expected: list[Emitted]) -> None:
+        assert _others(emitted) == _others(expected)
+        if self.driver is not None:
+            assert _open(self.driver.whole(emitted)) == _open(expected), "what the driver holds as open is so"
+        self.seen["told"] += len(emitted) - len(_others(emitted))
+        assert replace(now.bucket, told=None) == replace(decode_bucket(after.bucket), told=None)
+        assert now.producer_ids == after.rows.keys()
+        stored = DictStore()
+        stored.rows = after.rows
+        for producer_id in self.rng.sample(sorted(after.rows), min(3, len(after.rows))):
+            assert now.get(producer_id) == stored.get(producer_id)
+
+    def _facts(self) -> list[Fact]:
+        """What this attempt has read: another one may read more, and its census sees another moment."""
+        rng, start = self.rng, self.number * 10
+        now_ms = START_MS + self.number * 500
+        facts: list[Fact] = [self._barrier(now_ms)]
+        for producer_id in rng.sample(range(PRODUCERS), rng.choice((0, 0, 1, 4, 12))):
+            partition = rng.choice(PARTITIONS)
+            if rng.random() < 0.8:
+                marker = a_marker(start + 4) if rng.random() < 0.6 else None
+                data, after = rng.choice((None, start + 2)), rng.choice((None, start + 7)) if marker else None
+                facts.append(
+                    seen(
+                        start,
+                        start + 10,
+                        data=data,
+                        marker=marker,
+                        data_after=after,
+                        producer_id=producer_id,
+                        partition=partition,
+                        listed_ms=now_ms,
+                    )
+                )
+            if rng.random() < 0.7:
+                self._log_offset += 1
+                facts.append(
+                    transaction(
+                        self._log_offset,
+                        rng.choice(_STATES),
+                        *rng.sample(PARTITIONS, rng.randrange(3)),
+                        producer_id=producer_id,
+                        transactional_id=f"{NAME}-{producer_id}",
+                        log_partition=producer_id % 3,
+                        start_ms=now_ms - 100,
+                        record_timestamp_ms=now_ms - 100,
+                    )
+                )
+        return facts + self._census(now_ms) + self._notices(start)
+
+    def _barrier(self, now_ms: int) -> Barrier:
+        rng = self.rng
+        reread = {TopicPartition(TRANSACTION_STATE_TOPIC, rng.randrange(3)): 0} if rng.random() < 0.2 else {}
+        return Barrier(
+            self.number,
+            now_ms - 1,
+            now_ms,
+            risen=frozenset(rng.sample(PARTITIONS, 1)) if rng.random() < 0.1 else frozenset(),
+            reread=reread,
+            leaders={0: Leader(1, rng.randrange(2))} if rng.random() < 0.05 else {},
+            clocks={1: Clock(rng.randrange(-5_000, 5_000), None, now_ms)} if rng.random() < 0.1 else {},
+        )
+
+    def _census(self, now_ms: int) -> list[Fact]:
+        rng = self.rng
+        if rng.random() > 0.25:
+            return []
+        asked = rng.sample(PARTITIONS, rng.choice((1, 2, 4)))
+        below = self.number * 10
+        taken = {p: Bracket(TOPIC_IDS["orders"], below, below, is_scanned=rng.random() < 0.7) for p in asked}
+        shown = [
+            OpenDescribed(rng.choice(asked), producer_id, 0, rng.randrange(below), now_ms, now_ms)
+            for producer_id in rng.sample(range(PRODUCERS), rng.randrange(4))
+        ]
+        return [CensusTaken(taken, is_round=rng.random() < 0.2), *shown]
+
+    def _notices(self, start: int) -> list[Fact]:
+        rng, facts = self.rng, list[Fact]()
+        partition = rng.choice(PARTITIONS)
+        if rng.random() < 0.08:
+            kind = rng.choice((NoticeKind.TRUNCATED, NoticeKind.LOST, NoticeKind.GAP, NoticeKind.LEFT))
+            facts.append(notice(kind, rng.randrange(start), partition=partition))
+        if rng.random() < 0.05:
+            facts.append(log_notice(NoticeKind.TRUNCATED, 5, rng.randrange(3)))
+        if rng.random() < 0.1:
+            facts.append(gone(self._log_offset + 1, f"{NAME}-{rng.randrange(PRODUCERS)}"))
+        if rng.random() < 0.3:
+            facts.append(LastStable(partition, TOPIC_IDS["orders"], rng.randrange(start)))
+        return facts
+
+
+def _others(emitted: list[Emitted]) -> list[Emitted]:
+    return [said for said in emitted if not isinstance(said, OpenTransactions)]
+
+
+def _open(emitted: list[Emitted]) -> list[Emitted]:
+    return [said for said in emitted if isinstance(said, OpenTransactions)]

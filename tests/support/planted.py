@@ -1,0 +1,33 @@
+"""Evidence that no state has said and no fresh read has found: for tests of everything that comes behind it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from unittest import mock
+
+from txnwatch.sinks import abort
+from txnwatch.sinks.claims import asked_about
+from txnwatch.sinks.findings import key_of
+from txnwatch.sinks.ledger import Ledger
+from txnwatch.state.abort_case import Evidence
+from txnwatch.state.incident import IncidentEvent
+from txnwatch.state.ports import ActiveProducer
+from txnwatch.state.transaction import CoordinatorView, TransactionState
+
+
+def plant(ledger: Ledger, event: IncidentEvent, row: ActiveProducer) -> None:
+    """The ledger has found, as it believes, that what an event tells hangs."""
+    ledger.remember([event])
+    candidate = asked_about(event)
+    if event.transactional_id is not None:
+        view = CoordinatorView(event.transactional_id, -1, -1, TransactionState.DEAD, -1, -1, -1, 0, 0)
+        candidate = replace(candidate, view=view)
+    evidence = Evidence(candidate, row, event.expected_outcome, candidate, since_ms=0)
+    ledger.findings._spans[key_of(candidate)] = evidence
+    ledger.findings.told_as(key_of(candidate), event.incident_id)
+
+
+def as_it_was_found() -> AbstractContextManager[object]:
+    """The outcome is not read once more before a marker."""
+    return mock.patch.object(abort, "read_anew", lambda _, *found: found)
