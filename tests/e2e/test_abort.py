@@ -27,7 +27,7 @@ from support.topics import unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.embedded.applications import CommittedReader
-from txnwatch.embedded.broker_faults import leaderless
+from txnwatch.embedded.broker_faults import await_complete, leaderless
 from txnwatch.embedded.faults import late_write_after_abort
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.sinks.abort import AutoAbort
@@ -75,7 +75,10 @@ def actions(world: World, partition: TopicPartition) -> list[tuple[str, str | No
 
 
 def until(world: World, partition: TopicPartition, *action: str | None) -> None:
-    eventually(lambda: action in actions(world, partition), IN_TIME_S, f"{action} in {actions(world, partition)}")
+    def told() -> str:
+        return f"{action} on {partition}; told: {about(world, partition)}; said: {world.watch.lines[-30:]}"
+
+    eventually(lambda: action in actions(world, partition), IN_TIME_S, told)
 
 
 def end_of(world: World, partition: TopicPartition) -> IncidentEvent:
@@ -139,7 +142,7 @@ def test_an_abort_that_lost_its_marker_is_completed_at_once(world: World) -> Non
     producer.produce(partition)
     with leaderless(world.kafka, world.cluster, partition, 3):
         producer.end(commit=False, version=5)
-        time.sleep(2.0)
+        await_complete(world.cluster, producer.transactional_id)
     hung_s = now_s()
     until(world, partition, "abort", None, "verified")
     opened = about(world, partition)[0]
@@ -174,7 +177,7 @@ def test_what_committed_is_never_aborted_by_itself_and_completed_by_what_is_sugg
     producer.produce(partition)
     with leaderless(world.kafka, world.cluster, partition, 3):
         producer.end(commit=True, version=5)
-        time.sleep(2.0)
+        await_complete(world.cluster, producer.transactional_id)
     until(world, partition, "refused", "outcome_was_commit", None)
     time.sleep(5.0)
     assert is_open(world, partition, producer_id)

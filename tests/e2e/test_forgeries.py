@@ -16,7 +16,7 @@ from support.servers import Clusters
 from support.topics import unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.embedded.broker_faults import leaderless
+from txnwatch.embedded.broker_faults import await_complete, leaderless
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.sinks.kafka import KafkaEventSink
 from txnwatch.state.errors import TxnwatchError
@@ -84,7 +84,7 @@ def test_an_acknowledged_transaction_is_not_aborted_and_stays_told_whatever_is_f
     producer.produce(partition)
     with leaderless(world.kafka, world.cluster, partition, 3):
         producer.end(commit=True, version=4)
-        time.sleep(2.0)
+        await_complete(world.cluster, producer.transactional_id)
     eventually(lambda: decisions(world, partition) == {"refused"}, IN_TIME_S, "the refusal")
     (told,) = open_now(world, partition)
     assert told.expected_outcome == "unknown"

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from support.fault_world import World, now_s
 from support.scenarios import Fault, open_transaction
 from support.topics import unique
-from txnwatch.embedded.broker_faults import await_leader, cut_tail, elect_uncleanly, in_sync, leaderless
+from txnwatch.embedded.broker_faults import await_complete, await_leader, cut_tail, elect_uncleanly, in_sync, leaderless
 from txnwatch.embedded.faults import LONG_TIMEOUT_MS, await_end, end_by_hand
 from txnwatch.state.ids import TopicPartition
 from txnwatch.streaming.admin import ClusterAdmin
@@ -49,7 +49,7 @@ def committed_without_a_leader(world: World, *, before: int = 0) -> Fault:
     name, producer = _healthy_client(world, partition, before)
     with leaderless(world.kafka, world.cluster, partition, 3):
         producer.commit_transaction(60.0)
-        time.sleep(SEEN_S)
+        await_complete(world.cluster, name)
     return _fault(world, name, _producer_id(world, name), partition, now_s(), commit=True)
 
 

@@ -15,6 +15,8 @@ from kafka.protocol.metadata import MetadataRequest
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.errors import BrokerError, TxnwatchError
 from txnwatch.state.ids import TopicPartition
+from txnwatch.state.transaction import TransactionState
+from txnwatch.streaming.admin import ClusterAdmin
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.metadata import NO_LEADER
 
@@ -67,17 +69,36 @@ def elect_uncleanly(
 
 
 def await_leader(cluster: Cluster, partition: TopicPartition, leader: int) -> None:
-    """Waits until the partition is led by this broker; NO_LEADER waits for it to have none.
+    """Waits until every broker says that this one leads the partition; NO_LEADER waits for it to have none.
+
+    One broker's word is not enough: a coordinator that has not heard it yet keeps its markers for the old leader.
 
     Raises:
         TxnwatchError: it does not come to that.
     """
 
     def is_leader() -> bool:
-        info = cluster.refresh().info(partition)
-        return info is not None and info.leader == leader
+        told = [
+            cluster.metadata_from(endpoint, [partition.topic]).info(partition)
+            for endpoint in cluster.refresh().brokers.values()
+        ]
+        return all(info is not None and info.leader == leader for info in told)
 
     _await(is_leader, f"{partition} to be led by {leader}")
+
+
+def await_complete(cluster: Cluster, transactional_id: str) -> None:
+    """Waits until the coordinator has written Complete*: it owes no marker any more.
+
+    Raises:
+        TxnwatchError: it does not come to that.
+    """
+
+    def is_complete() -> bool:
+        state = ClusterAdmin(cluster).describe_transactions([transactional_id])[transactional_id].state
+        return state in {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+
+    _await(is_complete, f"the transaction of {transactional_id} to be complete")
 
 
 def in_sync(cluster: Cluster, partition: TopicPartition) -> set[int]:
