@@ -46,8 +46,9 @@ types: dev-venv ## types and the import contract, checked on what the wheel ship
 	@MYPYPATH=build/pkg $(BIN)/mypy -p txnwatch
 	@PYTHONPATH=build/pkg $(BIN)/lint-imports
 
-bench: dev-venv ## ratios against what a user would use instead
+bench: bench-venv ## ratios against what a user would use instead; writes docs/benchmarks.md (ARGS="scan idle": some of it)
 	@PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
+	@$(BIN)/python scripts/generate_docs.py
 
 docs: dev-venv ## the pages that are generated from code
 	@$(BIN)/python scripts/generate_docs.py
@@ -63,4 +64,7 @@ run-venv:
 dev-venv:
 	@scripts/venv.sh dev
 
-.PHONY: help demo test unit nightly it e2e long faults soak lint types bench docs ci clean run-venv dev-venv
+bench-venv: dev-venv
+	@scripts/venv.sh bench
+
+.PHONY: help demo test unit nightly it e2e long faults soak lint types bench docs ci clean run-venv dev-venv bench-venv

@@ -2,8 +2,8 @@
 
 What is generated: docs/verdicts.md (the table of verdicts), docs/abort.md (the table of refusals), docs/events.md
 (the Avro schema), docs/cli.md (the parser), deploy/reference-config.toml (the settings model), docs/metrics.md (the
-table of metrics) and docs/faults.md
-(docs/faults.json, what the last `make faults` found).
+table of metrics), docs/faults.md (docs/faults.json, what the last `make faults` found) and docs/benchmarks.md
+(docs/benchmarks.json, what the last `make bench` measured).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmark_page import benchmarks_page
 from page_texts import ABORT_ABOUT, BY_HAND, COORDINATOR_ABOUT, METRICS_ABOUT
 from pydantic_core import PydanticUndefined
 
@@ -166,6 +167,12 @@ other work. The others were asked right after that, about the same cluster:
 _SILENT = "nothing, as it should"
 
 
+def benchmarks() -> str:
+    """docs/benchmarks.md."""
+    docs = ROOT / "docs"
+    return benchmarks_page(json.loads((docs / "benchmarks.json").read_text()), docs, _GENERATED)
+
+
 def faults_page() -> str:
     """docs/faults.md."""
     results = list(json.loads((ROOT / "docs" / "faults.json").read_text()).values())
@@ -272,6 +279,7 @@ PAGES = {
     "docs/metrics.md": metrics_page,
     "docs/abort.md": abort_page,
     "docs/faults.md": faults_page,
+    "docs/benchmarks.md": benchmarks,
     "docs/verdicts.md": verdicts_page,
     "docs/events.md": events_page,
     "docs/cli.md": cli_page,

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv with txnwatch installed editable, once: scripts/venv.sh run | dev
+# Makes .venv with txnwatch installed editable, once: scripts/venv.sh run | dev | bench
 # Quiet, with a sign of life; the whole of pip's output is in .venv/install-*.log.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,7 +15,7 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
   exit 1
 fi
 extra=demo
-[ "$kind" = dev ] && extra=dev
+[ "$kind" != run ] && extra=$kind
 printf 'setting up .venv with %s, once (PySpark is 400 MB: a minute or two) ' "$("$python" --version)" >&2
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 log=.venv/install-$kind.log

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from kafka.protocol.metadata import MetadataRequest
 
@@ -39,6 +39,7 @@ class Listed(NamedTuple):
 
 
 _NOWHERE = Endpoint("", 0)
+_T = TypeVar("_T")
 
 
 class Cluster:
@@ -56,7 +57,7 @@ class Cluster:
         self.throttled_ms: Counter[str] = Counter()
         self._connections: dict[Endpoint, Connection] = {}
         self._pauses = Pauses()
-        self._turn = 0
+        self._turns: Counter[str] = Counter()
         self._deadline = NEVER
 
     @contextmanager
@@ -150,22 +151,39 @@ class Cluster:
         Raises:
             BrokerError: no broker answered; the message lists each with its error.
         """
+
+        def look(endpoint: Endpoint) -> Metadata:
+            told = self.metadata_from(endpoint)
+            told.topics.update(self._hidden(endpoint, told, names))
+            return newest(self.metadata, told)
+
+        self.metadata = self._first_answer(look, "all")
+        return self.metadata
+
+    def named(self, topics: Iterable[str]) -> dict[str, TopicInfo]:
+        """One broker's word on topics asked for by name: a hidden one is refused, one that is not there is unknown.
+
+        Raises:
+            BrokerError: no broker answered; the message lists each with its error.
+        """
+        wanted = sorted(topics)
+        return self._first_answer(lambda endpoint: self.metadata_from(endpoint, wanted).topics, "named")
+
+    def _first_answer(self, ask: Callable[[Endpoint], _T], what: str) -> _T:
+        """Asks another broker first each time: one that is cut off from the others would tell old news for ever."""
         known = list(self.metadata.brokers.values()) if self.metadata is not None else []
-        if known:  # another broker each time: one that is cut off from the others would tell old news for ever
-            self._turn = (self._turn + 1) % len(known)
-            known = known[self._turn :] + known[: self._turn]
+        if known:
+            self._turns[what] += 1
+            turn = self._turns[what] % len(known)
+            known = known[turn:] + known[:turn]
         problems: list[str] = []
         for endpoint in dict.fromkeys((*known, *self.bootstrap)):
             try:
-                told = self.metadata_from(endpoint)
-                told.topics.update(self._hidden(endpoint, told, names))
-                self.metadata = newest(self.metadata, told)
+                return ask(endpoint)
             except AuthorizationError:
                 raise
             except BrokerError as exc:
                 problems.append(str(exc))
-            else:
-                return self.metadata
         raise BrokerError("no broker answered: " + "; ".join(problems))
 
     def _hidden(self, endpoint: Endpoint, told: Metadata, names: Iterable[str]) -> dict[str, TopicInfo]:
@@ -174,14 +192,6 @@ class Cluster:
         missing = sorted(expected - told.topics.keys() - {TRANSACTION_STATE_TOPIC})
         asked = self.metadata_from(endpoint, missing).topics if missing else {}
         return {name: topic for name, topic in asked.items() if topic.is_hidden}
-
-    def named(self, topics: Iterable[str]) -> dict[str, TopicInfo]:
-        """One broker's word on topics asked for by name: a hidden one is refused, one that is not there is unknown.
-
-        Raises:
-            BrokerError: no broker can be reached.
-        """
-        return self.metadata_from(self.any_connection().endpoint, topics).topics
 
     def metadata_from(self, endpoint: Endpoint, topics: Iterable[str] | None = None) -> Metadata:
         """One broker's metadata, of all topics or of some; `known` is left alone.

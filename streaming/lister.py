@@ -26,6 +26,10 @@ from txnwatch.streaming.offsets import SourceOffset, is_data
 from txnwatch.streaming.options import EARLIEST, SourceOptions
 from txnwatch.streaming.planner import Answer, Limits, Listing, is_begun, plan
 
+# Metadata is some 30 to 60 bytes a partition, and the brokers make all of it anew each time. What must be found sooner
+# is: an end that is not answered, and a topic that a transaction names, are asked about at once.
+PARTITIONS_A_SECOND = 2_000
+LONGEST_REFRESH_S = 60.0
 _LONGEST_PAUSE = 64
 _NEVER_SHOWN = ""  # the topic id of a partition that is known by name alone
 
@@ -111,7 +115,9 @@ class Lister:
             known = self._cluster.refresh(names | {partition.topic for partition in previous.positions})
         except BrokerError:
             return self._cluster.metadata is not None
-        self._metadata_due = now + self._options.metadata_refresh_s
+        partitions = sum(len(topic.partitions) for topic in known.topics.values())
+        slowly_s = min(partitions / PARTITIONS_A_SECOND, LONGEST_REFRESH_S)
+        self._metadata_due = now + max(self._options.metadata_refresh_s, slowly_s)
         read = {(partition.topic, at.topic_id) for partition, at in previous.positions.items()}
         self._absences = Counter({name: self._absences[name] for name, _ in read})
         for name, topic_id in read:
@@ -165,7 +171,9 @@ class Lister:
         Partitions found here have no start yet, so they are not begun, and stale, until the next round.
         """
         try:
-            self._cluster.refresh()
+            told = self._cluster.named([TRANSACTION_STATE_TOPIC]).get(TRANSACTION_STATE_TOPIC)
+            if told is not None and told.partitions:
+                self._cluster.refresh()
         except BrokerError:
             return None
         return self._coordinator_partitions()

@@ -1,38 +1,57 @@
-"""`make bench`, or `make bench ARGS="scan latency"` for some of them."""
+"""`make bench`, or `make bench ARGS="scan latency"` for some of them; writes docs/benchmarks.json and the plots."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import tempfile
 from pathlib import Path
 
-from bench import buckets, census, first_reading, idle, latency, many_hangs, operators, partitions, quota, scan
+from bench import (
+    buckets,
+    census,
+    executors,
+    first_reading,
+    idle,
+    latency,
+    many_hangs,
+    million,
+    operators,
+    partitions,
+    quota,
+    scan,
+    steady,
+)
+from bench.results import Results, machine
 
 BENCHMARKS = {
     "scan": scan.run,
     "buckets": buckets.run,
     "operators": operators.run,
+    "executors": executors.run,
     "latency": latency.run,
     "census": census.run,
     "many_hangs": many_hangs.run,
     "idle": idle.run,
     "quota": quota.run,
     "first_reading": first_reading.run,
+    "million": million.run,
     "partitions": partitions.run,
+    "steady": steady.run,
 }
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.json"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench ARGS=", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHMARKS)}; all without a name")
     names = parser.parse_args().names or list(BENCHMARKS)
-    print(f"# {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}")
+    results = Results(RESULTS)
+    print(f"# {machine()}")
     with tempfile.TemporaryDirectory(prefix="txnwatch-bench-") as directory:
         for name in names:
             print(f"\n## {name}", flush=True)
-            BENCHMARKS[name](Path(directory) / name)
+            with results.of(name) as rows:
+                BENCHMARKS[name](Path(directory) / name, rows)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from bench.results import Point, Row
 from txnwatch.state.facts import Barrier, Bracket, CensusTaken, Fact, OpenDescribed, ProducerSeen, TransactionSeen
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.policy import DetectionPolicy
@@ -21,23 +22,11 @@ from txnwatch.state.transaction import CoordinatorView, Marker, TransactionState
 from txnwatch.streaming.operator import BucketProcessor
 from txnwatch.streaming.packed_facts import pack_facts
 
-BUCKETS, BATCHES, TRIGGER_MS = 16, 30, 500
+BUCKETS, BATCHES, SETTLING, TRIGGER_MS = 16, 30, 4, 500
 START_MS = 1_700_000_000_000
 PARTITIONS = [TopicPartition("orders", number) for number in range(16)]
 OPEN_FROM, CHANGING_FROM = 50_000_000, 70_000_000
-# What is open, what changes in a batch (of twice as many), and what a census in each batch asks for.
-CASES = (
-    (0, 0, ""),
-    (10_000, 0, ""),
-    (100_000, 0, ""),
-    (10_000, 0, "three others"),
-    (100_000, 0, "three others"),
-    (10_000, 0, "all"),
-    (0, 1_000, ""),
-    (10_000, 1_000, ""),
-    (100_000, 1_000, ""),
-    (10_000, 10_000, ""),
-)
+OPEN, CHANGING = (1_000, 10_000, 100_000), (100, 1_000, 10_000)
 
 
 class Value:
@@ -163,8 +152,21 @@ def batch_of(batch: int, is_open: int, changing: int, census: str) -> list[Fact]
     return facts
 
 
-def measure(is_open: int, changing: int, census: str) -> tuple[float, float, float, float]:
-    """CPU-ms of packing, of the operator (median, largest), and the state calls, of a batch; the first few left out."""
+class Measured(NamedTuple):
+    """CPU seconds of a batch, median and largest, of packing it, and its state calls; the first few left out."""
+
+    working_s: float
+    largest_s: float
+    packing_s: float
+    calls: float
+
+    def point(self, size: int, beside: Measured) -> Point:
+        figures = {"CPU s, largest": self.largest_s, "CPU s to pack": self.packing_s, "state calls": self.calls}
+        return Point(size, cpu_s=self.working_s, ratio=self.working_s / beside.working_s, figures=figures)
+
+
+def measure(is_open: int, changing: int = 0, census: str = "") -> Measured:
+    """Some batches over all buckets."""
     handles = [Handle() for _ in range(BUCKETS)]
     processors = [BucketProcessor(DetectionPolicy()) for _ in range(BUCKETS)]
     for processor, handle in zip(processors, handles, strict=True):
@@ -177,20 +179,30 @@ def measure(is_open: int, changing: int, census: str) -> tuple[float, float, flo
         packed = time.process_time()
         for row in rows:
             list(processors[row[0]].handleInputRows((row[0],), iter([row]), None))
-        packing.append((packed - begun) * 1000)
-        working.append((time.process_time() - packed) * 1000)
+        packing.append(packed - begun)
+        working.append(time.process_time() - packed)
         calls.append(sum(handle.take_calls() for handle in handles))
-    return statistics.median(packing[4:]), statistics.median(working[4:]), max(working[4:]), statistics.mean(calls[4:])
+    kept = slice(SETTLING, None)
+    return Measured(
+        statistics.median(working[kept]),
+        max(working[kept]),
+        statistics.median(packing[kept]),
+        statistics.mean(calls[kept]),
+    )
 
 
-def run(directory: Path) -> None:
-    """Prints a table."""
+def run(directory: Path, rows: list[Row]) -> None:
+    """By how much is open, and by how much changes."""
     del directory
-    print("   open  changing  census        operator CPU-ms (largest)   packing CPU-ms   state calls")
-    for is_open, changing, census in CASES:
-        packing, working, largest, calls = measure(is_open, changing, census)
-        print(
-            f"{is_open:7,}  {changing:8,}  {census or '-':12}  {working:15.1f} ({largest:7.1f})   "
-            f"{packing:14.1f}   {calls:11.0f}",
-            flush=True,
-        )
+    none = measure(0)
+    for name, census in (
+        ("nothing changes", ""),
+        ("a census of three other partitions in each batch", "three others"),
+        ("a census of all partitions in each batch", "all"),
+    ):
+        points = [measure(size, census=census).point(size, none) for size in OPEN]
+        rows.append(Row("buckets", name, "open transactions", "none open", points))
+    for is_open in (0, 10_000):
+        at_rest = measure(is_open)
+        points = [measure(is_open, size).point(size, at_rest) for size in CHANGING]
+        rows.append(Row("buckets", f"{is_open:,} others open", "producers that change", "none changing", points))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from bench.results import Point, Row
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.facts import CensusTaken
@@ -27,8 +28,9 @@ PARTITIONS_OF_A_TOPIC = 500
 ROUNDS = 3
 
 
-def run(directory: Path) -> None:
+def run(directory: Path, rows: list[Row]) -> None:
     """One broker that grows."""
+    row = Row("census", "a round", "partitions", "find-hanging --broker-id")
     with EmbeddedKafka(directory / "kafka", heap="2g") as kafka:
         kafka.start()
         cluster = Cluster([Endpoint.parse(kafka.bootstrap_servers)], Security(), timeout_s=30.0)
@@ -36,8 +38,9 @@ def run(directory: Path) -> None:
         made = 0
         for size in SIZES:
             made = _grow(kafka, made, size)
-            _measure(kafka, cluster, made)
+            row.points.append(_measure(kafka, cluster, made))
         cluster.close()
+    rows.append(row)
 
 
 def _grow(kafka: EmbeddedKafka, made: int, size: int) -> int:
@@ -50,7 +53,7 @@ def _grow(kafka: EmbeddedKafka, made: int, size: int) -> int:
     return made
 
 
-def _measure(kafka: EmbeddedKafka, cluster: Cluster, expected: int) -> None:
+def _measure(kafka: EmbeddedKafka, cluster: Cluster, expected: int) -> Point:
     census = _whole(cluster, expected)
     while len(_taken(cluster, census)) < expected:  # a leader that has just been elected refuses for a moment
         time.sleep(0.5)
@@ -79,11 +82,7 @@ def _measure(kafka: EmbeddedKafka, cluster: Cluster, expected: int) -> None:
     assert done.returncode == 0, done.stderr
     tool = time.perf_counter() - begin
     ours = statistics.median(times)
-    print(
-        f"  {expected:6} partitions: a round {ours:6.2f} s, {sent / ROUNDS:.0f} requests to 1 broker; "
-        f"find-hanging --broker-id {tool:6.2f} s, {tool / ours:.1f} x",
-        flush=True,
-    )
+    return Point(expected, ours, ratio=ours / tool, figures={"requests": sent / ROUNDS, "find-hanging s": tool})
 
 
 def _taken(cluster: Cluster, census: Census) -> Collection[TopicPartition]:

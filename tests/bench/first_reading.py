@@ -1,4 +1,4 @@
-"""The first reading of a `__transaction_state` of a million ids: the two passes against the exact fold alone.
+"""The first reading of a `__transaction_state` of many ids: the two passes against the exact fold alone.
 
 No broker: the bytes are made chunk by chunk, and only their reading is timed. Each way runs in a process of its own, so
 that its peak memory is its own; "plain walk" steps over batch headers and does nothing else, and its memory is what
@@ -13,12 +13,12 @@ import sys
 import time
 from pathlib import Path
 
+from bench.results import Point, Row
 from support.large_log import a_large_log, end_of_large_log
 from txnwatch.streaming.past_fold import PastFold, Room
 from txnwatch.streaming.transaction_fold import TransactionFold
 
-IDS, TEN_TIMES, LIVE = 1_000_000, 10_000_000, 10_000
-WAYS = ("plain walk", "two passes", "exact fold")
+IDS, LIVE = (100_000, 1_000_000, 10_000_000), 10_000
 
 
 class PlainWalk:
@@ -34,20 +34,22 @@ class PlainWalk:
         return []
 
 
-def run(directory: Path) -> None:
-    """Prints each way's CPU seconds as a ratio to the plain walk, and its peak memory above the plain walk's."""
+def run(directory: Path, rows: list[Row]) -> None:
+    """Each way's CPU seconds as a ratio to the plain walk, and its peak memory above the plain walk's."""
     del directory
-    _print(IDS, {way: _measured(way, IDS) for way in WAYS})
-    _print(TEN_TIMES, {way: _measured(way, TEN_TIMES) for way in WAYS[:2]})
+    plain = {ids: _measured("plain walk", ids) for ids in IDS}
+    rows.append(
+        Row("first_reading", "plain walk", "transactional ids", points=[_point(ids, plain[ids]) for ids in IDS])
+    )
+    for way, sizes in (("two passes", IDS), ("exact fold", IDS[:2])):
+        points = [_point(ids, _measured(way, ids), plain[ids]) for ids in sizes]
+        rows.append(Row("first_reading", way, "transactional ids", "the plain walk", points))
 
 
-def _print(ids: int, measured: dict[str, dict[str, float]]) -> None:
-    plain = measured["plain walk"]
-    print(f"{ids:,} ids, {LIVE:,} of them live, {plain['bytes'] / 1e6:.0f} MB, one partition of the log")
-    for way, found in measured.items():
-        ratio, more = found["seconds"] / plain["seconds"], found["peak_mb"] - plain["peak_mb"]
-        told = f"{found['seconds']:7.2f} s CPU {ratio:7.1f} x the plain walk"
-        print(f"  {way:12} {told}   peak {found['peak_mb']:5.0f} MB ({more:+.0f})   {found['facts']:,} facts")
+def _point(ids: int, found: dict[str, float], plain: dict[str, float] | None = None) -> Point:
+    ratio = found["seconds"] / plain["seconds"] if plain is not None else None
+    figures = {"MB": found["bytes"] / 1e6, "peak MB": found["peak_mb"], "facts": found["facts"]}
+    return Point(ids, cpu_s=found["seconds"], ratio=ratio, figures=figures)
 
 
 def _measured(way: str, ids: int) -> dict[str, float]:

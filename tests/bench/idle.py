@@ -13,6 +13,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from bench.results import Point, Row
 from support.process_memory import descendants
 from support.watch import RunningWatch
 from txnwatch.embedded.kafka import EmbeddedKafka
@@ -22,8 +23,8 @@ WARM_UP_S, MEASURED_S = 120.0, 60.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-def run(directory: Path) -> None:
-    """Prints cores and megabytes."""
+def run(directory: Path, rows: list[Row]) -> None:
+    """Cores and megabytes, in all and by kind of process."""
     with EmbeddedKafka(directory / "kafka") as kafka:
         kafka.start()
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
@@ -31,16 +32,22 @@ def run(directory: Path) -> None:
         begin = time.monotonic()
         with RunningWatch(kafka.bootstrap_servers, directory / "checkpoint") as watch:
             watch.until_ready()
-            print(f"ready {time.monotonic() - begin:.1f} s after the start of the process")
+            ready_s = time.monotonic() - begin
             time.sleep(WARM_UP_S)
             before, since = cpu_seconds(watch.pid), time.monotonic()
             time.sleep(MEASURED_S)
             took = time.monotonic() - since
             cores = {name: (spent - before[name]) / took for name, spent in cpu_seconds(watch.pid).items()}
-            memory = _pss_bytes(watch.pid)
-    print(f"idle, {PARTITIONS} partitions, after {WARM_UP_S:.0f} s: {sum(cores.values()):.3f} cores")
-    print("  " + ", ".join(f"{name} {cores[name]:.3f}" for name in sorted(cores)))
-    print(f"  PSS {sum(memory.values()) / 1e6:.0f} MB: " + ", ".join(f"{n} {b / 1e6:.0f}" for n, b in memory.items()))
+            memory = pss_bytes(watch.pid)
+    figures = {
+        "ready s": ready_s,
+        "cores": sum(cores.values()),
+        "PSS MB": sum(memory.values()) / 1e6,
+        **{f"cores of {name}": of for name, of in sorted(cores.items())},
+        **{f"PSS MB of {name}": size / 1e6 for name, size in sorted(memory.items())},
+    }
+    point = Point(PARTITIONS, took, sum(cores.values()) * took, figures=figures)
+    rows.append(Row("idle", "nothing is written", "partitions", points=[point]))
 
 
 def cpu_seconds(pid: int) -> Counter[str]:
@@ -55,7 +62,8 @@ def cpu_seconds(pid: int) -> Counter[str]:
     return found
 
 
-def _pss_bytes(pid: int) -> Counter[str]:
+def pss_bytes(pid: int) -> Counter[str]:
+    """Proportional set size of a process and all it has started, by kind of process."""
     found: Counter[str] = Counter()
     for one, name in descendants(pid).items():
         try:

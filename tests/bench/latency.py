@@ -2,21 +2,26 @@
 
 Each hang is a late write after an abort (embedded/faults.py) on a partition of its own, at a random moment; the clock
 runs from the broker's acknowledgement of the write to the moment a consumer has the `opened` event. A micro-batch
-is timed from outside: from its offset file to its commit file.
+is timed from outside: from its offset file to its commit file. Then the same without load, while more and more healthy
+transactions are open.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 import statistics
 import threading
 import time
 from collections.abc import Iterable
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from bench.idle import cpu_seconds
+from bench.results import Point, Row
 from support.watch import RunningWatch
 from txnwatch.clients import librdkafka_config
 from txnwatch.config import EVENTS_TOPIC
@@ -24,6 +29,7 @@ from txnwatch.connection import options_of
 from txnwatch.embedded.applications import exactly_once_copier, idempotent_writer, transactional_writer
 from txnwatch.embedded.faults import late_write_after_abort, set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.sinks.event_log import read_events
 from txnwatch.state.errors import SinkError
 from txnwatch.state.ids import TopicPartition
@@ -34,39 +40,103 @@ from txnwatch.streaming.security import Security
 HANGS = 30
 WARM_UP_S, IDLE_S = 60.0, 30.0
 SETTLING = 5  # batches after the load has ended
+THREADS = 6
 TRIGGERS_MS = (500, 250)
+OPEN, OPEN_ON, TRIED, OPEN_FOR_MS = (100, 1_000, 10_000), 16, 10, 900_000
 
 
-def run(directory: Path) -> None:
-    """One broker, one watch for each trigger."""
+def run(directory: Path, rows: list[Row]) -> None:
+    """One broker, one watch for each trigger, and one more."""
     with EmbeddedKafka(directory / "kafka") as kafka:
         kafka.start()
         set_verification(kafka.bootstrap_servers, [1], enabled=False)
         for trigger_ms in TRIGGERS_MS:
-            _measure(kafka, directory / f"checkpoint-{trigger_ms}", trigger_ms)
+            point = _loaded(kafka, directory / f"checkpoint-{trigger_ms}", trigger_ms)
+            rows.append(Row("latency", f"the demo's load, trigger {trigger_ms} ms", "hangs", points=[point]))
+        rows.append(_among_open(kafka, directory / "checkpoint-open"))
 
 
-def _measure(kafka: EmbeddedKafka, checkpoint: Path, trigger_ms: int) -> None:
+def _loaded(kafka: EmbeddedKafka, checkpoint: Path, trigger_ms: int) -> Point:
     bootstrap, topic = kafka.bootstrap_servers, f"bench-{trigger_ms}"
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, HANGS, 1)])[topic].result(30.0)
+    _create(bootstrap, topic, HANGS)
     cluster = Cluster([Endpoint.parse(bootstrap)], Security())
     cluster.refresh()
     begin = time.monotonic()
     with RunningWatch(bootstrap, checkpoint, "--trigger-ms", str(trigger_ms)) as watch, ExitStack() as stack:
         watch.until_ready()
-        print(f"trigger {trigger_ms} ms: ready {time.monotonic() - begin:.1f} s after the start of the process")
+        ready_s = time.monotonic() - begin
         arrivals = _follow(bootstrap)
         _load(bootstrap, topic, stack)
         time.sleep(WARM_UP_S)
         latencies = [_one_hang(cluster, TopicPartition(topic, number), arrivals) for number in range(HANGS)]
-        loaded = _durations(checkpoint)
+        loaded = durations(checkpoint)
         stack.close()
         time.sleep(IDLE_S)
-        idle = {number: took for number, took in _durations(checkpoint).items() if number > max(loaded) + SETTLING}
+        idle = {number: took for number, took in durations(checkpoint).items() if number > max(loaded) + SETTLING}
     cluster.close()
-    print(f"  hang to event on the topic, {HANGS} hangs: {_spread(latencies)}")
-    print(f"  micro-batch under the demo's load: {_spread(loaded.values())}; idle: {_spread(idle.values())}")
+    figures = {
+        "99 % within s": _high(latencies),
+        "micro-batch s": statistics.median(loaded.values()),
+        "micro-batch, 99 %, s": _high(loaded.values()),
+        "idle micro-batch s": statistics.median(idle.values()),
+        "ready s": ready_s,
+    }
+    return Point(HANGS, statistics.median(latencies), figures=figures)
+
+
+def _among_open(kafka: EmbeddedKafka, checkpoint: Path) -> Row:
+    """A watch without load; what is open is healthy, and was begun by clients that live."""
+    bootstrap, row = (
+        kafka.bootstrap_servers,
+        Row("latency", "nothing else is written", "open transactions", "none open"),
+    )
+    _create(bootstrap, "healthy", OPEN_ON)
+    _create(bootstrap, "hung", TRIED * (len(OPEN) + 1))
+    hung = (TopicPartition("hung", number) for number in itertools.count())
+    with (
+        closing(Cluster([Endpoint.parse(bootstrap)], Security())) as cluster,
+        RunningWatch(bootstrap, checkpoint) as watch,
+    ):
+        cluster.refresh()
+        watch.until_ready()
+        arrivals = _follow(bootstrap)
+        time.sleep(WARM_UP_S / 2)
+        made, none, none_cpu_s = 0, 0.0, 0.0
+        for size in (0, *OPEN):
+            _open(bootstrap, made, size)
+            made = size
+            time.sleep(IDLE_S / 3)
+            before, since = sum(cpu_seconds(watch.pid).values()), time.monotonic()
+            time.sleep(IDLE_S)
+            cpu_s = (sum(cpu_seconds(watch.pid).values()) - before) / (time.monotonic() - since)
+            told_s = statistics.median(_one_hang(cluster, next(hung), arrivals) for _ in range(TRIED))
+            if size == 0:
+                none, none_cpu_s = told_s, cpu_s
+                continue
+            figures = {"idle cores": cpu_s, "idle cores, x none open": cpu_s / none_cpu_s}
+            row.points.append(Point(size, told_s, ratio=told_s / none, figures=figures))
+    return row
+
+
+def _open(bootstrap: str, first: int, end: int) -> None:
+    """Transactions that begin and stay open for longer than this takes."""
+
+    def some(thread: int) -> None:
+        with closing(Cluster([Endpoint.parse(bootstrap)], Security())) as cluster:
+            cluster.refresh()
+            for number in range(first + thread, end, THREADS):
+                producer = RawProducer(cluster, f"healthy-{number}", OPEN_FOR_MS).init()
+                partition = TopicPartition("healthy", number % OPEN_ON)
+                producer.add(partition)
+                producer.produce(partition)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(some, range(THREADS)))
+
+
+def _create(bootstrap: str, topic: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30.0)
 
 
 def _follow(bootstrap: str) -> dict[tuple[str | None, int | None], float]:
@@ -83,8 +153,7 @@ def _follow(bootstrap: str) -> dict[tuple[str | None, int | None], float]:
 
 def _load(bootstrap: str, topic: str, stack: ExitStack) -> None:
     copies = f"{topic}-copies"
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(copies, 3, 1)])[copies].result(30.0)
+    _create(bootstrap, copies, 3)
     applications = [
         transactional_writer(bootstrap, f"{topic}-1", copies, seed=1),
         transactional_writer(bootstrap, f"{topic}-2", copies, seed=2, abort_every=3),
@@ -108,7 +177,7 @@ def _one_hang(
     return arrivals[partition] - begin
 
 
-def _durations(checkpoint: Path) -> dict[int, float]:
+def durations(checkpoint: Path) -> dict[int, float]:
     """Seconds of each of the last micro-batches, as many as Spark keeps."""
     return {
         int(entry.name): entry.stat().st_mtime - (checkpoint / "offsets" / entry.name).stat().st_mtime
@@ -117,7 +186,6 @@ def _durations(checkpoint: Path) -> dict[int, float]:
     }
 
 
-def _spread(seconds: Iterable[float]) -> str:
+def _high(seconds: Iterable[float]) -> float:
     found = sorted(seconds)
-    high = found[min(len(found) - 1, int(len(found) * 0.99))]
-    return f"p50 {statistics.median(found) * 1000:.0f} ms, p99 {high * 1000:.0f} ms"
+    return found[min(len(found) - 1, int(len(found) * 0.99))]

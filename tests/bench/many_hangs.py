@@ -1,4 +1,4 @@
-"""A thousand hangs at once: how long until all are told, and until the outcome of each is known.
+"""Many hangs at once: how long until all are told, and until the outcome of each is known.
 
 Each hang is a late write after an abort, of a producer id of its own, all within a second or two. The clock runs
 from the broker's last acknowledgement to the moment a consumer has the event.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from kafka.protocol.producer import ProduceRequest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
+from bench.results import Point, Row
 from support.watch import RunningWatch
 from txnwatch.clients import librdkafka_config
 from txnwatch.config import EVENTS_TOPIC
@@ -33,77 +33,86 @@ from txnwatch.streaming.broker import Endpoint
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.security import Security
 
-HANGS = 1000
+SIZES = (10, 100, 1_000)
 PARTITIONS = 250
 THREADS = 6
 IN_TIME_S = 45.0
-TOPIC = "many-hangs"
 
 
-def run(directory: Path) -> None:
-    """One broker, one watch."""
+def run(directory: Path, rows: list[Row]) -> None:
+    """One broker, one watch; the time of a row is that of the last one of them."""
+    told, known = (Row("many_hangs", name, "hangs at once") for name in ("told", "outcome known"))
     with EmbeddedKafka(directory / "kafka") as kafka:
         kafka.start()
         bootstrap = kafka.bootstrap_servers
         set_verification(bootstrap, [1], enabled=False)
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30.0)
+        for size in SIZES:
+            admin.create_topics([NewTopic(_topic(size), PARTITIONS, 1)])[_topic(size)].result(30.0)
         with RunningWatch(bootstrap, directory / "checkpoint") as watch:
             watch.until_ready()
             arrived = _follow(bootstrap)
-            producers = _prepare(bootstrap)
-            time.sleep(5.0)
-            at_s = _hang(bootstrap, producers)
-            _wait(arrived)
-        _print(arrived, at_s)
+            for size in SIZES:
+                producers = _prepare(bootstrap, size)
+                time.sleep(5.0)
+                at_s = _hang(bootstrap, producers)
+                _wait(arrived, size)
+                told.points.append(_point(size, _when(arrived, size, at_s, is_known=False)))
+                known.points.append(_point(size, _when(arrived, size, at_s, is_known=True)))
+    rows += [told, known]
 
 
-def _prepare(bootstrap: str) -> list[RawProducer]:
+def _topic(size: int) -> str:
+    return f"many-{size}"
+
+
+def _prepare(bootstrap: str, size: int) -> list[RawProducer]:
     """As many producers, each with a transaction that was aborted."""
 
     def some(first: int) -> list[RawProducer]:
         made = []
         with closing(Cluster([Endpoint.parse(bootstrap)], Security())) as cluster:
             cluster.refresh()
-            for number in range(first, HANGS, THREADS):
-                producer = RawProducer(cluster, f"many-{number}").init()
-                partition = TopicPartition(TOPIC, number % PARTITIONS)
+            for number in range(first, size, THREADS):
+                producer = RawProducer(cluster, f"{_topic(size)}-{number}").init()
+                partition = TopicPartition(_topic(size), number % PARTITIONS)
                 producer.add(partition)
                 producer.produce(partition)
                 producer.end(commit=False)
                 made.append(producer)
-            for number, producer in zip(range(first, HANGS, THREADS), made, strict=True):
-                await_end(cluster, producer, TopicPartition(TOPIC, number % PARTITIONS))
+            for number, producer in zip(range(first, size, THREADS), made, strict=True):
+                await_end(cluster, producer, TopicPartition(_topic(size), number % PARTITIONS))
         return made
 
     with ThreadPoolExecutor(THREADS) as pool:
         parts = list(pool.map(some, range(THREADS)))
-    return [parts[number % THREADS][number // THREADS] for number in range(HANGS)]
+    return [parts[number % THREADS][number // THREADS] for number in range(size)]
 
 
 def _hang(bootstrap: str, producers: list[RawProducer]) -> float:
     """Every late write; when the last one was acknowledged."""
+    size = len(producers)
 
     def some(first: int) -> None:
         with closing(Cluster([Endpoint.parse(bootstrap)], Security())) as cluster:
             cluster.refresh()
-            for number in range(first, HANGS, THREADS):
-                _produce(cluster, number % PARTITIONS, producers[number])
+            for number in range(first, size, THREADS):
+                _produce(cluster, TopicPartition(_topic(size), number % PARTITIONS), producers[number])
 
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(some, range(THREADS)))
     return time.monotonic()
 
 
-def _produce(cluster: Cluster, partition: int, producer: RawProducer) -> None:
+def _produce(cluster: Cluster, partition: TopicPartition, producer: RawProducer) -> None:
     version, topic = 11, ProduceRequest.TopicProduceData
-    data = topic.PartitionProduceData(version=version, index=partition, records=_late(producer))
+    data = topic.PartitionProduceData(version=version, index=partition.partition, records=_late(producer))
     request = ProduceRequest(
         version=version,
         transactional_id=producer.transactional_id,
         acks=-1,
         timeout_ms=10_000,
-        topic_data=[topic(version=version, partition_data=[data], name=TOPIC)],
+        topic_data=[topic(version=version, partition_data=[data], name=partition.topic)],
     )
     answer: Any = cluster.node(1).call(request, 30.0)
     assert answer.responses[0].partition_responses[0].error_code == 0
@@ -123,36 +132,30 @@ def _follow(bootstrap: str) -> Arrivals:
 
     def follow() -> None:
         for event in read_events(librdkafka_config(options_of(bootstrap, None)), EVENTS_TOPIC, follow=True):
-            if isinstance(event, IncidentEvent) and event.topic == TOPIC:
+            if isinstance(event, IncidentEvent) and (event.topic or "").startswith("many-"):
                 arrived.append((time.monotonic(), event))
 
     threading.Thread(target=follow, daemon=True).start()
     return arrived
 
 
-def _wait(arrived: Arrivals) -> None:
+def _wait(arrived: Arrivals, size: int) -> None:
     deadline = time.monotonic() + IN_TIME_S
     while time.monotonic() < deadline:
-        known = {event.incident_id for _, event in list(arrived) if event.expected_outcome != UNKNOWN}
-        if len(known) >= HANGS:
+        if len(_when(arrived, size, 0.0, is_known=True)) >= size:
             return
         time.sleep(0.2)
 
 
-def _print(arrived: Arrivals, at_s: float) -> None:
-    told: dict[str, float] = {}
-    known: dict[str, float] = {}
-    for when_s, event in arrived:
-        told.setdefault(event.incident_id, when_s - at_s)
-        if event.expected_outcome != UNKNOWN:
-            known.setdefault(event.incident_id, when_s - at_s)
-    print(f"  {HANGS} hangs at once on {PARTITIONS} partitions")
-    print(f"  told: {_spread(told.values())}")
-    print(f"  outcomes known: {_spread(known.values())}")
+def _when(arrived: Arrivals, size: int, at_s: float, *, is_known: bool) -> list[float]:
+    """When each was told, or its outcome, in seconds after the last write."""
+    found: dict[str, float] = {}
+    for when_s, event in list(arrived):
+        if event.topic == _topic(size) and not (is_known and event.expected_outcome == UNKNOWN):
+            found.setdefault(event.incident_id, when_s - at_s)
+    return sorted(found.values())
 
 
-def _spread(seconds: Iterable[float]) -> str:
-    found = sorted(seconds)
-    if not found:
-        return "none"
-    return f"{len(found)}, half of them after {found[len(found) // 2]:.1f} s, the last after {found[-1]:.1f} s"
+def _point(size: int, seconds: list[float]) -> Point:
+    figures = {"of them": float(len(seconds)), "half of them after s": seconds[len(seconds) // 2]}
+    return Point(size, seconds[-1], figures=figures)

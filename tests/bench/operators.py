@@ -1,4 +1,4 @@
-"""Which stateful operator: 1,000 changing producers a batch through the same pure core in several shapes.
+"""Which stateful operator: changing producers in each batch through the same pure core in several shapes.
 
 The facts come from a synthetic source, so that nothing but the operator is measured. Three shapes only apply the
 facts, which reach them as rows (docs/decisions/0002). The last is the operator that txnwatch runs, which gets them
@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -22,7 +22,9 @@ from pyspark.sql import Row
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from bench import results
 from bench.idle import cpu_seconds
+from bench.results import Point
 from support.row_facts import fact_of
 from txnwatch.quiet import output_to
 from txnwatch.state.codec import decode_producer, encode_producer
@@ -37,15 +39,17 @@ from txnwatch.streaming.operator import BucketProcessor
 from txnwatch.streaming.packed_facts import PACKED_DDL, packed_batch
 from txnwatch.streaming.rows import DDL, SCHEMA, fact_rows, record_batch
 
-CHANGING = int(os.environ.get("TXNWATCH_CHANGING", "1000"))
-KNOWN, BUCKETS = 20 * CHANGING, 16
+SIZES, OF_EACH_SHAPE = (100, 1_000, 10_000), 1_000
+TIMES_KNOWN, BUCKETS = 20, 16
 SECONDS = 40
 TRIGGER_MS = 500
 _PRODUCER_ID = SCHEMA.get_field_index("producer_id")
 
 
 class SyntheticReader(DataSourceStreamReader):  # type: ignore[misc]
-    def __init__(self, *, is_packed: bool) -> None:
+    def __init__(self, changing: int, tasks: int, *, is_packed: bool) -> None:
+        self._changing = changing
+        self._tasks = tasks
         self._is_packed = is_packed
 
     def initialOffset(self) -> dict[str, int]:
@@ -57,13 +61,13 @@ class SyntheticReader(DataSourceStreamReader):  # type: ignore[misc]
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         del start
-        return [InputPartition(end["batch"])]
+        return [InputPartition((end["batch"], task)) for task in range(self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        number = partition.value
-        facts: list[Fact] = [Barrier(number, number * TRIGGER_MS, number * TRIGGER_MS)]
-        for step in range(CHANGING):
-            facts.extend(_facts(number, (number * CHANGING + step) % KNOWN))
+        (number, task), changing = partition.value, self._changing
+        facts: list[Fact] = [Barrier(number, number * TRIGGER_MS, number * TRIGGER_MS)] if task == 0 else []
+        for step in range(task, changing, self._tasks):
+            facts.extend(_facts(number, (number * changing + step) % (TIMES_KNOWN * changing)))
         yield packed_batch(facts, BUCKETS) if self._is_packed else record_batch(fact_rows(facts, BUCKETS))
 
 
@@ -77,7 +81,8 @@ class SyntheticSource(DataSource):  # type: ignore[misc]
 
     def streamReader(self, schema: object) -> SyntheticReader:
         del schema
-        return SyntheticReader(is_packed="packed" in self.options)
+        changing, tasks = int(self.options["changing"]), int(self.options["tasks"])
+        return SyntheticReader(changing, tasks, is_packed="packed" in self.options)
 
 
 def _facts(number: int, producer_id: int) -> list[Fact]:
@@ -166,37 +171,68 @@ def _applied(producer: ProducerState, facts: Any) -> ProducerState:
     return producer
 
 
-def run(directory: Path) -> None:
-    """Each shape twice, so that the JVM is warm for all of them."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    with output_to(directory / "spark.log"):
-        session = spark_session(str(directory), master="local[2,4]", state_partitions=1)
-    session.dataSource.register(SyntheticSource)
-    shapes = {
-        "Row, a key per producer": (KeyPerProducer(), "producer_id", False),
-        f"pandas, {BUCKETS} buckets": (PandasBuckets(), "bucket", True),
-        f"Row, {BUCKETS} buckets": (RowBuckets(), "bucket", False),
-        f"packed, {BUCKETS} buckets, judged": (BucketProcessor(DetectionPolicy()), "bucket", False),
-    }
-    print(f"{CHANGING} changing producers a batch, {KNOWN} known, trigger {TRIGGER_MS} ms")
-    for warm in (False, True):
-        for name, (processor, key, in_pandas) in shapes.items():
-            checkpoint = directory / "checkpoint"
-            shutil.rmtree(checkpoint, ignore_errors=True)
-            total, add, cpu = _median_ms(session, processor, key, checkpoint, in_pandas=in_pandas)
-            if warm:
-                print(
-                    f"  {name:27} micro-batch {total:4.0f} ms, of it source, state and sink {add:4.0f} ms; "
-                    f"CPU {cpu:4.0f} ms",
-                    flush=True,
-                )
+SHAPES: dict[str, tuple[StatefulProcessor, str, bool]] = {
+    "Row, a key per producer": (KeyPerProducer(), "producer_id", False),
+    f"pandas, {BUCKETS} buckets": (PandasBuckets(), "bucket", True),
+    f"Row, {BUCKETS} buckets": (RowBuckets(), "bucket", False),
+}
+OURS = f"packed, {BUCKETS} buckets, judged"
+
+
+def run(directory: Path, rows: list[results.Row]) -> None:
+    """Each shape once before it counts, so that the JVM is warm for all of them."""
+    session = a_session(directory, "local[2,4]", state_partitions=1)
+    measured = {}
+    for name, (processor, key, in_pandas) in SHAPES.items():
+        for _ in range(2):
+            measured[name] = measure(session, directory, processor, OF_EACH_SHAPE, key=key, in_pandas=in_pandas)
+    plain = measured["Row, a key per producer"]
+    for name, found in measured.items():
+        rows.append(results.Row("operators", name, "producers that change", "a key per producer", [found.point(plain)]))
+    ours = [
+        [measure(session, directory, BucketProcessor(DetectionPolicy()), size) for _ in range(2)][1] for size in SIZES
+    ]
+    points = [found.point(plain if found.size == OF_EACH_SHAPE else None) for found in ours]
+    rows.append(results.Row("operators", OURS, "producers that change", "a key per producer", points))
     session.stop()
 
 
-def _median_ms(
-    session: Any, processor: Any, key: str, checkpoint: Path, *, in_pandas: bool
-) -> tuple[float, float, float]:
-    source = session.readStream.format("synthetic-facts")
+def a_session(directory: Path, master: str, *, state_partitions: int) -> Any:
+    """A Spark session that knows the synthetic source."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    with output_to(directory / "spark.log"):
+        session = spark_session(str(directory), master=master, state_partitions=state_partitions)
+    session.dataSource.register(SyntheticSource)
+    return session
+
+
+class Measured(NamedTuple):
+    """Of a micro-batch: medians of all of it and of source, state and sink together, and the CPU of all processes."""
+
+    size: int
+    total_s: float
+    add_s: float
+    cpu_s: float
+
+    def point(self, beside: Measured | None = None) -> Point:
+        ratio = self.total_s / beside.total_s if beside is not None else None
+        return Point(self.size, self.total_s, self.cpu_s, ratio, {"s of source, state and sink": self.add_s})
+
+
+def measure(
+    session: Any,
+    directory: Path,
+    processor: StatefulProcessor,
+    changing: int,
+    *,
+    key: str = "bucket",
+    in_pandas: bool = False,
+    tasks: int = 1,
+) -> Measured:
+    """One query for a while; the second half of it counts."""
+    checkpoint = directory / "checkpoint"
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    source = session.readStream.format("synthetic-facts").option("changing", str(changing)).option("tasks", str(tasks))
     is_packed = isinstance(processor, BucketProcessor)
     frame = (source.option("packed", "true") if is_packed else source).load()
     if key == "producer_id":
@@ -216,12 +252,14 @@ def _median_ms(
     time.sleep(SECONDS / 2)
     assert query.isActive, query.exception()
     batches, spent_s = query.lastProgress["batchId"] - batches, sum(cpu_seconds(os.getpid()).values()) - spent_s
-    durations = [progress["durationMs"] for progress in query.recentProgress[-40:]]
+    durations = [progress["durationMs"] for progress in query.recentProgress if progress["batchId"] > 0]
+    durations = durations[-max(1, batches) :]
     while query.status["isTriggerActive"]:
         time.sleep(0.01)
     query.stop()
-    return (
-        statistics.median(found["triggerExecution"] for found in durations),
-        statistics.median(found["addBatch"] for found in durations),
-        1000 * spent_s / max(1, batches),
+    return Measured(
+        changing,
+        statistics.median(found["triggerExecution"] for found in durations) / 1000,
+        statistics.median(found["addBatch"] for found in durations) / 1000,
+        spent_s / max(1, batches),
     )

@@ -20,6 +20,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 from bench.idle import cpu_seconds
+from bench.results import Point, Row
 from support.gate import Gate, GatedKafka
 from support.watch import RunningWatch
 
@@ -74,17 +75,24 @@ class CountingGate(Gate):
         return Seen(self.requests[client], self.out[client], self.back[client])
 
 
-def run(directory: Path) -> None:
+def run(directory: Path, rows: list[Row]) -> None:
     """One broker; a watch for each size."""
     with CountingGate() as gate, GatedKafka(directory / "kafka", gate) as kafka:
         kafka.start()
         for count in sorted({*SCANNED, *BY_CENSUS}):
             _create(kafka.bootstrap_servers, f"many-{count}", count)
-        for count in SCANNED:
-            _measure(directory, gate, kafka.bootstrap_servers, count, "scanned")
-        for count in BY_CENSUS:
-            _measure(directory, gate, kafka.bootstrap_servers, count, "by census")
-        _limited(directory, gate, kafka.bootstrap_servers)
+        for how, sizes in (("scanned", SCANNED), ("by census", BY_CENSUS)):
+            idle, busy = (
+                Row("partitions", f"{how}, {what}", "partitions", "the consumer group's bytes")
+                for what in ("idle", "busy")
+            )
+            for count in sizes:
+                for row, point in zip(
+                    (idle, busy), _measure(directory, gate, kafka.bootstrap_servers, count, how), strict=True
+                ):
+                    row.points.append(point)
+            rows += [idle, busy]
+        rows.append(_limited(directory, gate, kafka.bootstrap_servers))
 
 
 def _create(bootstrap: str, topic: str, partitions: int) -> None:
@@ -100,34 +108,36 @@ def _flags(topic: str, how: str) -> tuple[str, ...]:
     return "--topics", scanned, "--census-topics", counted
 
 
-def _measure(directory: Path, gate: CountingGate, bootstrap: str, count: int, how: str) -> None:
+def _measure(directory: Path, gate: CountingGate, bootstrap: str, count: int, how: str) -> tuple[Point, Point]:
+    """Idle, and busy."""
     topic = f"many-{count}"
     checkpoint = directory / f"{how}-{count}".replace(" ", "-")
-    began = time.monotonic()
     with RunningWatch(gate.address, checkpoint, *_flags(topic, how)) as watch, _consumer(gate.address, topic):
         watch.until_ready()
-        ready_s = time.monotonic() - began
         time.sleep(WARM_UP_S)
-        print(f"{count:6} {how}, ready after {ready_s:.0f} s")
-        _between(gate, watch.pid, "idle")
+        idle = _between(gate, watch.pid, count)
         with _written(bootstrap, topic, RECORDS_PER_S, RECORD):
             time.sleep(WARM_UP_S / 3)
-            _between(gate, watch.pid, "busy")
+            return idle, _between(gate, watch.pid, count)
 
 
-def _between(gate: CountingGate, pid: int, what: str) -> None:
+def _between(gate: CountingGate, pid: int, count: int) -> Point:
     clients = (WATCH, GROUP)
     cpu, since = sum(cpu_seconds(pid).values()), time.monotonic()
     before = {client: gate.seen(client) for client in clients}
     time.sleep(MEASURED_S)
     took_s = time.monotonic() - since
-    cores = (sum(cpu_seconds(pid).values()) - cpu) / took_s
-    told = []
+    cpu_s = sum(cpu_seconds(pid).values()) - cpu
+    figures: dict[str, float] = {"cores": cpu_s / took_s}
     for client in clients:
         then, now = before[client], gate.seen(client)
-        requests, out, back = now.requests - then.requests, now.out - then.out, now.back - then.back
-        told.append(f"{client} {requests / took_s:.1f} requests/s, {out / took_s:,.0f} + {back / took_s:,.0f} bytes/s")
-    print(f"         {what}: {cores:.3f} cores; {'; '.join(told)}", flush=True)
+        figures[f"requests/s of {client}"] = (now.requests - then.requests) / took_s
+        figures[f"bytes/s to {client}"] = (now.back - then.back) / took_s
+        figures[f"bytes/s from {client}"] = (now.out - then.out) / took_s
+    ratio = figures[f"bytes/s to {WATCH}"] / max(1.0, figures[f"bytes/s to {GROUP}"])
+    point = Point(count, took_s, cpu_s, ratio, figures)
+    print(f"  {point}", flush=True)
+    return point
 
 
 @contextlib.contextmanager
@@ -178,7 +188,7 @@ def _written(bootstrap: str, topic: str, records_per_s: int, record: bytes) -> I
         producer.flush(10.0)
 
 
-def _limited(directory: Path, gate: CountingGate, bootstrap: str) -> None:
+def _limited(directory: Path, gate: CountingGate, bootstrap: str) -> Row:
     """More is written than the watch may fetch."""
     topic = f"many-{SCANNED[0]}"
     flags = (*_flags(topic, "scanned"), "--max-bytes-per-second", str(RATE))
@@ -189,4 +199,5 @@ def _limited(directory: Path, gate: CountingGate, bootstrap: str) -> None:
             before, since = gate.fetched[WATCH], time.monotonic()
             time.sleep(MEASURED_S)
             rate = (gate.fetched[WATCH] - before) / (time.monotonic() - since)
-    print(f"{TOO_MUCH:,} bytes/s written, {RATE:,} allowed: the watch fetched {rate:,.0f} bytes/s")
+    figures = {"bytes/s written": TOO_MUCH, "bytes/s allowed": RATE, "bytes/s fetched": rate}
+    return Row("partitions", "--max-bytes-per-second", "partitions", points=[Point(SCANNED[0], figures=figures)])

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Assigned
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from bench.results import Point, Row
 from support.quotas import CONSUMER_BYTE_RATE, quota
 from support.raw_log import range_of
 from txnwatch.embedded.kafka import EmbeddedKafka
@@ -25,8 +26,9 @@ RATE, BATCH, BYTES = 1_000_000, 100_000, 40_000_000
 THEIRS = "librdkafka"
 
 
-def run(directory: Path) -> None:
+def run(directory: Path, rows: list[Row]) -> None:
     """One broker; one partition, then four."""
+    row = Row("quota", f"{BYTES / 1e6:.0f} MB", "partitions", THEIRS)
     with EmbeddedKafka(directory / "kafka") as kafka:
         kafka.start()
         with closing(Cluster([Endpoint.parse(kafka.bootstrap_servers)], Security(), timeout_s=5.0)) as cluster:
@@ -36,7 +38,8 @@ def run(directory: Path) -> None:
                     quotas.enter_context(quota(cluster, CONSUMER_BYTE_RATE, RATE))
                     quotas.enter_context(quota(cluster, CONSUMER_BYTE_RATE, RATE, THEIRS))
                     time.sleep(2.0)
-                    _side_by_side(kafka.bootstrap_servers, partitions)
+                    row.points.append(_side_by_side(kafka.bootstrap_servers, partitions))
+    rows.append(row)
 
 
 def _written(cluster: Cluster, bootstrap: str, count: int) -> list[TopicPartition]:
@@ -52,7 +55,7 @@ def _written(cluster: Cluster, bootstrap: str, count: int) -> list[TopicPartitio
     return partitions
 
 
-def _side_by_side(bootstrap: str, partitions: list[TopicPartition]) -> None:
+def _side_by_side(bootstrap: str, partitions: list[TopicPartition]) -> Point:
     took: dict[str, float] = {}
     gaps: list[int] = []
     threads = [
@@ -63,11 +66,8 @@ def _side_by_side(bootstrap: str, partitions: list[TopicPartition]) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    print(
-        f"{len(partitions)} partition(s), {BYTES / 1e6:.0f} MB at {RATE / 1e6:.0f} MB/s: txnwatch {took['ours']:.1f} s "
-        f"({gaps[0]} gaps), {THEIRS} {took[THEIRS]:.1f} s, ratio {took['ours'] / took[THEIRS]:.2f}",
-        flush=True,
-    )
+    figures = {"gaps": float(gaps[0]), f"{THEIRS} s": took[THEIRS]}
+    return Point(len(partitions), took["ours"], ratio=took["ours"] / took[THEIRS], figures=figures)
 
 
 def _ours(bootstrap: str, partitions: list[TopicPartition], gaps: list[int]) -> float:

@@ -1,200 +1,162 @@
-"""The header scan and the fold against librdkafka's consumer and Kafka's own kafka-consumer-perf-test.
+"""Reading logs: the header walk and the fold beside what else can read a topic.
 
-The same data, the same broker, one after the other, three rounds; the medians are printed. librdkafka is read the
-fastest way its Python client has (consume() in large batches, nothing done with the messages).
+The same data, the same broker, one way after the other, three rounds; the medians count. A ratio is against librdkafka:
+below 1 is faster. The bare socket is the limit of this machine's loopback. Between it and the fold stand the header
+walk alone and the fold without Arrow; behind it Spark, beside Spark's own Kafka source.
 """
 
 from __future__ import annotations
 
 import os
 import statistics
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from bench.results import Point, Row
+from bench.scan_ways import (
+    BareScan,
+    Spent,
+    Where,
+    bare_socket,
+    kafka_python,
+    librdkafka,
+    our_fold,
+    ours,
+    perf_test,
+    topic_size,
+)
+from support.certificates import Authority
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.state import ids
-from txnwatch.streaming.broker import Endpoint
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.fetch import read_ranges
 from txnwatch.streaming.fold import PartitionFold
-from txnwatch.streaming.range_read import RangeRead
-from txnwatch.streaming.rows import fact_rows, record_batch
-from txnwatch.streaming.security import Security
-from txnwatch.streaming.wire.record_batch import HEADER
 
-ROUNDS = 3
-LARGE_BATCHES, LARGE_BATCH_BYTES = 800, 1_000_000
-SMALL_BATCHES = 400_000
-
-
-@dataclass(frozen=True)
-class Measure:
-    seconds: float
-    size: int
-    batches: int
+ROUNDS, PARTITIONS = 3, 2
+SIZES_MB = (8, 80, 800)
+ONE_RECORD = (4_000, 40_000, 400_000)
+SLOW_MB, SLOW_BATCHES = 80, 40_000  # kafka-python is not asked for more
+LARGE, MIDDLE = 1_000_000, 16_000
+BESIDE = "librdkafka"
 
 
-class BareScan:
-    """Walks headers and does nothing with them: what the fold is compared with."""
-
-    def __init__(self, start: int, end: int) -> None:
-        self.position, self.end = start, end
-        self.leader_epoch = -1
-        self.size = self.batches = 0
-
-    @property
-    def is_done(self) -> bool:
-        return self.position >= self.end
-
-    def feed(self, buffer: memoryview | bytes) -> None:
-        at, size, unpack = 0, len(buffer), HEADER.unpack_from
-        batches, position = 0, self.position
-        while at + 61 <= size:
-            header = unpack(buffer, at)
-            if at + 12 + header[1] > size:
-                break
-            position = header[0] + header[6] + 1
-            at += 12 + header[1]
-            batches += 1
-        self.batches += batches
-        self.position = position
-        self.size += at
-
-
-def run(directory: Path) -> None:
-    """Fills two topics and reads each in every way."""
-    with EmbeddedKafka(directory, heap="1g") as kafka:
+def run(directory: Path, rows: list[Row]) -> None:
+    """Fills a topic of each shape and size, and reads each in every way."""
+    authority = Authority(_made(directory / "authority"), "ours").create()
+    properties = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(authority.issue("broker", "IP:127.0.0.1"))}
+    listeners = {"TLS": "SSL"}
+    with EmbeddedKafka(directory, heap="1g", properties=properties, listeners=listeners) as kafka:
         kafka.start()
-        bootstrap = kafka.bootstrap_servers
-        topics = {"1 MB batches": _large(bootstrap), "one-record batches": _small(bootstrap)}
-        cluster = Cluster([Endpoint.parse(bootstrap)], Security())
-        cluster.refresh()
-        for name, topic in topics.items():
-            _compare(name, topic, cluster, kafka)
-        cluster.close()
+        for shape, sizes, fill in _shapes():
+            topics = {size: fill(kafka.bootstrap_servers, size) for size in sizes}
+            plain = {
+                size: Where(kafka, topic, count, kafka.bootstrap_servers) for size, (topic, count) in topics.items()
+            }
+            rows += _compare(shape, plain)
+            size = sizes[-1]
+            secured = Where(kafka, *topics[size], kafka.listener("TLS"), str(authority.certificate))
+            rows += _compare(f"{shape}, TLS", {size: secured})
+            rows += _in_spark(shape, plain[sizes[1]], sizes[1], directory)
 
 
-def _compare(name: str, topic: str, cluster: Cluster, kafka: EmbeddedKafka) -> None:
-    ways: dict[str, Callable[[], Measure]] = {
-        "bare header scan": lambda: _ours(cluster, topic, BareScan),
-        "fold to Arrow": lambda: _ours(cluster, topic, PartitionFold),
-        "librdkafka consumer": lambda: _librdkafka(kafka.bootstrap_servers, topic),
-        "kafka-consumer-perf-test": lambda: _perf_test(kafka, topic),
-    }
-    shape = ways["bare header scan"]()
-    seconds = {way: statistics.median(measure().seconds for _ in range(ROUNDS)) for way, measure in ways.items()}
-    print(f"{name}: {shape.size / 1e6:.0f} MB in {shape.batches} batches, one process, median of {ROUNDS}")
-    folded = seconds["fold to Arrow"]
-    for way, took in seconds.items():
-        rate = f"{shape.size / took / 1e6:8.0f} MB/s {shape.batches / took:12,.0f} batches/s"
-        print(f"  {way:26} {took:7.3f} s {rate}   {took / folded:6.1f} x the time of fold to Arrow")
+def _shapes() -> Iterator[tuple[str, tuple[int, ...], Callable[[str, int], tuple[str, int]]]]:
+    yield "1 MB batches", SIZES_MB, partial(_large, batch=LARGE, codec="none")
+    yield "16 KB batches", SIZES_MB, partial(_large, batch=MIDDLE, codec="none")
+    yield "1 MB batches, lz4", SIZES_MB, partial(_large, batch=LARGE, codec="lz4")
+    yield "one-record batches", ONE_RECORD, _small
 
 
-def _ours(cluster: Cluster, topic: str, fold: Callable[[int, int], object]) -> Measure:
-    info = cluster.known.topics[topic]
-    partitions = [ids.TopicPartition(topic, number) for number in info.partitions]
-    begin = time.perf_counter()
-    ends = cluster.list_offsets(partitions)
-    reads = [
-        RangeRead(partition, info.topic_id, 0, ends[partition].offset, -1, must_check=False, new_fold=fold)
-        for partition in partitions
-    ]
-    read_ranges(cluster, reads, patience_s=5.0)
-    if fold is PartitionFold:
-        record_batch(
-            row for read in reads for row in fact_rows(read.fold.facts(read.partition, read.topic_id, 0), buckets=16)
-        )
-    took = time.perf_counter() - begin
-    assert not any(read.notices for read in reads)
-    return Measure(took, sum(read.fold.size for read in reads), sum(read.fold.batches for read in reads))
-
-
-def _librdkafka(bootstrap: str, topic: str) -> Measure:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": f"bench-{time.time_ns()}",
-            "isolation.level": "read_uncommitted",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "fetch.message.max.bytes": 16 << 20,
-            "fetch.max.bytes": 64 << 20,
-            "queued.max.messages.kbytes": 1 << 20,
-            "check.crcs": False,
+def _compare(shape: str, topics: dict[int, Where]) -> list[Row]:
+    unit = "batches" if shape.startswith("one-record") else "MB"
+    rows: dict[str, Row] = {}
+    for size, where in topics.items():
+        ways: dict[str, Callable[[], Spent]] = {
+            BESIDE: partial(librdkafka, where),
+            "bare socket": partial(bare_socket, topic_size(where.kafka.log_directory(1), where.topic)),
+            "header walk": partial(ours, where, BareScan),
+            "fold": partial(ours, where, PartitionFold),
+            "fold to Arrow": partial(our_fold, where),
         }
-    )
-    partitions = list(consumer.list_topics(topic).topics[topic].partitions)
-    begin = time.perf_counter()
-    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
-    ended = size = 0
-    while ended < len(partitions):
-        for message in consumer.consume(10_000, timeout=1.0):
-            if message.error() is not None:
-                ended += 1
-            else:
-                size += len(message)
-    took = time.perf_counter() - begin
-    consumer.close()
-    return Measure(took, size, 0)
+        if not where.ca_file:
+            ways["kafka-consumer-perf-test"] = partial(perf_test, where)
+        if size <= (SLOW_BATCHES if unit == "batches" else SLOW_MB):
+            ways["kafka-python"] = partial(kafka_python, where)
+        measured = {way: [read() for _ in range(ROUNDS)] for way, read in ways.items()}
+        theirs = _median(measured[BESIDE])
+        for way, found in measured.items():
+            row = rows.setdefault(way, Row("scan", f"{shape}: {way}", unit, BESIDE))
+            row.points.append(_point(size, found, _median(measured["fold to Arrow"]), theirs))
+    return list(rows.values())
 
 
-def _perf_test(kafka: EmbeddedKafka, topic: str) -> Measure:
-    """Kafka's Java consumer; the tool's own measure, without the JVM's start."""
-    count = sum(listed.offset for listed in _ends(kafka, topic))
-    done = kafka.tool(
-        "org.apache.kafka.tools.ConsumerPerformance",
-        *("--bootstrap-server", kafka.bootstrap_servers, "--topic", topic, "--messages", str(count)),
-        *("--timeout", "5000", "--fetch-size", str(16 << 20), "--hide-header"),
-        timeout_s=120.0,
-    )
-    columns = [column.strip() for column in done.stdout.strip().splitlines()[-1].split(",")]
-    fetch_ms = float(columns[7])
-    return Measure(fetch_ms / 1000, 0, 0)
+def _median(found: list[Spent]) -> float:
+    return statistics.median(spent.wall_s for spent in found)
 
 
-def _ends(kafka: EmbeddedKafka, topic: str) -> list[object]:
-    cluster = Cluster([Endpoint.parse(kafka.bootstrap_servers)], Security())
-    cluster.refresh()
-    partitions = [ids.TopicPartition(topic, number) for number in cluster.known.topics[topic].partitions]
-    found = list(cluster.list_offsets(partitions).values())
-    cluster.close()
-    return found
+def _point(size: int, found: list[Spent], folded_s: float, theirs_s: float) -> Point:
+    wall_s = _median(found)
+    cpu = [spent.cpu_s for spent in found if spent.cpu_s is not None]
+    figures = {"x the fold to Arrow": wall_s / folded_s}
+    if found[0].size:
+        figures["MB/s"] = found[0].size / wall_s / 1e6
+    if found[0].batches:
+        figures["batches/s"] = found[0].batches / wall_s
+    return Point(size, wall_s, statistics.median(cpu) if cpu else None, wall_s / theirs_s, figures)
+
+
+def _in_spark(shape: str, where: Where, size: int, directory: Path) -> list[Row]:
+    """Both sources in one Spark session, in a process of its own: it takes jars at its start."""
+    asked = [sys.executable, "-m", "bench.scan_spark", where.listener, where.topic, str(directory / f"spark-{shape}")]
+    done = subprocess.run(asked, capture_output=True, check=True, text=True)
+    theirs_s, ours_s = map(float, done.stdout.split()[-2:])
+    unit, beside = "batches" if shape.startswith("one-record") else "MB", "Spark's Kafka source"
+    return [
+        Row("scan", f"{shape}: {beside}", unit, beside, [Point(size, theirs_s)]),
+        Row(
+            "scan", f"{shape}: txnwatch's source in Spark", unit, beside, [Point(size, ours_s, ratio=ours_s / theirs_s)]
+        ),
+    ]
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir(parents=True)
+    return directory
 
 
 def _create(bootstrap: str, topic: str) -> str:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30.0)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30.0)
     return topic
 
 
-def _large(bootstrap: str) -> str:
-    topic = _create(bootstrap, "large")
-    settings = {"bootstrap.servers": bootstrap, "batch.size": LARGE_BATCH_BYTES, "linger.ms": 100}
+def _large(bootstrap: str, megabytes: int, *, batch: int, codec: str) -> tuple[str, int]:
+    """Records of which half can be compressed away; the topic and how many they are."""
+    topic = _create(bootstrap, f"large-{batch}-{codec}-{megabytes}")
+    settings = {"bootstrap.servers": bootstrap, "batch.size": batch, "linger.ms": 100, "compression.type": codec}
     producer = Producer({**settings, "queue.buffering.max.kbytes": 1 << 20, "enable.idempotence": True})
-    value = os.urandom(10_000)
-    records = LARGE_BATCHES * LARGE_BATCH_BYTES // len(value)
+    length = min(10_000, batch // 4)
+    value = os.urandom(length // 2) + bytes(length - length // 2)
+    records = megabytes * 1_000_000 // length
     for number in range(records):
-        _produce(producer, topic, value, number * 2 // records)
+        _produce(producer, topic, value, number * PARTITIONS // records)
     producer.flush()
-    return topic
+    return topic, records
 
 
-def _small(bootstrap: str) -> str:
-    topic = _create(bootstrap, "small")
+def _small(bootstrap: str, batches: int) -> tuple[str, int]:
+    topic = _create(bootstrap, f"small-{batches}")
     settings = {"bootstrap.servers": bootstrap, "batch.num.messages": 1, "linger.ms": 0}
-    producer = Producer({**settings, "transactional.id": "bench"})
+    producer = Producer({**settings, "transactional.id": topic})
     producer.init_transactions()
-    for first in range(0, SMALL_BATCHES, 20_000):
+    for first in range(0, batches, 20_000):
         producer.begin_transaction()
-        for number in range(first, first + 20_000):
-            _produce(producer, topic, b"x" * 20, number % 2)
+        for number in range(first, min(batches, first + 20_000)):
+            _produce(producer, topic, b"x" * 20, number % PARTITIONS)
         producer.commit_transaction()
-    return topic
+    return topic, batches
 
 
 def _produce(producer: Producer, topic: str, value: bytes, partition: int) -> None:

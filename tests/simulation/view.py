@@ -29,6 +29,7 @@ from txnwatch.streaming.wire.fetch_response import PartitionData
 
 CLUSTER_ID = "simulated"
 _PATIENCE = 4
+_REFUSED = "TOPIC_AUTHORIZATION_FAILED"
 _NO_ANSWER = Listed(-1, -1, "REQUEST_TIMED_OUT")
 
 
@@ -55,13 +56,7 @@ class View:
         self.world.churn()
         if self._rng.random() < self.unanswered:
             raise BrokerError("no broker answered")
-        topics: dict[str, TopicInfo] = {}
-        for log in (*self.world.data.values(), *self.world.logs):
-            name = log.partition.topic
-            if self._is_hidden(name):
-                continue
-            topic = topics.setdefault(name, TopicInfo(name, log.topic_id, {}))
-            topic.partitions[log.partition.partition] = PartitionInfo(1 if log.has_leader else NO_LEADER, log.epoch)
+        topics = self._shown()
         expected = {*names, *(self.metadata.topics if self.metadata is not None else ())}
         asked = self._told(expected - topics.keys() - {TRANSACTION_STATE_TOPIC})
         hidden = {name: topic for name, topic in asked.items() if topic.is_hidden}
@@ -75,11 +70,22 @@ class View:
             raise BrokerError("no broker answered")
         return self._told(names)
 
+    def _shown(self) -> dict[str, TopicInfo]:
+        topics: dict[str, TopicInfo] = {}
+        for log in (*self.world.data.values(), *self.world.logs):
+            name = log.partition.topic
+            if self._is_hidden(name):
+                continue
+            topic = topics.setdefault(name, TopicInfo(name, log.topic_id, {}))
+            topic.partitions[log.partition.partition] = PartitionInfo(1 if log.has_leader else NO_LEADER, log.epoch)
+        return topics
+
     def _told(self, names: Iterable[str]) -> dict[str, TopicInfo]:
-        there = {partition.topic for partition in self.world.data}
-        errors = {name: None if name in there else UNKNOWN_PARTITION for name in names}
-        refused = dict.fromkeys(self.world.hidden & errors.keys(), "TOPIC_AUTHORIZATION_FAILED")
-        return {name: TopicInfo(name, "", {}, error) for name, error in {**errors, **refused}.items()}
+        shown, hidden = self._shown(), self.world.hidden
+        return {
+            name: shown.get(name, TopicInfo(name, "", {}, _REFUSED if name in hidden else UNKNOWN_PARTITION))
+            for name in names
+        }
 
     def _is_hidden(self, name: str) -> bool:
         return name in self.world.hidden or (name == TRANSACTION_STATE_TOPIC and self.world.is_log_hidden)

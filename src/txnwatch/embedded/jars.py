@@ -38,12 +38,20 @@ def kafka_jars(version: str = KAFKA_VERSION, progress: Progress = lambda _: None
     Raises:
         TxnwatchError: no Java, no PySpark, or the download failed.
     """
-    modules = _modules(version)
+    return jars(f"kafka-{version}", _modules(version), progress)
+
+
+def jars(name: str, modules: tuple[tuple[str, str, str], ...], progress: Progress = lambda _: None) -> Path:
+    """The directory with modules (organisation, name, revision) and all they need.
+
+    Raises:
+        TxnwatchError: no Java, no PySpark, or the download failed.
+    """
     key = hashlib.sha256(repr(modules).encode()).hexdigest()[:12]
-    directory = cache_directory() / f"kafka-{version}-{key}"
+    directory = cache_directory() / f"{name}-{key}"
     if (directory / _STAMP).exists():
         return directory
-    progress(f"downloading Kafka {version} from Maven Central (about 55 MB, once)")
+    progress(f"downloading {name} from Maven Central (about 55 MB, once)")
     directory.mkdir(parents=True, exist_ok=True)
     partial = directory / "partial"
     shutil.rmtree(partial, ignore_errors=True)
@@ -104,7 +112,7 @@ def _retrieve(modules: tuple[tuple[str, str, str], ...], target: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
     if done.returncode != 0 or not target.is_dir():
         last = (done.stdout + done.stderr).strip().splitlines()[-5:]
-        raise TxnwatchError(f"could not download Kafka's jars from {_repository()}: " + " | ".join(last))
+        raise TxnwatchError(f"could not download jars from {_repository()}: " + " | ".join(last))
 
 
 def _repository() -> str:

@@ -1,0 +1,75 @@
+"""docs/benchmarks.md: what the last `make bench` measured (docs/benchmarks.json)."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+ABOUT = """
+Ratios are what to read: both sides were measured in one run on one machine. Seconds are of that machine. CPU is of all
+processes that took part, not of the broker. The slope is the exponent of growth over the sizes: 0 is flat, 1 grows in
+proportion. `make bench` measures everything, `make bench ARGS="scan idle"` some of it; each run replaces its own rows.
+""".strip()
+TITLES = {
+    "scan": "Reading logs",
+    "buckets": "The stateful operator alone",
+    "operators": "The stateful operator in Spark",
+    "executors": "From one executor to two",
+    "latency": "From a hang to its event",
+    "census": "A round of the census",
+    "many_hangs": "Many hangs at once",
+    "idle": "A quiet cluster",
+    "quota": "Under a quota of 1 MB/s",
+    "first_reading": "The first reading of the coordinators' log",
+    "million": "A million transactional ids, the whole job",
+    "partitions": "Many partitions",
+    "steady": "Steady memory",
+}
+
+
+def benchmarks_page(found: dict[str, Any], docs: Path, generated: str) -> str:
+    """The page; rows are by benchmark, and a benchmark has a plot where it was measured at several sizes."""
+    lines = ["# Benchmarks", "", generated, ABOUT, ""]
+    rows = sorted(found.values(), key=lambda row: (list(TITLES).index(row["bench"]), row["name"]))
+    for bench, its in groupby(rows, key=lambda row: str(row["bench"])):
+        lines += _benchmark(bench, list(its), docs)
+    return "\n".join(lines)
+
+
+def _benchmark(bench: str, rows: list[dict[str, Any]], docs: Path) -> list[str]:
+    told = rows[0]
+    lines = [f"## {TITLES[bench]}", "", f"`make bench ARGS={bench}`, {told['measured']}, {told['machine']}.", ""]
+    for row in rows:
+        lines += _row(row)
+    if (docs / "benchmarks" / f"{bench}.svg").exists():
+        lines += [f"![{TITLES[bench]}, by {told['sizes_are']}](benchmarks/{bench}.svg)", ""]
+    return lines
+
+
+def _row(row: dict[str, Any]) -> list[str]:
+    points = row["points"]
+    names = sorted({name for point in points for name in point["figures"]})
+    columns: list[tuple[str, list[float | None]]] = [
+        ("seconds", [point["wall_s"] for point in points]),
+        ("CPU seconds", [point["cpu_s"] for point in points]),
+        (f"x {row['beside']}", [point["ratio"] for point in points]),
+        *((name, [point["figures"].get(name) for point in points]) for name in names),
+    ]
+    shown = [(head, values) for head, values in columns if any(value is not None for value in values)]
+    slope = f" Slope {row['slope']:.2f}." if row["slope"] is not None else ""
+    heads = [row["sizes_are"], *(head for head, _ in shown)]
+    lines = [f"**{row['name']}.**{slope}", "", _line(heads), _line(["---:"] * len(heads))]
+    for number, point in enumerate(points):
+        lines.append(_line([f"{point['size']:,g}", *(_figure(values[number]) for _, values in shown)]))
+    return [*lines, ""]
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -1,0 +1,102 @@
+"""What the benchmarks measured, in one JSON file; a run replaces the rows it has measured and leaves the others.
+
+A row is one way of doing one thing, at several sizes. Its ratio is against something that a user would use instead, or
+against the smallest size, measured in the same run: times of two machines cannot be compared, ratios can.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench.plots import plot
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One size.
+
+    Attributes:
+        size: in the row's `sizes_are`.
+        wall_s, cpu_s: None where that was not measured; CPU is of every process that took part.
+        ratio: against the row's `beside`; None for what is itself the yardstick.
+        figures: everything else, by a name that has its unit.
+    """
+
+    size: float
+    wall_s: float | None = None
+    cpu_s: float | None = None
+    ratio: float | None = None
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Row:
+    """One line of one plot."""
+
+    bench: str
+    name: str
+    sizes_are: str
+    beside: str = ""
+    points: list[Point] = field(default_factory=list)
+
+    @property
+    def slope(self) -> float | None:
+        """The exponent of growth: 0 is flat, 1 is in proportion; by least squares over the logarithms."""
+        cost = [(point.size, point.cpu_s if point.cpu_s is not None else point.wall_s) for point in self.points]
+        logs = [(math.log(size), math.log(spent)) for size, spent in cost if size > 0 and spent]
+        if len(logs) < 2:
+            return None
+        mean_x, mean_y = (sum(axis) / len(logs) for axis in zip(*logs, strict=True))
+        spread = sum((x - mean_x) ** 2 for x, _ in logs)
+        return sum((x - mean_x) * (y - mean_y) for x, y in logs) / spread if spread else None
+
+
+class Results:
+    """The file, and the plots beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._rows: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+
+    @contextmanager
+    def of(self, bench: str) -> Iterator[list[Row]]:
+        """A benchmark's rows, to be filled; they are written when it has ended well."""
+        rows: list[Row] = []
+        yield rows
+        kept = {key: row for key, row in self._rows.items() if row["bench"] != bench}
+        told = {"machine": machine(), "measured": f"{datetime.now(UTC):%Y-%m-%d}"}
+        fresh = {f"{bench}/{row.name}": {**asdict(row), "slope": row.slope, **told} for row in rows}
+        self._rows = {**kept, **fresh}
+        self._path.write_text(json.dumps(self._rows, indent=1, sort_keys=True) + "\n")
+        plot(self._path.with_name("benchmarks") / f"{bench}.svg", rows)
+        for row in rows:
+            print(_line(row), flush=True)
+
+
+def machine() -> str:
+    """Where it was measured."""
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{os.cpu_count()} cores, {memory_gib:.0f} GiB, {platform.machine()}, Python {platform.python_version()}"
+
+
+def _line(row: Row) -> str:
+    slope = f", slope {row.slope:.2f}" if row.slope is not None else ""
+    return "\n".join([f"{row.name} (by {row.sizes_are}{slope})", *(f"  {_told(row, point)}" for point in row.points)])
+
+
+def _told(row: Row, point: Point) -> str:
+    said = [f"{point.size:,g}:"]
+    said += [f"{point.wall_s:.3f} s"] if point.wall_s is not None else []
+    said += [f"{point.cpu_s:.3f} s CPU"] if point.cpu_s is not None else []
+    said += [f"{point.ratio:.2f} x {row.beside}"] if point.ratio is not None else []
+    said += [f"{name} {value:,.6g}" for name, value in point.figures.items()]
+    return "  ".join(said)
