@@ -137,6 +137,7 @@ class Watch:
             "maxBytesPerTrigger": str(self.settings.max_bytes_per_trigger),
             **_if_set("maxBytesPerSecond", self.settings.max_bytes_per_second),
             "maxReadMsPerTrigger": str(self.settings.max_read_ms_per_trigger),
+            "inputPartitions": str(self.settings.input_partitions),
             "controlFile": str(self._scratch / _WISHES_FILE),
             "judgedFile": str(self._scratch / _JUDGED_FILE),
         }

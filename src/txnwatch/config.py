@@ -116,6 +116,9 @@ class RunSettings(BaseModel):
     state_partitions: Annotated[Positive, Field(le=INT32)] = Field(
         1, description="Spark partitions of the state; fixed by the checkpoint"
     )
+    input_partitions: Annotated[Positive, Field(le=INT32)] = Field(
+        2, description="Spark tasks that a large micro-batch is read by; a small one is read by one"
+    )
     late_buffer_ms: NotNegative = Field(
         _DEFAULTS.late_buffer_ms, description="added to a timeout and the scan interval before a transaction is late"
     )

@@ -1,0 +1,65 @@
+"""What the brokers are asked: requests follow the number of brokers, and not the number of partitions."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.topics import create_topic, unique
+from support.waiting import eventually
+from txnwatch.state.facts import CensusTaken
+from txnwatch.state.ids import TopicPartition
+from txnwatch.streaming.broker import Connection
+from txnwatch.streaming.census import Asked, Census, take_census
+from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.lister import Lister
+from txnwatch.streaming.offsets import SourceOffset
+from txnwatch.streaming.options import parse_options
+
+SIZES = (3, 48)
+ENDS_OF_DATA_AND_LOG = 2
+BRACKET = ["ListOffsetsRequest", "DescribeProducersRequest", "ListOffsetsRequest"]
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kinds of requests that are sent, in order."""
+    found: list[str] = []
+    send = Connection.send
+
+    def counting(connection: Connection, request: object, *more: float) -> None:
+        found.append(type(request).__name__)
+        send(connection, request, *more)
+
+    monkeypatch.setattr(Connection, "send", counting)
+    return found
+
+
+def topic_of(cluster: Cluster, size: int) -> list[TopicPartition]:
+    made = create_topic(cluster, unique("counted"), partitions=size)
+    eventually(lambda: all(end.error is None for end in cluster.list_offsets(made).values()), 20.0, "their leaders")
+    return made
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_barrier_asks_each_broker_for_ends_and_nothing_else(cluster: Cluster, sent: list[str], size: int) -> None:
+    topic = topic_of(cluster, size)[0].topic
+    options = {"kafka.bootstrap.servers": str(cluster.bootstrap[0]), "subscribe": topic, "healIntervalMs": "600000"}
+    lister, offset = Lister(parse_options(options), cluster), SourceOffset.beginning()
+    for _ in range(2):
+        offset = lister.next_offset(offset) or offset
+    sent.clear()
+    assert lister.next_offset(offset) is not None
+    assert sent == ["ListOffsetsRequest"] * ENDS_OF_DATA_AND_LOG
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_census_asks_each_broker_three_times_where_nothing_is_open(
+    cluster: Cluster, sent: list[str], size: int
+) -> None:
+    partitions = topic_of(cluster, size)
+    topic_id = cluster.refresh().topics[partitions[0].topic].topic_id
+    sent.clear()
+    *_, found = take_census(cluster, Census(dict.fromkeys(partitions, Asked(topic_id)), is_round=True))
+    assert isinstance(found, CensusTaken)
+    assert found.taken.keys() == set(partitions)
+    assert sent == BRACKET
