@@ -98,7 +98,7 @@ def _opened(producer: ProducerState, prior: Span | None, fact: OpenDescribed, br
         epoch=fact.producer_epoch,
         last_offset=fact.start_offset,
         last_timestamp_ms=fact.last_timestamp_ms,
-        first_seen_ms=fact.described_ms,
+        first_seen_ms=fact.listed_ms,
         eligible_from=number + 1,
         by_census=not bracket.is_scanned,
         is_ahead=bracket.is_behind,

@@ -179,14 +179,18 @@ class CensusTaken:
 
 @dataclass(frozen=True, slots=True)
 class OpenDescribed:
-    """A transaction that DescribeProducers shows as open on a partition of a census in the same batch."""
+    """A transaction that DescribeProducers shows as open on a partition of a census in the same batch.
+
+    Attributes:
+        listed_ms: our clock when the ends of the batch were listed. Who describes has a clock of its own.
+    """
 
     partition: TopicPartition
     producer_id: int
     producer_epoch: int
     start_offset: int
     last_timestamp_ms: int
-    described_ms: int
+    listed_ms: int
 
 
 @dataclass(frozen=True, slots=True)

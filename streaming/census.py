@@ -20,7 +20,6 @@ from txnwatch.state.errors import BrokerError
 from txnwatch.state.facts import Bracket, CensusTaken, Fact, OpenDescribed
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.ports import ABSENCES_OF_A_DELETED_TOPIC, ActiveProducer
-from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import READ_COMMITTED, Cluster
 from txnwatch.streaming.metadata import Metadata
 from txnwatch.streaming.offsets import Position, SourceOffset, is_data
@@ -56,11 +55,13 @@ class Census:
     """What is to be described while one batch is read.
 
     Attributes:
+        listed_ms: our clock when the ends of the batch were listed.
         missing: partitions watched by census whose topic is missing, but not yet for certain.
         is_round: all partitions that are watched by census are in `asked` or `missing`.
     """
 
     asked: Mapping[TopicPartition, Asked]
+    listed_ms: int
     missing: frozenset[TopicPartition] = frozenset()
     is_round: bool = False
 
@@ -109,7 +110,7 @@ class CensusRota:
                 is_first, is_behind = not is_begun(previous.positions.get(partition)), partition in behind
                 below = None if is_behind else position.offset
                 asked[partition] = Asked(position.topic_id, below, is_first, is_behind)
-        return Census(asked, missing, is_round) if asked or is_round else None
+        return Census(asked, following.coordinator_listed_ms, missing, is_round) if asked or is_round else None
 
     def _due_behind(self, behind: set[TopicPartition], now_s: float) -> set[TopicPartition]:
         if not behind or now_s < self._behind_due_s:
@@ -155,7 +156,6 @@ def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
         here = _those_known(cluster, census)
     before = cluster.list_offsets(here)
     described = describe_producers(cluster, [partition for partition in here if before[partition].error is None])
-    described_ms = wall_clock_ms()
     after = cluster.list_offsets(described, isolation=READ_COMMITTED)
     taken: dict[TopicPartition, Bracket] = {}
     opened: dict[TopicPartition, list[ActiveProducer]] = {}
@@ -179,7 +179,7 @@ def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
                 producer_epoch=producer.producer_epoch,
                 start_offset=producer.txn_start_offset,
                 last_timestamp_ms=producer.last_timestamp_ms,
-                described_ms=described_ms,
+                listed_ms=census.listed_ms,
             )
     failed = frozenset(census.asked) - taken.keys()
     if failed:

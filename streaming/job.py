@@ -80,6 +80,8 @@ def spark_session(checkpoint: str, *, master: str | None, state_partitions: int)
         settings["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_FILES
     for key, value in settings.items():
         conf.set(key, value)
+    # glibc gives each of the JVM's many threads a heap of its own, which keeps what it once had.
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     # Workers are started with -m: a file in the current directory that is named like a module would stop them.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
     # A session of its own keeps Ctrl-C and a group's SIGTERM from the JVM and its workers, so that the query can be

@@ -241,7 +241,7 @@ _WRITE: Final[dict[type, Callable[[Any], Packed]]] = {
     TransactionalIdGone: _flat(_GONE, "transactional_id", "log_partition", "log_offset"),
     PartitionNotice: _flat(_NOTICE, "kind", "partition", "topic_id", "from_offset", "to_offset", "detail"),
     OpenDescribed: _flat(
-        _OPEN, "partition", "producer_id", "producer_epoch", "start_offset", "last_timestamp_ms", "described_ms"
+        _OPEN, "partition", "producer_id", "producer_epoch", "start_offset", "last_timestamp_ms", "listed_ms"
     ),
     LastStable: _flat(_LAST_STABLE, "partition", "topic_id", "offset"),
     Throttled: lambda fact: (_THROTTLED, dict(fact.throttled_ms)),

@@ -236,7 +236,7 @@ def _open_row(fact: OpenDescribed) -> Row:
         "producer_epoch": fact.producer_epoch,
         "txn_start_offset": fact.start_offset,
         "last_timestamp_ms": fact.last_timestamp_ms,
-        "listed_ms": fact.described_ms,
+        "listed_ms": fact.listed_ms,
     }
 
 

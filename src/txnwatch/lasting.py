@@ -41,5 +41,5 @@ class Lasting:
         if lasting - self._said:
             self.report(f"warning: {self.what}, so nothing is proven there: {some(sorted(lasting), _NAMED)}")
         elif self._said and not lasting:
-            self.report(f"no partition is any more {self.what}")
+            self.report(f"this is over: partitions {self.what}")
         self._said = lasting

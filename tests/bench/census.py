@@ -101,5 +101,5 @@ def _whole(cluster: Cluster, expected: int) -> Census:
             if info.leader >= 0
         }
         if len(asked) == expected:
-            return Census(asked, is_round=True)
+            return Census(asked, 1, is_round=True)
         time.sleep(0.5)

@@ -40,7 +40,7 @@ def topic_id(cluster: Cluster, partition: TopicPartition) -> str:
 
 
 def taken(cluster: Cluster, partition: TopicPartition, asked: Asked) -> tuple[CensusTaken, dict[int, int]]:
-    facts: list[Fact] = list(take_census(cluster, Census({partition: asked}, is_round=True)))
+    facts: list[Fact] = list(take_census(cluster, Census({partition: asked}, 1, is_round=True)))
     (census,) = [fact for fact in facts if isinstance(fact, CensusTaken)]
     return census, {fact.producer_id: fact.start_offset for fact in facts if isinstance(fact, OpenDescribed)}
 

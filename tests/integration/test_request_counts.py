@@ -59,7 +59,7 @@ def test_a_census_asks_each_broker_three_times_where_nothing_is_open(
     partitions = topic_of(cluster, size)
     topic_id = cluster.refresh().topics[partitions[0].topic].topic_id
     sent.clear()
-    *_, found = take_census(cluster, Census(dict.fromkeys(partitions, Asked(topic_id)), is_round=True))
+    *_, found = take_census(cluster, Census(dict.fromkeys(partitions, Asked(topic_id)), 1, is_round=True))
     assert isinstance(found, CensusTaken)
     assert found.taken.keys() == set(partitions)
     assert sent == BRACKET

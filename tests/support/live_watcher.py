@@ -18,6 +18,7 @@ from txnwatch.state.policy import DetectionPolicy
 from txnwatch.state.ports import PartitionReading
 from txnwatch.streaming import fold
 from txnwatch.streaming.census import Asked, Census, take_census
+from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.fetch import read_ranges
 from txnwatch.streaming.range_read import RangeRead
@@ -63,7 +64,7 @@ class LiveWatcher:
             self.healings += len(asked)
             self.unhealed.clear()
             for _ in range(2):
-                self._process(list(take_census(self._cluster, Census(asked))))
+                self._process(list(take_census(self._cluster, Census(asked, wall_clock_ms()))))
             self._process([])
 
     def _facts(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> list[Fact]:

@@ -16,7 +16,7 @@ def test_what_lasts_is_told_once_and_its_end_too() -> None:
     assert lines == ["warning: not listed, so nothing is proven there: orders-0"]
     clock[0] = 41_000
     lasting.told(set())
-    assert lines[1:] == ["no partition is any more not listed"]
+    assert lines[1:] == ["this is over: partitions not listed"]
 
 
 def test_a_while_is_not_told() -> None:

@@ -124,7 +124,7 @@ def taken(cluster: Counting, monkeypatch: pytest.MonkeyPatch, opened: set[TopicP
     monkeypatch.setattr(census_module, "describe_producers", described)
     cluster.refresh()
     cluster.asked.clear()
-    census = Census({one: Asked(f"id-of-{one.topic}") for one in (ORDERS, OTHER)})
+    census = Census({one: Asked(f"id-of-{one.topic}") for one in (ORDERS, OTHER)}, 1)
     *_, found = take_census(cluster, census)
     assert isinstance(found, CensusTaken)
     return found

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkRuntimeError
 from txnwatch.cli import run
 from txnwatch.coverage import Coverage
 from txnwatch.state.errors import CheckpointError
+from txnwatch.streaming import job
 
 
 def a_watch(batches: int = 0) -> SimpleNamespace:
@@ -22,6 +23,9 @@ def a_watch(batches: int = 0) -> SimpleNamespace:
     )
 
 
+NO_SESSION = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None))
+
+
 @pytest.mark.parametrize("batches_before", [0, 3], ids=["at the start", "after some batches"])
 def test_a_query_without_a_thread_is_over(monkeypatch: pytest.MonkeyPatch, batches_before: int) -> None:
     monkeypatch.setattr(run, "_POLL_S", 0.001)
@@ -29,12 +33,13 @@ def test_a_query_without_a_thread_is_over(monkeypatch: pytest.MonkeyPatch, batch
     watch = a_watch(batches_before)
     asked: list[bool] = []
 
-    def is_executing() -> bool:
+    def is_executing(_: object) -> bool:
         asked.append(len(asked) < 2)
         return asked[-1]
 
+    monkeypatch.setattr(job, "is_executing", is_executing)
     waiting = threading.Thread(
-        target=run._watch_query, args=(watch, SimpleNamespace(isActive=True), threading.Event(), is_executing)
+        target=run._watch_query, args=(watch, SimpleNamespace(isActive=True), threading.Event(), NO_SESSION)
     )
     waiting.start()
     waiting.join(10.0)
@@ -57,7 +62,8 @@ def test_a_first_batch_that_does_not_come_is_told_again_and_again_ever_later_and
 
     monkeypatch.setattr(stop, "wait", second)
     monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: seconds))
-    run._watch_query(watch, SimpleNamespace(isActive=True), stop, lambda: True)
+    monkeypatch.setattr(job, "is_executing", lambda _: True)
+    run._watch_query(watch, SimpleNamespace(isActive=True), stop, NO_SESSION)
     first, *later = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
     assert first == (
         "warning: no micro-batch has gone through since the start, 32 s ago; "

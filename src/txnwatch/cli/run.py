@@ -11,7 +11,7 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +83,7 @@ def _supervise(watch: Watch, session: SparkSession, stop: threading.Event) -> No
             pause = min(2 * pause, _LONGEST_PAUSE_S)
             continue
         before = watch.batches
-        _watch_query(watch, query, stop, lambda: _is_executing(session))
+        _watch_query(watch, query, stop, session)
         if stop.is_set():
             _stop_between_batches(query)
             return
@@ -110,20 +110,19 @@ def _started(watch: Watch, session: SparkSession) -> StreamingQuery:
         raise QueryError(f"{why}; Spark's own output may tell more: {watch.spark_log}") from exc
 
 
-def _is_executing(session: SparkSession) -> bool:
-    from txnwatch.streaming.job import is_executing  # noqa: PLC0415
-
-    return is_executing(session)
-
-
-def _watch_query(watch: Watch, query: StreamingQuery, stop: threading.Event, is_executing: Callable[[], bool]) -> None:
+def _watch_query(watch: Watch, query: StreamingQuery, stop: threading.Event, session: SparkSession) -> None:
     """Waits for the query's end or the wish to stop; says when it is ready, and when it falls silent."""
+    from txnwatch.streaming.job import is_executing  # noqa: PLC0415
+    from txnwatch.streaming.planning_processes import end_planning_processes  # noqa: PLC0415
+
     first = seen = watch.batches
     since, looks_s, first_s = time.monotonic(), 0.0, _FIRST_BATCH_S
     is_told = is_silent = False
     while not stop.wait(_POLL_S) and query.isActive:
         waited_s = time.monotonic() - since
         if watch.batches != seen:
+            if seen == first:
+                end_planning_processes(session)
             if watch.coverage.is_ready and not is_told:
                 _report(f"ready: {watch.coverage.reach}")
                 is_told = True
@@ -132,7 +131,7 @@ def _watch_query(watch: Watch, query: StreamingQuery, stop: threading.Event, is_
             seen, since, is_silent = watch.batches, time.monotonic(), False
         elif time.monotonic() > looks_s and waited_s > _SILENCE_S:
             looks_s = time.monotonic() + _SILENCE_S
-            if not is_executing():
+            if not is_executing(session):
                 return
             if seen == first and waited_s > first_s:
                 where = f"if the brokers answer, Spark's own output tells why: {watch.spark_log}"
