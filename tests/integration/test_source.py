@@ -21,6 +21,7 @@ from txnwatch.quiet import output_to
 from txnwatch.state.ids import TopicPartition
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.job import spark_session
+from txnwatch.streaming.planning_processes import end_planning_processes
 from txnwatch.streaming.source import FORMAT
 
 BATCH_S = 60.0
@@ -94,6 +95,20 @@ def test_a_batch_read_ends_where_it_is_told(
     facts = read(spark, kafka, partition.topic, startingOffsets="earliest", endingOffsets=ends)
     (row,) = facts.filter(f"kind = 'producer' AND producer_id = {hung.producer_id}").collect()
     assert row["txn_start_offset"] is None
+
+
+@pytest.mark.long
+def test_what_planned_a_query_may_end_and_the_next_one_is_planned_all_the_same(
+    spark: SparkSession, kafka: EmbeddedKafka, history: tuple[TopicPartition, RawProducer]
+) -> None:
+    partition, _ = history
+    planned = read(spark, kafka, partition.topic, startingOffsets="earliest")
+    count = planned.count()
+    assert end_planning_processes(spark) == 0, "their workers are there still"
+    assert planned.count() == count
+    ended: list[int] = []
+    eventually(lambda: ended.append(end_planning_processes(spark)) or sum(ended) >= 3, 100.0, "their end")
+    assert read(spark, kafka, partition.topic, startingOffsets="earliest").count() == planned.count() == count
 
 
 def test_latest_begins_where_the_oldest_open_transaction_does(

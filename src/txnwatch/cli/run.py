@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _POLL_S = 0.1
 _SILENCE_S = 15.0
 _FIRST_BATCH_S = 30.0
+_TIDY_S = 30.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _STOP_PATIENCE_S = 30.0
 _INSISTING_S = 1.0  # a signal that comes to a process and to its group is one wish, not two
@@ -116,13 +117,14 @@ def _watch_query(watch: Watch, query: StreamingQuery, stop: threading.Event, ses
     from txnwatch.streaming.planning_processes import end_planning_processes  # noqa: PLC0415
 
     first = seen = watch.batches
-    since, looks_s, first_s = time.monotonic(), 0.0, _FIRST_BATCH_S
+    since, looks_s, first_s, tidy_s = time.monotonic(), 0.0, _FIRST_BATCH_S, 0.0
     is_told = is_silent = False
     while not stop.wait(_POLL_S) and query.isActive:
+        if time.monotonic() > tidy_s and seen != first:
+            tidy_s = time.monotonic() + _TIDY_S
+            end_planning_processes(session)
         waited_s = time.monotonic() - since
         if watch.batches != seen:
-            if seen == first:
-                end_planning_processes(session)
             if watch.coverage.is_ready and not is_told:
                 _report(f"ready: {watch.coverage.reach}")
                 is_told = True
