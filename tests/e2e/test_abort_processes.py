@@ -156,6 +156,7 @@ def test_a_process_killed_before_and_after_its_marker_tells_each_time_what_becam
         assert markers(cluster, partition) == 1
 
 
+@pytest.mark.long
 def test_of_two_processes_one_acts_and_one_that_was_stopped_does_not_act_when_it_goes_on(
     gate: Gate, cluster: Cluster, tail: EventTail, partitions: list[TopicPartition], tmp_path: Path
 ) -> None:

@@ -305,6 +305,7 @@ def test_a_watch_says_what_is_hidden_until_it_is_shown_and_then_finds_what_hangs
             scene.acls("--add", *denied)
 
 
+@pytest.mark.long
 def test_a_topic_that_no_census_may_describe_is_unproven_wherever_a_watch_tells_of_itself(
     scene: Scene, ask: Callable[..., Answered], tmp_path: Path
 ) -> None:
