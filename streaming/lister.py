@@ -7,6 +7,7 @@ answers OFFSET_NOT_AVAILABLE until its high watermark can be trusted, which a Fe
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -22,13 +23,13 @@ from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import Cluster, Listed
 from txnwatch.streaming.control_file import Wish, read_wishes
 from txnwatch.streaming.idle import IDLE_S, need_not_be, read_judged
+from txnwatch.streaming.metadata import Metadata
 from txnwatch.streaming.offsets import SourceOffset, is_data
 from txnwatch.streaming.options import EARLIEST, SourceOptions
 from txnwatch.streaming.planner import Answer, Limits, Listing, is_begun, plan
 
-# Metadata is some 30 to 60 bytes a partition, and the brokers make all of it anew each time. What must be found sooner
-# is: an end that is not answered, and a topic that a transaction names, are asked about at once.
-PARTITIONS_A_SECOND = 2_000
+# Metadata is some 30 to 60 bytes a partition, and the brokers make all of it anew each time.
+MANY_PARTITIONS = 10_000
 LONGEST_REFRESH_S = 60.0
 _LONGEST_PAUSE = 64
 _NEVER_SHOWN = ""  # the topic id of a partition that is known by name alone
@@ -41,7 +42,7 @@ class Lister:
         self._options = options
         self._cluster = cluster
         self._now_ms = now_ms
-        self._metadata_due = 0.0
+        self._looked_s = -math.inf
         self._idle_until_s = 0.0
         self._absences: Counter[str] = Counter()
         self._granted: dict[Wish, tuple[int, int]] = {}
@@ -59,7 +60,7 @@ class Lister:
         judged = read_judged(_path(self._options.judged_file))  # it is written behind the wishes
         wished = read_wishes(_path(self._options.control_file))
         wishes = self._due(previous, wished)
-        listing = self._listing(previous, _named(wishes, previous))
+        listing = self._listing(previous, _named(wishes, previous), is_wished=bool(wished))
         if listing is None:
             return None
         limits = self._limits if limited else Limits()
@@ -82,8 +83,8 @@ class Lister:
         """The census that belongs to a batch; None for a batch that is replayed after a restart."""
         return self._censuses.get(barrier)
 
-    def _listing(self, previous: SourceOffset, named: set[TopicPartition]) -> Listing | None:
-        if not self._look_around(previous, {partition.topic for partition in named}):
+    def _listing(self, previous: SourceOffset, named: set[TopicPartition], *, is_wished: bool) -> Listing | None:
+        if not self._look_around(previous, {partition.topic for partition in named}, is_wished=is_wished):
             return None
         cluster_id = self._cluster.known.cluster_id
         if previous.cluster_id not in {"", cluster_id}:
@@ -106,18 +107,31 @@ class Lister:
             return None
         return Listing(cluster_id, answers, data_listed_ms, self._now_ms(), scan_interval_ms)
 
-    def _look_around(self, previous: SourceOffset, names: set[str]) -> bool:
+    def _pause_s(self, known: Metadata, *, is_wished: bool) -> float:
+        """From one look at the metadata to the next: the more partitions there are, the longer.
+
+        Not while the job wishes to have something read or described again: a topic that was made anew looks so.
+        """
+        usual_s = self._options.metadata_refresh_s
+        partitions = sum(len(topic.partitions) for topic in known.topics.values())
+        if is_wished or partitions <= MANY_PARTITIONS:
+            return usual_s
+        return max(usual_s, min(usual_s * partitions / MANY_PARTITIONS, LONGEST_REFRESH_S))
+
+    def _look_around(self, previous: SourceOffset, names: set[str], *, is_wished: bool = False) -> bool:
         """Refreshes metadata when it is due, or somebody names topics; whether there is any."""
         now, known = time.monotonic(), self._cluster.metadata
-        if now < self._metadata_due and known is not None and names <= known.topics.keys():
+        if (
+            known is not None
+            and now < self._looked_s + self._pause_s(known, is_wished=is_wished)
+            and names <= known.topics.keys()
+        ):
             return True
         try:
             known = self._cluster.refresh(names | {partition.topic for partition in previous.positions})
         except BrokerError:
             return self._cluster.metadata is not None
-        partitions = sum(len(topic.partitions) for topic in known.topics.values())
-        slowly_s = min(partitions / PARTITIONS_A_SECOND, LONGEST_REFRESH_S)
-        self._metadata_due = now + max(self._options.metadata_refresh_s, slowly_s)
+        self._looked_s = now
         read = {(partition.topic, at.topic_id) for partition, at in previous.positions.items()}
         self._absences = Counter({name: self._absences[name] for name, _ in read})
         for name, topic_id in read:
@@ -128,7 +142,7 @@ class Lister:
                 self._absences[name] = 1  # not read, and never gone
             else:
                 self._absences[name] += 1
-                self._metadata_due = 0.0
+                self._looked_s = -math.inf
         return True
 
     def _is_missing(self, name: str) -> bool:
@@ -199,7 +213,7 @@ class Lister:
             partitions, timestamp=timestamp, isolation=isolation, timeout_s=self._options.list_timeout_s
         )
         if any(answer.error is not None for answer in answers.values()):
-            self._metadata_due = 0.0  # a leader has moved, or is gone: look around before the next round
+            self._looked_s = -math.inf  # a leader has moved, or is gone: look around before the next round
         return answers
 
     def _answers(

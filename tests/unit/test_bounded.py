@@ -54,7 +54,7 @@ def test_topics_that_came_and_went_leave_nothing_with_the_lister() -> None:
     lister = Lister(options(**SCANNED), broker)
     for number in range(TOPICS):
         for broker.there in ([f"topic-{number}"], [f"topic-{number}"], [], [], [], []):
-            lister._metadata_due = 0.0
+            lister._looked_s = float("-inf")
             following = lister.next_offset(offset)
             assert following is not None
             offset = following

@@ -74,7 +74,7 @@ def broker() -> OneBroker:
 def gone_after(lister: Lister, offset: SourceOffset) -> set[TopicPartition]:
     found: set[TopicPartition] = set()
     for _ in range(LOOKS):
-        lister._metadata_due = 0.0
+        lister._looked_s = float("-inf")
         following = lister.next_offset(offset)
         assert following is not None
         offset = following
@@ -125,7 +125,7 @@ def test_a_coordinators_log_that_is_made_anew_is_followed(broker: OneBroker) -> 
     broker.made_anew.add(LOG.topic)
     stale, ids = [], []
     for _ in range(LOOKS):
-        lister._metadata_due = 0.0
+        lister._looked_s = float("-inf")
         following = lister.next_offset(offset)
         assert following is not None
         offset = following
@@ -161,7 +161,7 @@ class Wishing:
         following = self.lister.next_offset(self.offset)
         assert following is not None
         self.offset = following
-        self.lister._metadata_due = 0.0
+        self.lister._looked_s = float("-inf")
         return following
 
 
@@ -190,7 +190,7 @@ def test_a_hidden_participant_stays_unproven_between_two_looks_at_the_metadata(w
     wishing.round()
     wishing.round(SECRET)
     for _ in range(LOOKS):
-        wishing.lister._metadata_due = float("inf")
+        wishing.lister._looked_s = float("inf")
         assert SECRET in wishing.round().barrier_fact({}).stale_data
 
 

@@ -84,6 +84,17 @@ def test_the_more_partitions_the_longer_until_all_of_it_is_asked_for_again(
         assert cluster.asked == [None] * count
 
 
+def test_a_wish_is_looked_after_as_soon_as_on_a_small_cluster(clock: Clock) -> None:
+    cluster = Counting({"orders": 50_000, TRANSACTION_STATE_TOPIC: 1})
+    lister = Lister(OPTIONS, cluster, now_ms=lambda: 0)
+    lister._look_around(NOTHING_YET, set())
+    clock.now_s += 5.1
+    lister._look_around(NOTHING_YET, set(), is_wished=False)
+    assert cluster.asked == [None]
+    lister._look_around(NOTHING_YET, set(), is_wished=True)
+    assert cluster.asked == [None, None]
+
+
 def test_a_topic_that_a_transaction_names_is_looked_for_at_once(clock: Clock) -> None:
     del clock
     cluster = Counting({"orders": 1, TRANSACTION_STATE_TOPIC: 1})
