@@ -1,0 +1,55 @@
+"""What `make bench` writes down: rows that are replaced as a whole, slopes, and the page made of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench import results
+from bench.results import Point, Results, Row
+
+
+def row(name: str, *costs: tuple[float, float]) -> Row:
+    return Row("idle", name, "partitions", "nothing", [Point(size, cpu_s=spent, ratio=2.0) for size, spent in costs])
+
+
+@pytest.mark.parametrize(
+    ("costs", "slope"),
+    [
+        (((10, 3.0), (100, 3.0), (1_000, 3.0)), 0.0),
+        (((10, 1.0), (100, 10.0), (1_000, 100.0)), 1.0),
+        (((10, 1.0), (1_000, 10.0)), 0.5),
+        (((10, 1.0),), None),
+        (((0, 1.0), (10, 0.0)), None),
+    ],
+    ids=["flat", "in proportion", "by the root", "one size", "nothing to take logarithms of"],
+)
+def test_the_slope_is_the_exponent_of_growth(costs: tuple[tuple[float, float], ...], slope: float | None) -> None:
+    found = row("a", *costs).slope
+    assert found is None if slope is None else found == pytest.approx(slope)
+
+
+def test_a_run_replaces_its_own_rows_and_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "plot", lambda *_: None)
+    path = tmp_path / "benchmarks.json"
+    path.write_text(json.dumps({"scan/old": {"bench": "scan"}, "idle/gone": {"bench": "idle"}}))
+    with Results(path).of("idle") as rows:
+        rows.append(row("new", (10, 1.0), (100, 1.0)))
+    found = json.loads(path.read_text())
+    assert found.keys() == {"scan/old", "idle/new"}
+    assert found["idle/new"]["slope"] == 0.0
+
+
+def test_a_run_that_fails_leaves_all_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "benchmarks.json"
+    path.write_text("{}")
+
+    def fails() -> None:
+        with Results(path).of("idle") as rows:
+            rows.append(row("half", (10, 1.0)))
+            raise RuntimeError
+
+    pytest.raises(RuntimeError, fails)
+    assert path.read_text() == "{}"
