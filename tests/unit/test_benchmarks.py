@@ -51,5 +51,6 @@ def test_a_run_that_fails_leaves_all_as_it_was(tmp_path: Path) -> None:
             rows.append(row("half", (10, 1.0)))
             raise RuntimeError
 
-    pytest.raises(RuntimeError, fails)
+    with pytest.raises(RuntimeError):
+        fails()
     assert path.read_text() == "{}"
