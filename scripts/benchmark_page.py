@@ -42,8 +42,10 @@ def _benchmark(bench: str, rows: list[dict[str, Any]], docs: Path) -> list[str]:
     lines = [f"## {TITLES[bench]}", "", f"`make bench ARGS={bench}`, {told['measured']}, {told['machine']}.", ""]
     for row in rows:
         lines += _row(row)
-    if (docs / "benchmarks" / f"{bench}.svg").exists():
-        lines += [f"![{TITLES[bench]}, by {told['sizes_are']}](benchmarks/{bench}.svg)", ""]
+    for sizes_are in dict.fromkeys(row["sizes_are"] for row in rows):
+        picture = f"benchmarks/{bench}-{sizes_are.replace(' ', '-')}.svg"
+        if (docs / picture).exists():
+            lines += [f"![{TITLES[bench]}, by {sizes_are}]({picture})", ""]
     return lines
 
 
@@ -61,7 +63,7 @@ def _row(row: dict[str, Any]) -> list[str]:
     heads = [row["sizes_are"], *(head for head, _ in shown)]
     lines = [f"**{row['name']}.**{slope}", "", _line(heads), _line(["---:"] * len(heads))]
     for number, point in enumerate(points):
-        lines.append(_line([f"{point['size']:,g}", *(_figure(values[number]) for _, values in shown)]))
+        lines.append(_line([f"{point['size']:,.0f}", *(_figure(values[number]) for _, values in shown)]))
     return [*lines, ""]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-TRIGGER_S, BATCH_S = 0.5, 1.0
+BATCH_S = 1.0
 RECORDS_OF_A_TRANSACTION, RECORD_BYTES = 4, 200  # in the coordinators' log: Ongoing, partitions, Prepare*, Complete*
 MARKERS_OF_A_TRANSACTION, BATCHES_OF_A_TRANSACTION = 3, 3
 

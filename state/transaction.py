@@ -106,7 +106,8 @@ class Span:
             transaction of the same producer has joined open data (facts: an epoch bump closes nothing). The first
             is UNREAD where nobody has read that batch: a census does not tell it.
         last_offset, last_timestamp_ms: of the last batch read; the timestamp is the client's clock.
-        first_seen_ms: our clock when the end that first contained the span had been listed.
+        first_seen_ms: our clock when the ends of the batch were listed that first showed the span; what a census shows
+            may have begun up to that batch's reading later.
         eligible_from: first barrier that may count as a look at it. What the log shows in batch k counts at
             barrier k; what a census shows while batch k is read counts at k + 1, because T(k) is older.
         uncovered_at: barrier of the first look that found no live transaction holding it, else None.

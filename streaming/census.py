@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from txnwatch.state.errors import BrokerError
 from txnwatch.state.facts import Bracket, CensusTaken, Fact, OpenDescribed
 from txnwatch.state.ids import TopicPartition
-from txnwatch.state.ports import ABSENCES_OF_A_DELETED_TOPIC, ActiveProducer
+from txnwatch.state.ports import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.streaming.cluster import READ_COMMITTED, Cluster
 from txnwatch.streaming.metadata import Metadata
 from txnwatch.streaming.offsets import Position, SourceOffset, is_data
@@ -112,6 +112,11 @@ class CensusRota:
                 asked[partition] = Asked(position.topic_id, below, is_first, is_behind)
         return Census(asked, following.coordinator_listed_ms, missing, is_round) if asked or is_round else None
 
+    @property
+    def has_absences(self) -> bool:
+        """Whether a topic that is watched by census is missing, and nobody knows for certain."""
+        return any(self._absences.values())
+
     def _due_behind(self, behind: set[TopicPartition], now_s: float) -> set[TopicPartition]:
         if not behind or now_s < self._behind_due_s:
             return set()
@@ -157,51 +162,41 @@ def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
     before = cluster.list_offsets(here)
     described = describe_producers(cluster, [partition for partition in here if before[partition].error is None])
     after = cluster.list_offsets(described, isolation=READ_COMMITTED)
+    # Leaders are asked by name: one may have described a new topic of that name already.
+    ids = _ids_of(cluster, {partition.topic for partition in described})
     taken: dict[TopicPartition, Bracket] = {}
-    opened: dict[TopicPartition, list[ActiveProducer]] = {}
     for partition, producers in described.items():
         asked, low, stable = census.asked[partition], before[partition], after[partition]
         below = low.offset if asked.below is None else asked.below
         is_whole = stable.error is None and low.leader_epoch == stable.leader_epoch and below <= low.offset
-        if isinstance(producers, str) or not is_whole:
+        if isinstance(producers, str) or not is_whole or ids.get(partition.topic) != asked.topic_id:
             continue
         taken[partition] = Bracket(
             asked.topic_id, below, stable.offset, asked.below is not None, asked.is_first, asked.is_behind
         )
-        opened[partition] = [producer for producer in producers if 0 <= producer.txn_start_offset < below]
-    for partition in _of_other_topics(cluster, census, [partition for partition, found in opened.items() if found]):
-        del taken[partition], opened[partition]
-    for partition, producers in opened.items():
         for producer in producers:
-            yield OpenDescribed(
-                partition=partition,
-                producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
-                start_offset=producer.txn_start_offset,
-                last_timestamp_ms=producer.last_timestamp_ms,
-                listed_ms=census.listed_ms,
-            )
+            if 0 <= producer.txn_start_offset < below:
+                yield OpenDescribed(
+                    partition=partition,
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.producer_epoch,
+                    start_offset=producer.txn_start_offset,
+                    last_timestamp_ms=producer.last_timestamp_ms,
+                    listed_ms=census.listed_ms,
+                )
     failed = frozenset(census.asked) - taken.keys()
-    if failed:
+    if len(taken) < len(here):
         _look_around(cluster)  # a leader may have moved: the next one knows
     scanned = frozenset(partition for partition in failed if census.asked[partition].is_scanned)
     yield CensusTaken(taken, failed | census.missing, census.is_round, scanned)
 
 
-def _of_other_topics(cluster: Cluster, census: Census, opened: list[TopicPartition]) -> list[TopicPartition]:
-    """Partitions that may be of a new topic of the same name: what is open there must not count for the old one.
-
-    Leaders are asked by name. Where nothing is open there is nothing to mistake: the old topic is gone, and so is what
-    was open in it.
-    """
-    if not opened:
-        return []
+def _ids_of(cluster: Cluster, topics: set[str]) -> dict[str, str]:
+    """The ids that topics have now; none where nobody answers."""
     try:
-        told = cluster.named({partition.topic for partition in opened})
+        return {name: topic.topic_id for name, topic in cluster.named(topics).items()} if topics else {}
     except BrokerError:
-        return opened
-    ids = {name: topic.topic_id for name, topic in told.items()}
-    return [partition for partition in opened if ids.get(partition.topic) != census.asked[partition].topic_id]
+        return {}
 
 
 def _those_known(cluster: Cluster, census: Census) -> list[TopicPartition]:

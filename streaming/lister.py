@@ -30,7 +30,7 @@ from txnwatch.streaming.planner import Answer, Limits, Listing, is_begun, plan
 
 # Metadata is some 30 to 60 bytes a partition, and the brokers make all of it anew each time.
 MANY_PARTITIONS = 10_000
-LONGEST_REFRESH_S = 60.0
+LONGEST_REFRESH_S = 30.0
 _LONGEST_PAUSE = 64
 _NEVER_SHOWN = ""  # the topic id of a partition that is known by name alone
 
@@ -60,7 +60,8 @@ class Lister:
         judged = read_judged(_path(self._options.judged_file))  # it is written behind the wishes
         wished = read_wishes(_path(self._options.control_file))
         wishes = self._due(previous, wished)
-        listing = self._listing(previous, _named(wishes, previous), is_wished=bool(wished))
+        is_settled = not (wished or self._rota.has_absences or any(self._absences.values()))
+        listing = self._listing(previous, _named(wishes, previous), is_settled=is_settled)
         if listing is None:
             return None
         limits = self._limits if limited else Limits()
@@ -83,8 +84,8 @@ class Lister:
         """The census that belongs to a batch; None for a batch that is replayed after a restart."""
         return self._censuses.get(barrier)
 
-    def _listing(self, previous: SourceOffset, named: set[TopicPartition], *, is_wished: bool) -> Listing | None:
-        if not self._look_around(previous, {partition.topic for partition in named}, is_wished=is_wished):
+    def _listing(self, previous: SourceOffset, named: set[TopicPartition], *, is_settled: bool) -> Listing | None:
+        if not self._look_around(previous, {partition.topic for partition in named}, is_settled=is_settled):
             return None
         cluster_id = self._cluster.known.cluster_id
         if previous.cluster_id not in {"", cluster_id}:
@@ -107,23 +108,24 @@ class Lister:
             return None
         return Listing(cluster_id, answers, data_listed_ms, self._now_ms(), scan_interval_ms)
 
-    def _pause_s(self, known: Metadata, *, is_wished: bool) -> float:
+    def _pause_s(self, known: Metadata, *, is_settled: bool) -> float:
         """From one look at the metadata to the next: the more partitions there are, the longer.
 
-        Not while the job wishes to have something read or described again: a topic that was made anew looks so.
+        Not while a topic is missing, nor while the job wishes to have something read or described again: a topic that
+        was made anew looks so.
         """
         usual_s = self._options.metadata_refresh_s
         partitions = sum(len(topic.partitions) for topic in known.topics.values())
-        if is_wished or partitions <= MANY_PARTITIONS:
+        if not is_settled or partitions <= MANY_PARTITIONS:
             return usual_s
         return max(usual_s, min(usual_s * partitions / MANY_PARTITIONS, LONGEST_REFRESH_S))
 
-    def _look_around(self, previous: SourceOffset, names: set[str], *, is_wished: bool = False) -> bool:
+    def _look_around(self, previous: SourceOffset, names: set[str], *, is_settled: bool = True) -> bool:
         """Refreshes metadata when it is due, or somebody names topics; whether there is any."""
         now, known = time.monotonic(), self._cluster.metadata
         if (
             known is not None
-            and now < self._looked_s + self._pause_s(known, is_wished=is_wished)
+            and now < self._looked_s + self._pause_s(known, is_settled=is_settled)
             and names <= known.topics.keys()
         ):
             return True

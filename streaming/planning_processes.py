@@ -37,7 +37,7 @@ def _parents() -> dict[int, int]:
     found: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it may end meanwhile
-            found[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            found[int(entry.name)] = int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
     return found
 
 

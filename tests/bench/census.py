@@ -60,10 +60,10 @@ def _measure(kafka: EmbeddedKafka, cluster: Cluster, expected: int) -> Point:
     sent = 0
     send = Connection.send
 
-    def counting(connection: Connection, request: object) -> None:
+    def counting(connection: Connection, request: object, *more: float) -> None:
         nonlocal sent
         sent += 1
-        send(connection, request)
+        send(connection, request, *more)
 
     times: list[float] = []
     Connection.send = counting  # type: ignore[method-assign]

@@ -25,9 +25,11 @@ def run(directory: Path, rows: list[Row]) -> None:
     """Each size in a process of its own, because a JVM has one session."""
     row = Row("executors", f"{CHANGING:,} producers change in each batch", "executors", "one executor")
     one: float | None = None
+    tests = str(Path(__file__).resolve().parents[1])  # executors have a working directory of their own
     for executors in EXECUTORS:
         asked = [sys.executable, "-m", "bench.executors", str(executors), str(directory / str(executors))]
-        done = subprocess.run(asked, capture_output=True, check=True, text=True)
+        variables = {**os.environ, "PYTHONPATH": tests, "SPARK_WORKER_DIR": str(directory / "work")}
+        done = subprocess.run(asked, capture_output=True, check=True, text=True, env=variables)
         total_s, add_s, cpu_s = json.loads(done.stdout.splitlines()[-1])
         one = one if one is not None else add_s
         row.points.append(Point(executors, total_s, cpu_s, add_s / one, {"s of source, state and sink": add_s}))

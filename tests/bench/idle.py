@@ -55,10 +55,10 @@ def cpu_seconds(pid: int) -> Counter[str]:
     found: Counter[str] = Counter()
     for one, name in descendants(pid).items():
         try:
-            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+            fields = Path(f"/proc/{one}/stat").read_text(errors="replace").rpartition(")")[2].split()
         except OSError:
             continue
-        found[name] += (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+        found[name] += sum(map(int, fields[11:15])) / _TICKS_PER_S  # with those of children that have ended
     return found
 
 

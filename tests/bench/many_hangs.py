@@ -157,5 +157,7 @@ def _when(arrived: Arrivals, size: int, at_s: float, *, is_known: bool) -> list[
 
 
 def _point(size: int, seconds: list[float]) -> Point:
+    if not seconds:
+        return Point(size, figures={"of them": 0.0})
     figures = {"of them": float(len(seconds)), "half of them after s": seconds[len(seconds) // 2]}
     return Point(size, seconds[-1], figures=figures)

@@ -254,7 +254,8 @@ def measure(
     batches, spent_s = query.lastProgress["batchId"] - batches, sum(cpu_seconds(os.getpid()).values()) - spent_s
     durations = [progress["durationMs"] for progress in query.recentProgress if progress["batchId"] > 0]
     durations = durations[-max(1, batches) :]
-    while query.status["isTriggerActive"]:
+    until = time.monotonic() + SECONDS
+    while query.status["isTriggerActive"] and time.monotonic() < until:
         time.sleep(0.01)
     query.stop()
     return Measured(

@@ -13,8 +13,12 @@ _WIDTH, _HEIGHT = 6.4, 3.6
 
 
 def plot(path: Path, rows: Sequence[Row]) -> None:
-    """Draws the rows that have two sizes or more into an SVG file; nothing where there are none."""
-    drawn = [(row, found) for row in rows if len(found := _costs(row)) > 1]
+    """Draws the rows that have two sizes or more into an SVG file; nothing where there are none.
+
+    CPU where all of them have it, else wall time: one axis has one meaning.
+    """
+    has_cpu = all(point.cpu_s is not None for row in rows for point in row.points)
+    drawn = [(row, found) for row in rows if len(found := _costs(row, has_cpu=has_cpu)) > 1]
     if not drawn:
         return
     from matplotlib import rc_context  # only `make bench` has it
@@ -25,7 +29,7 @@ def plot(path: Path, rows: Sequence[Row]) -> None:
     for row, found in drawn:
         slope = f", slope {row.slope:.2f}" if row.slope is not None else ""
         axes.plot(*zip(*found, strict=True), marker="o", label=f"{row.name}{slope}")
-    axes.set(xscale="log", yscale="log", xlabel=drawn[0][0].sizes_are, ylabel=_unit(drawn[0][0]))
+    axes.set(xscale="log", yscale="log", xlabel=drawn[0][0].sizes_are, ylabel="CPU seconds" if has_cpu else "seconds")
     axes.grid(visible=True, which="major", alpha=0.3)
     axes.legend()
     path.parent.mkdir(exist_ok=True)
@@ -33,10 +37,6 @@ def plot(path: Path, rows: Sequence[Row]) -> None:
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
-def _costs(row: Row) -> list[tuple[float, float]]:
-    told = [(point.size, point.cpu_s if point.cpu_s is not None else point.wall_s) for point in row.points]
+def _costs(row: Row, *, has_cpu: bool) -> list[tuple[float, float]]:
+    told = [(point.size, point.cpu_s if has_cpu else point.wall_s) for point in row.points]
     return [(size, spent) for size, spent in told if size > 0 and spent]
-
-
-def _unit(row: Row) -> str:
-    return "CPU seconds" if row.points[0].cpu_s is not None else "seconds"

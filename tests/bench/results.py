@@ -77,9 +77,17 @@ class Results:
         fresh = {f"{bench}/{row.name}": {**asdict(row), "slope": row.slope, **told} for row in rows}
         self._rows = {**kept, **fresh}
         self._path.write_text(json.dumps(self._rows, indent=1, sort_keys=True) + "\n")
-        plot(self._path.with_name("benchmarks") / f"{bench}.svg", rows)
+        plots = self._path.with_name("benchmarks")
+        for sizes_are in dict.fromkeys(row.sizes_are for row in rows):
+            alike = [row for row in rows if row.sizes_are == sizes_are]
+            plot(plots / plot_name(bench, sizes_are), alike)
         for row in rows:
             print(_line(row), flush=True)
+
+
+def plot_name(bench: str, sizes_are: str) -> str:
+    """The file of the plot of a benchmark's rows that have the same sizes."""
+    return f"{bench}-{sizes_are.replace(' ', '-')}.svg"
 
 
 def machine() -> str:
@@ -94,7 +102,7 @@ def _line(row: Row) -> str:
 
 
 def _told(row: Row, point: Point) -> str:
-    said = [f"{point.size:,g}:"]
+    said = [f"{point.size:,.0f}:"]
     said += [f"{point.wall_s:.3f} s"] if point.wall_s is not None else []
     said += [f"{point.cpu_s:.3f} s CPU"] if point.cpu_s is not None else []
     said += [f"{point.ratio:.2f} x {row.beside}"] if point.ratio is not None else []

@@ -31,8 +31,8 @@ from txnwatch.streaming.security import Security
 from txnwatch.streaming.wire.record_batch import HEADER
 
 BUCKETS, PATIENCE_S, AT_ONCE = 16, 5.0, 16 << 20
-_SENDER = "import socket,sys;s=socket.create_connection(('127.0.0.1',int(sys.argv[1])));b=bytes(1<<20)\n"
-_SENDER += "for _ in range(int(sys.argv[2])>>20): s.sendall(b)"
+_SENDER = "import socket,sys;s=socket.create_connection(('127.0.0.1',int(sys.argv[1])));n=int(sys.argv[2])\n"
+_SENDER += "b=memoryview(bytes(1<<20))\nwhile n: s.sendall(b[:n]); n-=min(n,len(b))"
 
 
 class Spent(NamedTuple):

@@ -100,7 +100,12 @@ def _load(bootstrap: str, client: int, made: itertools.count[int], is_over: thre
     with closing(Cluster([Endpoint.parse(bootstrap)], Security())) as cluster:
         cluster.refresh()
         for number in itertools.count():
-            producer = RawProducer(cluster, f"steady-{client}-{number}", TIMEOUT_MS).init()
+            if is_over.is_set():
+                return
+            try:
+                producer = RawProducer(cluster, f"steady-{client}-{number}", TIMEOUT_MS).init()
+            except TxnwatchError:
+                continue  # the coordinator is busy
             until = time.monotonic() + NEW_ID_S
             while time.monotonic() < until:
                 if is_over.is_set():

@@ -17,7 +17,7 @@ from txnwatch.streaming.options import parse_options
 
 SIZES = (3, 48)
 ENDS_OF_DATA_AND_LOG = 2
-BRACKET = ["ListOffsetsRequest", "DescribeProducersRequest", "ListOffsetsRequest"]
+BRACKET = ["ListOffsetsRequest", "DescribeProducersRequest", "ListOffsetsRequest", "MetadataRequest"]
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_barrier_asks_each_broker_for_ends_and_nothing_else(cluster: Cluster, 
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_census_asks_each_broker_three_times_where_nothing_is_open(
+def test_a_census_asks_each_broker_three_times_and_one_of_them_for_the_ids_of_topics(
     cluster: Cluster, sent: list[str], size: int
 ) -> None:
     partitions = topic_of(cluster, size)

@@ -35,7 +35,7 @@ def _table() -> tuple[dict[int, int], dict[int, int], dict[int, str]]:
     names: dict[int, str] = {}
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
-            fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+            fields = dict(line.split(":", 1) for line in status.read_text(errors="replace").splitlines() if ":" in line)
         except OSError:
             continue  # it has ended meanwhile
         pid = int(status.parent.name)

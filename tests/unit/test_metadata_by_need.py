@@ -37,6 +37,7 @@ class Counting(Cluster):
         self.asked: list[list[str] | None] = []
         self.who: list[Endpoint] = []
         self.away: set[TopicPartition] = set()
+        self.made_anew: set[str] = set()
 
     def metadata_from(self, endpoint: Endpoint, topics: Iterable[str] | None = None) -> Metadata:
         names = None if topics is None else list(topics)
@@ -44,11 +45,17 @@ class Counting(Cluster):
         self.who.append(endpoint)
         found = {
             name: TopicInfo(
-                name, f"id-of-{name}", {number: PartitionInfo(1, 0) for number in range(self.partitions.get(name, 0))}
+                name,
+                self.id_of(name, names),
+                {number: PartitionInfo(1, 0) for number in range(self.partitions.get(name, 0))},
             )
             for name in (self.partitions if names is None else names)
         }
         return Metadata("cluster", self.brokers, found)
+
+    def id_of(self, name: str, asked: list[str] | None) -> str:
+        """Whoever has asked for all topics has done so before one was made anew."""
+        return f"new-id-of-{name}" if name in self.made_anew and asked is not None else f"id-of-{name}"
 
     def list_offsets(self, partitions: Iterable[TopicPartition], **_: Any) -> dict[TopicPartition, Listed]:
         return {
@@ -71,7 +78,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return found
 
 
-@pytest.mark.parametrize(("partitions", "pause_s"), [(10, 5.0), (10_000, 5.0), (50_000, 25.0), (500_000, 60.0)])
+@pytest.mark.parametrize(("partitions", "pause_s"), [(10, 5.0), (10_000, 5.0), (50_000, 25.0), (500_000, 30.0)])
 def test_the_more_partitions_the_longer_until_all_of_it_is_asked_for_again(
     clock: Clock, partitions: int, pause_s: float
 ) -> None:
@@ -89,9 +96,9 @@ def test_a_wish_is_looked_after_as_soon_as_on_a_small_cluster(clock: Clock) -> N
     lister = Lister(OPTIONS, cluster, now_ms=lambda: 0)
     lister._look_around(NOTHING_YET, set())
     clock.now_s += 5.1
-    lister._look_around(NOTHING_YET, set(), is_wished=False)
+    lister._look_around(NOTHING_YET, set(), is_settled=True)
     assert cluster.asked == [None]
-    lister._look_around(NOTHING_YET, set(), is_wished=True)
+    lister._look_around(NOTHING_YET, set(), is_settled=False)
     assert cluster.asked == [None, None]
 
 
@@ -141,21 +148,24 @@ def taken(cluster: Counting, monkeypatch: pytest.MonkeyPatch, opened: set[TopicP
     return found
 
 
-@pytest.mark.parametrize(
-    ("opened", "asked"),
-    [(set[TopicPartition](), list[list[str]]()), ({OTHER}, [["other"]]), ({ORDERS, OTHER}, [["orders", "other"]])],
-    ids=["nothing open", "open on one", "open on both"],
-)
-def test_a_census_looks_up_the_topics_with_something_open(
-    monkeypatch: pytest.MonkeyPatch, opened: set[TopicPartition], asked: list[list[str]]
+def test_a_census_looks_up_the_ids_of_its_own_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Counting({"orders": 1, "other": 1, "a third": 1})
+    assert not taken(cluster, monkeypatch, {OTHER}).failed
+    assert cluster.asked == [["orders", "other"]]
+
+
+@pytest.mark.parametrize("opened", [set(), {ORDERS}], ids=["nothing open in the new one", "something open"])
+def test_a_topic_that_was_made_anew_meanwhile_is_not_taken_for_the_old_one(
+    monkeypatch: pytest.MonkeyPatch, opened: set[TopicPartition]
 ) -> None:
     cluster = Counting({"orders": 1, "other": 1})
-    assert not taken(cluster, monkeypatch, opened).failed
-    assert cluster.asked == asked
+    cluster.made_anew = {"orders"}
+    found = taken(cluster, monkeypatch, opened)
+    assert (found.failed, found.taken.keys()) == ({ORDERS}, {OTHER})
 
 
 def test_a_census_that_failed_somewhere_looks_for_the_leaders(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Counting({"orders": 1, "other": 1})
     cluster.away = {ORDERS}
     assert taken(cluster, monkeypatch, set()).failed == {ORDERS}
-    assert cluster.asked == [None]
+    assert cluster.asked == [["other"], None]

@@ -122,7 +122,7 @@ def _watch_query(watch: Watch, query: StreamingQuery, stop: threading.Event, ses
     while not stop.wait(_POLL_S) and query.isActive:
         if time.monotonic() > tidy_s and seen != first:
             tidy_s = time.monotonic() + _TIDY_S
-            end_planning_processes(session)
+            _quietly(lambda: end_planning_processes(session))
         waited_s = time.monotonic() - since
         if watch.batches != seen:
             if watch.coverage.is_ready and not is_told:
@@ -196,7 +196,7 @@ def _signals(stop: threading.Event) -> Iterator[None]:
 
 
 def _quietly(action: Any) -> None:  # noqa: ANN401 - a callable of py4j
-    """Spark's own errors while it stops are of no use to anybody."""
+    """For what must not end the watch, and whose errors tell nobody anything."""
     with contextlib.suppress(Exception):
         action()
 
