@@ -65,7 +65,7 @@ def run(directory: Path, rows: list[Row]) -> None:
 def _shapes() -> Iterator[tuple[str, tuple[int, ...], Callable[[str, int], tuple[str, int]]]]:
     yield "1 MB batches", SIZES_MB, partial(_large, batch=LARGE, codec="none")
     yield "16 KB batches", SIZES_MB, partial(_large, batch=MIDDLE, codec="none")
-    yield "1 MB batches, lz4", SIZES_MB, partial(_large, batch=LARGE, codec="lz4")
+    yield "1 MB batches, gzip", SIZES_MB, partial(_large, batch=LARGE, codec="gzip")
     yield "one-record batches", ONE_RECORD, _small
 
 
