@@ -43,7 +43,13 @@ def lost_marker(world: World, draw: float) -> bool:
 
 def unclean_data(world: World, draw: float) -> bool:
     """A replica that was left behind leads a data partition: the tail is gone, markers too."""
-    return bool(world.data) and _unclean(world, _data(world, draw), draw * 7919 % 1)
+    if not world.data:
+        return False
+    log = _data(world, draw)
+    before = set(log.open_spans())
+    is_cut = _unclean(world, log, draw * 7919 % 1)
+    world.lost_their_markers(log, {*log.open_spans()} - before)
+    return is_cut
 
 
 def unclean_log(world: World, draw: float) -> bool:

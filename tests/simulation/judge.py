@@ -8,7 +8,8 @@ healed, several batches have run, and a span that no marker is owed to has no ca
 span has ended, or was taken in by a live transaction that then ended, was never said to be over. OPEN: a gap that
 never closed.
 BLIND: a hang is missed while a partition is still behind; a census must have told. ENDED: a hang was told to be over
-by a marker, and hung on. FALSE STRAY: a stray write was told of data that was all of one transaction and never hung.
+by a marker, and hung on. FALSE STRAY: a stray write was told of data that was all of one transaction, never hung and
+never lost its marker.
 
 The verdicts that rest on time have a judge of their own (time_judge.py).
 
@@ -173,7 +174,7 @@ class Judge:
         end = stray.joined.offset + 1 if stray.joined.offset >= 0 else END  # not told: the log was not read so far
         offsets = range(name.start, end)
         has_mixed = self.world.owners.is_mixed(stray.topic_id, stray.partition, stray.producer_id, offsets)
-        if not has_mixed and not self._same(name):
+        if not has_mixed and not self._same(name) and not any(map(name.is_part_of, self.world.reopened)):
             self.problems.append(f"FALSE STRAY: {name} at barrier {said.barrier.number}")
 
     def _hung(self, span: SpanId, said: Said) -> bool:
@@ -190,7 +191,7 @@ class Judge:
         The confirming read has the beginning from the leader; what counts here is that the data is part of the span.
         """
         known = (*self.world.hanging, *self.world.was_hanging)
-        return [real for real in known if real[:3] == name[:3] and real.start <= name.start]
+        return [real for real in known if name.is_part_of(real)]
 
     def look_behind(self) -> list[str]:
         """At a cluster at rest, of which much is not read: whatever hangs must have been told by its leaders' word."""

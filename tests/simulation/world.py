@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -33,6 +33,10 @@ class SpanId(NamedTuple):
     topic_id: str
     producer_id: int
     start: int
+
+    def is_part_of(self, real: SpanId) -> bool:
+        """Whether it is the same span, or a part of it: its beginning may not be known."""
+        return real[:3] == self[:3] and real.start <= self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ class World:
         hanging: spans that no marker is owed to now, with the tick since which.
         was_hanging: the same, over: (from, to, whether a transaction has taken it in; else it is gone).
         owners: which transactions data was written in.
+        reopened: spans whose markers were lost with the tail of their log; the next transaction may take them in at
+            once, and they never hang then.
         hidden, is_log_hidden: topics that the reader may not see; whether a proxy says that the log is not there.
         seen: what happened how often, for those who want to know what a run was about.
         timeline: the same in words, kept only if asked for.
@@ -90,6 +96,7 @@ class World:
     hanging: dict[SpanId, int] = field(default_factory=dict)
     was_hanging: dict[SpanId, list[tuple[int, int, bool]]] = field(default_factory=dict)
     owners: Owners = field(default_factory=Owners)
+    reopened: set[SpanId] = field(default_factory=set)
     hidden: set[str] = field(default_factory=set)
     is_log_hidden: bool = False
     seen: Counter[str] = field(default_factory=Counter)
@@ -165,6 +172,10 @@ class World:
         self._actions[int(self.rng.random() * len(self._actions))]()
         self.clocks.look(self.logs)
         self.look()
+
+    def lost_their_markers(self, log: DataPartition, spans: Iterable[tuple[int, int]]) -> None:
+        """Open again, as (producer id, start): the tail of the log is gone, with what had ended them."""
+        self.reopened |= {SpanId(log.partition, log.topic_id, producer_id, start) for producer_id, start in spans}
 
     def look(self) -> None:
         """Brings the truth up to date."""
