@@ -2,8 +2,8 @@
 
 What is generated: docs/verdicts.md (the table of verdicts), docs/abort.md (the table of refusals), docs/events.md
 (the Avro schema), docs/cli.md (the parser), deploy/reference-config.toml (the settings model), docs/metrics.md (the
-table of metrics), docs/faults.md (docs/faults.json, what the last `make faults` found) and docs/benchmarks.md
-(docs/benchmarks.json, what the last `make bench` measured).
+table of metrics), docs/faults.md (docs/faults.json, what the last `make faults` found), docs/benchmarks.md and
+docs/capacity.md (docs/benchmarks.json, what the last `make bench` measured).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark_page import benchmarks_page
+from capacity_page import capacity_page
 from page_texts import ABORT_ABOUT, BY_HAND, COORDINATOR_ABOUT, METRICS_ABOUT
 from pydantic_core import PydanticUndefined
 
@@ -173,6 +174,11 @@ def benchmarks() -> str:
     return benchmarks_page(json.loads((docs / "benchmarks.json").read_text()), docs, _GENERATED)
 
 
+def capacity() -> str:
+    """docs/capacity.md."""
+    return capacity_page(json.loads((ROOT / "docs" / "benchmarks.json").read_text()), _GENERATED)
+
+
 def faults_page() -> str:
     """docs/faults.md."""
     results = list(json.loads((ROOT / "docs" / "faults.json").read_text()).values())
@@ -280,6 +286,7 @@ PAGES = {
     "docs/abort.md": abort_page,
     "docs/faults.md": faults_page,
     "docs/benchmarks.md": benchmarks,
+    "docs/capacity.md": capacity,
     "docs/verdicts.md": verdicts_page,
     "docs/events.md": events_page,
     "docs/cli.md": cli_page,
