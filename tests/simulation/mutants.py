@@ -350,12 +350,12 @@ class FollowerBelieved(Reader):
 
 # With the worlds in which each shows soonest, and a seed to begin with where that takes hundreds.
 MUTANTS: tuple[tuple[type[Reader], Setting, int], ...] = (
-    (LogListedFirst, MARKERS_GET_LOST, 0),
-    (EmptyBatchIsABarrier, HEALTHY_AND_QUICK, 20),
+    (LogListedFirst, MARKERS_GET_LOST, 50),
+    (EmptyBatchIsABarrier, HEALTHY_AND_QUICK, 80),
     (LimitedIsProven, HEALTHY_AND_QUICK, 0),
-    (LeftIsRead, USUAL, 530),
+    (LeftIsRead, USUAL, 660),
     (BehindTakenForRead, USUAL, 0),
-    (OlderTakenForTheOneAhead, A_LONG_WATCH, 330),
+    (OlderTakenForTheOneAhead, A_LONG_WATCH, 725),
     (StaleLogIsFresh, USUAL, 0),
     (StaleDataIsFresh, HEALTHY_AND_QUICK, 510),
     (NoSecondLookAtTheLog, USUAL, 0),
@@ -366,10 +366,10 @@ MUTANTS: tuple[tuple[type[Reader], Setting, int], ...] = (
     (LogTailLostUnnoticed, THE_LOG_IS_CUT, 0),
     (CensusJudgedAtOnce, HEALTHY_AND_QUICK, 0),
     (FollowerBelieved, USUAL, 0),
-    (NobodyAsksForAnUnknownOwner, LEADERS_GET_LOST, 430),
+    (NobodyAsksForAnUnknownOwner, LEADERS_GET_LOST, 880),
     (AnyPartOfTheLogWillDo, USUAL, 0),
     (HiddenIsAbsent, USUAL, 140),
-    (NoLogIsNoOwner, USUAL, 95),
+    (NoLogIsNoOwner, USUAL, 135),
     (TheLogIsNeverAnother, USUAL, 0),
-    (TheOldLogStillCounts, USUAL, 0),
+    (TheOldLogStillCounts, USUAL, 40),
 )

@@ -52,6 +52,6 @@ def _answered(offset: SourceOffset) -> SourceOffset:
 
 MUTANTS_OF_IDLENESS: tuple[tuple[type[Reader], Setting, int], ...] = (
     (NothingIsEverDue, USUAL, 0),
-    (AnyBatchWillDo, QUIET, 0),
+    (AnyBatchWillDo, QUIET, 65),
     (WhatDoesNotAnswerHasNothingNew, USUAL, 0),
 )
