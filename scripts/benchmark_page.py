@@ -42,8 +42,7 @@ def _benchmark(bench: str, rows: list[dict[str, Any]], docs: Path) -> list[str]:
     lines = [f"## {TITLES[bench]}", "", f"`make bench ARGS={bench}`, {told['measured']}, {told['machine']}.", ""]
     for row in rows:
         lines += _row(row)
-    for sizes_are in dict.fromkeys(row["sizes_are"] for row in rows):
-        picture = f"benchmarks/{bench}-{sizes_are.replace(' ', '-')}.svg"
+    for picture, sizes_are in {row["plot"]: row["sizes_are"] for row in rows}.items():
         if (docs / picture).exists():
             lines += [f"![{TITLES[bench]}, by {sizes_are}]({picture})", ""]
     return lines
@@ -61,13 +60,14 @@ def _row(row: dict[str, Any]) -> list[str]:
     shown = [(head, values) for head, values in columns if any(value is not None for value in values)]
     slope = f" Slope {row['slope']:.2f}." if row["slope"] is not None else ""
     heads = [row["sizes_are"], *(head for head, _ in shown)]
-    lines = [f"**{row['name']}.**{slope}", "", _line(heads), _line(["---:"] * len(heads))]
+    lines = [f"**{row['name']}.**{slope}", "", table_line(heads), table_line(["---:"] * len(heads))]
     for number, point in enumerate(points):
-        lines.append(_line([f"{point['size']:,.0f}", *(_figure(values[number]) for _, values in shown)]))
+        lines.append(table_line([f"{point['size']:,.0f}", *(_figure(values[number]) for _, values in shown)]))
     return [*lines, ""]
 
 
-def _line(cells: list[str]) -> str:
+def table_line(cells: list[str]) -> str:
+    """One line of a table in Markdown."""
     return "| " + " | ".join(cells) + " |"
 
 

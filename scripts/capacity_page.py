@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from benchmark_page import table_line
+
 BATCH_S = 1.0
 RECORDS_OF_A_TRANSACTION, RECORD_BYTES = 4, 200  # in the coordinators' log: Ongoing, partitions, Prepare*, Complete*
-MARKERS_OF_A_TRANSACTION, BATCHES_OF_A_TRANSACTION = 3, 3
+MARKERS_OF_A_TRANSACTION = 3
 
 
 class Load(NamedTuple):
@@ -82,9 +84,15 @@ def capacity_page(found: dict[str, Any], generated: str) -> str:
     lines = ["# Capacity", "", generated, ABOUT, "", "## What one thing costs", ""]
     lines += ["| | CPU time |", "|---|---:|"]
     lines += [f"| {what} | {_time(spent)} |" for what, spent in _told(costs)]
-    lines += ["", "## What a cluster needs", "", _row(["", *(load.name for load in LOADS)]), "|---|---:|---:|---:|"]
+    lines += [
+        "",
+        "## What a cluster needs",
+        "",
+        table_line(["", *(load.name for load in LOADS)]),
+        "|---|---:|---:|---:|",
+    ]
     columns = [needs(load, costs) for load in LOADS]
-    lines += [_row([name, *(column[name] for column in columns)]) for name in columns[0]]
+    lines += [table_line([name, *(column[name] for column in columns)]) for name in columns[0]]
     return "\n".join([*lines, "", READ_SO, ""])
 
 
@@ -152,7 +160,3 @@ def _time(seconds: float) -> str:
 
 def _bytes(size: float) -> str:
     return f"{size / 1e9:,.0f} GB" if size >= 1e9 else f"{size / 1e6:,.0f} MB"
-
-
-def _row(cells: list[str]) -> str:
-    return "| " + " | ".join(cells) + " |"

@@ -23,7 +23,6 @@ from txnwatch.streaming.clock import wall_clock_ms
 from txnwatch.streaming.cluster import Cluster, Listed
 from txnwatch.streaming.control_file import Wish, read_wishes
 from txnwatch.streaming.idle import IDLE_S, need_not_be, read_judged
-from txnwatch.streaming.metadata import Metadata
 from txnwatch.streaming.offsets import SourceOffset, is_data
 from txnwatch.streaming.options import EARLIEST, SourceOptions
 from txnwatch.streaming.planner import Answer, Limits, Listing, is_begun, plan
@@ -43,6 +42,7 @@ class Lister:
         self._cluster = cluster
         self._now_ms = now_ms
         self._looked_s = -math.inf
+        self._settled_pause_s = 0.0
         self._idle_until_s = 0.0
         self._absences: Counter[str] = Counter()
         self._granted: dict[Wish, tuple[int, int]] = {}
@@ -108,32 +108,26 @@ class Lister:
             return None
         return Listing(cluster_id, answers, data_listed_ms, self._now_ms(), scan_interval_ms)
 
-    def _pause_s(self, known: Metadata, *, is_settled: bool) -> float:
-        """From one look at the metadata to the next: the more partitions there are, the longer.
-
-        Not while a topic is missing, nor while the job wishes to have something read or described again: a topic that
-        was made anew looks so.
-        """
-        usual_s = self._options.metadata_refresh_s
-        partitions = sum(len(topic.partitions) for topic in known.topics.values())
-        if not is_settled or partitions <= MANY_PARTITIONS:
-            return usual_s
-        return max(usual_s, min(usual_s * partitions / MANY_PARTITIONS, LONGEST_REFRESH_S))
-
     def _look_around(self, previous: SourceOffset, names: set[str], *, is_settled: bool = True) -> bool:
-        """Refreshes metadata when it is due, or somebody names topics; whether there is any."""
+        """Refreshes metadata when it is due, or somebody names topics; whether there is any.
+
+        The more partitions there are, the longer from one look to the next; but not while a topic is missing, nor while
+        the job wishes to have something read or described again: a topic that was made anew looks so.
+        """
         now, known = time.monotonic(), self._cluster.metadata
-        if (
-            known is not None
-            and now < self._looked_s + self._pause_s(known, is_settled=is_settled)
-            and names <= known.topics.keys()
-        ):
+        pause_s = self._settled_pause_s if is_settled else self._options.metadata_refresh_s
+        if known is not None and now < self._looked_s + pause_s and names <= known.topics.keys():
             return True
         try:
             known = self._cluster.refresh(names | {partition.topic for partition in previous.positions})
         except BrokerError:
             return self._cluster.metadata is not None
         self._looked_s = now
+        usual_s, partitions = (
+            self._options.metadata_refresh_s,
+            sum(len(one.partitions) for one in known.topics.values()),
+        )
+        self._settled_pause_s = max(usual_s, min(usual_s * partitions / MANY_PARTITIONS, LONGEST_REFRESH_S))
         read = {(partition.topic, at.topic_id) for partition, at in previous.positions.items()}
         self._absences = Counter({name: self._absences[name] for name, _ in read})
         for name, topic_id in read:

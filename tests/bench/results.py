@@ -74,20 +74,18 @@ class Results:
         yield rows
         kept = {key: row for key, row in self._rows.items() if row["bench"] != bench}
         told = {"machine": machine(), "measured": f"{datetime.now(UTC):%Y-%m-%d}"}
-        fresh = {f"{bench}/{row.name}": {**asdict(row), "slope": row.slope, **told} for row in rows}
+        fresh = {f"{bench}/{row.name}": {**asdict(row), "slope": row.slope, "plot": _plot(row), **told} for row in rows}
         self._rows = {**kept, **fresh}
         self._path.write_text(json.dumps(self._rows, indent=1, sort_keys=True) + "\n")
-        plots = self._path.with_name("benchmarks")
-        for sizes_are in dict.fromkeys(row.sizes_are for row in rows):
-            alike = [row for row in rows if row.sizes_are == sizes_are]
-            plot(plots / plot_name(bench, sizes_are), alike)
+        for picture in dict.fromkeys(map(_plot, rows)):
+            plot(self._path.parent / picture, [row for row in rows if _plot(row) == picture])
         for row in rows:
             print(_line(row), flush=True)
 
 
-def plot_name(bench: str, sizes_are: str) -> str:
-    """The file of the plot of a benchmark's rows that have the same sizes."""
-    return f"{bench}-{sizes_are.replace(' ', '-')}.svg"
+def _plot(row: Row) -> str:
+    """The file that a row is drawn in, beside the benchmark's other rows of the same sizes."""
+    return f"benchmarks/{row.bench}-{row.sizes_are.replace(' ', '-')}.svg"
 
 
 def machine() -> str:
