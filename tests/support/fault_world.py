@@ -13,13 +13,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from support.event_tail import EventTail, Told
-from support.servers import connect
+from support.servers import Clusters, connect
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch.embedded.faults import abort_by_hand, set_verification, stray_write
+from txnwatch.embedded.jars import KAFKA_VERSION
 from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.state.errors import TxnwatchError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.cluster import Cluster
 
@@ -39,6 +44,8 @@ _WATCH = (
     *("--events-topic", EVENTS, "--stuck-prepare-ms", str(STUCK_MS)),
     *("--coordinator-scan-interval-ms", "0", "--late-buffer-ms", "500", "--long-running-min-ms", "1000"),
 )
+
+_AUTO = ("--auto-abort", "on", "--abort-after-ms", "0", "--abort-breaker-cooldown-ms", "1000")
 
 
 @dataclass
@@ -102,6 +109,30 @@ def fault_world(kafka: EmbeddedKafka, checkpoint: Path, *flags: str) -> Iterator
             world = World(kafka, cluster, watch, tail, spare)
             _warm_up(world)
             yield world
+
+
+@contextlib.contextmanager
+def aborting_world(clusters: Clusters, made: pytest.TempPathFactory, name: str) -> Iterator[World]:
+    """A world on a cluster of its own, whose watch aborts by itself, at once."""
+    kafka = clusters.start(name, lambda: three_brokers(made.mktemp(name), KAFKA_VERSION))
+    try:
+        with fault_world(kafka, made.mktemp("checkpoint"), *_AUTO) as found:
+            yield found
+    finally:
+        for node in NODES:
+            kafka.broker(node).kill()
+        clusters.end(name)
+
+
+def begins(client: RawProducer, partition: TopicPartition) -> bool:
+    """Whether the coordinator lets the next transaction begin; not before every marker of the last is written."""
+    try:
+        client.add(partition)
+    except TxnwatchError as exc:
+        if "CONCURRENT_TRANSACTIONS" not in str(exc):
+            raise
+        return False
+    return True
 
 
 def _warm_up(world: World) -> None:
