@@ -27,6 +27,7 @@ from txnwatch.connection import options_of
 from txnwatch.embedded.faults import late_write_after_abort, set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.sinks.event_log import read_events
+from txnwatch.sinks.kafka import ensure_topic
 from txnwatch.state.errors import SinkError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.transaction import TransactionState
@@ -116,9 +117,11 @@ def _follow(bootstrap: str) -> Iterator[dict[int | None, float]]:
     """When the hang on each partition was told first, by a watch that runs inside."""
     arrived: dict[int | None, float] = {}
     since_ms = time.time_ns() // 10**6
+    settings = librdkafka_config(options_of(bootstrap, None))
+    ensure_topic(settings, EVENTS_TOPIC)
 
     def follow() -> None:
-        for event in read_events(librdkafka_config(options_of(bootstrap, None)), EVENTS_TOPIC, follow=True):
+        for event in read_events(settings, EVENTS_TOPIC, follow=True):
             if not isinstance(event, SinkError) and event.topic == "hung" and event.time_ms >= since_ms:
                 arrived.setdefault(event.partition, time.monotonic())
 
