@@ -31,8 +31,8 @@ from txnwatch.embedded.faults import late_write_after_abort, set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.sinks.event_log import read_events
-from txnwatch.state.errors import SinkError
 from txnwatch.state.ids import TopicPartition
+from txnwatch.state.incident import IncidentEvent
 from txnwatch.streaming.broker import Endpoint
 from txnwatch.streaming.cluster import Cluster
 from txnwatch.streaming.security import Security
@@ -144,7 +144,7 @@ def _follow(bootstrap: str) -> dict[tuple[str | None, int | None], float]:
 
     def follow() -> None:
         for event in read_events(librdkafka_config(options_of(bootstrap, None)), EVENTS_TOPIC, follow=True):
-            if not isinstance(event, SinkError):
+            if isinstance(event, IncidentEvent):
                 arrivals.setdefault((event.topic, event.partition), time.monotonic())
 
     threading.Thread(target=follow, daemon=True).start()

@@ -28,8 +28,8 @@ from txnwatch.embedded.faults import late_write_after_abort, set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.sinks.event_log import read_events
 from txnwatch.sinks.kafka import ensure_topic
-from txnwatch.state.errors import SinkError
 from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.incident import IncidentEvent
 from txnwatch.state.transaction import TransactionState
 from txnwatch.streaming.broker import Endpoint
 from txnwatch.streaming.cluster import Cluster
@@ -122,7 +122,7 @@ def _follow(bootstrap: str) -> Iterator[dict[int | None, float]]:
 
     def follow() -> None:
         for event in read_events(settings, EVENTS_TOPIC, follow=True):
-            if not isinstance(event, SinkError) and event.topic == "hung" and event.time_ms >= since_ms:
+            if isinstance(event, IncidentEvent) and event.topic == "hung" and event.time_ms >= since_ms:
                 arrived.setdefault(event.partition, time.monotonic())
 
     threading.Thread(target=follow, daemon=True).start()
