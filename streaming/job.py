@@ -21,6 +21,7 @@ from txnwatch.state.policy import DetectionPolicy
 from txnwatch.streaming.checkpoint import local_directory
 from txnwatch.streaming.emitted_rows import OUTPUT_DDL, decode_emitted
 from txnwatch.streaming.operator import BucketProcessor
+from txnwatch.streaming.planning_processes import plan_without_daemons, run_tasks_with_daemons
 from txnwatch.streaming.source import FORMAT, TransactionsDataSource
 
 QUERY_NAME = "txnwatch"
@@ -89,7 +90,9 @@ def spark_session(checkpoint: str, *, master: str | None, state_partitions: int)
     gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True})
     session = SparkSession(SparkContext(gateway=gateway, conf=conf))
     session.sparkContext.setLogLevel("ERROR")
-    session.dataSource.register(TransactionsDataSource)
+    plan_without_daemons(session)
+    session.dataSource.register(TransactionsDataSource)  # looks up which other sources there are
+    run_tasks_with_daemons(session)
     return session
 
 
@@ -105,8 +108,10 @@ def start(
 ) -> StreamingQuery:
     """Starts the query; `on_batch(batch_id, emitted)` runs in the driver once for every micro-batch."""
     remembered = Remembered()
+    plan_without_daemons(session)
 
     def collect(frame: DataFrame, batch_id: int) -> None:
+        run_tasks_with_daemons(session)  # the batch is planned here, and none of its tasks has begun
         emitted = [decode_emitted(row["kind"], row["payload"]) for row in frame.collect()]
         on_batch(batch_id, remembered.whole(emitted))
 

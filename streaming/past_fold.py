@@ -40,7 +40,7 @@ from txnwatch.streaming.wire.glance import NO_ID, glance
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader, records, walk
 from txnwatch.streaming.wire.transaction_log import decode_key, decode_value
 
-HELD_BYTES = 64 << 20
+HELD_BYTES = 16 << 20
 
 
 class Room:

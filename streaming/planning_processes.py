@@ -1,49 +1,30 @@
-"""Ends the Python processes that Spark keeps for planning a query, once it is planned.
+"""Lets the Python processes with which Spark plans a query end as soon as they have answered.
 
-Spark starts one daemon for each question that planning asks (which sources are there, how one is made, how it is
-read), and keeps it for as long as the JVM lives: three processes and 100 MB that do nothing. A daemon that has ended is
-started again when it is needed. Its worker must have ended before it, which Spark sees to after a minute: a worker that
-Spark believes to be there and that is not makes the next plan fail. Only on Linux, and only below our own JVM.
+Planning asks three questions of Python: which sources there are, how ours is made, how it is read. Spark starts a
+daemon and a worker for each of them, and keeps the daemons for as long as the JVM lives: six processes and 280 MB that
+do nothing. Without daemons a question is one process that ends with its answer. Tasks need the daemon: it keeps their
+workers, and with these the connections and the decoded state.
+
+Spark reads the setting whenever it starts a process, so it is changed between planning and the first task. Only the
+driver plans, so only the driver's copy is changed; in local mode the tasks have the same one.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-from contextlib import suppress
-from pathlib import Path
-
 from pyspark.sql import SparkSession
 
-_DAEMON, _PLANNING = b"pyspark.daemon", b"pyspark.sql.worker."
+_USE_DAEMON = "spark.python.use.daemon"
 
 
-def end_planning_processes(session: SparkSession) -> int:
-    """Sends a SIGTERM to every planning daemon that has no worker left; how many those are."""
-    jvm = getattr(session.sparkContext._gateway, "proc", None)  # noqa: SLF001 - where Spark's launcher keeps it
-    if jvm is None:  # spark-submit has started it
-        return 0
-    parents = _parents()
-    daemons = [pid for pid, parent in parents.items() if parent == jvm.pid and _is_planning(pid)]
-    found = set(daemons) - set(parents.values())
-    for pid in found:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
-    return len(found)
+def plan_without_daemons(session: SparkSession) -> None:
+    """Called before a query is planned; no task of this session may run."""
+    _set(session, "false")
 
 
-def _parents() -> dict[int, int]:
-    """The parent of every process."""
-    found: dict[int, int] = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it may end meanwhile
-            found[int(entry.name)] = int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
-    return found
+def run_tasks_with_daemons(session: SparkSession) -> None:
+    """Called when a query is planned, before its first task."""
+    _set(session, "true")
 
 
-def _is_planning(pid: int) -> bool:
-    try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
-    return _DAEMON in command and any(word.startswith(_PLANNING) for word in command)
+def _set(session: SparkSession, value: str) -> None:
+    session.sparkContext._jsc.sc().conf().set(_USE_DAEMON, value)  # noqa: SLF001 - the public conf is a copy

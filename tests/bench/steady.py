@@ -45,14 +45,14 @@ def run(directory: Path, rows: list[Row]) -> None:
             watch.until_ready()
             begin = time.monotonic()
             made = itertools.count()
+            slowest = _Slowest(directory / "checkpoint", is_over)
+            slowest.start()
             clients = [
                 threading.Thread(target=_load, args=(kafka.bootstrap_servers, number, made, is_over), daemon=True)
                 for number in range(CLIENTS)
             ]
             for client in clients:
                 client.start()
-            slowest = _Slowest(directory / "checkpoint", is_over)
-            slowest.start()
             for minute in range(1, MINUTES + 1):
                 time.sleep(max(0.0, begin + minute * 60.0 - time.monotonic()))
                 if minute == WARM_UP_MINUTES or (minute > WARM_UP_MINUTES and minute % 5 == 0):
@@ -65,17 +65,19 @@ def run(directory: Path, rows: list[Row]) -> None:
 
 
 class _Slowest(threading.Thread):
-    """The slowest micro-batch since it was asked last; Spark keeps the last hundred."""
+    """The slowest micro-batch since it was asked last; Spark keeps the last hundred. Those before it do not count."""
 
     def __init__(self, checkpoint: Path, is_over: threading.Event) -> None:
         super().__init__(daemon=True)
         self._checkpoint = checkpoint
         self._is_over = is_over
+        self._first = max(durations(checkpoint), default=-1) + 1
         self._seen: dict[int, float] = {}
 
     def run(self) -> None:
         while not self._is_over.wait(20.0):
-            self._seen.update(durations(self._checkpoint))
+            found = durations(self._checkpoint).items()
+            self._seen.update({number: took_s for number, took_s in found if number >= self._first})
 
     def take(self) -> float:
         found, self._seen = self._seen, {}

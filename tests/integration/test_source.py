@@ -6,22 +6,25 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from support.process_memory import descendants
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.embedded.faults import late_write_after_abort
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.quiet import output_to
+from txnwatch.state.emitted import Emitted, SpanCandidate
 from txnwatch.state.ids import TopicPartition
+from txnwatch.state.policy import DetectionPolicy
 from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.job import spark_session
-from txnwatch.streaming.planning_processes import end_planning_processes
+from txnwatch.streaming.job import JobSettings, spark_session, start
 from txnwatch.streaming.source import FORMAT
 
 BATCH_S = 60.0
@@ -97,18 +100,35 @@ def test_a_batch_read_ends_where_it_is_told(
     assert row["txn_start_offset"] is None
 
 
-@pytest.mark.long
-def test_what_planned_a_query_may_end_and_the_next_one_is_planned_all_the_same(
-    spark: SparkSession, kafka: EmbeddedKafka, history: tuple[TopicPartition, RawProducer]
+def test_planning_leaves_no_process_behind_and_tasks_keep_their_workers(
+    spark: SparkSession, kafka: EmbeddedKafka, history: tuple[TopicPartition, RawProducer], tmp_path: Path
 ) -> None:
-    partition, _ = history
-    planned = read(spark, kafka, partition.topic, startingOffsets="earliest")
-    count = planned.count()
-    assert end_planning_processes(spark) == 0, "their workers are there still"
-    assert planned.count() == count
-    ended: list[int] = []
-    eventually(lambda: ended.append(end_planning_processes(spark)) or sum(ended) >= 3, 100.0, "their end")
-    assert read(spark, kafka, partition.topic, startingOffsets="earliest").count() == planned.count() == count
+    partition, hung = history
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": partition.topic}
+    settings = JobSettings(options, str(tmp_path), 200, DetectionPolicy())
+    before, batches = _python_processes("pyspark.sql.worker."), list[tuple[int, list[Emitted]]]()
+
+    def take(number: int, emitted: list[Emitted]) -> None:
+        batches.append((number, emitted))
+
+    for _ in range(2):  # the second start plans again
+        seen, query = len(batches), start(spark, settings, take)
+        eventually(lambda seen=seen: len(batches) >= seen + 2, BATCH_S, "two micro-batches")
+        query.stop()
+    assert _python_processes("pyspark.sql.worker.") <= before
+    assert _python_processes("pyspark.worker"), "they keep connections and state from task to task"
+    told = [found for _, emitted in batches for found in emitted if isinstance(found, SpanCandidate)]
+    assert {found.producer_id for found in told} == {hung.producer_id}
+
+
+def _python_processes(module: str) -> set[int]:
+    """Those below this process that run a module of PySpark's."""
+    found = set()
+    for pid in descendants(os.getpid()):
+        with suppress(OSError):  # it has ended meanwhile
+            if module in Path(f"/proc/{pid}/cmdline").read_text():
+                found.add(pid)
+    return found
 
 
 def test_latest_begins_where_the_oldest_open_transaction_does(

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 _POLL_S = 0.1
 _SILENCE_S = 15.0
 _FIRST_BATCH_S = 30.0
-_TIDY_S = 30.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _STOP_PATIENCE_S = 30.0
 _INSISTING_S = 1.0  # a signal that comes to a process and to its group is one wish, not two
@@ -114,15 +113,11 @@ def _started(watch: Watch, session: SparkSession) -> StreamingQuery:
 def _watch_query(watch: Watch, query: StreamingQuery, stop: threading.Event, session: SparkSession) -> None:
     """Waits for the query's end or the wish to stop; says when it is ready, and when it falls silent."""
     from txnwatch.streaming.job import is_executing  # noqa: PLC0415
-    from txnwatch.streaming.planning_processes import end_planning_processes  # noqa: PLC0415
 
     first = seen = watch.batches
-    since, looks_s, first_s, tidy_s = time.monotonic(), 0.0, _FIRST_BATCH_S, 0.0
+    since, looks_s, first_s = time.monotonic(), 0.0, _FIRST_BATCH_S
     is_told = is_silent = False
     while not stop.wait(_POLL_S) and query.isActive:
-        if time.monotonic() > tidy_s and seen != first:
-            tidy_s = time.monotonic() + _TIDY_S
-            _quietly(lambda: end_planning_processes(session))
         waited_s = time.monotonic() - since
         if watch.batches != seen:
             if watch.coverage.is_ready and not is_told:
