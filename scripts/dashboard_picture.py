@@ -32,8 +32,8 @@ from txnwatch.embedded.broker_faults import in_sync
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.ports import free_ports
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.cluster import Cluster
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 ROOT = Path(__file__).resolve().parent.parent

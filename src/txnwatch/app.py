@@ -13,43 +13,43 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from txnwatch.clients import events_keys, events_topic, librdkafka_config, told_at
 from txnwatch.config import RunSettings, broker_properties, client_properties
-from txnwatch.coverage import Coverage
-from txnwatch.listening import Listening
-from txnwatch.metrics import Metrics
-from txnwatch.metrics_server import MetricsServer
-from txnwatch.pulse import Pulse, Told
-from txnwatch.quiet import output_to
-from txnwatch.sinks.abort import OFF, AutoAbort
-from txnwatch.sinks.commands import Origin
-from txnwatch.sinks.event_log import EventLog
-from txnwatch.sinks.evidence_file import EvidenceFile
-from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
-from txnwatch.sinks.lease import GroupLease
-from txnwatch.sinks.ledger import Ledger
-from txnwatch.sinks.open_list import OpenList
-from txnwatch.sinks.outbox import Outbox
-from txnwatch.sinks.passed_over import PassedOverRecords
-from txnwatch.sinks.redis import RedisEventSink
-from txnwatch.sinks.retention import Retention
-from txnwatch.state.emitted import BucketCount, Emitted, PartitionAlarm, ViewHealed
-from txnwatch.state.facts import NoticeKind
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.state.ports import EventSink
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.broker_settings import scan_interval_warning
-from txnwatch.streaming.checkpoint import local_directory
-from txnwatch.streaming.clock import wall_clock_ms
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.control_file import wishes_of, write_wishes
-from txnwatch.streaming.groups import ClusterGroups
-from txnwatch.streaming.idle import Judged, write_judged
-from txnwatch.streaming.metadata import TopicInfo
-from txnwatch.streaming.options import parse_options
-from txnwatch.streaming.preflight import check_cluster
-from txnwatch.streaming.progress import Progress, read_progress
-from txnwatch.throttling import Throttling
+from txnwatch.librdkafka import events_keys, events_topic, librdkafka_config, told_at
+from txnwatch.metrics.collector import Metrics
+from txnwatch.metrics.server import MetricsServer
+from txnwatch.sinks.abort.automatic import OFF, AutoAbort
+from txnwatch.sinks.abort.lease import GroupLease
+from txnwatch.sinks.delivery.event_log import EventLog
+from txnwatch.sinks.delivery.kafka import KafkaEventSink, ensure_topic
+from txnwatch.sinks.delivery.open_list import OpenList
+from txnwatch.sinks.delivery.outbox import Outbox
+from txnwatch.sinks.delivery.redis import RedisEventSink
+from txnwatch.sinks.delivery.skipped_records import PassedOverRecords
+from txnwatch.sinks.incidents.commands import Origin
+from txnwatch.sinks.incidents.evidence_file import EvidenceFile
+from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.sinks.incidents.retention import Retention
+from txnwatch.spark_output import output_to
+from txnwatch.state.model.facts import NoticeKind
+from txnwatch.state.model.findings import BucketCount, Emitted, PartitionAlarm, ViewHealed
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.ports import EventSink
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.admin.broker_settings import scan_interval_warning
+from txnwatch.streaming.admin.consumer_groups import ClusterGroups
+from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.metadata import TopicInfo
+from txnwatch.streaming.job.checkpoint import local_directory
+from txnwatch.streaming.job.preflight import check_cluster
+from txnwatch.streaming.job.progress import Progress, read_progress
+from txnwatch.streaming.source.idle_barriers import Judged, write_judged
+from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.reread_requests import wishes_of, write_wishes
+from txnwatch.watch.coverage import Coverage
+from txnwatch.watch.event_listener import Listening
+from txnwatch.watch.heartbeat_sender import Pulse, Told
+from txnwatch.watch.throttling import Throttling
 
 if TYPE_CHECKING:  # a second of imports that only `run` needs
     from pyspark.sql import SparkSession
@@ -254,7 +254,7 @@ class Watch:
 
     def start_spark(self) -> SparkSession:
         """The Spark session; what the JVM and its workers print goes to the log file."""
-        from txnwatch.streaming.job import spark_session  # noqa: PLC0415
+        from txnwatch.streaming.job.query import spark_session  # noqa: PLC0415
 
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         with output_to(self.spark_log):
@@ -266,7 +266,7 @@ class Watch:
 
     def start_query(self, session: SparkSession) -> StreamingQuery:
         """Starts the query; every micro-batch goes to `on_batch`."""
-        from txnwatch.streaming.job import JobSettings, start  # noqa: PLC0415
+        from txnwatch.streaming.job.query import JobSettings, start  # noqa: PLC0415
 
         self._query = start(
             session,

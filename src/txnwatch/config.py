@@ -28,11 +28,11 @@ from txnwatch.setting_types import (
     TopicName,
     without_password,
 )
-from txnwatch.sinks.memory import KEPT_MS
-from txnwatch.sinks.retention import RETENTION_MS
-from txnwatch.state.abort_case import AbortPolicy
-from txnwatch.state.errors import ConfigError
-from txnwatch.state.policy import DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
+from txnwatch.sinks.incidents.incident_store import KEPT_MS
+from txnwatch.sinks.incidents.retention import RETENTION_MS
+from txnwatch.state.abort.case import AbortPolicy
+from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.policy import DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
 
 ENVIRONMENT_PREFIX = "TXNWATCH_"
 # Read elsewhere, before settings are: where downloads are cached and from where, which servers the tests use.

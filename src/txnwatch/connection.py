@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from txnwatch.config import client_properties
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.options import SourceOptions, parse_options
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.source.options import SourceOptions, parse_options
 
 
 def options_of(bootstrap_server: str, command_config: Path | None) -> SourceOptions:

@@ -11,9 +11,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from txnwatch.state.errors import ConfigError
-from txnwatch.state.ids import TOPIC_NAME_RULE, is_topic_name
-from txnwatch.streaming.options import parse_bootstrap
+from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.ids import TOPIC_NAME_RULE, is_topic_name
+from txnwatch.streaming.source.options import parse_bootstrap
 
 REDIS_URL_RULE = "redis://[[user]:password@]host:port/db"
 INT32, INT64 = (1 << 31) - 1, (1 << 63) - 1
@@ -72,7 +72,7 @@ def _redis(value: str) -> str:
 
 def is_redis_url(url: str) -> bool:
     """Whether redis-py takes it; no connection is made."""
-    from txnwatch.sinks.redis import is_url  # noqa: PLC0415 - redis-py is a quarter of a second that few need
+    from txnwatch.sinks.delivery.redis import is_url  # noqa: PLC0415 - redis-py is a quarter of a second that few need
 
     return is_url(url)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from txnwatch.state.errors import WireError
+from txnwatch.state.model.errors import WireError
 from txnwatch.streaming.wire.primitives import Reader
 from txnwatch.streaming.wire.record_batch import BatchHeader, records
 

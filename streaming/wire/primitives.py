@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable
 from typing import TypeVar
 
-from txnwatch.state.errors import WireError
+from txnwatch.state.model.errors import WireError
 
 _T = TypeVar("_T")
 _INT8 = struct.Struct(">b")

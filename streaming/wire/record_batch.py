@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from txnwatch.state.errors import WireError
+from txnwatch.state.model.errors import WireError
 from txnwatch.streaming.wire.primitives import Reader
 
 HEADER = struct.Struct(">qiibIhiqqqhii")

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from txnwatch.state.errors import WireError
-from txnwatch.state.transaction import TransactionState
+from txnwatch.state.model.errors import WireError
+from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.wire.primitives import Reader
 
 _KEY_VERSION = 0

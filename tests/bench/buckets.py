@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.results import Point, Row
-from txnwatch.state.facts import Barrier, Bracket, CensusTaken, Fact, OpenDescribed, ProducerSeen, TransactionSeen
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.policy import DetectionPolicy
-from txnwatch.state.transaction import CoordinatorView, Marker, TransactionState
-from txnwatch.streaming.operator import BucketProcessor
-from txnwatch.streaming.packed_facts import pack_facts
+from txnwatch.state.model.facts import Barrier, Bracket, CensusTaken, Fact, OpenDescribed, ProducerSeen, TransactionSeen
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.transaction import CoordinatorView, Marker, TransactionState
+from txnwatch.streaming.job.operator import BucketProcessor
+from txnwatch.streaming.source.packed_facts import pack_facts
 
 BUCKETS, BATCHES, SETTLING, TRIGGER_MS = 16, 30, 4, 500
 START_MS = 1_700_000_000_000

@@ -16,12 +16,12 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from bench.results import Point, Row
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.facts import CensusTaken
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.broker import Connection, Endpoint
-from txnwatch.streaming.census import Asked, Census, take_census
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.security import Security
+from txnwatch.state.model.facts import CensusTaken
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Connection, Endpoint
+from txnwatch.streaming.client.security import Security
+from txnwatch.streaming.source.snapshot_schedule import Asked, Census, take_census
 
 SIZES = (100, 1_000, 10_000)
 PARTITIONS_OF_A_TOPIC = 500

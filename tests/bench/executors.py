@@ -15,8 +15,8 @@ from pathlib import Path
 
 from bench.operators import a_session, measure
 from bench.results import Point, Row
-from txnwatch.state.policy import DetectionPolicy
-from txnwatch.streaming.operator import BucketProcessor
+from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.streaming.job.operator import BucketProcessor
 
 EXECUTORS, CHANGING, MEMORY_MB = (1, 2), 20_000, 1024
 

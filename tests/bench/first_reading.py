@@ -15,8 +15,8 @@ from pathlib import Path
 
 from bench.results import Point, Row
 from support.large_log import a_large_log, end_of_large_log
-from txnwatch.streaming.past_fold import PastFold, Room
-from txnwatch.streaming.transaction_fold import TransactionFold
+from txnwatch.streaming.log.first_read_fold import PastFold, Room
+from txnwatch.streaming.log.transaction_fold import TransactionFold
 
 IDS, LIVE = (100_000, 1_000_000, 10_000_000), 10_000
 

@@ -19,19 +19,19 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from bench.results import Point, Row
 from support.watch import RunningWatch
-from txnwatch.clients import librdkafka_config
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.connection import options_of
 from txnwatch.embedded.faults import await_end, set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.sinks.event_log import read_events
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.state.outcome import UNKNOWN
-from txnwatch.streaming.broker import Endpoint
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.security import Security
+from txnwatch.librdkafka import librdkafka_config
+from txnwatch.sinks.delivery.event_log import read_events
+from txnwatch.state.evidence.outcome import UNKNOWN
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.security import Security
 
 SIZES = (10, 100, 1_000)
 PARTITIONS = 250

@@ -21,19 +21,19 @@ from bench.idle import cpu_seconds, pss_bytes
 from bench.results import Point, Row
 from support.transaction_log import a_key, a_value
 from support.watch import RunningWatch
-from txnwatch.clients import librdkafka_config
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.connection import options_of
 from txnwatch.embedded.faults import late_write_after_abort, set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.sinks.event_log import read_events
-from txnwatch.sinks.kafka import ensure_topic
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.state.transaction import TransactionState
-from txnwatch.streaming.broker import Endpoint
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.security import Security
+from txnwatch.librdkafka import librdkafka_config
+from txnwatch.sinks.delivery.event_log import read_events
+from txnwatch.sinks.delivery.kafka import ensure_topic
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.transaction import TransactionState
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 SIZES, LIVE_EVERY = (10_000, 100_000, 1_000_000), 100

@@ -26,18 +26,18 @@ from bench import results
 from bench.idle import cpu_seconds
 from bench.results import Point
 from support.row_facts import fact_of
-from txnwatch.quiet import output_to
-from txnwatch.state.codec import decode_producer, encode_producer
-from txnwatch.state.facts import Barrier, Fact, ProducerSeen, TransactionSeen
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.machine import apply
-from txnwatch.state.policy import DetectionPolicy
-from txnwatch.state.transaction import CoordinatorView, Marker, ProducerState, TransactionState
-from txnwatch.streaming.emitted_rows import OUTPUT_DDL
-from txnwatch.streaming.job import spark_session
-from txnwatch.streaming.operator import BucketProcessor
-from txnwatch.streaming.packed_facts import PACKED_DDL, packed_batch
-from txnwatch.streaming.rows import DDL, SCHEMA, fact_rows, record_batch
+from txnwatch.spark_output import output_to
+from txnwatch.state.detection.transitions import apply
+from txnwatch.state.model.facts import Barrier, Fact, ProducerSeen, TransactionSeen
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.transaction import CoordinatorView, Marker, ProducerState, TransactionState
+from txnwatch.state.store.codec import decode_producer, encode_producer
+from txnwatch.streaming.job.operator import BucketProcessor
+from txnwatch.streaming.job.output_rows import OUTPUT_DDL
+from txnwatch.streaming.job.query import spark_session
+from txnwatch.streaming.source.fact_rows import DDL, SCHEMA, fact_rows, record_batch
+from txnwatch.streaming.source.packed_facts import PACKED_DDL, packed_batch
 
 SIZES, OF_EACH_SHAPE = (100, 1_000, 10_000), 1_000
 TIMES_KNOWN, BUCKETS = 20, 16

@@ -16,11 +16,11 @@ from support.quotas import CONSUMER_BYTE_RATE, quota
 from support.raw_log import range_of
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.broker import Endpoint
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.fetch import read_ranges
-from txnwatch.streaming.security import Security
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.security import Security
+from txnwatch.streaming.log.fetch import read_ranges
 
 RATE, BATCH, BYTES = 1_000_000, 100_000, 40_000_000
 THEIRS = "librdkafka"

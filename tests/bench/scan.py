@@ -33,7 +33,7 @@ from bench.scan_ways import (
 )
 from support.certificates import Authority
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.streaming.fold import PartitionFold
+from txnwatch.streaming.log.partition_fold import PartitionFold
 
 ROUNDS, PARTITIONS = 3, 2
 SIZES_MB = (8, 80, 800)

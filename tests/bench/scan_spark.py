@@ -9,8 +9,8 @@ from pathlib import Path
 
 from bench.scan_ways import spark_source
 from txnwatch.embedded.jars import jars
-from txnwatch.quiet import output_to
-from txnwatch.streaming.job import spark_session
+from txnwatch.spark_output import output_to
+from txnwatch.streaming.job.query import spark_session
 
 ROUNDS = 3
 KAFKA_SOURCE = "4.2.0"  # Maven Central has none of 4.3 yet; this one runs in it

@@ -20,14 +20,14 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.state import ids
-from txnwatch.streaming.broker import Endpoint
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.fetch import read_ranges
-from txnwatch.streaming.fold import PartitionFold
-from txnwatch.streaming.packed_facts import packed_batch
-from txnwatch.streaming.range_read import RangeRead
-from txnwatch.streaming.security import Security
+from txnwatch.state.model import ids
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.security import Security
+from txnwatch.streaming.log.fetch import read_ranges
+from txnwatch.streaming.log.partition_fold import PartitionFold
+from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.source.packed_facts import packed_batch
 from txnwatch.streaming.wire.record_batch import HEADER
 
 BUCKETS, PATIENCE_S, AT_ONCE = 16, 5.0, 16 << 20

@@ -22,11 +22,11 @@ from bench.results import Point, Row
 from support.watch import RunningWatch
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.errors import TxnwatchError
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.broker import Endpoint
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.security import Security
+from txnwatch.state.model.errors import TxnwatchError
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.security import Security
 
 MINUTES = int(os.environ.get("BENCH_STEADY_MINUTES", "60"))
 CLIENTS, PARTITIONS, WARM_UP_MINUTES = 4, 12, 5

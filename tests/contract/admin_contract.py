@@ -9,9 +9,9 @@ from typing import Protocol
 
 from support.topics import unique
 from support.waiting import eventually
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.ports import MarkerSpec, PartitionReading, SpanPast, SpanStart, TransactionAdmin
-from txnwatch.state.transaction import UNREAD, TransactionState
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ports import MarkerSpec, PartitionReading, SpanPast, SpanStart, TransactionAdmin
+from txnwatch.state.model.transaction import UNREAD, TransactionState
 
 _IN_TIME_S = 15.0
 

@@ -13,9 +13,9 @@ import pytest
 from support.incidents import OPEN_SINCE_MS, a_life
 from support.topics import unique
 from support.waiting import eventually
-from txnwatch.state.errors import SinkError
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.state.ports import EventSink
+from txnwatch.state.model.errors import SinkError
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.ports import EventSink
 
 _MANY = 500  # as many as the outbox hands over at a time
 

@@ -14,10 +14,10 @@ from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.transaction import TransactionState
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.cluster import Cluster
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.transaction import TransactionState
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.client.cluster import Cluster
 
 
 class FakeStage:

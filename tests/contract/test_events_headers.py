@@ -15,13 +15,13 @@ from support.topics import is_led, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.sinks.encoding import FORMATS
-from txnwatch.sinks.event_log import EventLog, read_events
-from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
-from txnwatch.sinks.signature import Keys, read_keys
-from txnwatch.state.errors import BadEventError, PassedOver
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.cluster import Cluster
+from txnwatch.sinks.delivery.encoding import FORMATS
+from txnwatch.sinks.delivery.event_log import EventLog, read_events
+from txnwatch.sinks.delivery.kafka import KafkaEventSink, ensure_topic
+from txnwatch.sinks.delivery.signature import Keys, read_keys
+from txnwatch.state.model.errors import BadEventError, PassedOver
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
 
 BAD = (b"\xff\xfe", b"v")
 HEADERS = {

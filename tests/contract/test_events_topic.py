@@ -19,14 +19,14 @@ from support.topics import admin_of, create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.sinks.encoding import FORMATS, from_bytes, to_json
-from txnwatch.sinks.event_log import read_events
-from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
-from txnwatch.sinks.signature import read_keys
-from txnwatch.state.errors import BadEventError, BrokerError, ConfigError, PassedOver, SinkError
-from txnwatch.state.ids import is_topic_name
-from txnwatch.state.incident import IncidentEvent, Overwritten
-from txnwatch.streaming.cluster import Cluster
+from txnwatch.sinks.delivery.encoding import FORMATS, from_bytes, to_json
+from txnwatch.sinks.delivery.event_log import read_events
+from txnwatch.sinks.delivery.kafka import KafkaEventSink, ensure_topic
+from txnwatch.sinks.delivery.signature import read_keys
+from txnwatch.state.model.errors import BadEventError, BrokerError, ConfigError, PassedOver, SinkError
+from txnwatch.state.model.ids import is_topic_name
+from txnwatch.state.model.incident import IncidentEvent, Overwritten
+from txnwatch.streaming.client.cluster import Cluster
 
 QUICK = {"reconnect.backoff.ms": "50", "reconnect.backoff.max.ms": "200"}
 

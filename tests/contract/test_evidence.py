@@ -10,9 +10,9 @@ import pytest
 
 from support.kept_evidence import KeptEvidence
 from support.ledger_world import World
-from txnwatch.sinks.evidence_file import EvidenceFile
-from txnwatch.sinks.findings import EvidenceStore, Kept
-from txnwatch.state.abort_case import Evidence
+from txnwatch.sinks.incidents.evidence_file import EvidenceFile
+from txnwatch.sinks.incidents.own_findings import EvidenceStore, Kept
+from txnwatch.state.abort.case import Evidence
 
 Again = Callable[[], EvidenceStore]
 

@@ -14,11 +14,11 @@ from support.fake_groups import FakeGroups
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.broker import Endpoint
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.groups import ClusterGroups
-from txnwatch.streaming.security import security_of
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.admin.consumer_groups import ClusterGroups
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.security import security_of
 
 MANY = 1_200
 

@@ -21,12 +21,12 @@ from support.incidents import a_life, an_event
 from support.registry import SchemaRegistry
 from support.topics import unique
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.sinks.encoding import FORMATS, plain, schema_text, to_json
-from txnwatch.sinks.event_log import EventLog, read_events
-from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
-from txnwatch.sinks.outbox import Outbox
-from txnwatch.sinks.registry import RegistryCodec
-from txnwatch.state.errors import BrokerError, RegistryAwayError, SinkError
+from txnwatch.sinks.delivery.encoding import FORMATS, plain, schema_text, to_json
+from txnwatch.sinks.delivery.event_log import EventLog, read_events
+from txnwatch.sinks.delivery.kafka import KafkaEventSink, ensure_topic
+from txnwatch.sinks.delivery.outbox import Outbox
+from txnwatch.sinks.delivery.registry import RegistryCodec
+from txnwatch.state.model.errors import BrokerError, RegistryAwayError, SinkError
 
 
 @pytest.fixture

@@ -17,15 +17,15 @@ from support.redis_view import RedisView
 from support.topics import unique
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.redis import EmbeddedRedis
-from txnwatch.sinks.encoding import FORMATS, Encoding
-from txnwatch.sinks.event_log import read_events
-from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
-from txnwatch.sinks.redis import RedisEventSink
-from txnwatch.state.emitted import OpenSpan, OpenTransaction
-from txnwatch.state.errors import SinkError
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.state.ports import EventSink
+from txnwatch.sinks.delivery.encoding import FORMATS, Encoding
+from txnwatch.sinks.delivery.event_log import read_events
+from txnwatch.sinks.delivery.kafka import KafkaEventSink, ensure_topic
+from txnwatch.sinks.delivery.redis import RedisEventSink
+from txnwatch.state.model.errors import SinkError
+from txnwatch.state.model.findings import OpenSpan, OpenTransaction
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.ports import EventSink
 
 _QUICK = {"reconnect.backoff.ms": "50", "reconnect.backoff.max.ms": "200"}
 _END_AT_ONCE = {"fetch.wait.max.ms": "20"}

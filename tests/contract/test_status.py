@@ -19,12 +19,12 @@ from support.topics import unique
 from txnwatch.cli.main import main
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.redis import EmbeddedRedis
-from txnwatch.sinks.heartbeat import Heartbeat
-from txnwatch.sinks.kafka import KafkaEventSink, ensure_topic
-from txnwatch.sinks.redis import RedisEventSink
-from txnwatch.sinks.signature import read_keys
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.streaming.clock import wall_clock_ms
+from txnwatch.sinks.delivery.heartbeat import Heartbeat
+from txnwatch.sinks.delivery.kafka import KafkaEventSink, ensure_topic
+from txnwatch.sinks.delivery.redis import RedisEventSink
+from txnwatch.sinks.delivery.signature import read_keys
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.streaming.client.clock import wall_clock_ms
 
 WHOLE: dict[str, Any] = {"unproven_partitions": 0, "unproven_names": ()}
 GROUP = {"group_id": "billing", "state": "stopped", "committed_offset": 99, "hidden_lag": 21}

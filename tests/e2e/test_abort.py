@@ -29,17 +29,17 @@ from txnwatch.embedded.applications import CommittedReader
 from txnwatch.embedded.broker_faults import await_complete, leaderless
 from txnwatch.embedded.faults import late_write_after_abort
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.sinks.abort import AutoAbort
-from txnwatch.sinks.commands import Origin
-from txnwatch.sinks.ledger import Ledger
-from txnwatch.sinks.outbox import Outbox
-from txnwatch.state.abort_case import AbortPolicy
-from txnwatch.state.errors import TxnwatchError
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import IncidentEvent, latest
-from txnwatch.state.ports import ActiveProducer, MarkerSpec
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.clock import wall_clock_ms
+from txnwatch.sinks.abort.automatic import AutoAbort
+from txnwatch.sinks.delivery.outbox import Outbox
+from txnwatch.sinks.incidents.commands import Origin
+from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.state.abort.case import AbortPolicy
+from txnwatch.state.model.errors import TxnwatchError
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import IncidentEvent, latest
+from txnwatch.state.model.ports import ActiveProducer, MarkerSpec
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.client.clock import wall_clock_ms
 
 IN_TIME_S = 60.0
 RACES = 36

@@ -20,11 +20,11 @@ from support.waiting import eventually
 from support.watch import READY_S, RunningWatch
 from txnwatch.embedded.faults import late_write_after_abort, set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.sinks.lease import SESSION_MS
-from txnwatch.sinks.marking import FAILED, REFUSED
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.streaming.cluster import Cluster
+from txnwatch.sinks.abort.lease import SESSION_MS
+from txnwatch.state.abort.results import FAILED, REFUSED
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.streaming.client.cluster import Cluster
 
 IN_TIME_S, QUIET_S = 60.0, 3.0
 AUTO = ("--auto-abort", "on", "--abort-after-ms", "0")

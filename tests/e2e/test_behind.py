@@ -14,11 +14,11 @@ from support.watch import RunningWatch, events_about, events_of
 from txnwatch.embedded.faults import LONG_TIMEOUT_MS, late_write_after_abort
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.streaming.checkpoint import last_offset
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.offsets import Position
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.job.checkpoint import last_offset
+from txnwatch.streaming.source.offsets import Position
 
 pytestmark = pytest.mark.long
 

@@ -13,9 +13,9 @@ from support.watch import RunningWatch, events_about, events_of, statuses
 from txnwatch.embedded.faults import abort_by_hand, late_write_after_abort
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.streaming.cluster import Cluster
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.streaming.client.cluster import Cluster
 
 VERDICT_S = 30.0
 EVENTS = "census.events"

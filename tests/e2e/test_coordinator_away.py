@@ -16,10 +16,10 @@ from support.watch import RunningWatch, events_about
 from txnwatch.embedded.faults import LONG_TIMEOUT_MS, await_end, late_write_after_abort, set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.metadata import NO_LEADER
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.metadata import NO_LEADER
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 pytestmark = pytest.mark.long

@@ -16,8 +16,8 @@ from support.watch import RunningWatch
 from txnwatch.embedded.broker_faults import in_sync
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC
-from txnwatch.streaming.cluster import Cluster
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 pytestmark = pytest.mark.long

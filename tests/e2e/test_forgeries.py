@@ -17,10 +17,10 @@ from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.embedded.broker_faults import await_complete, leaderless
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.sinks.kafka import KafkaEventSink
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import IncidentEvent, latest, resolved
-from txnwatch.streaming.admin import ClusterAdmin
+from txnwatch.sinks.delivery.kafka import KafkaEventSink
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import IncidentEvent, latest, resolved
+from txnwatch.streaming.admin.admin import ClusterAdmin
 
 pytestmark = pytest.mark.long
 

@@ -18,12 +18,12 @@ from txnwatch.cli.main import main
 from txnwatch.embedded.faults import late_write_after_abort
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.redis import EmbeddedRedis
-from txnwatch.sinks.encoding import to_json
-from txnwatch.sinks.event_log import read_events
-from txnwatch.sinks.heartbeat import Heartbeat
-from txnwatch.sinks.kafka import ensure_topic
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.streaming.cluster import Cluster
+from txnwatch.sinks.delivery.encoding import to_json
+from txnwatch.sinks.delivery.event_log import read_events
+from txnwatch.sinks.delivery.heartbeat import Heartbeat
+from txnwatch.sinks.delivery.kafka import ensure_topic
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.streaming.client.cluster import Cluster
 
 pytestmark = pytest.mark.long
 

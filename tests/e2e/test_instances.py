@@ -18,11 +18,11 @@ from txnwatch.cli.main import main
 from txnwatch.embedded.faults import abort_by_hand, late_write_after_abort
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.redis import EmbeddedRedis
-from txnwatch.sinks.event_log import read_events
-from txnwatch.sinks.registry import RegistryCodec
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.streaming.cluster import Cluster
+from txnwatch.sinks.delivery.event_log import read_events
+from txnwatch.sinks.delivery.registry import RegistryCodec
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.streaming.client.cluster import Cluster
 
 VERDICT_S, NEWS_S = 30.0, 60.0
 

@@ -18,8 +18,8 @@ from support.watch import RunningWatch, events_about
 from txnwatch.embedded.faults import late_write_after_abort, set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.fetch import read_ranges
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.log.fetch import read_ranges
 
 pytestmark = pytest.mark.long
 

@@ -29,10 +29,10 @@ from support.watch import RunningWatch
 from txnwatch.embedded.applications import Application, exactly_once_copier, idempotent_writer, transactional_writer
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.errors import TxnwatchError
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.streaming.cluster import Cluster
+from txnwatch.state.model.errors import TxnwatchError
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.streaming.client.cluster import Cluster
 
 EVENTS = "soak.events"
 SOURCE, TARGET = "soak.source", "soak.target"

@@ -22,8 +22,8 @@ from support.peers import what_others_say
 from support.scenarios import BOTH, Fault, Scenario
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.state.verdict import Verdict
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.verdicts import Verdict
 
 VERDICT_S = 60.0
 SILENCE_S = 8.0

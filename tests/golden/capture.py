@@ -21,8 +21,8 @@ from support.raw_log import RawBatch, read_log
 from support.servers import connect
 from txnwatch.embedded.jars import KAFKA_VERSION
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.transaction import TransactionState
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.transaction import TransactionState
 
 Captured = list[tuple[RawBatch, DumpedBatch]]
 _UNTAGGED = frozenset(

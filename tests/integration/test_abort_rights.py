@@ -17,17 +17,17 @@ from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.embedded.faults import set_verification, stray_write
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.sinks.abort import AutoAbort
-from txnwatch.sinks.commands import Origin
-from txnwatch.sinks.lease import GroupLease
-from txnwatch.sinks.ledger import Ledger
-from txnwatch.sinks.outbox import Outbox
-from txnwatch.state.abort_case import AbortPolicy
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.broker import Endpoint
-from txnwatch.streaming.clock import wall_clock_ms
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.security import security_of
+from txnwatch.sinks.abort.automatic import AutoAbort
+from txnwatch.sinks.abort.lease import GroupLease
+from txnwatch.sinks.delivery.outbox import Outbox
+from txnwatch.sinks.incidents.commands import Origin
+from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.state.abort.case import AbortPolicy
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.security import security_of
 
 USER, PASSWORD = "watcher", "secret"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"

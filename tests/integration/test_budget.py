@@ -10,11 +10,11 @@ import pytest
 from support.raw_log import range_of
 from support.topics import create_topic, unique
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.facts import NoticeKind
-from txnwatch.streaming import fetch
-from txnwatch.streaming.budget import NO_LIMIT, Budget
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.fetch import read_ranges
+from txnwatch.state.model.facts import NoticeKind
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.log import fetch
+from txnwatch.streaming.log.fetch import read_ranges
+from txnwatch.streaming.log.read_budget import NO_LIMIT, Budget
 
 PATIENCE_S = 10.0
 LARGE, SMALL = 60, 3

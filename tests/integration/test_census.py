@@ -10,10 +10,10 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from support.topics import admin_of, create_topic, delete_topic, unique
 from support.waiting import eventually
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.facts import Bracket, CensusTaken, Fact, OpenDescribed
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.census import Asked, Census, take_census
-from txnwatch.streaming.cluster import Cluster
+from txnwatch.state.model.facts import Bracket, CensusTaken, Fact, OpenDescribed
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.source.snapshot_schedule import Asked, Census, take_census
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from txnwatch.cli.main import main
 from txnwatch.embedded.faults import await_end, foreign_marker, late_write, stray_write
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.cluster import Cluster
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.client.cluster import Cluster
 
 Row = dict[str, Any]
 Ask = Callable[..., list[Row]]

@@ -18,14 +18,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from support.certificates import Authority
 from support.servers import Clusters, create_coordinators
 from support.waiting import eventually
-from txnwatch.clients import librdkafka_config
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.state.errors import AuthorizationError, BrokerError, ConfigError
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.broker import Endpoint
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.options import parse_options
-from txnwatch.streaming.security import Security, security_of
+from txnwatch.librdkafka import librdkafka_config
+from txnwatch.state.model.errors import AuthorizationError, BrokerError, ConfigError
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.security import Security, security_of
+from txnwatch.streaming.source.options import parse_options
 
 NAME = "secured"
 LISTENERS = {"SASL": "SASL_PLAINTEXT", "TLS": "SSL", "MUTUAL": "SSL", "BOTH": "SASL_SSL"}

@@ -9,12 +9,12 @@ from support.servers import connect, create_coordinators
 from support.topics import create_topic, unique
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.facts import Barrier
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.lister import Lister
-from txnwatch.streaming.offsets import SourceOffset
-from txnwatch.streaming.options import SourceOptions, parse_options
-from txnwatch.streaming.read_plan import ReadPlan, plan_reads, run_plan
+from txnwatch.state.model.facts import Barrier
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.source.lister import Lister
+from txnwatch.streaming.source.offsets import SourceOffset
+from txnwatch.streaming.source.options import SourceOptions, parse_options
+from txnwatch.streaming.source.read_plan import ReadPlan, plan_reads, run_plan
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 IDS = 12

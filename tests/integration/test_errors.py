@@ -15,11 +15,11 @@ from support.servers import Clusters, connect
 from support.topics import unique
 from txnwatch.cli.main import main
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.checkpoint import locked
-from txnwatch.streaming.groups import ClusterGroups
-from txnwatch.streaming.offsets import SourceOffset
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.admin.consumer_groups import ClusterGroups
+from txnwatch.streaming.job.checkpoint import locked
+from txnwatch.streaming.source.offsets import SourceOffset
 
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

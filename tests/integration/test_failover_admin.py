@@ -22,12 +22,12 @@ from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.ports import MarkerSpec
-from txnwatch.state.transaction import TransactionState
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.metadata import NO_LEADER
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ports import MarkerSpec
+from txnwatch.state.model.transaction import TransactionState
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.metadata import NO_LEADER
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 AWAY = 3

@@ -15,13 +15,13 @@ from support.topics import FAILOVER_S, admin_of, await_leader, create_topic, del
 from support.waiting import eventually
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.facts import NoticeKind
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming import fetch
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.fetch import read_ranges
-from txnwatch.streaming.metadata import NO_LEADER
-from txnwatch.streaming.range_read import RangeRead
+from txnwatch.state.model.facts import NoticeKind
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.metadata import NO_LEADER
+from txnwatch.streaming.log import fetch
+from txnwatch.streaming.log.fetch import read_ranges
+from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.wire.fetch_response import FetchAnswer, decode_fetch_response
 
 

@@ -14,11 +14,11 @@ from support.topics import await_leader, create_topic, unique
 from support.waiting import eventually
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.facts import NoticeKind
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.fetch import read_ranges
-from txnwatch.streaming.range_read import RangeRead
+from txnwatch.state.model.facts import NoticeKind
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.log.fetch import read_ranges
+from txnwatch.streaming.log.range_read import RangeRead
 
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 KEPT, CUT = 6, 14  # offsets both replicas had, and offsets that were read from the one that died

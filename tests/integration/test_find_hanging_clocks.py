@@ -15,12 +15,12 @@ from txnwatch.cli.main import main
 from txnwatch.embedded.faults import foreign_marker
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming import open_for
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.clock import wall_clock_ms
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.open_for import is_open_for_longer
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.admin import transaction_age as open_for
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.admin.transaction_age import is_open_for_longer
+from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.streaming.client.cluster import Cluster
 
 AHEAD_MS = 62_000
 STUCK_S = 60.0

@@ -12,8 +12,8 @@ from txnwatch.cli.find_hanging import searcher_of
 from txnwatch.embedded.applications import exactly_once_copier, transactional_writer
 from txnwatch.embedded.faults import stray_write
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.cluster import Cluster
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
 
 LOOKS_S = 8.0
 

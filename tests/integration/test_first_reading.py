@@ -11,14 +11,14 @@ from confluent_kafka import Producer
 from support.topics import create_topic, unique
 from support.transaction_log import a_key, a_value
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.facts import TransactionSeen
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.transaction import TransactionState as S
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.fetch import read_ranges
-from txnwatch.streaming.past_fold import PastFold, Room
-from txnwatch.streaming.range_read import RangeRead
-from txnwatch.streaming.transaction_fold import TransactionFold
+from txnwatch.state.model.facts import TransactionSeen
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.log.fetch import read_ranges
+from txnwatch.streaming.log.first_read_fold import PastFold, Room
+from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 IDS, RECORDS = 500, 20_000

@@ -23,7 +23,7 @@ from txnwatch.cli.main import COMMANDS, main, parser
 from txnwatch.embedded.faults import late_write, stray_write
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.ids import TopicPartition
+from txnwatch.state.model.ids import TopicPartition
 
 PAGE = Path(__file__).parents[2] / "docs" / "kafka-transactions.md"
 SUBCOMMANDS = ("list", "describe", "describe-producers", "find-hanging", "abort", "forceTerminateTransaction")

@@ -16,8 +16,8 @@ import pytest
 from support.live_script import LiveScript
 from support.live_watcher import LiveWatcher
 from support.mutants import MUTANTS, plant
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.client.cluster import Cluster
 
 TOPICS = int(os.environ.get("TXNWATCH_SEEDS", "8"))
 LOOKS = 50

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from support.bad_servers import Behaviour, answers, bad_server, hangs_up, stays_silent, trickles
-from txnwatch.state.errors import BrokerError
-from txnwatch.streaming.broker import Connection, Endpoint
-from txnwatch.streaming.security import Security
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.streaming.client.connection import Connection, Endpoint
+from txnwatch.streaming.client.security import Security
 
 IN_TIME_S = 1.0
 BAD_SERVERS: dict[str, tuple[Behaviour, str]] = {

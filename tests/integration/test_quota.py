@@ -15,12 +15,12 @@ from support.servers import connect
 from support.topics import create_topic, unique
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.broker import Connection, Endpoint
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.fetch import read_ranges
-from txnwatch.streaming.read_rate import ReadRate
-from txnwatch.streaming.security import Security
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Connection, Endpoint
+from txnwatch.streaming.client.security import Security
+from txnwatch.streaming.log.fetch import read_ranges
+from txnwatch.streaming.log.read_rate import ReadRate
 
 BATCH = 500_000
 PATIENCE_S = 2.0

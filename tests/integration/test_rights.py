@@ -23,10 +23,10 @@ from txnwatch.config import client_properties
 from txnwatch.embedded.faults import set_verification, stray_write
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.broker_settings import ScanInterval, scan_interval_warning
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.options import parse_options
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.admin.broker_settings import ScanInterval, scan_interval_warning
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.source.options import parse_options
 
 READER = "reader"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"

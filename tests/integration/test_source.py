@@ -19,13 +19,13 @@ from support.waiting import eventually
 from txnwatch.embedded.faults import late_write_after_abort
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.quiet import output_to
-from txnwatch.state.emitted import Emitted, SpanCandidate
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.policy import DetectionPolicy
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.job import JobSettings, spark_session, start
-from txnwatch.streaming.source import FORMAT
+from txnwatch.spark_output import output_to
+from txnwatch.state.model.findings import Emitted, SpanCandidate
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.job.query import JobSettings, spark_session, start
+from txnwatch.streaming.source.datasource import FORMAT
 
 BATCH_S = 60.0
 

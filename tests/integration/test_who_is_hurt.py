@@ -14,11 +14,11 @@ from support.waiting import eventually
 from txnwatch.embedded.faults import await_end, late_write_after_abort
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.sinks.lookout import Lookout
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.groups import ClusterGroups
+from txnwatch.sinks.incidents.follow_up import Lookout
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.admin.consumer_groups import ClusterGroups
+from txnwatch.streaming.client.cluster import Cluster
 
 BEFORE, AFTER, MORE = 7, 20, 5
 Hurt = dict[str, tuple[str, int, int]]

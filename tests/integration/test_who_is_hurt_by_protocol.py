@@ -14,11 +14,11 @@ from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.embedded.faults import late_write_after_abort
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.sinks.lookout import Lookout
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.groups import ClusterGroups
+from txnwatch.sinks.incidents.follow_up import Lookout
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.admin.consumer_groups import ClusterGroups
+from txnwatch.streaming.client.cluster import Cluster
 
 BEFORE, MORE, IN_TIME_S = 7, 5, 60.0
 IDLE_MS, TOOL_S = 20_000, 150.0  # a new share group can take 10 s before its first record

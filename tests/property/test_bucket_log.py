@@ -10,9 +10,9 @@ from unittest import mock
 import pytest
 
 from support.attempts import Query
-from txnwatch.state.agenda import Agenda
-from txnwatch.state.awaited import Awaited
-from txnwatch.state.bucket_log import KeptBucket
+from txnwatch.state.detection.awaited_producers import Awaited
+from txnwatch.state.detection.look_times import Agenda
+from txnwatch.state.store.bucket_log import KeptBucket
 
 SEEDS, BATCHES = 25, 120
 

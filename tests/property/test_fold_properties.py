@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.partition_oracle import Entry, Leader, a_log
-from txnwatch.state.facts import ProducerSeen
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.machine import apply
-from txnwatch.state.transaction import ProducerState
-from txnwatch.streaming.fold import PartitionFold
+from txnwatch.state.detection.transitions import apply
+from txnwatch.state.model.facts import ProducerSeen
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.transaction import ProducerState
+from txnwatch.streaming.log.partition_fold import PartitionFold
 
 ORDERS = TopicPartition("orders", 0)
 steps = st.tuples(

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from support.ledger_world import World
 from support.shared_log import SharedLog
-from txnwatch.sinks.memory import KEPT_MS
-from txnwatch.state.emitted import Emitted, SpanCandidate
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.state.news import worth_telling
+from txnwatch.sinks.incidents.incident_store import KEPT_MS
+from txnwatch.state.evidence.update_rules import worth_telling
+from txnwatch.state.model.findings import Emitted, SpanCandidate
+from txnwatch.state.model.incident import IncidentEvent
 
 NAMES = ("a", "b", "c")
 QUIET_MS = (100, 500, 5_000, 12_000, 61_000, KEPT_MS + 1)

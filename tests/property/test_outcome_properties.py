@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from unittest import mock
 
 from support.facts import ORDERS, PAYMENTS, transaction
-from txnwatch.state import lineage
-from txnwatch.state.lineage import begun, follow
-from txnwatch.state.outcome import expected_outcome
-from txnwatch.state.ports import SpanPast
-from txnwatch.state.transaction import UNREAD, CoordinatorView, EpochUse, Marker, Span
-from txnwatch.state.transaction import TransactionState as S
+from txnwatch.state.detection import epoch_lineage as lineage
+from txnwatch.state.detection.epoch_lineage import begun, follow
+from txnwatch.state.evidence.outcome import expected_outcome
+from txnwatch.state.model.ports import SpanPast
+from txnwatch.state.model.transaction import UNREAD, CoordinatorView, EpochUse, Marker, Span
+from txnwatch.state.model.transaction import TransactionState as S
 
 LIVES = 6_000
 

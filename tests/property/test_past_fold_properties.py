@@ -12,10 +12,10 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from support.coordinator_logs import Placed, coordinator_logs
-from txnwatch.state.errors import WireError
-from txnwatch.streaming import past_fold
-from txnwatch.streaming.past_fold import PastFold, Room
-from txnwatch.streaming.transaction_fold import TransactionFold
+from txnwatch.state.model.errors import WireError
+from txnwatch.streaming.log import first_read_fold as past_fold
+from txnwatch.streaming.log.first_read_fold import PastFold, Room
+from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.glance import glance
 from txnwatch.streaming.wire.record_batch import records, walk
 from txnwatch.streaming.wire.transaction_log import decode_key, decode_value

@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 from support.facts import DictStore, decode_bucket, encode_bucket
 from support.row_facts import fact_of
 from support.strategies import barriers, buckets, facts, nearly_at_rest, producer_facts, producers
-from txnwatch.state.awaited import places_of
-from txnwatch.state.bucket import process
-from txnwatch.state.bucket_state import BucketState
-from txnwatch.state.codec import decode_producer, encode_producer, encode_shared, places_in
-from txnwatch.state.emitted import StrayWrite
-from txnwatch.state.errors import CheckpointError
-from txnwatch.state.facts import Barrier, Fact, LastStable, Throttled
-from txnwatch.state.judge import Bench, at_rest_until, due_ms, judge
-from txnwatch.state.machine import ProducerFact, Step, apply
-from txnwatch.state.policy import DetectionPolicy
-from txnwatch.state.serial import pack_versioned
-from txnwatch.state.transaction import ProducerState
-from txnwatch.streaming.emitted_rows import decode_emitted, encode_emitted
-from txnwatch.streaming.packed_facts import pack_facts, unpack_facts
-from txnwatch.streaming.rows import fact_rows, record_batch
+from txnwatch.state.detection.awaited_producers import places_of
+from txnwatch.state.detection.bucket import process
+from txnwatch.state.detection.bucket_state import BucketState
+from txnwatch.state.detection.evaluate import Bench, at_rest_until, due_ms, judge
+from txnwatch.state.detection.transitions import ProducerFact, Step, apply
+from txnwatch.state.model.errors import CheckpointError
+from txnwatch.state.model.facts import Barrier, Fact, LastStable, Throttled
+from txnwatch.state.model.findings import StrayWrite
+from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.serializer import pack_versioned
+from txnwatch.state.model.transaction import ProducerState
+from txnwatch.state.store.codec import decode_producer, encode_producer, encode_shared, places_in
+from txnwatch.streaming.job.output_rows import decode_emitted, encode_emitted
+from txnwatch.streaming.source.fact_rows import fact_rows, record_batch
+from txnwatch.streaming.source.packed_facts import pack_facts, unpack_facts
 
 POLICY = DetectionPolicy()
 

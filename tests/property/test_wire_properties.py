@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from support.batches import a_batch, a_marker, a_record, an_old_entry, unsigned_varint, varint
 from support.transaction_log import a_key, a_value
-from txnwatch.state.errors import WireError
-from txnwatch.state.transaction import TransactionState
+from txnwatch.state.model.errors import WireError
+from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.wire.control_record import decode_marker
 from txnwatch.streaming.wire.fetch_response import decode_fetch_response
 from txnwatch.streaming.wire.primitives import Reader

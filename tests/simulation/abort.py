@@ -31,19 +31,19 @@ from support.fake_lease import FakeLease
 from support.incidents import an_event, an_evidence
 from support.planted import as_it_was_found, plant
 from support.shared_log import SharedLog
-from txnwatch.sinks.abort import AutoAbort
-from txnwatch.sinks.claims import Claims
-from txnwatch.sinks.commands import Origin
-from txnwatch.sinks.ledger import Ledger
-from txnwatch.sinks.marking import VERIFIED
-from txnwatch.sinks.outbox import Outbox
-from txnwatch.state.abort_case import AbortPolicy, Evidence
-from txnwatch.state.abort_plan import partition_of
-from txnwatch.state.emitted import Emitted
-from txnwatch.state.incident import OPENED, UPDATED, IncidentEvent
-from txnwatch.state.outcome import UNKNOWN
-from txnwatch.state.ports import ActiveProducer, TransactionAdmin
-from txnwatch.state.verdict import Verdict
+from txnwatch.sinks.abort.automatic import AutoAbort
+from txnwatch.sinks.delivery.outbox import Outbox
+from txnwatch.sinks.incidents.claims import Claims
+from txnwatch.sinks.incidents.commands import Origin
+from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.state.abort.case import AbortPolicy, Evidence
+from txnwatch.state.abort.decision import partition_of
+from txnwatch.state.abort.results import VERIFIED
+from txnwatch.state.evidence.outcome import UNKNOWN
+from txnwatch.state.model.findings import Emitted
+from txnwatch.state.model.incident import OPENED, UPDATED, IncidentEvent
+from txnwatch.state.model.ports import ActiveProducer, TransactionAdmin
+from txnwatch.state.model.verdicts import Verdict
 
 EAGER = AbortPolicy(after_ms=0, budget_per_hour=None, breaker_incidents=None)
 _BATCH_MS = 70_000  # so that every pause between two tries is over

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from simulation.encoding import Data
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.transaction import TransactionState as S
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.transaction import TransactionState as S
 
 if TYPE_CHECKING:
     from simulation.world import World

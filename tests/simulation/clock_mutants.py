@@ -12,14 +12,14 @@ from simulation.mutants import ChangedBarrier, Wrapped
 from simulation.reader import Reader
 from simulation.run import USUAL
 from simulation.world import Setting
-from txnwatch.state.clocks import Clock, Clocks, Leader, both
-from txnwatch.state.facts import Barrier, Fact
-from txnwatch.state.transaction import CoordinatorView
-from txnwatch.streaming import read_plan
-from txnwatch.streaming.offsets import SourceOffset
-from txnwatch.streaming.range_read import RangeRead
-from txnwatch.streaming.read_plan import ReadPlan
-from txnwatch.streaming.transaction_fold import TransactionFold
+from txnwatch.state.model.broker_clocks import Clock, Clocks, Leader, both
+from txnwatch.state.model.facts import Barrier, Fact
+from txnwatch.state.model.transaction import CoordinatorView
+from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.transaction_fold import TransactionFold
+from txnwatch.streaming.source import read_plan
+from txnwatch.streaming.source.offsets import SourceOffset
+from txnwatch.streaming.source.read_plan import ReadPlan
 
 _AGE = Clocks.age_ms
 CLEAN_FAILOVERS = Setting(faults=frozenset({"no leader"}))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from simulation.partition import PartitionLog
-from txnwatch.state.transaction import CoordinatorView, TransactionState
+from txnwatch.state.model.transaction import CoordinatorView, TransactionState
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 START_MS = 1_700_000_000_000

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from simulation.clocks import Clocks
 from simulation.encoding import Saying
 from simulation.partition import PartitionLog
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.transaction import TransactionState as S
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 TIMEOUT_MS, TWO_PHASE_MS = 60_000, 2147483647

@@ -14,8 +14,8 @@ from dataclasses import replace
 from simulation.world import World
 from support.incidents import an_event, an_evidence
 from support.shared_log import SharedLog
-from txnwatch.sinks.marking import action
-from txnwatch.state.incident import IncidentEvent, resolved, span_incident_id
+from txnwatch.sinks.abort.marker_write import action
+from txnwatch.state.model.incident import IncidentEvent, resolved, span_incident_id
 
 EVIL = "sh -c 'rm -rf /'"
 _OVER = {"how": "aborted", "by": "coordinator", "marker_offset": 3, "detail": None, "at_ms": 5}

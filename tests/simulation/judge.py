@@ -28,9 +28,9 @@ from simulation.time_judge import TimeJudge
 from simulation.truth import Truth
 from simulation.world import SpanId, World
 from simulation.world_admin import WorldAdmin
-from txnwatch.sinks.confirm import confirm_contradicted
-from txnwatch.state.confirmation import Answer
-from txnwatch.state.emitted import (
+from txnwatch.sinks.incidents.confirm import confirm_contradicted
+from txnwatch.state.evidence.confirmation import Answer
+from txnwatch.state.model.findings import (
     CensusIncomplete,
     CoverInDoubt,
     OwnerInDoubt,
@@ -41,7 +41,7 @@ from txnwatch.state.emitted import (
     StrayWrite,
     TransactionCandidate,
 )
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 
 END = 1_000_000
 

@@ -18,11 +18,12 @@ from simulation.run import USUAL
 from simulation.view import View
 from simulation.world import Setting, World
 from support.facts import DictStore
-from txnwatch.state import bucket as buckets
-from txnwatch.state import judge, machine
-from txnwatch.state.census import described_open
-from txnwatch.state.emitted import CoverInDoubt, Emitted, OwnerInDoubt
-from txnwatch.state.facts import (
+from txnwatch.state.detection import bucket as buckets
+from txnwatch.state.detection import evaluate as judge
+from txnwatch.state.detection import transitions as machine
+from txnwatch.state.detection.producer_snapshot import described_open
+from txnwatch.state.detection.transitions import Step
+from txnwatch.state.model.facts import (
     Barrier,
     Bracket,
     CensusTaken,
@@ -33,14 +34,14 @@ from txnwatch.state.facts import (
     ProducerSeen,
     TransactionSeen,
 )
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.machine import Step
-from txnwatch.state.ports import TransactionListing
-from txnwatch.state.transaction import Marker, ProducerState, Span
-from txnwatch.state.verdict import Look, look_at
-from txnwatch.streaming.cluster import LATEST, READ_UNCOMMITTED, Listed
-from txnwatch.streaming.range_read import RangeRead
-from txnwatch.streaming.read_plan import ReadPlan
+from txnwatch.state.model.findings import CoverInDoubt, Emitted, OwnerInDoubt
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ports import TransactionListing
+from txnwatch.state.model.transaction import Marker, ProducerState, Span
+from txnwatch.state.model.verdicts import Look, look_at
+from txnwatch.streaming.client.cluster import LATEST, READ_UNCOMMITTED, Listed
+from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.source.read_plan import ReadPlan
 
 HEALTHY_AND_QUICK = Setting(faults=frozenset(), rate=8.0)
 LEADERS_GET_LOST = Setting(batches=2, faults=frozenset({"no leader", "stray write"}), rate=8.0)

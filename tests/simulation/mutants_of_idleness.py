@@ -9,10 +9,10 @@ from dataclasses import replace
 from simulation.reader import Reader
 from simulation.run import USUAL
 from simulation.world import Setting, World
-from txnwatch.state.emitted import Emitted
-from txnwatch.state.judge import NEVER_MS
-from txnwatch.streaming.idle import Judged
-from txnwatch.streaming.offsets import SourceOffset
+from txnwatch.state.detection.evaluate import NEVER_MS
+from txnwatch.state.model.findings import Emitted
+from txnwatch.streaming.source.idle_barriers import Judged
+from txnwatch.streaming.source.offsets import SourceOffset
 
 QUIET = Setting(faults=frozenset({"stray write", "lost marker", "no leader"}), rate=0.3, batches=30)
 

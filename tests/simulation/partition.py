@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from simulation.encoding import Body, Data, Mark, encode
-from txnwatch.state.ids import TopicPartition
+from txnwatch.state.model.ids import TopicPartition
 
 OFFSET_OUT_OF_RANGE, UNKNOWN_SERVER_ERROR = 1, -1
 NO_RECORDS: list[Entry] = []

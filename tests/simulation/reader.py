@@ -19,9 +19,11 @@ from unittest import mock
 from simulation.view import View
 from simulation.world import World
 from support.facts import DictStore, decode_bucket, encode_bucket
-from txnwatch.state import bucket as buckets
-from txnwatch.state.bucket_state import BucketState
-from txnwatch.state.emitted import (
+from txnwatch.state.detection import bucket as buckets
+from txnwatch.state.detection.bucket_state import BucketState
+from txnwatch.state.detection.open_transactions import Remembered
+from txnwatch.state.model.facts import Barrier, CensusTaken, Fact, PartitionNotice
+from txnwatch.state.model.findings import (
     BucketCount,
     CensusIncomplete,
     CensusReason,
@@ -32,20 +34,19 @@ from txnwatch.state.emitted import (
     OutstandingGap,
     Unproven,
 )
-from txnwatch.state.facts import Barrier, CensusTaken, Fact, PartitionNotice
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.open_transactions import Remembered
-from txnwatch.state.policy import DetectionPolicy
-from txnwatch.streaming import census, read_plan
-from txnwatch.streaming import lister as listing
-from txnwatch.streaming.control_file import Wish, census_of, wishes_of
-from txnwatch.streaming.idle import Judged, need_not_be
-from txnwatch.streaming.offsets import SourceOffset
-from txnwatch.streaming.options import EARLIEST, LATEST, parse_options
-from txnwatch.streaming.participants import hidden_participants
-from txnwatch.streaming.past_fold import Room
-from txnwatch.streaming.planner import Limits
-from txnwatch.streaming.read_plan import ReadPlan, plan_reads
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.streaming.log.first_read_fold import Room
+from txnwatch.streaming.source import lister as listing
+from txnwatch.streaming.source import read_plan
+from txnwatch.streaming.source import snapshot_schedule as census
+from txnwatch.streaming.source.hidden_participants import hidden_participants
+from txnwatch.streaming.source.idle_barriers import Judged, need_not_be
+from txnwatch.streaming.source.offsets import SourceOffset
+from txnwatch.streaming.source.options import EARLIEST, LATEST, parse_options
+from txnwatch.streaming.source.planner import Limits
+from txnwatch.streaming.source.read_plan import ReadPlan, plan_reads
+from txnwatch.streaming.source.reread_requests import Wish, census_of, wishes_of
 
 POLICY = DetectionPolicy(unreadable_tries=2, unreadable_ms=0)
 _OPTIONS = parse_options(

@@ -11,8 +11,8 @@ from simulation.faults import FAULTS
 from simulation.judge import Judge
 from simulation.reader import Reader, Said
 from simulation.world import Setting, World
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.offsets import is_data
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.source.offsets import is_data
 
 USUAL = Setting()
 _BATCHES_OF_A_PROOF = 3  # once what was unread is read

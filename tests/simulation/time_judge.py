@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 
 from simulation.clocks import State
 from simulation.world import World
-from txnwatch.state.emitted import TransactionCandidate
-from txnwatch.state.facts import Barrier
-from txnwatch.state.policy import DetectionPolicy
-from txnwatch.state.verdict import Verdict
+from txnwatch.state.model.facts import Barrier
+from txnwatch.state.model.findings import TransactionCandidate
+from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.verdicts import Verdict
 
 _POLICY = DetectionPolicy()
 _GRACE_MS = _POLICY.scan_interval_ms(None) + _POLICY.late_buffer_ms

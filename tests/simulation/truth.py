@@ -12,9 +12,9 @@ from simulation.encoding import Data
 from simulation.owners import Owner
 from simulation.partition import DataPartition
 from simulation.world import World
-from txnwatch.state.abort_plan import partition_of
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.state.transaction import TransactionState as S
+from txnwatch.state.abort.decision import partition_of
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 

@@ -11,20 +11,20 @@ from collections.abc import Iterable
 
 from simulation.partition import DataPartition, PartitionLog, Producer
 from simulation.world import World
-from txnwatch.state.errors import BrokerError
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.ports import ABSENCES_OF_A_DELETED_TOPIC, UNKNOWN_PARTITION, ActiveProducer
-from txnwatch.streaming import fetch
-from txnwatch.streaming.budget import Budget
-from txnwatch.streaming.cluster import (
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, UNKNOWN_PARTITION, ActiveProducer
+from txnwatch.streaming.client.cluster import (
     EARLIEST,
     LATEST,
     READ_COMMITTED,
     READ_UNCOMMITTED,
     Listed,
 )
-from txnwatch.streaming.metadata import NO_LEADER, Metadata, PartitionInfo, TopicInfo
-from txnwatch.streaming.range_read import RangeRead
+from txnwatch.streaming.client.metadata import NO_LEADER, Metadata, PartitionInfo, TopicInfo
+from txnwatch.streaming.log import fetch
+from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.read_budget import Budget
 from txnwatch.streaming.wire.fetch_response import PartitionData
 
 CLUSTER_ID = "simulated"

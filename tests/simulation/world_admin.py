@@ -10,8 +10,8 @@ from simulation.encoding import Data, Mark
 from simulation.partition import DataPartition
 from simulation.truth import Truth, data_of
 from simulation.world import World
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.ports import (
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ports import (
     ActiveProducer,
     ListedTransaction,
     MarkerSpec,
@@ -21,7 +21,7 @@ from txnwatch.state.ports import (
     TransactionDescription,
     TransactionListing,
 )
-from txnwatch.state.transaction import UNREAD, Marker
+from txnwatch.state.model.transaction import UNREAD, Marker
 
 UNREAD_SHARE = 0.2  # how often a past cannot be read when it is asked for
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from support.fake_lease import FakeLease
 from support.ledger_world import World
-from txnwatch.sinks.abort import AutoAbort
-from txnwatch.state.abort_case import AbortPolicy
-from txnwatch.state.emitted import SpanCandidate
-from txnwatch.state.incident import IncidentEvent
+from txnwatch.sinks.abort.automatic import AutoAbort
+from txnwatch.state.abort.case import AbortPolicy
+from txnwatch.state.model.findings import SpanCandidate
+from txnwatch.state.model.incident import IncidentEvent
 
 AT_ONCE = AbortPolicy(after_ms=0, budget_per_hour=3, breaker_incidents=2)
 COOLDOWN_MS = 600_000

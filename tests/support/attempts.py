@@ -25,16 +25,16 @@ from support.facts import (
     seen,
     transaction,
 )
-from txnwatch.state.bucket import process
-from txnwatch.state.bucket_log import TOKEN_BYTES, KeptBucket, load
-from txnwatch.state.bucket_state import BucketState
-from txnwatch.state.clocks import Clock, Leader
-from txnwatch.state.emitted import Emitted, OpenTransactions
-from txnwatch.state.facts import Barrier, Bracket, CensusTaken, Fact, LastStable, NoticeKind, OpenDescribed
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.open_transactions import Remembered
-from txnwatch.state.policy import DetectionPolicy
-from txnwatch.state.transaction import TransactionState as S
+from txnwatch.state.detection.bucket import process
+from txnwatch.state.detection.bucket_state import BucketState
+from txnwatch.state.detection.open_transactions import Remembered
+from txnwatch.state.model.broker_clocks import Clock, Leader
+from txnwatch.state.model.facts import Barrier, Bracket, CensusTaken, Fact, LastStable, NoticeKind, OpenDescribed
+from txnwatch.state.model.findings import Emitted, OpenTransactions
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.store.bucket_log import TOKEN_BYTES, KeptBucket, load
 
 POLICY = DetectionPolicy(idle_retention_ms=10**12, told_after_ms=5_000)
 PARTITIONS = [TopicPartition("orders", number) for number in range(4)]

@@ -12,9 +12,9 @@ from support.scenarios import Fault, open_transaction
 from support.topics import unique
 from txnwatch.embedded.broker_faults import await_complete, await_leader, cut_tail, elect_uncleanly, in_sync, leaderless
 from txnwatch.embedded.faults import LONG_TIMEOUT_MS, await_end, end_by_hand
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.metadata import NO_LEADER
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.client.metadata import NO_LEADER
 
 SEEN_S = 2.0  # for txnwatch to have read a marker that is lost then
 

@@ -12,18 +12,18 @@ from typing import Any
 from support.batches import a_batch, a_record
 from support.facts import START_MS, DictStore
 from support.transaction_log import a_key, a_value
-from txnwatch.state.bucket import process
-from txnwatch.state.bucket_state import BucketState
-from txnwatch.state.emitted import BucketCount, Emitted, TransactionCandidate
-from txnwatch.state.facts import Barrier
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.policy import DetectionPolicy
-from txnwatch.state.transaction import TransactionState
-from txnwatch.streaming.offsets import SourceOffset
-from txnwatch.streaming.options import parse_options
-from txnwatch.streaming.past_fold import Room
-from txnwatch.streaming.planner import Answer, Limits, Listing, plan
-from txnwatch.streaming.read_plan import _facts, _read, plan_reads
+from txnwatch.state.detection.bucket import process
+from txnwatch.state.detection.bucket_state import BucketState
+from txnwatch.state.model.facts import Barrier
+from txnwatch.state.model.findings import BucketCount, Emitted, TransactionCandidate
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.transaction import TransactionState
+from txnwatch.streaming.log.first_read_fold import Room
+from txnwatch.streaming.source.offsets import SourceOffset
+from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.planner import Answer, Limits, Listing, plan
+from txnwatch.streaming.source.read_plan import _facts, _read, plan_reads
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 _OPTIONS = parse_options({"kafka.bootstrap.servers": "unused:1", "subscribe": "orders"})

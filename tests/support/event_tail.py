@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from txnwatch.sinks.encoding import from_bytes
-from txnwatch.sinks.heartbeat import KEY_PREFIX
-from txnwatch.state.incident import IncidentEvent
+from txnwatch.sinks.delivery.encoding import from_bytes
+from txnwatch.sinks.delivery.heartbeat import KEY_PREFIX
+from txnwatch.state.model.incident import IncidentEvent
 
 
 class Told(NamedTuple):

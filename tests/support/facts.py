@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from txnwatch.state.agenda import Agenda
-from txnwatch.state.bucket import process
-from txnwatch.state.bucket_state import BucketState
-from txnwatch.state.codec import decode_producer, decode_shared, encode_producer, encode_shared
-from txnwatch.state.emitted import BucketCount, Emitted, OpenTransactions, TransactionsEnded, Unproven
-from txnwatch.state.facts import (
+from txnwatch.state.detection.bucket import process
+from txnwatch.state.detection.bucket_state import BucketState
+from txnwatch.state.detection.look_times import Agenda
+from txnwatch.state.detection.open_transactions import open_transaction_of
+from txnwatch.state.model.facts import (
     Barrier,
     Bracket,
     CensusTaken,
@@ -22,11 +21,12 @@ from txnwatch.state.facts import (
     TransactionalIdGone,
     TransactionSeen,
 )
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.open_transactions import open_transaction_of
-from txnwatch.state.policy import DetectionPolicy
-from txnwatch.state.serial import pack, unpack
-from txnwatch.state.transaction import CoordinatorView, Marker, ProducerState, TransactionState
+from txnwatch.state.model.findings import BucketCount, Emitted, OpenTransactions, TransactionsEnded, Unproven
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.serializer import pack, unpack
+from txnwatch.state.model.transaction import CoordinatorView, Marker, ProducerState, TransactionState
+from txnwatch.state.store.codec import decode_producer, decode_shared, encode_producer, encode_shared
 
 ORDERS = TopicPartition("orders", 0)
 PAYMENTS = TopicPartition("payments", 1)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from support.fake_cluster import FakeCluster
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.ports import (
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ports import (
     UNKNOWN_PARTITION,
     ListedTransaction,
     MarkerSpec,
@@ -22,7 +22,7 @@ from txnwatch.state.ports import (
     TransactionDescription,
     TransactionListing,
 )
-from txnwatch.state.transaction import Marker
+from txnwatch.state.model.transaction import Marker
 
 NO_BUDGET = "the time budget was used up before this was asked"
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from txnwatch.state.errors import BrokerError
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC as LOG
-from txnwatch.state.ports import TransactionDescription, TransactionListing
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.admin_messages import one_id_for_each_partition
-from txnwatch.streaming.listing import Listing
-from txnwatch.streaming.metadata import Metadata, PartitionInfo, TopicInfo
-from txnwatch.streaming.queries import Filters, list_filtered
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC as LOG
+from txnwatch.state.model.ports import TransactionDescription, TransactionListing
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.admin.list_transactions import Listing
+from txnwatch.streaming.admin.queries import Filters, list_filtered
+from txnwatch.streaming.admin.requests import one_id_for_each_partition
+from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 NOT_FOUND, NOT_COORDINATOR, LOADING, DENIED = 105, 16, 14, 53

@@ -24,9 +24,9 @@ from txnwatch.embedded.faults import abort_by_hand, set_verification, stray_writ
 from txnwatch.embedded.jars import KAFKA_VERSION
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.errors import TxnwatchError
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.cluster import Cluster
+from txnwatch.state.model.errors import TxnwatchError
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
 
 NODES = [1, 2, 3]
 EVENTS = "faults.events"

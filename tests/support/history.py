@@ -22,11 +22,11 @@ from support.topics import create_topic
 from support.waiting import eventually
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.broker import Connection
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.security import Security
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Connection
+from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 LOG_PARTITIONS = 2

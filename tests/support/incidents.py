@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from txnwatch.state.incident import OPENED, IncidentEvent, is_incident_id, resolved, updated
+from txnwatch.state.model.incident import OPENED, IncidentEvent, is_incident_id, resolved, updated
 
 OPEN_SINCE_MS = 1_700_000_000_000
 

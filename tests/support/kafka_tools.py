@@ -11,7 +11,7 @@ from typing import Any
 
 from support.raw_log import RawBatch
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from txnwatch.sinks.findings import Kept
+from txnwatch.sinks.incidents.own_findings import Kept
 
 
 class KeptEvidence:

@@ -11,15 +11,15 @@ from support.fake_groups import FakeGroups
 from support.kept_evidence import KeptEvidence
 from support.recording_sink import RecordingSink
 from support.shared_log import SharedLog
-from txnwatch.sinks.commands import Origin
-from txnwatch.sinks.ledger import Ledger
-from txnwatch.sinks.outbox import Outbox
-from txnwatch.state.emitted import Emitted, SpanCandidate, SpanEnd, SpanEnded
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.state.ports import MarkerSpec
-from txnwatch.state.transaction import EpochUse
-from txnwatch.state.transaction import TransactionState as S
+from txnwatch.sinks.delivery.outbox import Outbox
+from txnwatch.sinks.incidents.commands import Origin
+from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.state.model.findings import Emitted, SpanCandidate, SpanEnd, SpanEnded
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.ports import MarkerSpec
+from txnwatch.state.model.transaction import EpochUse
+from txnwatch.state.model.transaction import TransactionState as S
 
 ORIGIN = Origin("cluster", "broker:9092")
 HOUR_MS = 3_600_000

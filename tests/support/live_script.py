@@ -15,11 +15,11 @@ from confluent_kafka import TopicPartition as Position
 from support.topics import admin_of, create_topic, unique
 from support.waiting import eventually
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.errors import TxnwatchError
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.ports import MarkerSpec
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.cluster import Cluster
+from txnwatch.state.model.errors import TxnwatchError
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ports import MarkerSpec
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.client.cluster import Cluster
 
 PARTITIONS, ZOMBIES, APPLICATIONS = 3, 3, 2
 

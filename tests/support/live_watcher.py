@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from support.facts import DictStore
-from txnwatch.state import bucket
-from txnwatch.state.bucket_state import BucketState
-from txnwatch.state.facts import Barrier, Fact, NoticeKind
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.policy import DetectionPolicy
-from txnwatch.state.ports import PartitionReading
-from txnwatch.streaming import fold
-from txnwatch.streaming.census import Asked, Census, take_census
-from txnwatch.streaming.clock import wall_clock_ms
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.fetch import read_ranges
-from txnwatch.streaming.range_read import RangeRead
+from txnwatch.state.detection import bucket
+from txnwatch.state.detection.bucket_state import BucketState
+from txnwatch.state.model.facts import Barrier, Fact, NoticeKind
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.ports import PartitionReading
+from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.log import partition_fold as fold
+from txnwatch.streaming.log.fetch import read_ranges
+from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.source.snapshot_schedule import Asked, Census, take_census
 
 _POLICY = DetectionPolicy()
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from support.facts import DictStore
-from txnwatch.state import bucket
-from txnwatch.state.bucket_state import BucketState
-from txnwatch.state.facts import Barrier, Bracket, CensusTaken, Fact, NoticeKind, OpenDescribed, PartitionNotice
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.policy import DetectionPolicy
-from txnwatch.streaming import fold
+from txnwatch.state.detection import bucket
+from txnwatch.state.detection.bucket_state import BucketState
+from txnwatch.state.model.facts import Barrier, Bracket, CensusTaken, Fact, NoticeKind, OpenDescribed, PartitionNotice
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.streaming.log import partition_fold as fold
 
 PARTITION = TopicPartition("orders", 0)
 TOPIC_ID = "orders-id"

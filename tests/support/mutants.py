@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 import pytest
 
-from txnwatch.state import bucket, desk, machine
-from txnwatch.streaming import fold
+from txnwatch.state.detection import bucket
+from txnwatch.state.detection import loaded_producers as desk
+from txnwatch.state.detection import transitions as machine
+from txnwatch.streaming.log import partition_fold as fold
 
 
 class Mutant(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from support.fake_admin import FakeAdmin
-from txnwatch.sinks.search import Log, ReadLog, Searcher
-from txnwatch.state.policy import DetectionPolicy
-from txnwatch.state.ports import TransactionDescription
+from txnwatch.sinks.incidents.search import Log, ReadLog, Searcher
+from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.ports import TransactionDescription
 
 
 def a_searcher(

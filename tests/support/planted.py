@@ -6,14 +6,14 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from unittest import mock
 
-from txnwatch.sinks import abort
-from txnwatch.sinks.claims import asked_about
-from txnwatch.sinks.findings import key_of
-from txnwatch.sinks.ledger import Ledger
-from txnwatch.state.abort_case import Evidence
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.state.ports import ActiveProducer
-from txnwatch.state.transaction import CoordinatorView, TransactionState
+from txnwatch.sinks.abort import automatic as abort
+from txnwatch.sinks.incidents.claims import asked_about
+from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.sinks.incidents.own_findings import key_of
+from txnwatch.state.abort.case import Evidence
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.ports import ActiveProducer
+from txnwatch.state.model.transaction import CoordinatorView, TransactionState
 
 
 def plant(ledger: Ledger, event: IncidentEvent, row: ActiveProducer) -> None:

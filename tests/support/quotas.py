@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from kafka.protocol.admin import AlterClientQuotasRequest
 
-from txnwatch.streaming.broker import CLIENT_ID
-from txnwatch.streaming.cluster import Cluster
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import CLIENT_ID
 
 CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE = "consumer_byte_rate", "request_percentage"
 

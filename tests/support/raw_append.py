@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kafka.protocol.producer import ProduceRequest
 
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.broker import Connection
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.client.connection import Connection
 
 _VERSION = 11
 _TIMEOUT_S = 10.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.cluster import EARLIEST, Cluster
-from txnwatch.streaming.fetch import read_ranges
-from txnwatch.streaming.range_read import RangeRead
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.client.cluster import EARLIEST, Cluster
+from txnwatch.streaming.log.fetch import read_ranges
+from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.wire.control_record import EndTransactionMarker, read_marker
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader, Record, records, walk
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import redis
 
-from txnwatch.sinks.encoding import from_bytes
-from txnwatch.state.incident import IncidentEvent
+from txnwatch.sinks.delivery.encoding import from_bytes
+from txnwatch.state.model.incident import IncidentEvent
 
 
 class RedisView:

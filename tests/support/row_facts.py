@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from txnwatch.state.clocks import Clock, Leader
-from txnwatch.state.facts import (
+from txnwatch.state.model.broker_clocks import Clock, Leader
+from txnwatch.state.model.completion_latency import End, latencies_of
+from txnwatch.state.model.facts import (
     Barrier,
     Bracket,
     CensusTaken,
@@ -23,10 +24,9 @@ from txnwatch.state.facts import (
     TransactionalIdGone,
     TransactionSeen,
 )
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.latency import End, latencies_of
-from txnwatch.state.transaction import CoordinatorView, EpochUse, Marker, TransactionState
-from txnwatch.streaming.rows import (
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.transaction import CoordinatorView, EpochUse, Marker, TransactionState
+from txnwatch.streaming.source.fact_rows import (
     BARRIER,
     CENSUS,
     GONE,

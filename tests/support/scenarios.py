@@ -22,10 +22,10 @@ from txnwatch.embedded.faults import (
     stray_write,
 )
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.policy import TWO_PHASE_TIMEOUT_MS
-from txnwatch.state.transaction import TransactionState
-from txnwatch.streaming.admin import ClusterAdmin
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS
+from txnwatch.state.model.transaction import TransactionState
+from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 KAFKA_4, KAFKA_3 = "4.3.1", "3.9.2"

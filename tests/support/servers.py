@@ -21,9 +21,9 @@ from txnwatch.embedded.faults import set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.embedded.redis import EmbeddedRedis
-from txnwatch.streaming.broker import Endpoint
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.security import Security
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.security import Security
 
 _SERVERS = "TXNWATCH_TEST_SERVERS"
 _THREE_REPLICAS = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from txnwatch.state.errors import SinkError
-from txnwatch.state.incident import IncidentEvent
+from txnwatch.state.model.errors import SinkError
+from txnwatch.state.model.incident import IncidentEvent
 
 
 class SharedLog:

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from txnwatch.state.agenda import Agenda
-from txnwatch.state.bucket_state import BucketState, Failing, Standing
-from txnwatch.state.clocks import NOT_LISTED_MS, Clock, Clocks, Leader, Reign
-from txnwatch.state.emitted import OpenSpan, OpenTransaction
-from txnwatch.state.facts import (
+from txnwatch.state.detection.bucket_state import BucketState, Failing, Standing
+from txnwatch.state.detection.look_times import Agenda
+from txnwatch.state.model.broker_clocks import NOT_LISTED_MS, Clock, Clocks, Leader, Reign
+from txnwatch.state.model.completion_latency import BOUNDS_MS, End, Latencies, Stage
+from txnwatch.state.model.facts import (
     Barrier,
     Bracket,
     CensusTaken,
@@ -26,10 +26,10 @@ from txnwatch.state.facts import (
     TransactionalIdGone,
     TransactionSeen,
 )
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.latency import BOUNDS_MS, End, Latencies, Stage
-from txnwatch.state.transaction import COVER, CoordinatorView, Marker, ProducerState, Said, Span, TransactionState
-from txnwatch.state.verdict import Verdict
+from txnwatch.state.model.findings import OpenSpan, OpenTransaction
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.transaction import COVER, CoordinatorView, Marker, ProducerState, Said, Span, TransactionState
+from txnwatch.state.model.verdicts import Verdict
 
 offsets = st.integers(0, 60)
 epochs = st.integers(0, 3)

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.waiting import eventually
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.metadata import NO_LEADER
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.metadata import NO_LEADER
 
 FAILOVER_S = 30.0
 _NUMBERS = itertools.count(1)

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Self
 
 from support.waiting import eventually
-from txnwatch.clients import librdkafka_config
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.connection import options_of
-from txnwatch.sinks.event_log import read_events
-from txnwatch.state.errors import BadEventError, BrokerError
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import IncidentEvent
+from txnwatch.librdkafka import librdkafka_config
+from txnwatch.sinks.delivery.event_log import read_events
+from txnwatch.state.model.errors import BadEventError, BrokerError
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import IncidentEvent
 
 READY_S = 240.0
 QUICK = {"PYTHONWARNINGS": "ignore"}

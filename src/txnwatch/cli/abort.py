@@ -17,14 +17,14 @@ from txnwatch.cli.asking import add_connection_flags, add_events_flags, add_outp
 from txnwatch.cli.flag_types import id64
 from txnwatch.cli.output import Answer, Line, write
 from txnwatch.config import CONFLUENT_AVRO
-from txnwatch.sinks.commands import fence
-from txnwatch.sinks.encoding import FORMATS
-from txnwatch.sinks.marking import VERIFIED
-from txnwatch.state.abort_plan import Refused
-from txnwatch.state.abort_rules import RULE_OF_REFUSAL, Refusal
-from txnwatch.state.errors import ConfigError
-from txnwatch.state.escape import printable
-from txnwatch.state.incident import IncidentEvent
+from txnwatch.sinks.delivery.encoding import FORMATS
+from txnwatch.sinks.incidents.commands import fence
+from txnwatch.state.abort.decision import Refused
+from txnwatch.state.abort.results import VERIFIED
+from txnwatch.state.abort.rules import RULE_OF_REFUSAL, Refusal
+from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.text.escape import printable
 
 _LOSS = {
     "commit": "its client was told that it COMMITTED: aborting it destroys acknowledged data on this partition, while "

@@ -18,29 +18,30 @@ from typing import Any
 from txnwatch.cli.asking import origin_of
 from txnwatch.cli.events_read import keys_of
 from txnwatch.cli.find_hanging import searcher_of
-from txnwatch.clients import EventsTopic, events_topic, librdkafka_config
 from txnwatch.config import client_properties
 from txnwatch.connection import options_of
-from txnwatch.sinks.commands import Origin
-from txnwatch.sinks.compose import hanging_event, no_longer_open
-from txnwatch.sinks.confirm import confirm_spans
-from txnwatch.sinks.findings import read_anew
-from txnwatch.sinks.kafka import KafkaEventSink
-from txnwatch.sinks.marking import ABORT, COMMIT, REFUSED, CameTo, action, read_afresh, write
-from txnwatch.state.abort_case import AbortPolicy, Case, Evidence, Usage
-from txnwatch.state.abort_plan import AbortSpec, Refused, decide_abort
-from txnwatch.state.abort_rules import Refusal
-from txnwatch.state.confirmation import Answer, SpanConfirmation
-from txnwatch.state.emitted import SpanCandidate
-from txnwatch.state.ending import ADMINISTRATOR, COORDINATOR, TXNWATCH
-from txnwatch.state.errors import BrokerError, SinkError, TxnwatchError
-from txnwatch.state.fitting import fitting
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import BY_HAND, IncidentEvent, id_once_more, resolved, updated
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.clock import wall_clock_ms
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.participants import why_not_shown
+from txnwatch.librdkafka import EventsTopic, events_topic, librdkafka_config
+from txnwatch.sinks.abort.marker_write import CameTo, action, read_afresh, write
+from txnwatch.sinks.delivery.kafka import KafkaEventSink
+from txnwatch.sinks.incidents.commands import Origin
+from txnwatch.sinks.incidents.confirm import confirm_spans
+from txnwatch.sinks.incidents.event_builder import hanging_event, no_longer_open
+from txnwatch.sinks.incidents.own_findings import read_anew
+from txnwatch.state.abort.case import AbortPolicy, Case, Evidence, Usage
+from txnwatch.state.abort.decision import AbortSpec, Refused, decide_abort
+from txnwatch.state.abort.results import ABORT, COMMIT, REFUSED
+from txnwatch.state.abort.rules import Refusal
+from txnwatch.state.events.record_size import fitting
+from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
+from txnwatch.state.evidence.resolution import ADMINISTRATOR, COORDINATOR, TXNWATCH
+from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
+from txnwatch.state.model.findings import SpanCandidate
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import BY_HAND, IncidentEvent, id_once_more, resolved, updated
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.source.hidden_participants import why_not_shown
 
 _TIMEOUT_S = 10.0
 _BETWEEN_LOOKS_S = 1.0

@@ -12,9 +12,9 @@ from txnwatch.cli.flag_types import id32, topic_name, words
 from txnwatch.cli.output import Answer, write
 from txnwatch.config import ENVIRONMENT_PREFIX, EVENTS_TOPIC
 from txnwatch.connection import connected
-from txnwatch.sinks.commands import EventsAt, Origin, suggested
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.streaming.cluster import Cluster
+from txnwatch.sinks.incidents.commands import EventsAt, Origin, suggested
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.streaming.client.cluster import Cluster
 
 _TIMEOUT_S = 15.0
 _KEY_FILE = f"{ENVIRONMENT_PREFIX}EVENTS_KEY_FILE"

@@ -18,11 +18,11 @@ from typing import Any
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags, ask
 from txnwatch.cli.flag_types import count, id64, words
 from txnwatch.cli.output import Answer, NotChecked, Time, write
-from txnwatch.state.errors import ConfigError
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.batch_list import BatchList, read_batches
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.coordinator_log import LogRecord, read_records, records_of
+from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.log.batch_list import BatchList, read_batches
+from txnwatch.streaming.log.coordinator_log import LogRecord, read_records, records_of
 from txnwatch.streaming.wire.control_record import EndTransactionMarker
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, LENGTH_POSITION, BatchHeader, end_of_whole_entries
 from txnwatch.streaming.wire.transaction_log import decode_key, decode_value

@@ -17,7 +17,7 @@ from typing import Any
 from txnwatch.cli.demo_play import STEPS, Demo
 from txnwatch.cli.demo_view import DemoView
 from txnwatch.cli.event_lines import duration
-from txnwatch.state.errors import TxnwatchError
+from txnwatch.state.model.errors import TxnwatchError
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type

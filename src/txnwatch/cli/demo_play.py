@@ -19,8 +19,8 @@ from txnwatch.cli.event_lines import duration
 from txnwatch.embedded import faults
 from txnwatch.embedded.jars import KAFKA_VERSION
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.errors import TxnwatchError
-from txnwatch.state.incident import IncidentEvent
+from txnwatch.state.model.errors import TxnwatchError
+from txnwatch.state.model.incident import IncidentEvent
 
 STEPS = (
     "Kafka and Redis run",

@@ -14,7 +14,6 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from txnwatch.cli.demo_view import DemoView, PartitionRow
-from txnwatch.clients import librdkafka_config
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.connection import options_of
 from txnwatch.embedded import faults
@@ -27,11 +26,12 @@ from txnwatch.embedded.applications import (
 )
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.redis import EmbeddedRedis
-from txnwatch.sinks.event_log import read_events
-from txnwatch.state.errors import BrokerError, TxnwatchError
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.streaming.cluster import READ_COMMITTED, Cluster
+from txnwatch.librdkafka import librdkafka_config
+from txnwatch.sinks.delivery.event_log import read_events
+from txnwatch.state.model.errors import BrokerError, TxnwatchError
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.streaming.client.cluster import READ_COMMITTED, Cluster
 
 TOPIC, COPIES, PARTITIONS = "payments", "ledger", 3
 ZOMBIE = "checkout-7"

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from txnwatch.cli.event_lines import duration
-from txnwatch.state.incident import IncidentEvent
+from txnwatch.state.model.incident import IncidentEvent
 
 _WAITING, _RUNNING, _DONE, _FAILED = "waiting", "running", "done", "failed"
 _SIGNS = {

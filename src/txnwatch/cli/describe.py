@@ -14,14 +14,14 @@ from typing import Any
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.flag_types import words
 from txnwatch.cli.output import Answer, NotChecked, Time
-from txnwatch.state.errors import BrokerError
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC
-from txnwatch.state.ports import TransactionDescription
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.clock import wall_clock_ms
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.coordinator_log import LogRecord, read_records
-from txnwatch.streaming.participants import hidden_of
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.ports import TransactionDescription
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.log.coordinator_log import LogRecord, read_records
+from txnwatch.streaming.source.hidden_participants import hidden_of
 
 _TRIES = 3
 

@@ -10,13 +10,13 @@ from typing import Any
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags, ask
 from txnwatch.cli.flag_types import id32
 from txnwatch.cli.output import Answer, NotChecked, Time
-from txnwatch.state.errors import BrokerError
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.ports import ActiveProducer, ListedTransaction
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.metadata import NO_LEADER
-from txnwatch.streaming.participants import why_not_shown
-from txnwatch.streaming.queries import names_of, producers_at
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ports import ActiveProducer, ListedTransaction
+from txnwatch.streaming.admin.queries import names_of, producers_at
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.metadata import NO_LEADER
+from txnwatch.streaming.source.hidden_participants import why_not_shown
 
 
 @dataclass(frozen=True, slots=True)

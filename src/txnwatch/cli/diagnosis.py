@@ -8,11 +8,11 @@ from enum import StrEnum
 
 from txnwatch.cli.event_lines import duration
 from txnwatch.cli.output import Line
-from txnwatch.state.escape import shell_line
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC
-from txnwatch.state.words import some
-from txnwatch.streaming.acls import Writers
-from txnwatch.streaming.checkup import (
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.state.text.escape import shell_line
+from txnwatch.state.text.lists import some
+from txnwatch.streaming.admin.acls import Writers
+from txnwatch.streaming.job.checkup import (
     ALTER,
     DESCRIBE,
     DESCRIBE_CONFIGS,

@@ -15,11 +15,11 @@ from txnwatch.cli.flag_types import redis_url, topic_name
 from txnwatch.cli.output import Answer
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.embedded.jars import java
-from txnwatch.state.errors import TxnwatchError
-from txnwatch.streaming.checkup import check_up
-from txnwatch.streaming.clock import wall_clock_ms
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.security import Security
+from txnwatch.state.model.errors import TxnwatchError
+from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.security import Security
+from txnwatch.streaming.job.checkup import check_up
 
 _JAVA = 17
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from txnwatch.state.escape import printable
-from txnwatch.state.event_rules import LAST_TIME_MS
-from txnwatch.state.hurt import STOPPED
-from txnwatch.state.incident import OPENED, IncidentEvent
-from txnwatch.state.verdict import Verdict
-from txnwatch.state.words import some
+from txnwatch.state.events.value_rules import LAST_TIME_MS
+from txnwatch.state.evidence.affected_groups import STOPPED
+from txnwatch.state.model.incident import OPENED, IncidentEvent
+from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.text.escape import printable
+from txnwatch.state.text.lists import some
 
 _NAMED = 2  # groups; the others are in the event
 

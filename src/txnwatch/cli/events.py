@@ -9,9 +9,9 @@ from txnwatch.cli.asking import add_connection_flags, add_events_flags, with_com
 from txnwatch.cli.event_lines import event_line
 from txnwatch.cli.events_read import passed_over, read_as_told
 from txnwatch.cli.output import CLEAN, FAILURE, delivering
-from txnwatch.sinks.encoding import to_json
-from txnwatch.state.errors import BadEventError
-from txnwatch.state.incident import IncidentEvent
+from txnwatch.sinks.delivery.encoding import to_json
+from txnwatch.state.model.errors import BadEventError
+from txnwatch.state.model.incident import IncidentEvent
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type

@@ -7,14 +7,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from txnwatch.clients import decoder, events_keys, librdkafka_config, registry_codec
 from txnwatch.config import client_properties
 from txnwatch.connection import options_of
-from txnwatch.sinks.event_log import Found, read_events
-from txnwatch.sinks.passed_over import PassedOverRecords
-from txnwatch.sinks.signature import Keys
-from txnwatch.state.escape import printable
-from txnwatch.streaming.clock import wall_clock_ms
+from txnwatch.librdkafka import decoder, events_keys, librdkafka_config, registry_codec
+from txnwatch.sinks.delivery.event_log import Found, read_events
+from txnwatch.sinks.delivery.signature import Keys
+from txnwatch.sinks.delivery.skipped_records import PassedOverRecords
+from txnwatch.state.text.escape import printable
+from txnwatch.streaming.client.clock import wall_clock_ms
 
 
 def keys_of(parsed: argparse.Namespace) -> Keys | None:

@@ -13,13 +13,13 @@ from txnwatch.cli.explanation_of_id import of_id
 from txnwatch.cli.find_hanging import searcher_of
 from txnwatch.cli.flag_types import words
 from txnwatch.cli.output import Answer, NotChecked
-from txnwatch.state.errors import BrokerError, ConfigError
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.clock import wall_clock_ms
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.coordinator_log import read_views
-from txnwatch.streaming.participants import hidden_of, hidden_topics, why_not_shown
+from txnwatch.state.model.errors import BrokerError, ConfigError
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.log.coordinator_log import read_views
+from txnwatch.streaming.source.hidden_participants import hidden_of, hidden_topics, why_not_shown
 
 _QUIET = frozenset({"all_clear", "idle"})
 _LOOKS, _PAUSE_S = 3, 0.3

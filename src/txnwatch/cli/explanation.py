@@ -6,16 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from txnwatch.cli.event_lines import duration, utc
-from txnwatch.sinks.commands import Origin, end_hanging, explain_id, rehearse_abort
-from txnwatch.sinks.compose import outcome_of
-from txnwatch.sinks.search import Search
-from txnwatch.state.confirmation import SpanConfirmation
-from txnwatch.state.emitted import SpanCandidate
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.outcome import UNKNOWN
-from txnwatch.state.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
-from txnwatch.state.ports import PartitionReading, TransactionDescription
-from txnwatch.state.verdict import REASON_MEANS, Verdict
+from txnwatch.sinks.incidents.commands import Origin, end_hanging, explain_id, rehearse_abort
+from txnwatch.sinks.incidents.event_builder import outcome_of
+from txnwatch.sinks.incidents.search import Search
+from txnwatch.state.evidence.confirmation import SpanConfirmation
+from txnwatch.state.evidence.outcome import UNKNOWN
+from txnwatch.state.model.findings import SpanCandidate
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
+from txnwatch.state.model.ports import PartitionReading, TransactionDescription
+from txnwatch.state.model.verdicts import REASON_MEANS, Verdict
 
 _YES, _NO, _NOT_KNOWN = "yes", "no", "unknown"
 _NEVER_SURE = {

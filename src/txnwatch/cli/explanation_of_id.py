@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from txnwatch.cli.event_lines import duration, utc
 from txnwatch.cli.explanation import Explanation, end_of, verdict_of
-from txnwatch.sinks.commands import Origin, explain_partition
-from txnwatch.sinks.search import Search
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.policy import TWO_PHASE_TIMEOUT_MS
-from txnwatch.state.ports import PartitionReading, TransactionDescription
-from txnwatch.state.transaction import TransactionState
-from txnwatch.state.verdict import Verdict
-from txnwatch.streaming.coordinator_log import LogRecord
+from txnwatch.sinks.incidents.commands import Origin, explain_partition
+from txnwatch.sinks.incidents.search import Search
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS
+from txnwatch.state.model.ports import PartitionReading, TransactionDescription
+from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.verdicts import Verdict
+from txnwatch.streaming.log.coordinator_log import LogRecord
 
 
 def of_id(

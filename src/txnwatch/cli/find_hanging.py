@@ -1,4 +1,7 @@
-"""`txnwatch find-hanging`: the whole cluster once, both views, no threshold; the proof is in state/screening.py."""
+"""`txnwatch find-hanging`: the whole cluster once, both views, no threshold.
+
+The proof is in state/evidence/screening.py.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,20 @@ from typing import Any
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags, ask, origin_of
 from txnwatch.cli.flag_types import id32
 from txnwatch.cli.output import Answer, Duration, LeftOut, Line, NotChecked, Time
-from txnwatch.sinks.commands import Origin
-from txnwatch.sinks.compose import hanging_event, transaction_event
-from txnwatch.sinks.search import Log, Search, Searcher
-from txnwatch.state.emitted import SpanCandidate
-from txnwatch.state.errors import BrokerError, ConfigError
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.incident import IncidentEvent
-from txnwatch.streaming import open_for
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.broker_settings import policy_of
-from txnwatch.streaming.clock import wall_clock_ms
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.coordinator_log import read_views
-from txnwatch.streaming.participants import hidden_of, why_not_shown
+from txnwatch.sinks.incidents.commands import Origin
+from txnwatch.sinks.incidents.event_builder import hanging_event, transaction_event
+from txnwatch.sinks.incidents.search import Log, Search, Searcher
+from txnwatch.state.model.errors import BrokerError, ConfigError
+from txnwatch.state.model.findings import SpanCandidate
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.streaming.admin import transaction_age as open_for
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.admin.broker_settings import policy_of
+from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.log.coordinator_log import read_views
+from txnwatch.streaming.source.hidden_participants import hidden_of, why_not_shown
 
 _MINUTE_MS = 60_000
 

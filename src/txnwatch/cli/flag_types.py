@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 
 from txnwatch.setting_types import INT32, INT64, REDIS_URL_RULE, is_redis_url, without_password
-from txnwatch.state.ids import TOPIC_NAME_RULE, is_topic_name
+from txnwatch.state.model.ids import TOPIC_NAME_RULE, is_topic_name
 
 
 def int64(text: str) -> int:

@@ -10,13 +10,13 @@ from typing import Any
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.flag_types import id64, int64, words
 from txnwatch.cli.output import Answer, Duration, NotChecked
-from txnwatch.state.errors import ConfigError
-from txnwatch.state.ports import ListedTransaction, TransactionDescription
-from txnwatch.state.transaction import TransactionState
-from txnwatch.streaming.clock import wall_clock_ms
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.participants import hidden_of
-from txnwatch.streaming.queries import Filters, describe_at, list_filtered
+from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.ports import ListedTransaction, TransactionDescription
+from txnwatch.state.model.transaction import TransactionState
+from txnwatch.streaming.admin.queries import Filters, describe_at, list_filtered
+from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.source.hidden_participants import hidden_of
 
 _LIVE = tuple(str(state) for state in TransactionState if state.is_live)
 

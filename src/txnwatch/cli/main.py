@@ -21,8 +21,8 @@ from importlib import import_module
 
 from txnwatch import __version__
 from txnwatch.cli.output import FAILURE, USAGE, delivering
-from txnwatch.state.errors import ConfigError, OutputError, TxnwatchError
-from txnwatch.state.escape import printable
+from txnwatch.state.model.errors import ConfigError, OutputError, TxnwatchError
+from txnwatch.state.text.escape import printable
 
 _INTERRUPTED = 130
 COMMANDS = (

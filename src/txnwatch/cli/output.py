@@ -21,9 +21,9 @@ from rich.table import Table
 
 from txnwatch import __version__
 from txnwatch.cli.event_lines import duration, utc
-from txnwatch.state.errors import OutputError
-from txnwatch.state.escape import json_text, printable
-from txnwatch.state.words import by_reason
+from txnwatch.state.model.errors import OutputError
+from txnwatch.state.text.escape import json_text, printable
+from txnwatch.state.text.lists import by_reason
 
 CLEAN, FAILURE, USAGE, FOUND, UNWATCHED = 0, 1, 2, 3, 4
 _WIDE = 100_000

@@ -20,10 +20,10 @@ from txnwatch.cli.event_lines import event_line, utc
 from txnwatch.cli.output import delivering
 from txnwatch.cli.settings_flags import add_flags, flag_values
 from txnwatch.config import RunSettings, load_settings
-from txnwatch.state.errors import BrokerError, CheckpointError, OutputError, QueryError
-from txnwatch.state.escape import printable
-from txnwatch.streaming.checkpoint import locked
-from txnwatch.streaming.clock import wall_clock_ms
+from txnwatch.state.model.errors import BrokerError, CheckpointError, OutputError, QueryError
+from txnwatch.state.text.escape import printable
+from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.streaming.job.checkpoint import locked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,7 +112,7 @@ def _started(watch: Watch, session: SparkSession) -> StreamingQuery:
 
 def _watch_query(watch: Watch, query: StreamingQuery, stop: threading.Event, session: SparkSession) -> None:
     """Waits for the query's end or the wish to stop; says when it is ready, and when it falls silent."""
-    from txnwatch.streaming.job import is_executing  # noqa: PLC0415
+    from txnwatch.streaming.job.query import is_executing  # noqa: PLC0415
 
     first = seen = watch.batches
     since, looks_s, first_s = time.monotonic(), 0.0, _FIRST_BATCH_S

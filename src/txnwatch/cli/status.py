@@ -17,13 +17,13 @@ from txnwatch.cli.events_read import keys_of, read_as_told
 from txnwatch.cli.flag_types import redis_url
 from txnwatch.cli.output import Answer, Duration, Line, NotChecked, Time, write
 from txnwatch.cli.watchers import Watcher, listed, not_reached, unwatched, watchers_of
-from txnwatch.sinks.heartbeat import Heartbeat
-from txnwatch.sinks.passed_over import PassedOverRecords
-from txnwatch.sinks.redis_shown import read_shown
-from txnwatch.state.errors import BadEventError, ConfigError
-from txnwatch.state.incident import IncidentEvent, latest
-from txnwatch.state.words import some
-from txnwatch.streaming.clock import wall_clock_ms
+from txnwatch.sinks.delivery.heartbeat import Heartbeat
+from txnwatch.sinks.delivery.redis_views import read_shown
+from txnwatch.sinks.delivery.skipped_records import PassedOverRecords
+from txnwatch.state.model.errors import BadEventError, ConfigError
+from txnwatch.state.model.incident import IncidentEvent, latest
+from txnwatch.state.text.lists import some
+from txnwatch.streaming.client.clock import wall_clock_ms
 
 _NAMED = 3
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields, replace
 
 from txnwatch.cli.event_lines import duration
 from txnwatch.cli.output import NotChecked
-from txnwatch.sinks.heartbeat import Heartbeat
-from txnwatch.state.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.sinks.delivery.heartbeat import Heartbeat
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
 
 _MOST = 20  # whoever may write there can make up any number
 

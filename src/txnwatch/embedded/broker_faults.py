@@ -13,12 +13,12 @@ from contextlib import contextmanager, suppress
 from kafka.protocol.metadata import MetadataRequest
 
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.state.errors import BrokerError, TxnwatchError
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.transaction import TransactionState
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.metadata import NO_LEADER
+from txnwatch.state.model.errors import BrokerError, TxnwatchError
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.transaction import TransactionState
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.metadata import NO_LEADER
 
 MARKER_BYTES = 78  # a control batch with one record, always
 _PATIENCE_S = 60.0

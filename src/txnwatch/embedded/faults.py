@@ -7,11 +7,11 @@ import time
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource  # type: ignore[attr-defined]
 
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.errors import TxnwatchError
-from txnwatch.state.ids import TopicPartition
-from txnwatch.state.ports import MarkerSpec
-from txnwatch.streaming.admin import ClusterAdmin
-from txnwatch.streaming.cluster import Cluster
+from txnwatch.state.model.errors import TxnwatchError
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ports import MarkerSpec
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.client.cluster import Cluster
 
 VERIFICATION = "transaction.partition.verification.enable"
 LONG_TIMEOUT_MS = 600_000

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from txnwatch.state.errors import TxnwatchError
+from txnwatch.state.model.errors import TxnwatchError
 
 KAFKA_VERSION = "4.3.1"
 SCALA_VERSION = "2.13"

@@ -13,7 +13,7 @@ from typing import Self
 from txnwatch.embedded.jars import KAFKA_VERSION, Progress, java, kafka_jars
 from txnwatch.embedded.ports import free_ports
 from txnwatch.embedded.process import ServerProcess
-from txnwatch.state.errors import TxnwatchError
+from txnwatch.state.model.errors import TxnwatchError
 
 READY_LINE = "Kafka Server started"
 _SINGLE_BROKER_TOPICS = {

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from txnwatch.state.errors import TxnwatchError
+from txnwatch.state.model.errors import TxnwatchError
 
 
 class ServerProcess:

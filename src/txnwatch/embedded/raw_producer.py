@@ -22,11 +22,11 @@ from kafka.protocol.producer import (
 )
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from txnwatch.state.errors import TxnwatchError
-from txnwatch.state.ids import TopicPartition
-from txnwatch.streaming.broker import Connection, error_name
-from txnwatch.streaming.cluster import Cluster
-from txnwatch.streaming.metadata import topic_id_uuid
+from txnwatch.state.model.errors import TxnwatchError
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Connection, error_name
+from txnwatch.streaming.client.metadata import topic_id_uuid
 
 _RETRY = frozenset({6, 5, 3, 14, 15, 16, 51, 74, 75, 76})
 VERIFIED_SINCE = 12  # Produce 12 and later add the partition to the transaction themselves (KIP-890)

@@ -12,7 +12,7 @@ from typing import Self
 from txnwatch.embedded.jars import Progress
 from txnwatch.embedded.ports import free_ports
 from txnwatch.embedded.process import ServerProcess
-from txnwatch.state.errors import TxnwatchError
+from txnwatch.state.model.errors import TxnwatchError
 
 
 class EmbeddedRedis:

@@ -1,0 +1,283 @@
+"""The verified abort: acts on open incidents, one at a time, and never in silence.
+
+Law: nothing is acted upon but what this process has found itself (sinks/incidents/own_findings.py), and that is read
+anew right before it; an event only says what was told. Nothing is written that a fresh read and state/abort/decision.py
+do not allow;
+the marker is preceded by an event that is already on its topic, and followed by a reading and an event with what it
+came to. Kafka answers NONE to a marker on nothing as well, so only the reading counts, and the marker that it finds to
+have closed the transaction: it may be somebody else's, of the other kind. A process that dies in between leaves an
+`abort` without a result behind: the next one reads the partition again and tells what the log says; who wrote what, it
+does not know. One instance acts, the holder of the lease, which is asked for once more right before the marker.
+Refusals are told too, each reason once for an incident.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from txnwatch.sinks.abort.marker_write import action, look_after, read_afresh, write
+from txnwatch.sinks.incidents.confirm import confirm_spans
+from txnwatch.sinks.incidents.ledger import CONFIRM_BUDGET_MS, Ledger
+from txnwatch.sinks.incidents.own_findings import Marked, read_anew
+from txnwatch.state.abort.case import AbortPolicy, Case, Evidence, Usage
+from txnwatch.state.abort.decision import HOUR_MS, AbortSpec, Refused, decide_abort, objection
+from txnwatch.state.abort.results import ABORT, DRY_RUN, FAILED, REFUSED, STILL_OPEN, UNKNOWN, VERIFIED
+from txnwatch.state.abort.rules import RULE_OF_REFUSAL, Refusal
+from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
+from txnwatch.state.model.incident import IncidentEvent, updated
+from txnwatch.state.model.ports import Lease
+from txnwatch.state.model.verdicts import Verdict
+
+OFF, ON = "off", "on"
+MARKERS_AT_A_TIME = 5
+FRESH_MS = 5_000  # older than that, a reading is not what a marker is written on
+_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 60_000
+_ABANDONED_MS = 60_000
+_UNPROVEN_MS = 150_000  # the state repeats what hangs within a minute; a start takes less than another one
+_IDLE_HOLDER_MS = 300_000
+Tries = dict[str, tuple[int, int]]  # by incident: how often, and when again
+
+
+@dataclass(slots=True)
+class AutoAbort:
+    """Called after every micro-batch of the ledger.
+
+    Attributes:
+        mode: off, dry-run or on.
+        lease: None where nothing is to be done anyway.
+        instance: this instance's name in events; the same after a restart.
+        report: told what an operator should know that is no event.
+        counts: decisions, for the metrics.
+    """
+
+    mode: str
+    policy: AbortPolicy
+    cooldown_ms: int
+    ledger: Ledger
+    lease: Lease | None
+    instance: str
+    now_ms: Callable[[], int]
+    report: Callable[[str], None] = lambda _: None
+    counts: Counter[str] = field(default_factory=Counter)
+    _told: dict[str, set[str]] = field(default_factory=dict)
+    _tries: Tries = field(default_factory=dict)
+    _looked: Tries = field(default_factory=dict)
+    _told_markers: set[Marked] = field(default_factory=set)
+    _unproven: dict[str, int] = field(default_factory=dict)
+    _tripped: tuple[int, str] | None = None
+    _idle_since_ms: int | None = None
+
+    def recover(self) -> None:
+        """Before each batch of the ledger: what was announced and never told gets its result before its end."""
+        left = [one for one in _of_a_watch(self.ledger.open_incidents) if self._is_left_open(one)]
+        self._looked = {one.incident_id: self._looked.get(one.incident_id, (0, 0)) for one in left}
+        for incident in left:
+            if self._is_due(self._looked, incident):
+                self._later(self._looked, incident)
+                self._tell_what_became_of(incident)
+
+    def on_batch(self) -> None:
+        """Decides about every open incident that is due; at most a few markers a batch."""
+        if self.mode == OFF or self.lease is None:
+            return
+        proven = self.ledger.proven()
+        if not self.lease.is_held():
+            self._watch_the_holder(proven)
+            return
+        self._idle_since_ms = None
+        self._told_markers = self._markers_told()
+        self._forget({incident.incident_id for incident, _ in proven})
+        written = 0
+        for incident, evidence in proven:
+            if self._is_due(self._tries, incident):
+                written += self._decide(incident, evidence)
+            if written == MARKERS_AT_A_TIME:
+                break
+        self._refuse_unproven({incident.incident_id for incident, _ in proven})
+
+    def _watch_the_holder(self, proven: list[tuple[IncidentEvent, Evidence]]) -> None:
+        """Whoever may join the group can hold the lease and do nothing: then nothing is aborted, and it is said."""
+        now_ms, wait_ms = self.now_ms(), self.policy.after_ms + _IDLE_HOLDER_MS
+        left = [one for one, evidence in proven if one.action is None and now_ms - evidence.since_ms >= wait_ms]
+        if not left:
+            self._idle_since_ms = None
+        elif self._idle_since_ms is None:
+            self._idle_since_ms = now_ms
+            self.report(
+                f"warning: {len(left)} hanging transactions wait for a decision, and another member of the group that "
+                "decides which instance aborts holds its lease and tells none: is it an instance of txnwatch?"
+            )
+
+    def _refuse_unproven(self, proven: set[str]) -> None:
+        """What somebody has told and this process does not find is not acted upon; if it lasts, that is said."""
+        now_ms = self.now_ms()
+        left = [one for one in _of_a_watch(self.ledger.open_incidents) if one.incident_id not in proven]
+        self._unproven = {one.incident_id: self._unproven.get(one.incident_id, now_ms) for one in left}
+        refused = objection(self._case(None, None))
+        for one in left:
+            if refused is not None and now_ms - self._unproven[one.incident_id] >= _UNPROVEN_MS:
+                self._refuse(one, refused)
+
+    def close(self) -> None:
+        """Lets another instance act."""
+        if self.lease is not None:
+            self.lease.close()
+
+    def _forget(self, known: set[str]) -> None:
+        self._told = {one: said for one, said in self._told.items() if one in known or one in self._unproven}
+        self._tries = {one: tried for one, tried in self._tries.items() if one in known}
+
+    def _is_due(self, tries: Tries, incident: IncidentEvent) -> bool:
+        _, due_ms = tries.get(incident.incident_id, (0, 0))
+        return self.now_ms() >= due_ms
+
+    def _later(self, tries: Tries, incident: IncidentEvent) -> None:
+        times, _ = tries.get(incident.incident_id, (0, 0))
+        pause_ms = min(_FIRST_PAUSE_MS * 2 ** min(times, 10), _LONGEST_PAUSE_MS)
+        tries[incident.incident_id] = (times + 1, self.now_ms() + pause_ms)
+
+    def _case(self, evidence: Evidence | None, found: SpanConfirmation | None) -> Case:
+        now_ms = self.now_ms()
+        if self._tripped is not None and now_ms >= self._tripped[0]:
+            self._tripped = None
+            self.report("the circuit breaker of the automatic abort has closed again")
+        tripped = self._tripped[1] if self._tripped is not None else None
+        usage = Usage(self._markers_last_hour(now_ms), len(self.ledger.findings), tripped)
+        return Case(evidence, found, self.policy, usage, now_ms)
+
+    def _markers_last_hour(self, now_ms: int) -> int:
+        """Our own, and those that were told: an event can take from the budget, and never add to it."""
+        done = self.ledger.findings.marked | self._told_markers
+        return sum(now_ms - HOUR_MS < at_ms <= now_ms for _, at_ms in done)
+
+    def _markers_told(self) -> set[Marked]:
+        told = ((event.incident_id, event.action) for event in self.ledger.incidents if event.action is not None)
+        return {(incident_id, done["at_ms"]) for incident_id, done in told if done["decision"] == ABORT}
+
+    def _decide(self, incident: IncidentEvent, evidence: Evidence) -> bool:
+        """Whether a marker was written."""
+        refused = objection(self._case(evidence, None))
+        if refused is not None:
+            self._refuse(incident, refused)
+            return False
+        self._later(self._tries, incident)
+        read_ms = self.now_ms()
+        with self.ledger.admin.within(CONFIRM_BUDGET_MS):
+            ((_, found),) = confirm_spans(self.ledger.admin, [evidence.candidate])
+            evidence, found = read_anew(self.ledger.admin, evidence, found)
+        decision = decide_abort(self._case(evidence, found))
+        if isinstance(decision, Refused):
+            self._refuse(incident, decision)
+            if decision.refusal is Refusal.STILL_OWNED and found.answer is Answer.REFUTED:
+                self._trip(f"{evidence.candidate.partition}: {decision.detail}")
+            return False
+        if self.mode != ON:
+            self._tell_once(incident, DRY_RUN, None, "it would be aborted now", decision)
+            return False
+        return self._act(incident, found, decision, read_ms)
+
+    def _act(self, incident: IncidentEvent, found: SpanConfirmation, spec: AbortSpec, read_ms: int) -> bool:
+        assert found.reading is not None
+        stable, now_ms = found.reading.last_stable_offset, self.now_ms()
+        begun = action(ABORT, self.instance, now_ms, spec=spec, stable_before=stable)
+        ahead = updated(incident, now_ms, action=begun, evidence=read_afresh(incident, found.reading, now_ms))
+        if not self.ledger.tell(ahead):
+            self._end(ahead, FAILED, "no marker was written: the event that announces it could not be delivered")
+            return False
+        if self.lease is None or not self.lease.is_held_now():
+            self._end(ahead, FAILED, "no marker was written: another instance acts now")
+            return False
+        if self.now_ms() - read_ms > FRESH_MS:
+            self._end(ahead, FAILED, "no marker was written: too much time had passed since the fresh read")
+            return False
+        self.ledger.findings.marking(incident.incident_id, now_ms)
+        came_to = write(self.ledger.admin, ahead, spec)
+        if came_to.is_denied:
+            rule = RULE_OF_REFUSAL[Refusal.NOT_AUTHORIZED]
+            self._end(ahead, None, f"{came_to.detail}: {rule.what_to_do}", REFUSED, Refusal.NOT_AUTHORIZED)
+            self._trip(f"the broker refuses markers: {came_to.detail}")
+            return True
+        self._end(ahead, came_to.result, came_to.detail, stable_after=came_to.stable_after)
+        if came_to.is_ours and came_to.closed_by is not None:
+            self.ledger.wrote(incident, came_to.closed_by)
+        if came_to.result != VERIFIED:
+            self._trip(f"the abort on {incident.topic}-{incident.partition} came to {came_to.result}")
+        return True
+
+    def _end(
+        self,
+        ahead: IncidentEvent,
+        result: str | None,
+        detail: str | None,
+        decision: str = ABORT,
+        refusal: str | None = None,
+        *,
+        stable_after: int | None = None,
+        is_counted: bool = True,
+    ) -> None:
+        assert ahead.action is not None
+        told: dict[str, Any] = {
+            **ahead.action,
+            "decision": decision,
+            "refusal": refusal,
+            "result": result,
+            "detail": detail,
+            "last_stable_offset_after": stable_after,
+        }
+        if is_counted:
+            self.counts[f"aborts {result or f'refused ({refusal})'}"] += 1
+        self.ledger.tell(updated(ahead, self.now_ms(), action=told))
+
+    def _refuse(self, incident: IncidentEvent, refused: Refused) -> None:
+        if RULE_OF_REFUSAL[refused.refusal].is_told:
+            self._tell_once(incident, REFUSED, refused.refusal, refused.detail)
+
+    def _tell_once(
+        self, incident: IncidentEvent, decision: str, refusal: str | None, detail: str, spec: AbortSpec | None = None
+    ) -> None:
+        """A decision that comes to nothing: told the first time it is made for the incident."""
+        said = self._told.setdefault(incident.incident_id, set())
+        if not said and incident.action is not None:
+            said.add(f"{incident.action['decision']} {incident.action['refusal']}")
+        if f"{decision} {refusal}" in said:
+            return
+        said.add(f"{decision} {refusal}")
+        self.counts[f"aborts {decision}" + (f" ({refusal})" if refusal is not None else "")] += 1
+        told = action(decision, self.instance, self.now_ms(), refusal=refusal, detail=detail, spec=spec)
+        self.ledger.tell(updated(incident, self.now_ms(), action=told))
+
+    def _trip(self, why: str) -> None:
+        """Stops everything until it has cooled down; what is not as it was believed to be comes in numbers."""
+        self._tripped = (self.now_ms() + self.cooldown_ms, why)
+        self.counts["circuit breaker opened"] += 1
+        self.report(f"warning: the automatic abort stops for {self.cooldown_ms / 1000:.0f} s: {why}")
+
+    def _is_left_open(self, incident: IncidentEvent) -> bool:
+        """Announced, and what came of it was never told: by us before a restart, or by an instance that is gone."""
+        done = incident.action
+        if done is None or done["decision"] != ABORT or done["result"] is not None:
+            return False
+        is_ours: bool = done["by"] == self.instance
+        return is_ours or self.now_ms() - done["at_ms"] > _ABANDONED_MS
+
+    def _tell_what_became_of(self, incident: IncidentEvent) -> None:
+        """By the log alone: what was announced says where to look, and not how far it had been open."""
+        claimed = replace(incident, evidence={**incident.evidence, "end_before": None})
+        with self.ledger.admin.within(CONFIRM_BUDGET_MS):
+            came_to = look_after(self.ledger.admin, claimed, commit=False)
+        if came_to.result == UNKNOWN:
+            return  # it is asked again with the next batch
+        detail = "a marker was announced and no result told; this is what the log says"
+        if came_to.result == STILL_OPEN:
+            detail += ": the transaction is open, so no marker has ended it"
+        elif came_to.detail is not None:
+            detail += f"; {came_to.detail}"
+        self._end(incident, came_to.result, detail, stable_after=came_to.stable_after, is_counted=False)
+
+
+def _of_a_watch(incidents: Iterable[IncidentEvent]) -> list[IncidentEvent]:
+    """Those about hanging transactions; one of an abort by hand belongs to that hand."""
+    return [one for one in incidents if one.verdict == Verdict.HANGING and not one.is_by_hand]

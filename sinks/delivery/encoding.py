@@ -1,0 +1,204 @@
+"""Incident events as bytes: flat JSON, or Avro single-object encoding; one Avro schema owns the shape of both.
+
+The third encoding, Confluent framing, needs a registry: sinks/delivery/registry.py.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, NamedTuple
+
+import fastavro
+from fastavro.schema import fingerprint, to_parsing_canonical_form
+
+from txnwatch.sinks.delivery.heartbeat import CONTENT_TYPE, EVENT_TYPE, Heartbeat
+from txnwatch.state.events.value_rules import ACTION, EVENT, EVIDENCE, GROUP, RESOLUTION, problem_of
+from txnwatch.state.model.errors import BadEventError, PassedOver
+from txnwatch.state.model.incident import IncidentEvent
+
+SPEC_VERSION: Final = "1.0"
+_SINGLE_OBJECT_MAGIC: Final = b"\xc3\x01"
+_ARRAYS: Final = ("pending_partitions", "consumer_groups")
+_RECORDS: Final = {"evidence": EVIDENCE, "action": ACTION, "resolution": RESOLUTION}
+_FILLED: Final = ("action", "resolution")
+_SHOWN: Final = 200
+MAX_BYTES: Final = 4 * 1024 * 1024  # brokers take 1 MiB unless they are told otherwise
+
+CONFLUENT_MAGIC: Final = b"\x00"
+
+
+class Encoding(NamedTuple):
+    """How events become a record's value, and the content type that says so."""
+
+    encode: Callable[[IncidentEvent], bytes]
+    content_type: str
+
+
+@cache
+def schema_text() -> str:
+    """The schema as it is published."""
+    return (files("txnwatch.sinks.delivery") / "incident_event.avsc").read_text()
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """The parsed schema."""
+    parsed = fastavro.parse_schema(json.loads(schema_text()))
+    assert isinstance(parsed, dict)
+    return parsed
+
+
+@cache
+def _single_object_header() -> bytes:
+    return _header_of(schema_text())
+
+
+def _header_of(text: str) -> bytes:
+    hexadecimal = fingerprint(to_parsing_canonical_form(json.loads(text)), "CRC-64-AVRO")
+    return _SINGLE_OBJECT_MAGIC + bytes.fromhex(hexadecimal)
+
+
+@cache
+def _writers() -> dict[bytes, Any]:
+    """The schemas events may have been written with, by header; a former one stays in the package when it changes."""
+    texts = [path.read_text() for path in files("txnwatch.sinks.delivery").iterdir() if path.name.endswith(".avsc")]
+    return {_header_of(text): fastavro.parse_schema(json.loads(text)) for text in texts}
+
+
+def to_json(event: IncidentEvent) -> bytes:
+    """The event as one line of JSON with the schema's field names."""
+    return json.dumps(asdict(event), separators=(",", ":")).encode()
+
+
+def to_avro(event: IncidentEvent) -> bytes:
+    """The event in Avro single-object encoding: marker, schema fingerprint, body."""
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, schema(), plain(event))
+    return _single_object_header() + body.getvalue()
+
+
+def from_bytes(value: bytes) -> IncidentEvent:
+    """An event as either encoding wrote it.
+
+    Raises:
+        BadEventError: neither JSON nor our Avro, of a schema we do not know, or with a value that no event can have.
+    """
+    if value[:1] == CONFLUENT_MAGIC:
+        told = "found Confluent framing: expected --schema-registry-url, to ask for its schema"
+        raise BadEventError(PassedOver.UNDECODABLE, told)
+    check_size(value)
+    try:
+        raw = _avro(value) if value.startswith(_SINGLE_OBJECT_MAGIC) else json.loads(value, parse_constant=_no_number)
+    except Exception as exc:  # whatever a decoder makes of bytes that are none; nesting ends it with a RecursionError
+        why = f"expected an incident event in JSON or Avro, found {value[:40]!r}...: {str(exc)[:_SHOWN]}"
+        raise BadEventError(PassedOver.UNDECODABLE, why) from exc
+    return event_of(raw)
+
+
+def check_size(value: bytes) -> None:
+    """Looks at its size before anything else does.
+
+    Raises:
+        BadEventError: it is too large for an event.
+    """
+    if len(value) > MAX_BYTES:
+        told = f"expected an incident event of at most {MAX_BYTES} bytes, found {len(value)}"
+        raise BadEventError(PassedOver.TOO_LARGE, told)
+
+
+def _avro(value: bytes) -> Any:  # noqa: ANN401 - whatever stands there
+    size = len(_single_object_header())
+    body = io.BytesIO(value[size:])
+    raw = fastavro.schemaless_reader(body, _writers()[value[:size]], schema())
+    if body.read(1):
+        raise ValueError("found more bytes behind the event")
+    return raw
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"found {word}: it is no number in JSON")
+
+
+def event_of(raw: Any) -> IncidentEvent:  # noqa: ANN401 - whatever stood there
+    """An event from its fields; fields of a later version are left out, those that an earlier one lacks have defaults.
+
+    Raises:
+        BadEventError: it has not the schema's shape, or a value that no event can have (state/events/value_rules.py).
+    """
+    if not isinstance(raw, Mapping):
+        raise BadEventError(PassedOver.INVALID, f"expected an incident event, found {str(raw)[:40]!a}")
+    found = {**_defaults_of(None), **_known(raw, EVENT)}
+    for name, inner in _RECORDS.items():
+        if isinstance(found.get(name), dict):
+            defaults = _defaults_of(name) if name in _FILLED else {}
+            found[name] = {**defaults, **_known(found[name], inner)}
+    groups = found["consumer_groups"]
+    if isinstance(groups, list | tuple):
+        found["consumer_groups"] = tuple(_known(one, GROUP) if isinstance(one, dict) else one for one in groups)
+    problem = problem_of(found)
+    if problem is not None:
+        raise BadEventError(PassedOver.INVALID, f"expected an incident event: {problem}")
+    return IncidentEvent(**{**found, **{name: tuple(found[name]) for name in _ARRAYS}})
+
+
+def _known(raw: Mapping[str, Any], fields: Mapping[str, object]) -> dict[str, Any]:
+    return {name: raw[name] for name in fields if name in raw}
+
+
+@cache
+def _defaults_of(name: str | None) -> dict[str, Any]:
+    """What an event, or a record inside it, has where its writer did not know a field."""
+    record = schema()
+    if name is not None:
+        (kinds,) = (field["type"] for field in record["fields"] if field["name"] == name)
+        (record,) = (kind for kind in kinds if isinstance(kind, dict))
+    return {field["name"]: field["default"] for field in record["fields"] if "default" in field}
+
+
+def cloud_event_headers(event: IncidentEvent, content_type: str) -> dict[str, str | bytes | None]:
+    """CloudEvents 1.0, Kafka binding, binary mode."""
+    return {
+        "ce_specversion": SPEC_VERSION,
+        "ce_id": event.event_id,
+        "ce_source": f"/kafka/{event.cluster_id}",
+        "ce_type": event.event_type,
+        "ce_subject": event.subject,
+        "ce_time": _rfc3339(event.time_ms),
+        "content-type": content_type,
+    }
+
+
+def heartbeat_headers(heartbeat: Heartbeat) -> dict[str, str | bytes | None]:
+    """The same for a watcher's heartbeat."""
+    return {
+        "ce_specversion": SPEC_VERSION,
+        "ce_id": f"{heartbeat.key}-{heartbeat.time_ms}",
+        "ce_source": f"/kafka/{heartbeat.cluster_id}",
+        "ce_type": EVENT_TYPE,
+        "ce_subject": heartbeat.instance,
+        "ce_time": _rfc3339(heartbeat.time_ms),
+        "content-type": CONTENT_TYPE,
+    }
+
+
+def _rfc3339(time_ms: int) -> str:
+    seconds, millis = divmod(time_ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{millis:03d}Z"
+
+
+def plain(event: IncidentEvent) -> dict[str, Any]:
+    """The event as the schema's record."""
+    raw = asdict(event)
+    return {**raw, **{name: list(raw[name]) for name in _ARRAYS}}
+
+
+FORMATS: Final = {
+    "json": Encoding(to_json, "application/json"),
+    "avro": Encoding(to_avro, "application/avro"),
+}

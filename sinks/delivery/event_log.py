@@ -1,0 +1,197 @@
+"""The events topic, read back: to its end for the ledger's memory, and then what others add to it.
+
+Law: a record that is no event comes as the error it raised, with its place; a record that cannot be decoded now (the
+registry is away) is never passed over: it is kept and decoded later, and nothing behind it is handed out before.
+Whoever may write the topic can write anything: only an event whose key is its incident's id, whose values an event
+can have and, where there are keys, whose signature is right comes as an event. Our events are in no transaction: one
+that somebody leaves open on the topic would hide all that stands behind it from a reader of committed records.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from txnwatch.sinks.delivery import heartbeat
+from txnwatch.sinks.delivery.encoding import from_bytes
+from txnwatch.sinks.delivery.heartbeat import Heartbeat
+from txnwatch.sinks.delivery.kafka import QUIET
+from txnwatch.sinks.delivery.signature import Keys, topic_place, without_signature
+from txnwatch.state.model.errors import BadEventError, BrokerError, PassedOver, RegistryAwayError
+from txnwatch.state.model.incident import IncidentEvent, Overwritten, is_incident_id
+
+_TIMEOUT_S = 10.0
+_AT_A_TIME = 500
+Decoder = Callable[[bytes], IncidentEvent]
+Found = IncidentEvent | Heartbeat | Overwritten | BadEventError
+
+
+class EventLog:
+    """One reader of the topic, from its beginning; joins no group and commits nothing."""
+
+    def __init__(
+        self, client_config: Mapping[str, str], topic: str, decode: Decoder = from_bytes, keys: Keys | None = None
+    ) -> None:
+        """Connects.
+
+        Raises:
+            BrokerError: the topic is not there, or no broker answers.
+        """
+        self._topic = topic
+        self._decode = decode
+        self._keys = keys
+        self._place = ""
+        self._undecoded: deque[Message] = deque()
+        self._consumer = Consumer(
+            {
+                **client_config,
+                **QUIET,
+                "group.id": "txnwatch-events-reader",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_uncommitted",
+                "enable.partition.eof": True,
+            }
+        )
+        try:
+            self._left = set(self._partitions())
+            self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in self._left])
+        except BaseException as exc:
+            self._consumer.close()
+            if isinstance(exc, KafkaException):
+                raise BrokerError(f"events topic {topic!r}: {exc.args[0].str()}") from exc
+            raise
+
+    def close(self) -> None:
+        """Lets go of the connections."""
+        self._consumer.close()
+
+    def history(self) -> Iterator[Found]:
+        """Everything up to the end as it is now, in order.
+
+        Raises:
+            BrokerError: the topic cannot be read to its end, or the registry does not answer.
+        """
+        while self._left:
+            message = self._consumer.poll(_TIMEOUT_S)
+            if message is None:
+                raise BrokerError(f"events topic {self._topic!r}: no answer while reading it")
+            self._take(message)
+            yield from self._decoded()
+
+    def follow(self) -> Iterator[Found]:
+        """What comes after `history`; waits for it, for ever.
+
+        Raises:
+            BrokerError: as `history`.
+        """
+        while True:
+            message = self._consumer.poll(_TIMEOUT_S)
+            if message is not None:
+                self._take(message)
+                yield from self._decoded()
+
+    def news(self) -> Iterator[Found]:
+        """What has come since, without waiting; brokers or a registry that are away make it shorter, not wrong."""
+        try:
+            for message in self._consumer.consume(_AT_A_TIME, timeout=0):
+                if message.error() is None:
+                    self._undecoded.append(message)
+            yield from self._decoded()
+        except (BrokerError, KafkaException):
+            return
+
+    def _partitions(self) -> list[int]:
+        metadata = self._consumer.list_topics(self._topic, timeout=_TIMEOUT_S)
+        self._place = topic_place(metadata.cluster_id or "", self._topic)
+        found = metadata.topics[self._topic]
+        if found.error is not None:
+            told = f"{found.error.str()}: has `txnwatch run` been started here?"
+            raise BrokerError(f"events topic {self._topic!r}: {told}")
+        return list(found.partitions)
+
+    def _take(self, message: Message) -> None:
+        error = message.error()
+        if error is None:
+            self._undecoded.append(message)
+        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+            self._left.discard(message.partition() or 0)
+        elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return  # librdkafka looks for the coordinator of a group that it then has no use for
+        elif error.fatal() or not error.retriable():
+            raise BrokerError(f"events topic {self._topic!r}: {error.str()}")
+
+    def _decoded(self) -> Iterator[Found]:
+        while self._undecoded:
+            message = self._undecoded[0]
+            found: Found | None
+            try:
+                found = self._found(message)
+            except RegistryAwayError as exc:
+                raise BrokerError(str(exc)) from exc
+            except BadEventError as exc:
+                where = f"{message.topic()}-{message.partition()}@{message.offset()}"
+                found = BadEventError(exc.why, f"{where}: {exc}", _key_of(message) if _is_incidents(message) else None)
+            self._undecoded.popleft()
+            if found is not None:
+                yield found
+
+    def _found(self, message: Message) -> Found | None:
+        """What a record is; None for a tombstone that is about no incident.
+
+        Raises:
+            BadEventError: nothing of ours.
+            RegistryAwayError: that cannot be known now.
+        """
+        key, value = _key_of(message), message.value()
+        if value is None:  # believed by nobody, so it needs no signature
+            return Overwritten(key) if _is_incidents(message) else None
+        value, signature = without_signature(value)
+        self._check_signature(key, value, signature)
+        if key.startswith(heartbeat.KEY_PREFIX):
+            return heartbeat.from_bytes(value, key)
+        event = self._decode(value)
+        if event.incident_id != key:
+            raise BadEventError(PassedOver.WRONG_KEY, "expected the incident's id as the record's key")
+        return event
+
+    def _check_signature(self, key: str, value: bytes, signature: bytes | None) -> None:
+        if self._keys is None:
+            return
+        problem = self._keys.problem(self._place, key, value, signature)
+        if problem is not None:
+            told = "no signature" if problem is PassedOver.UNSIGNED else "a signature that none of our keys has made"
+            raise BadEventError(problem, f"expected a signature of --events-key-file, found {told}")
+
+
+def _key_of(message: Message) -> str:
+    key = message.key()
+    return key.decode(errors="backslashreplace") if isinstance(key, bytes) else str(key or "")
+
+
+def _is_incidents(message: Message) -> bool:
+    return is_incident_id(_key_of(message))
+
+
+def read_events(
+    client_config: Mapping[str, str],
+    topic: str,
+    *,
+    follow: bool = False,
+    decode: Decoder = from_bytes,
+    keys: Keys | None = None,
+) -> Iterator[Found]:
+    """Everything the topic holds, in order, and with `follow` what comes; a bad record comes as the error it raised.
+
+    Raises:
+        BrokerError: the topic is not there, or cannot be read to its end.
+    """
+    log = EventLog(client_config, topic, decode, keys)
+    try:
+        yield from log.history()
+        if follow:
+            yield from log.follow()
+    finally:
+        log.close()

@@ -1,0 +1,209 @@
+"""The events topic, written: produced idempotently, keyed by incident, compacted. event_log.py reads it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
+
+from txnwatch.sinks.delivery.encoding import FORMATS, Encoding, cloud_event_headers, heartbeat_headers
+from txnwatch.sinks.delivery.heartbeat import Heartbeat, to_bytes
+from txnwatch.sinks.delivery.signature import Keys, topic_place, with_signature
+from txnwatch.state.model.errors import BrokerError, ConfigError, SinkError
+from txnwatch.state.model.incident import IncidentEvent
+
+_TIMEOUT_S = 10.0
+_BURY_TIMEOUT_S = 2.0
+_REPLICAS = 3
+# Heartbeats are a record every few seconds: closed segments and compaction at least so often keep the topic small.
+_CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "max.compaction.lag.ms": "21600000"}
+QUIET = {"log_level": 2}  # what goes wrong comes back as an error, not as a line on stderr
+
+
+class KafkaEventSink:
+    """An EventSink over confluent-kafka; `deliver` returns when every replica in sync has the events."""
+
+    def __init__(
+        self,
+        client_config: Mapping[str, str],
+        topic: str,
+        encoding: Encoding = FORMATS["json"],
+        *,
+        keys: Keys | None = None,
+        timeout_s: float = _TIMEOUT_S,
+    ) -> None:
+        self.topic = topic
+        self._keys = keys
+        self._place: str | None = None
+        self._timeout_s = timeout_s
+        self._encoding = encoding
+        self._producer = Producer(
+            {
+                **client_config,
+                **QUIET,
+                "client.id": "txnwatch-events",
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                # Never given up: produced again it would stand behind a later event, and compaction keep the older.
+                "message.timeout.ms": 0,
+            }
+        )
+        self._under_way: set[str] = set()
+        self._acknowledged: set[str] = set()
+        self._last_error = "no answer"
+        self._is_heartbeat_under_way = False
+
+    @property
+    def name(self) -> str:
+        """For messages and metrics."""
+        return f"topic {self.topic}"
+
+    def deliver(self, events: Sequence[IncidentEvent]) -> None:
+        """See EventSink. An event still under way from an earlier try is waited for, not produced again.
+
+        Raises:
+            SinkError: not all were acknowledged in time, or an event cannot be encoded now.
+        """
+        for event in events:
+            if event.event_id not in self._under_way | self._acknowledged:
+                self._produce(event)
+        self._producer.flush(self._timeout_s)
+        missing = [event for event in events if event.event_id not in self._acknowledged]
+        if missing:
+            raise SinkError(f"{self.name}: {len(missing)} of {len(events)} events not acknowledged: {self._last_error}")
+        self._acknowledged.clear()
+
+    def _produce(self, event: IncidentEvent) -> None:
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            self._under_way.discard(event.event_id)
+            if error is None:
+                self._acknowledged.add(event.event_id)
+            else:
+                self._last_error = error.str()
+
+        value = self._signed(event.incident_id, self._encoding.encode(event))
+        headers = cloud_event_headers(event, self._encoding.content_type)
+        self._under_way.add(event.event_id)
+        try:
+            self._producer.produce(
+                self.topic,
+                key=event.incident_id,
+                value=value,
+                headers=headers,
+                on_delivery=delivered,
+            )
+        except (BufferError, KafkaException) as exc:
+            self._under_way.discard(event.event_id)
+            raise SinkError(f"{self.name}: {exc}") from exc
+
+    def _signed(self, key: str, value: bytes) -> bytes:
+        """A record's value with its signature, where there are keys.
+
+        Raises:
+            SinkError: no broker tells which cluster this is.
+        """
+        if self._keys is None:
+            return value
+        if self._place is None:
+            try:
+                cluster_id = self._producer.list_topics(self.topic, timeout=self._timeout_s).cluster_id
+            except KafkaException as exc:
+                raise SinkError(f"{self.name}: {exc.args[0].str()}") from exc
+            self._place = topic_place(cluster_id or "", self.topic)
+        return with_signature(value, self._keys.sign(self._place, key, value))
+
+    def bury(self, keys: Sequence[str]) -> None:
+        """Puts tombstones behind what these keys hold, so that compaction takes it away; once more does no harm.
+
+        Raises:
+            SinkError: not all were acknowledged in time.
+        """
+        left = set(keys)
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            key = message.key()
+            if error is None and key is not None:
+                left.discard(key.decode() if isinstance(key, bytes) else key)
+
+        try:
+            for key in keys:
+                self._producer.produce(self.topic, key=key, on_delivery=delivered)
+        except (BufferError, KafkaException) as exc:
+            raise SinkError(f"{self.name}: {exc}") from exc
+        self._producer.flush(_BURY_TIMEOUT_S)
+        if left:
+            raise SinkError(f"{self.name}: {len(left)} of {len(keys)} tombstones not acknowledged")
+
+    def beat(self, heartbeat: Heartbeat) -> None:
+        """Tells a heartbeat without waiting; nothing where the one before is still under way.
+
+        Raises:
+            SinkError: it cannot be told now.
+        """
+        self._producer.poll(0)
+        if self._is_heartbeat_under_way:
+            return
+
+        def delivered(_: KafkaError | None, __: Message) -> None:
+            self._is_heartbeat_under_way = False
+
+        value = self._signed(heartbeat.key, to_bytes(heartbeat))
+        headers = heartbeat_headers(heartbeat)
+        try:
+            self._producer.produce(self.topic, key=heartbeat.key, value=value, headers=headers, on_delivery=delivered)
+        except (BufferError, KafkaException) as exc:
+            raise SinkError(f"{self.name}: {exc}") from exc
+        self._is_heartbeat_under_way = True
+
+    def has_lost_everything(self) -> bool:
+        """See EventSink: the topic is the memory itself, nobody else could fill it."""
+        return False
+
+    def forget(self, is_past: Callable[[str], bool]) -> None:
+        """See EventSink: the topic misses no end, by definition."""
+
+    def close(self) -> None:
+        """Lets librdkafka send what it still has."""
+        self._producer.flush(self._timeout_s)
+
+
+def ensure_topic(client_config: Mapping[str, str], topic: str) -> str | None:
+    """Creates the events topic, compacted, if it is not there.
+
+    Returns a warning if it is there and not compacted: then it cannot be the ledger's memory for ever.
+
+    Raises:
+        BrokerError: the cluster does not answer, or does not let us create the topic.
+        ConfigError: it is no name for a topic.
+    """
+    admin = AdminClient({**client_config, **QUIET, "client.id": "txnwatch-events"})
+    try:
+        known = admin.list_topics(timeout=_TIMEOUT_S)
+        if topic in known.topics:
+            return _compaction_warning(admin, topic)
+        wanted = NewTopic(topic, 1, min(_REPLICAS, len(known.brokers)), config=_CONFIG)
+        admin.create_topics([wanted], operation_timeout=_TIMEOUT_S)[topic].result(_TIMEOUT_S)
+    except KafkaException as exc:
+        error = exc.args[0]
+        if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return None
+        if error.code() == KafkaError.TOPIC_EXCEPTION:  # no topic can have that name: waiting does not mend it
+            raise ConfigError(f"events topic {topic!r}: {error.str()}") from exc
+        raise BrokerError(f"events topic {topic!r}: expected to create it, found: {error.str()}") from exc
+    return None
+
+
+def _compaction_warning(admin: AdminClient, topic: str) -> str | None:
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    try:
+        found = admin.describe_configs([resource])[resource].result(_TIMEOUT_S)
+    except KafkaException:
+        return None  # without the right to ask there is nothing to warn of
+    policy = str(found["cleanup.policy"].value)
+    if "compact" in policy:
+        return None
+    return (
+        f"events topic {topic!r} has cleanup.policy={policy}: expected compact; incidents older than its retention "
+        "will be forgotten on a restart"
+    )

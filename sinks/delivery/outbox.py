@@ -1,0 +1,96 @@
+"""What one sink still has to get: in order, kept while the sink is away, tried again with growing pauses."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from txnwatch.state.model.errors import SinkError
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.ports import EventSink
+
+_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 30_000
+_FORGET_PAUSE_MS = 600_000
+_AT_A_TIME = 500
+
+
+class Outbox:
+    """Delivers to one sink; never raises. A sink that is away costs a batch one try, and then only now and then.
+
+    Attributes:
+        failures: deliveries that failed.
+    """
+
+    def __init__(self, sink: EventSink, report: Callable[[str], None]) -> None:
+        self._sink = sink
+        self._report = report
+        self._waiting: deque[IncidentEvent] = deque()
+        self._pause_ms = 0
+        self._due_ms = 0
+        self._forget_ms = 0
+        self.failures = 0
+
+    @property
+    def name(self) -> str:
+        """The sink's name."""
+        return self._sink.name
+
+    @property
+    def waiting(self) -> int:
+        """Events that were not delivered yet."""
+        return len(self._waiting)
+
+    @property
+    def waiting_incidents(self) -> set[str]:
+        """The incidents they are about."""
+        return {event.incident_id for event in self._waiting}
+
+    def put(self, events: Sequence[IncidentEvent]) -> None:
+        """Queues events behind those that wait."""
+        self._waiting.extend(events)
+
+    def withdraw(self, event: IncidentEvent) -> None:
+        """Drops what waits and is no newer than this event of the same incident."""
+        self._waiting = deque(
+            waiting
+            for waiting in self._waiting
+            if waiting.incident_id != event.incident_id or waiting.sequence > event.sequence
+        )
+
+    def has_lost_everything(self) -> bool:
+        """See EventSink."""
+        return self._sink.has_lost_everything()
+
+    def forget(self, is_past: Callable[[str], bool], now_ms: int) -> None:
+        """See EventSink; asked now and then, because one that is away costs time."""
+        if now_ms >= self._forget_ms:
+            self._forget_ms = now_ms + _FORGET_PAUSE_MS
+            self._sink.forget(is_past)
+
+    def deliver(self, now_ms: int) -> list[IncidentEvent]:
+        """Delivers what waits, as far as the sink takes it; returns what it took."""
+        taken: list[IncidentEvent] = []
+        if not self._waiting or now_ms < self._due_ms:
+            return taken
+        try:
+            while self._waiting:
+                part = [self._waiting[position] for position in range(min(_AT_A_TIME, len(self._waiting)))]
+                self._sink.deliver(part)
+                taken.extend(self._waiting.popleft() for _ in part)
+        except SinkError as exc:
+            self.failures += 1
+            if not self._pause_ms:
+                self._report(f"{exc}; {self.waiting} events are kept and delivered later")
+            self._pause_ms = min(max(2 * self._pause_ms, _FIRST_PAUSE_MS), _LONGEST_PAUSE_MS)
+            self._due_ms = now_ms + self._pause_ms
+        else:
+            if self._pause_ms:
+                self._report(f"{self.name} is back and has every event")
+            self._pause_ms = 0
+        return taken
+
+    def close(self, now_ms: int) -> None:
+        """A last try, then lets go."""
+        self._due_ms = 0
+        self.deliver(now_ms)
+        self._sink.close()

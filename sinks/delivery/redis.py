@@ -1,0 +1,205 @@
+"""Redis: what is wrong right now, for programs that ask and people that look.
+
+Keys, under `txnwatch:<cluster id>:`
+  incidents         sorted set of open incidents' ids by open_since_ms
+  incident:<id>     hash of one incident's latest event, the event's field names; kept a week after it is resolved
+  events            stream of every event, capped
+  filled            since when the keys are kept (epoch milliseconds); gone if Redis was emptied, then all is sent again
+  heartbeat:<hash>  hash of a watcher's heartbeat and its signature; goes a day after the last one
+  open              sorted set of the oldest open transactions, healthy ones too, by when they began; each member is a
+                    JSON object; it goes a minute after nobody writes it any more
+One script changes the first three, and only if the event's sequence is newer than what the hash holds: events may be
+delivered twice, late, or by two writers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from txnwatch.sinks.delivery.heartbeat import KEY_PREFIX, Heartbeat, to_bytes
+from txnwatch.sinks.delivery.signature import Keys, redis_place
+from txnwatch.state.model.errors import SinkError
+from txnwatch.state.model.findings import OpenTransaction
+from txnwatch.state.model.incident import SPENT_SEQUENCE, IncidentEvent
+
+_STREAM_LENGTH: Final = 100_000
+_KEEP_RESOLVED_S: Final = 7 * 24 * 3600
+TIMEOUT_S: Final = 2.0
+OUR_KEYS: Final = "txnwatch."
+HEARTBEAT: Final = KEY_PREFIX.removeprefix(OUR_KEYS)
+_KEEP_OPEN_S: Final = 60
+_KEEP_HEARTBEAT_S: Final = 24 * 3600  # long enough to say when the last watcher judged
+
+# KEYS: incidents, incident hash, events stream. ARGV: id, sequence, is open, open_since_ms, stream length,
+# seconds to keep, event as JSON, the sequence from which on it is none of ours, then field, value, ... of the hash.
+_APPLY: Final = """
+local held = redis.call('HGET', KEYS[2], 'sequence')
+held = held and tonumber(held)
+if held and held >= tonumber(ARGV[2]) and held < tonumber(ARGV[8]) then return 0 end
+redis.call('DEL', KEYS[2])
+redis.call('HSET', KEYS[2], unpack(ARGV, 9))
+if ARGV[3] == '1' then
+  redis.call('ZADD', KEYS[1], ARGV[4], ARGV[1])
+else
+  redis.call('ZREM', KEYS[1], ARGV[1])
+  redis.call('EXPIRE', KEYS[2], ARGV[6])
+end
+redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[5], '*', 'id', ARGV[1] .. '-' .. ARGV[2], 'event', ARGV[7])
+return 1
+"""
+
+
+def is_url(url: str) -> bool:
+    """Whether redis-py takes it. Checked to the end, as a connection would: it reads `redis://host/x` as database 0."""
+    try:
+        pool = redis.ConnectionPool.from_url(url)
+        pool.connection_class(**pool.connection_kwargs)
+        database = urlsplit(url).path.strip("/")
+    except (ValueError, TypeError, redis.RedisError):
+        return False
+    return url.startswith("unix:") or not database or database.isdecimal()
+
+
+class RedisEventSink:
+    """An EventSink over redis-py."""
+
+    def __init__(self, url: str, cluster_id: str, keys: Keys | None = None) -> None:
+        self._url = url
+        self._keys = keys
+        self._place = redis_place(cluster_id)
+        self._prefix = f"txnwatch:{cluster_id}:"
+        # No retries and short timeouts: the outbox keeps what could not be delivered, and the batch must go on.
+        self._client = redis.Redis.from_url(
+            url,
+            socket_timeout=TIMEOUT_S,
+            socket_connect_timeout=TIMEOUT_S,
+            retry=Retry(NoBackoff(), 0),
+        )
+        self._apply = self._client.register_script(_APPLY)
+
+    @property
+    def name(self) -> str:
+        """For messages and metrics; without the password a URL may hold."""
+        return f"Redis {self._url.rpartition('@')[2].removeprefix('redis://')}"
+
+    def deliver(self, events: Sequence[IncidentEvent]) -> None:
+        """See EventSink.
+
+        Raises:
+            SinkError: Redis is away, or refuses.
+        """
+        try:
+            for event in events:
+                self._deliver_one(event)
+        except redis.RedisError as exc:
+            raise SinkError(f"{self.name}: {exc}") from exc
+
+    def _deliver_one(self, event: IncidentEvent) -> None:
+        values = {name: _text(value) for name, value in asdict(event).items() if value is not None}
+        self._apply(
+            keys=[
+                f"{self._prefix}incidents",
+                f"{self._prefix}incident:{event.incident_id}",
+                f"{self._prefix}events",
+            ],
+            args=[
+                event.incident_id,
+                event.sequence,
+                int(event.is_open),
+                event.open_since_ms,
+                _STREAM_LENGTH,
+                _KEEP_RESOLVED_S,
+                json.dumps(asdict(event), separators=(",", ":")),
+                SPENT_SEQUENCE,
+                *(part for pair in values.items() for part in pair),
+            ],
+        )
+
+    def has_lost_everything(self) -> bool:
+        """See EventSink. Of several instances one is told so and fills it for all."""
+        try:
+            return bool(self._client.set(f"{self._prefix}filled", _now_ms(self._client), nx=True))
+        except redis.RedisError:
+            return False
+
+    def forget(self, is_past: Callable[[str], bool]) -> None:
+        """See EventSink. One that was away when an incident ended, and until we forgot how, shows it for ever."""
+        try:
+            shown: Any = self._client.zrange(f"{self._prefix}incidents", 0, -1)
+            for incident_id in filter(is_past, (member.decode(errors="backslashreplace") for member in shown)):
+                with self._client.pipeline(transaction=True) as changes:
+                    changes.zrem(f"{self._prefix}incidents", incident_id)
+                    changes.delete(f"{self._prefix}incident:{incident_id}")
+                    changes.execute()
+        except redis.RedisError:
+            return  # it is asked again
+
+    def show_open(self, transactions: Sequence[OpenTransaction]) -> None:
+        """Replaces the set of open transactions, as a whole.
+
+        Raises:
+            SinkError: Redis is away, or refuses.
+        """
+        key = f"{self._prefix}open"
+        try:
+            with self._client.pipeline(transaction=True) as changes:
+                changes.delete(key)
+                if transactions:
+                    changes.zadd(key, {_member(told): told.since_ms for told in transactions})
+                    changes.expire(key, _KEEP_OPEN_S)
+                changes.execute()
+        except redis.RedisError as exc:
+            raise SinkError(f"{self.name}: {exc}") from exc
+
+    def beat(self, heartbeat: Heartbeat) -> None:
+        """Tells a heartbeat; it goes when none has followed for long.
+
+        Raises:
+            SinkError: Redis is away, or refuses.
+        """
+        value, key = to_bytes(heartbeat), f"{self._prefix}{heartbeat.key.removeprefix(OUR_KEYS)}"
+        held: dict[Any, Any] = {"heartbeat": value}
+        if self._keys is not None:
+            held["signature"] = self._keys.sign(self._place, heartbeat.key, value)
+        try:
+            with self._client.pipeline(transaction=True) as changes:
+                changes.delete(key)
+                changes.hset(key, mapping=held)
+                changes.expire(key, _KEEP_HEARTBEAT_S)
+                changes.execute()
+        except redis.RedisError as exc:
+            raise SinkError(f"{self.name}: {exc}") from exc
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._client.close()
+
+
+def _member(told: OpenTransaction) -> str:
+    """Told often, changed seldom: nothing in it grows with time."""
+    described = {
+        "transactional_id": told.transactional_id,
+        "producer_id": told.producer_id,
+        "state": told.state,
+        "partitions": [str(span.partition) for span in told.spans],
+    }
+    return json.dumps(described, separators=(",", ":"))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _now_ms(client: redis.Redis) -> int:
+    seconds, micros = client.time()
+    return int(seconds) * 1000 + int(micros) // 1000

@@ -1,0 +1,260 @@
+"""What the events topic claims, beside what this process has found: nothing that is claimed there is taken over.
+
+Whoever may write the topic can write an `opened` about what is healthy, a `resolved` about what hangs, any outcome and
+any command. So an event of somebody else makes this process look anew, at once: an incident that was said to be over
+and is not opens again under another id; one that was said to be open and is not ends; and where a told event differs
+in what matters from what was found here, the next event says what was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from txnwatch.sinks.incidents import event_builder as compose
+from txnwatch.sinks.incidents.commands import Origin, suggested
+from txnwatch.sinks.incidents.confirm import confirm_spans, confirm_transactions
+from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME
+from txnwatch.sinks.incidents.incident_store import Memory
+from txnwatch.sinks.incidents.own_findings import Findings
+from txnwatch.state.abort.results import VERIFIED
+from txnwatch.state.evidence.confirmation import Answer
+from txnwatch.state.evidence.outcome import UNKNOWN
+from txnwatch.state.evidence.resolution import is_premature
+from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
+from txnwatch.state.model.incident import IncidentEvent, SpanKey, transaction_incident_id, updated
+from txnwatch.state.model.ports import TransactionAdmin
+from txnwatch.state.model.transaction import CoordinatorView, Span
+from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict
+
+_IDENTITY = ("topic", "partition", "topic_id", "producer_id", "txn_start_offset", "transactional_id")
+_BEGINNING = ("action", "resolution", "detected_at_ms", "detection_latency_ms")
+
+
+@dataclass(slots=True)
+class Claims:
+    """Holds what was told against what was found."""
+
+    origin: Origin
+    admin: TransactionAdmin
+    findings: Findings
+    now_ms: Callable[[], int]
+    memory: Memory = field(init=False)
+    _acted: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _doubted: dict[SpanKey, None] = field(default_factory=dict)
+    _doubted_transactions: dict[str, TransactionCandidate] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.memory = Memory(self.origin.cluster_id, self._ours, self.is_found)
+
+    def is_found(self, incident: IncidentEvent) -> bool:
+        """Whether this process has found itself what the incident is about, and has made what it says."""
+        if incident.topic is None:
+            return incident.incident_id in self.findings.transactions
+        key = incident.span
+        evidence = self.findings.get(key) if key is not None else None
+        if key is None or evidence is None or self.findings.incident_of(key) != incident.incident_id:
+            return False
+        return evidence.start_offset == incident.txn_start_offset
+
+    def as_found(self, event: IncidentEvent) -> IncidentEvent:
+        """An event of ours about a hang: its outcome is the one this process has found, a told one may be forged."""
+        evidence = self.findings.get(event.span) if event.span is not None and self.is_found(event) else None
+        outcome = evidence.outcome if evidence is not None else UNKNOWN
+        if event.verdict != Verdict.HANGING or event.expected_outcome == outcome:
+            return event
+        found = replace(event, expected_outcome=outcome)
+        return replace(found, suggested_command=suggested(self.origin, found))
+
+    def _ours(self, event: IncidentEvent) -> IncidentEvent:
+        """What is remembered of an event that was told: its content only where there is none of our own.
+
+        What an incident is about never changes: an event that says so gives nothing but its sequence.
+        """
+        known = self.memory.known.get(event.incident_id)
+        if known is None or not (self.is_found(known) or _is_elsewhere(event, known)):
+            command = suggested(self.origin, self.as_found(event))
+            time_ms = min(event.time_ms, self.now_ms())
+            return replace(event, suggested_command=command, action=self._action(event, known), time_ms=time_ms)
+        return replace(
+            known,
+            sequence=event.sequence,
+            status=event.status,
+            time_ms=min(event.time_ms, self.now_ms()),
+            action=self._action(event, known),
+            resolution=event.resolution,
+        )
+
+    def _action(self, event: IncidentEvent, known: IncidentEvent | None) -> dict[str, Any] | None:
+        """The last decision: ours as we know it. That somebody else's was a success, only the log can tell."""
+        told, ours = event.action, self._acted.get(event.incident_id)
+        if ours is not None and (told is None or told["by"] == ours["by"]):
+            return ours
+        if told is None:
+            return known.action if known is not None else None
+        return {**told, "result": None} if told["result"] == VERIFIED else told
+
+    def acted(self, event: IncidentEvent) -> None:
+        """A decision of this process, as it tells it."""
+        if event.action is not None:
+            self._acted[event.incident_id] = event.action
+
+    def heard(self, event: IncidentEvent, now_ms: int) -> IncidentEvent | None:
+        """An event of somebody else that is news; returns what has to be told because it says something else."""
+        known = self.memory.known[event.incident_id]
+        if not self.is_found(known) or known.is_by_hand:
+            return None
+        if not known.is_open:
+            self._doubt(known)
+        elif differs(event, known):
+            return self.memory.enter(self.as_found(updated(known, now_ms)))
+        return None
+
+    def transaction_id(
+        self, producer_id: int, view: CoordinatorView, said: TransactionCandidate | TransactionMoved
+    ) -> str:
+        """The id of the first incident about a transaction."""
+        cluster_id, name = self.origin.cluster_id, view.transactional_id
+        return transaction_incident_id(cluster_id, name, producer_id, view.start_ms, said.verdict)
+
+    def is_told(self, event: IncidentEvent) -> bool:
+        """Whether the very thing was told before, and not something else under its id."""
+        known = self.memory.known.get(event.incident_id)
+        if known is None:
+            return self.memory.is_past(event.incident_id) and not self.memory.is_spent(event.incident_id)
+        return (known.span, known.txn_start_offset) == (event.span, event.txn_start_offset)
+
+    def ended(self, incident: IncidentEvent) -> None:
+        """An incident has ended, and we know it ourselves."""
+        self.findings.transactions.pop(incident.incident_id, None)
+        self._acted.pop(incident.incident_id, None)
+
+    def _doubt(self, incident: IncidentEvent) -> None:
+        candidate = self.findings.transactions.pop(incident.incident_id, None)
+        if candidate is not None:
+            self._doubted_transactions[self.transaction_id(candidate.producer_id, candidate.view, candidate)] = (
+                candidate
+            )
+        elif incident.span is not None:
+            self._doubted[incident.span] = None
+
+    def doubt_spent(self, ends: Iterable[IncidentEvent]) -> None:
+        """Incidents that end because their ids are spent: what they are about goes on, or has ended."""
+        for incident in ends:
+            self._doubt(incident)
+
+    def gone_on(self) -> list[SpanCandidate | TransactionCandidate]:
+        """Of what others have ended, what a fresh read shows to go on; asked again until it is open, or is over."""
+        return [*self._spans_gone_on(), *self._transactions_gone_on()]
+
+    def _spans_gone_on(self) -> Iterator[SpanCandidate]:
+        left = [key for key in self._doubted if not self._is_told_by_us(key)]
+        found = {key: self.findings.get(key) for key in left}
+        asked = [evidence.candidate for evidence in found.values() if evidence is not None][:CANDIDATES_AT_A_TIME]
+        self._doubted = {key: None for key, evidence in found.items() if evidence is not None}
+        for candidate, now in confirm_spans(self.admin, asked):
+            key = (candidate.span.topic_id, candidate.partition, candidate.producer_id)
+            if now.answer is Answer.CONFIRMED:
+                yield candidate
+            elif now.answer is Answer.REFUTED:
+                del self._doubted[key]
+                self.findings.over(key)
+
+    def _is_told_by_us(self, key: SpanKey) -> bool:
+        known = self.memory.open_span(*key)
+        return known is not None and self.is_found(known)
+
+    @property
+    def has_doubts(self) -> bool:
+        """Whether what others have ended is still to be asked about."""
+        return bool(self._doubted or self._doubted_transactions)
+
+    def _transactions_gone_on(self) -> Iterator[TransactionCandidate]:
+        left = {one: said for one, said in self._doubted_transactions.items() if self.memory.open_one(one) is None}
+        self._doubted_transactions = left
+        asked = dict(list(left.items())[:CANDIDATES_AT_A_TIME])
+        answers = confirm_transactions(self.admin, list(asked.values()))
+        for incident_id, (candidate, now) in zip(asked, answers, strict=True):
+            if now.answer is Answer.CONFIRMED:
+                yield candidate
+            elif now.answer is Answer.REFUTED:
+                del self._doubted_transactions[incident_id]
+
+    def refuted(
+        self, incidents: Sequence[IncidentEvent], now_ms: int
+    ) -> Iterator[tuple[IncidentEvent, dict[str, Any]]]:
+        """Open incidents of which this process has found nothing, and that a fresh read contradicts."""
+        spans = [one for one in incidents if self._is_strange_span(one)][:CANDIDATES_AT_A_TIME]
+        for one in incidents:
+            if self.memory.is_double(one):
+                yield one, compose.no_longer_open(now_ms, "another open incident is about the same transaction")
+        answers = confirm_spans(self.admin, [asked_about(one) for one in spans])
+        for one, (_, found) in zip(spans, answers, strict=True):
+            if found.answer is Answer.REFUTED and found.description is not None:
+                yield one, compose.refuted(now_ms, found.description)
+        strange = (one for one in incidents if one.verdict == Verdict.LATE and not self.is_found(one))
+        late = [one for one in strange if one.transactional_id is not None]
+        owners = self.admin.describe_transactions([one.transactional_id or "" for one in late]) if late else {}
+        for one in late:
+            owner = owners[one.transactional_id or ""]
+            if is_premature(owner, one, now_ms):
+                yield one, compose.refuted(now_ms, owner)
+
+    def _is_strange_span(self, incident: IncidentEvent) -> bool:
+        """Told by somebody, and not found here: not in this run, and not in the one before."""
+        if incident.verdict != Verdict.HANGING or incident.is_by_hand or incident.txn_start_offset is None:
+            return False
+        return incident.span is not None and not self.findings.has_known(incident.span)
+
+
+def differs(told: IncidentEvent, found: IncidentEvent) -> bool:
+    """Whether an event says something else, in what matters, than what this process has found of the same thing.
+
+    Two honest instances can differ in what one of them has not learned yet: that is not meant.
+    """
+    if _is_elsewhere(told, found):
+        return True
+    if found.verdict == Verdict.HANGING and told.verdict != found.verdict:
+        return True
+    told_as = Verdict(told.verdict)
+    if rank(told_as) > rank(Verdict(found.verdict)) or told.severity != RULE_OF[told_as].severity:
+        return True  # milder than it is: another instance that is behind tells that too, and is corrected
+    return found.expected_outcome not in {UNKNOWN, told.expected_outcome}
+
+
+def rank(verdict: Verdict) -> int:
+    """Its place in the table of rules: a lower one is worse."""
+    return list(RULE_OF).index(verdict)
+
+
+def _is_elsewhere(one: IncidentEvent, other: IncidentEvent) -> bool:
+    """Whether two events of one incident are about different things."""
+    pairs = [(getattr(one, name), getattr(other, name)) for name in _IDENTITY]
+    has_other = any(first != second and None not in {first, second} for first, second in pairs)
+    return has_other or (one.topic is None) is not (other.topic is None)
+
+
+def found_too(known: IncidentEvent, event: IncidentEvent) -> IncidentEvent:
+    """An incident that was told, with the content that this process has found; it began no later than found here."""
+    changes = {name: value for name, value in compose.changes(known, event).items() if name not in _BEGINNING}
+    return replace(known, **changes, open_since_ms=min(known.open_since_ms, event.open_since_ms))
+
+
+def asked_about(incident: IncidentEvent) -> SpanCandidate:
+    """A told incident as a question for a fresh read: whether this producer's transaction hangs there."""
+    assert incident.span is not None
+    assert incident.txn_start_offset is not None
+    (topic_id, partition, producer_id), start, epoch = incident.span, incident.txn_start_offset, incident.producer_epoch
+    return SpanCandidate(
+        verdict=Verdict.HANGING,
+        reason=Reason.NO_TRANSACTIONAL_ID,
+        producer_id=producer_id,
+        partition=partition,
+        span=Span(topic_id, start, epoch, epoch, start, 0, 0, 0),
+        view=None,
+        first_barrier=0,
+        second_barrier=0,
+        data_listed_ms=0,
+        coordinator_listed_ms=0,
+    )

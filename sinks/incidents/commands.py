@@ -1,0 +1,102 @@
+"""The next command for an operator, ready to be pasted: txnwatch's own, with the connection of the run that says it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+
+from txnwatch.state.evidence.outcome import ABORT, COMMIT, NONE, UNKNOWN
+from txnwatch.state.model.ids import TopicPartition, is_topic_name
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.text.escape import shell_line
+
+_OUTCOMES = frozenset({ABORT, COMMIT, NONE})
+
+
+@dataclass(frozen=True, slots=True)
+class EventsAt:
+    """Where a run tells its events, as flags; None is what every command does without the flag."""
+
+    events_topic: str | None = None
+    events_format: str | None = None
+    schema_registry_url: str | None = None
+    events_key_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What every event of one run shares; `command_config` is the client properties file it was given."""
+
+    cluster_id: str
+    bootstrap_servers: str
+    command_config: str | None = None
+    events: EventsAt = field(default_factory=EventsAt)
+
+
+def explain_partition(origin: Origin, partition: TopicPartition) -> str:
+    """What holds the partition."""
+    return _command(origin, "explain", topic=partition.topic, partition=str(partition.partition))
+
+
+def explain_id(origin: Origin, transactional_id: str) -> str:
+    """What the transactional id is doing."""
+    return _command(origin, "explain", transactional_id=transactional_id)
+
+
+def rehearse_abort(origin: Origin, partition: TopicPartition, start_offset: int) -> str:
+    """What ending it would mean, without ending it."""
+    return f"{_abort(origin, partition, start_offset)} --dry-run"
+
+
+def end_hanging(origin: Origin, partition: TopicPartition, start_offset: int, expected_outcome: str) -> str:
+    """The marker that is missing; where nobody knows which one, the command that tells more."""
+    if expected_outcome == UNKNOWN:
+        return explain_partition(origin, partition)
+    result = {"result": COMMIT} if expected_outcome == COMMIT else {}
+    return _abort(origin, partition, start_offset, **result)
+
+
+def suggested(origin: Origin, event: IncidentEvent) -> str | None:
+    """The command for an event that somebody has told, made here; whatever command stands in it is not looked at.
+
+    It only saves typing: `abort` and `explain` read everything themselves, whatever they are told.
+    """
+    if not event.is_open or event.suggested_command is None:
+        return None
+    if event.topic is None:
+        return explain_id(origin, event.transactional_id) if event.transactional_id is not None else None
+    if event.partition is None or event.partition < 0 or not is_topic_name(event.topic):
+        return None
+    partition, start = TopicPartition(event.topic, event.partition), event.txn_start_offset
+    if event.verdict != Verdict.HANGING or start is None or start < 0 or event.expected_outcome not in _OUTCOMES:
+        return explain_partition(origin, partition)
+    return end_hanging(origin, partition, start, event.expected_outcome)
+
+
+def fence(origin: Origin, transactional_id: str) -> str:
+    """Kafka's own command that takes an epoch from the client that has it (KIP-939)."""
+    words = ["kafka-transactions.sh", "--bootstrap-server", origin.bootstrap_servers]
+    if origin.command_config is not None:
+        words += ["--command-config", origin.command_config]
+    return shell_line([*words, "forceTerminateTransaction", *_flag("transactionalId", transactional_id)])
+
+
+def _abort(origin: Origin, partition: TopicPartition, start_offset: int, **flags: str) -> str:
+    """With the run's events: the abort is told there."""
+    where = {"topic": partition.topic, "partition": str(partition.partition), "start_offset": str(start_offset)}
+    told = {name: value for name, value in asdict(origin.events).items() if value is not None}
+    return _command(origin, "abort", **where, **flags, **told)
+
+
+def _command(origin: Origin, verb: str, **flags: str) -> str:
+    connection = {"bootstrap_server": origin.bootstrap_servers}
+    if origin.command_config is not None:
+        connection["command_config"] = origin.command_config
+    words = ["txnwatch", verb]
+    for name, value in {**flags, **connection}.items():
+        words += _flag(name.replace("_", "-"), value)
+    return shell_line(words)
+
+
+def _flag(name: str, value: str) -> list[str]:
+    return [f"--{name}={value}"] if value.startswith("-") else [f"--{name}", value]

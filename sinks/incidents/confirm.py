@@ -1,0 +1,112 @@
+"""The fresh read before anything is said: partition, coordinator, partition, for all candidates side by side.
+
+Reads through a TransactionAdmin and lets state/evidence/confirmation.py decide. The ledger, the abort and the one-shot
+commands use this one function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from txnwatch.state.evidence.confirmation import (
+    Answer,
+    SpanConfirmation,
+    TransactionConfirmation,
+    assess_span,
+    assess_transaction,
+    coordinator_reading,
+    covers,
+)
+from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
+from txnwatch.state.model.ports import SpanStart, TransactionAdmin, TransactionDescription
+
+
+def confirm_spans(
+    admin: TransactionAdmin, candidates: Sequence[SpanCandidate]
+) -> list[tuple[SpanCandidate, SpanConfirmation]]:
+    """Confirms hanging candidates; the order of the readings is the proof's."""
+    if not candidates:
+        return []
+    partitions = [candidate.partition for candidate in candidates]
+    before = admin.read_partitions(partitions)
+    listing = admin.list_transactions([candidate.producer_id for candidate in candidates])
+    names = {row.transactional_id for row in listing.transactions}
+    names |= {candidate.view.transactional_id for candidate in candidates if candidate.view is not None}
+    descriptions = admin.describe_transactions(sorted(names))
+    after = admin.read_partitions(partitions)
+    return [
+        (
+            candidate,
+            assess_span(
+                candidate,
+                before[candidate.partition],
+                coordinator_reading(candidate, descriptions, listing),
+                after[candidate.partition],
+            ),
+        )
+        for candidate in candidates
+    ]
+
+
+def confirm_contradicted(
+    admin: TransactionAdmin, doubted: Sequence[SpanCandidate]
+) -> list[tuple[SpanCandidate, SpanConfirmation]]:
+    """Spans of which the log proves nothing: those that the coordinators disown, at two looks in a row.
+
+    By the log a live transaction holds them, or nobody is known to have their producer id (then the candidate has no
+    view) while a part of the log is not read. So the fresh answers must be the whole proof: the second reading of the
+    partition and the second answer of its coordinator are listed after the first of either.
+    """
+    names = sorted({candidate.view.transactional_id for candidate in doubted if candidate.view is not None})
+    descriptions = admin.describe_transactions(names) if names else {}
+    found = [
+        candidate
+        for candidate in doubted
+        if candidate.view is None or _is_contradicted(descriptions[candidate.view.transactional_id], candidate)
+    ]
+    looked_at = confirm_spans(admin, found)
+    unknown = [(candidate, first) for candidate, first in looked_at if first.answer is Answer.UNKNOWN]
+    again = [candidate for candidate, first in looked_at if first.answer is Answer.CONFIRMED]
+    return [*unknown, *confirm_spans(admin, again)]
+
+
+def with_pasts(
+    admin: TransactionAdmin, confirmed: Sequence[tuple[SpanCandidate, SpanConfirmation]]
+) -> list[tuple[SpanCandidate, SpanConfirmation]]:
+    """Confirmations with what the partitions' logs tell of the spans' beginnings; their outcomes rest on it."""
+    starts = [start_of(candidate, found) for candidate, found in confirmed]
+    pasts = admin.read_pasts(starts) if starts else {}
+    return [
+        (candidate, replace(found, past=pasts[start]))
+        for (candidate, found), start in zip(confirmed, starts, strict=True)
+    ]
+
+
+def with_past(admin: TransactionAdmin, candidate: SpanCandidate, found: SpanConfirmation) -> SpanConfirmation:
+    """The same for one."""
+    ((_, whole),) = with_pasts(admin, [(candidate, found)])
+    return whole
+
+
+def start_of(candidate: SpanCandidate, found: SpanConfirmation) -> SpanStart:
+    """Where a confirmed span begins, by its leader."""
+    assert found.producer is not None
+    return SpanStart(candidate.partition, candidate.producer_id, found.producer.txn_start_offset)
+
+
+def _is_contradicted(description: TransactionDescription, candidate: SpanCandidate) -> bool:
+    return description.problem is None and not covers(description, candidate)
+
+
+def confirm_transactions(
+    admin: TransactionAdmin, candidates: Sequence[TransactionCandidate]
+) -> list[tuple[TransactionCandidate, TransactionConfirmation]]:
+    """Confirms candidates of the rules that rest on time."""
+    if not candidates:
+        return []
+    descriptions = admin.describe_transactions([candidate.view.transactional_id for candidate in candidates])
+    return [
+        (candidate, assess_transaction(candidate, descriptions[candidate.view.transactional_id]))
+        for candidate in candidates
+    ]

@@ -1,0 +1,53 @@
+"""What this process has found, kept in a file beside its checkpoint.
+
+The first line holds the markers it has written within the hour, each other line one hanging transaction, as JSON.
+Nobody but this process writes it; a client of the cluster has no way to it. It saves an outcome that the coordinator
+shows no more from being lost at a restart. A file that cannot be read or written costs that and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from txnwatch.sinks.incidents.own_findings import Kept
+from txnwatch.state.model.errors import CheckpointError
+from txnwatch.state.store.codec import decode_evidence, encode_evidence
+
+
+class EvidenceFile:
+    """An EvidenceStore."""
+
+    def __init__(self, path: Path, report: Callable[[str], None]) -> None:
+        self._path = path
+        self._report = report
+        self._is_failing = False
+
+    def load(self) -> Kept:
+        """See EvidenceStore."""
+        try:
+            markers, *lines = self._path.read_text().splitlines()
+            marked = tuple((str(incident_id), int(at_ms)) for incident_id, at_ms in json.loads(markers))
+            return Kept(tuple(decode_evidence(line) for line in lines), marked)
+        except FileNotFoundError:
+            return Kept()
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, CheckpointError) as exc:
+            self._report(f"{self._path}: what was found before this start cannot be read, and is found anew: {exc}")
+            return Kept()
+
+    def keep(self, kept: Kept) -> None:
+        """See EvidenceStore."""
+        lines = [json.dumps(kept.markers), *(encode_evidence(one) for one in kept.evidence)]
+        text = "".join(f"{line}\n" for line in lines)
+        temporary = self._path.with_suffix(".new")
+        try:
+            temporary.write_text(text)
+            os.replace(temporary, self._path)  # noqa: PTH105 - atomic, also over an existing file
+        except OSError as exc:
+            if not self._is_failing:
+                self._report(f"{self._path}: what was found is not kept for the next start: {exc}")
+            self._is_failing = True
+        else:
+            self._is_failing = False

@@ -1,0 +1,170 @@
+"""The look at what is open: its end if that was missed, what surrounds it, and who is hurt by it.
+
+Reads through TransactionAdmin and ConsumerGroups and lets resolution.py and affected_groups.py of state/evidence
+decide. An answer that is missing changes nothing of what is known; why it is missing is reported once for as long as it
+is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from txnwatch.sinks.incidents import event_builder as compose
+from txnwatch.state.evidence.affected_groups import Standing, hurt, stand
+from txnwatch.state.evidence.resolution import is_held, is_refuted, is_same_transaction, span_is_over
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.ports import (
+    ABSENCES_OF_A_DELETED_TOPIC,
+    UNKNOWN_PARTITION,
+    ConsumerGroups,
+    PartitionReading,
+    TransactionAdmin,
+    TransactionDescription,
+)
+from txnwatch.state.model.verdicts import Verdict
+
+LOG_TELLS_MS = 5_000
+
+
+class Finding(NamedTuple):
+    """What a look makes of one open incident: its end, or else how its fields are now."""
+
+    incident: IncidentEvent
+    resolution: dict[str, Any] | None = None
+    changes: Mapping[str, Any] = {}
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether it is over, and nothing has told how."""
+        return self.resolution is not None and self.resolution["how"] == compose.NO_LONGER_OPEN
+
+
+@dataclass(slots=True)
+class Lookout:
+    """Remembers of each partition with an open incident where its last stable offset stands, and since when."""
+
+    admin: TransactionAdmin
+    groups: ConsumerGroups
+    report: Callable[[str], None]
+    _standing: dict[TopicPartition, Standing] = field(default_factory=dict)
+    _gone: dict[str, int] = field(default_factory=dict)
+    _absences: Counter[TopicPartition] = field(default_factory=Counter)
+    _problems: frozenset[str] = frozenset()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something was found to be over that the log has not told yet."""
+        return bool(self._gone)
+
+    def look(self, incidents: Sequence[IncidentEvent], now_ms: int) -> Iterator[Finding]:
+        """A fresh look at open incidents.
+
+        What is over at one look is left to the log, which tells how it ended; only what still is at another one,
+        `LOG_TELLS_MS` later, was missed.
+        """
+        found = list(self._findings(incidents, now_ms))
+        over = {one.incident.incident_id for one in found if one.is_missed}
+        self._gone = {incident_id: self._gone.get(incident_id, now_ms) for incident_id in over}
+        for one in found:
+            if not one.is_missed or now_ms - self._gone[one.incident.incident_id] >= LOG_TELLS_MS:
+                yield one
+
+    def _findings(self, incidents: Sequence[IncidentEvent], now_ms: int) -> Iterator[Finding]:
+        spans = {one.incident_id: where(one) for one in incidents if one.topic is not None}
+        owners = self._owners(incidents)
+        readings = self.admin.read_partitions(set(spans.values())) if spans else {}
+        self._count_absences(readings)
+        is_over = {
+            one.incident_id: span_is_over(readings[spans[one.incident_id]], one)
+            for one in incidents
+            if one.incident_id in spans
+        }
+        still_open = {partition for incident_id, partition in spans.items() if is_over[incident_id] is None}
+        around = self.around({partition: readings[partition] for partition in still_open}, now_ms, incidents)
+        self._standing = {partition: self._standing[partition] for partition in still_open & self._standing.keys()}
+        for incident in incidents:
+            owner = owners.get(incident.transactional_id or "")
+            if incident.incident_id not in spans:
+                yield from _transaction(incident, owner, now_ms)
+            elif self._absences[spans[incident.incident_id]] >= ABSENCES_OF_A_DELETED_TOPIC:
+                yield Finding(incident, compose.partition_gone(now_ms))
+            elif (why := is_over[incident.incident_id]) is not None:
+                yield Finding(incident, compose.no_longer_open(now_ms, why))
+            elif incident.verdict == Verdict.HANGING and owner is not None and is_refuted(incident, owner):
+                yield Finding(incident, compose.refuted(now_ms, owner))
+            else:
+                partition = spans[incident.incident_id]
+                changes = compose.surroundings(incident, readings[partition]) | around.get(partition, {})
+                yield Finding(incident, None, changes | _owner(incident, owner))
+
+    def _count_absences(self, readings: Mapping[TopicPartition, PartitionReading]) -> None:
+        """Brokers learn of changes one after the other, and each look asks another: one makes no partition gone."""
+        before = self._absences
+        absent = (partition for partition, reading in readings.items() if reading.problem == UNKNOWN_PARTITION)
+        self._absences = Counter({partition: before[partition] + 1 for partition in absent})
+
+    def around(
+        self, readings: Mapping[TopicPartition, PartitionReading], now_ms: int, known: Iterable[IncidentEvent] = ()
+    ) -> dict[TopicPartition, dict[str, Any]]:
+        """How long each partition's last stable offset has stood, and who is hurt by it, as fields of an event."""
+        found: dict[TopicPartition, dict[str, Any]] = {}
+        readable = {at: one for at, one in readings.items() if one.problem is None and one.last_stable_offset >= 0}
+        if not readable:
+            return found
+        answer = self.groups.committed_offsets(readable)
+        self._say_once(frozenset(answer.problems))
+        before = {**_recalled(known), **self._standing}
+        for partition, reading in readable.items():
+            # An answer with problems adds to what was seen of the others; it takes nobody away.
+            groups = answer.offsets.get(partition, ())
+            is_seen = bool(groups) or not answer.problems
+            stable, end = reading.last_stable_offset, reading.high_watermark
+            standing = stand(before.get(partition), stable, end, groups if is_seen else None, now_ms)
+            self._standing[partition] = standing
+            found[partition] = {"lso_standing_ms": max(0, now_ms - standing.since_ms)}
+            if is_seen:
+                found[partition]["consumer_groups"] = hurt(standing, end, groups, now_ms)
+        return found
+
+    def _say_once(self, problems: frozenset[str]) -> None:
+        for problem in sorted(problems - self._problems):
+            self.report(f"who is hurt is not fully known: {problem}")
+        self._problems = problems
+
+    def _owners(self, incidents: Iterable[IncidentEvent]) -> dict[str, TransactionDescription]:
+        names = sorted({name for incident in incidents if (name := incident.transactional_id) is not None})
+        return self.admin.describe_transactions(names) if names else {}
+
+
+def where(incident: IncidentEvent) -> TopicPartition:
+    """The partition an incident is about."""
+    assert incident.topic is not None
+    assert incident.partition is not None
+    return TopicPartition(incident.topic, incident.partition)
+
+
+def _transaction(incident: IncidentEvent, owner: TransactionDescription | None, now_ms: int) -> Iterator[Finding]:
+    if owner is not None and owner.problem is None and not is_same_transaction(owner, incident):
+        detail = f"the coordinator has it in {owner.state}" if owner.state is not None else "the id is gone"
+        yield Finding(incident, compose.no_longer_open(now_ms, detail))
+
+
+def _owner(incident: IncidentEvent, owner: TransactionDescription | None) -> dict[str, Any]:
+    """A span that the producer's next transaction holds will be ended by its marker: nobody should write one now."""
+    if incident.verdict != Verdict.HANGING or owner is None or owner.problem is not None:
+        return {}
+    state = str(owner.state) if owner.state is not None else None
+    return {"transaction_state": state} | ({"suggested_command": None} if is_held(incident, owner) else {})
+
+
+def _recalled(known: Iterable[IncidentEvent]) -> dict[TopicPartition, Standing]:
+    """Since when each last stable offset stands, by what was told before a restart."""
+    return {
+        where(event): Standing(event.last_stable_offset, event.time_ms - event.lso_standing_ms)
+        for event in known
+        if event.topic is not None and event.last_stable_offset is not None and event.lso_standing_ms is not None
+    }

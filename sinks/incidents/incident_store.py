@@ -1,0 +1,289 @@
+"""What was told: the latest event of every incident, and what other instances add to it.
+
+Law: the events topic decides. Of two events of one sequence the first on the topic counts, because a consumer that
+keeps `ce_id` drops the second; who told the second takes the first over, and says an end that was dropped so once more,
+behind it. An event that came to stand behind a later one of its incident, or behind its end, is followed by that one
+again, because compaction keeps what stands last. An abort by hand has an incident of its own; it takes no span.
+Of what ended long ago only that it was told is kept, and how far: its id is not used again. After the retention
+(retention.py) that goes too, if this process has itself known for an hour that it ended.
+A tombstone, or any record that is no event, ends nothing: what is open is told again behind it.
+
+Anybody who may write the topic can write what looks like an event. So the memory decides only which ids and sequences
+are used. What an event says about an incident of which this process has evidence is not taken over (`ours`), and an id
+whose sequence somebody has used up is spent: its incident ends, and goes on under another id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import NamedTuple
+
+from txnwatch.sinks.incidents.event_builder import no_longer_open
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import SPENT_SEQUENCE, IncidentEvent, Overwritten, SpanKey, id_once_more, resolved
+
+IN_HAND_MS = 60_000
+KEPT_MS = 24 * 3_600_000  # longer than an abort counts in its budget, and than any instance may be behind
+SEEN_OVER_MS = 3_600_000
+ROOM = 1_000  # sequences that nobody else may use: an announced marker must be followed by what it came to
+_USED_UP = "somebody else's record has used up its sequence; what it is about goes on under another id"
+
+
+class Past(NamedTuple):
+    """What ended long ago: how far it was told, when it ended, and since when this process has known it as ended."""
+
+    sequence: int
+    ended_ms: int
+    known_ms: int
+
+
+@dataclass(slots=True)
+class Memory:
+    """The incidents of one cluster.
+
+    Attributes:
+        ours: what is remembered of an event that somebody else has told: its sequence and status, and its content only
+            where this process has none of its own.
+        is_ours: whether this process has found what an incident is about.
+        known: the latest event of each incident that is open, or ended less than a day ago.
+    """
+
+    cluster_id: str
+    ours: Callable[[IncidentEvent], IncidentEvent] = lambda event: event
+    is_ours: Callable[[IncidentEvent], bool] = lambda _: True
+    known: dict[str, IncidentEvent] = field(default_factory=dict)
+    _spans: dict[SpanKey, str] = field(default_factory=dict)
+    _on_topic: dict[str, int] = field(default_factory=dict)
+    _unheard: dict[str, IncidentEvent] = field(default_factory=dict)
+    _past: dict[str, Past] = field(default_factory=dict)
+    _overwritten: set[str] = field(default_factory=set)
+    _owed: list[IncidentEvent] = field(default_factory=list)
+
+    def remember(self, found: Iterable[IncidentEvent | Overwritten], now_ms: int) -> None:
+        """Takes in what was published before: the highest sequence of each incident counts, and of two the first."""
+        for event in found:
+            incident_id = event.incident_id
+            if isinstance(event, Overwritten):
+                self._overwritten.add(incident_id)
+                continue
+            self._overwritten.discard(incident_id)
+            if self._is_none_of_ours(event):
+                self._pass_over(event, now_ms)
+                continue
+            if event.sequence > self._last_on_topic(incident_id):
+                self._on_topic[incident_id] = event.sequence
+            if event.sequence > self.sequence(incident_id):
+                self.known.pop(incident_id, None)
+                self._past.pop(incident_id, None)
+                self.known[incident_id] = self.ours(event)
+                if _is_long_over(event, now_ms):
+                    self._let_go(event, now_ms)
+        for event in list(self.known.values()):
+            self.enter(event)
+
+    def overwritten(self) -> list[IncidentEvent]:
+        """Open incidents whose last record is no event of theirs: they have to be told again; each is named once."""
+        known = [event for name in sorted(self._overwritten) if (event := self.known.get(name)) and event.is_open]
+        self._overwritten = {event.incident_id for event in known if not self.is_ours(event)}  # it may be found yet
+        return [event for event in known if self.is_ours(event)]
+
+    def overwrite(self, incident_id: str) -> None:
+        """A record that is no event has come to stand behind those of an incident."""
+        self._overwritten.add(incident_id)
+
+    def expired(self, now_ms: int, retention_ms: int, most: int) -> list[str]:
+        """Incidents that ended so long ago, so many at most."""
+        found = (
+            incident_id
+            for incident_id, past in self._past.items()
+            if now_ms - past.ended_ms >= retention_ms and now_ms - past.known_ms >= SEEN_OVER_MS
+        )
+        return list(islice(found, most))
+
+    def drop(self, incident_ids: Iterable[str]) -> None:
+        """Forgets that they ever were: their ids may be used again."""
+        for incident_id in incident_ids:
+            self._past.pop(incident_id, None)
+
+    def forget(self, now_ms: int) -> None:
+        """Lets go of what ended long ago, unless its end is still on its way to the topic."""
+        on_their_way = {event.incident_id for event in self._unheard.values()}
+        for event in list(self.known.values()):
+            if _is_long_over(event, now_ms) and event.incident_id not in on_their_way:
+                self._let_go(event, now_ms)
+
+    def _let_go(self, event: IncidentEvent, now_ms: int) -> None:
+        del self.known[event.incident_id]
+        sequence = max(event.sequence, self._on_topic.pop(event.incident_id, 0))
+        self._past[event.incident_id] = Past(sequence, event.time_ms, now_ms)
+
+    def owed(self) -> list[IncidentEvent]:
+        """The ends of incidents whose ids are spent, once."""
+        owed, self._owed = self._owed, []
+        return owed
+
+    def _is_none_of_ours(self, event: IncidentEvent) -> bool:
+        """Whether it is of another cluster, or leaves no room for our next events; what we have told ourselves does."""
+        if event.cluster_id != self.cluster_id:
+            return True
+        return event.sequence >= SPENT_SEQUENCE - ROOM and event != self._unheard.get(event.event_id)
+
+    def _pass_over(self, event: IncidentEvent, now_ms: int) -> None:
+        """Passes over what no event of this cluster can be; an id that was used up with it is never used again."""
+        incident_id = event.incident_id
+        if event.cluster_id != self.cluster_id:
+            if self.is_used(incident_id):
+                self.overwrite(incident_id)
+            return
+        known = self.known.pop(incident_id, None)
+        self._on_topic.pop(incident_id, None)
+        self._past[incident_id] = Past(SPENT_SEQUENCE, now_ms, now_ms)
+        self._unheard = {key: told for key, told in self._unheard.items() if told.incident_id != incident_id}
+        if known is not None and known.is_open:
+            self._release(known)
+        elif event.is_open and not event.is_spent:  # nobody else would end what it shows as open
+            known = replace(event, action=None)
+        if known is not None and known.is_open:
+            above = known.sequence if event.is_spent else max(known.sequence, event.sequence)
+            self._owed.append(resolved(replace(known, sequence=above), now_ms, no_longer_open(now_ms, _USED_UP)))
+
+    def is_past(self, incident_id: str) -> bool:
+        """Whether the incident ended long ago."""
+        return incident_id in self._past
+
+    def is_spent(self, incident_id: str) -> bool:
+        """Whether somebody has used its sequence up."""
+        return self._past_sequence(incident_id) == SPENT_SEQUENCE
+
+    def is_used(self, incident_id: str) -> bool:
+        """Whether there is, or ever was, such an incident."""
+        return incident_id in self.known or incident_id in self._past
+
+    def sequence(self, incident_id: str) -> int:
+        """The sequence of the latest event, 0 for none."""
+        known = self.known.get(incident_id)
+        return known.sequence if known is not None else self._past_sequence(incident_id)
+
+    def _last_on_topic(self, incident_id: str) -> int:
+        return self._on_topic.get(incident_id, self._past_sequence(incident_id))
+
+    def _past_sequence(self, incident_id: str) -> int:
+        past = self._past.get(incident_id)
+        return past.sequence if past is not None else 0
+
+    @property
+    def open_incidents(self) -> list[IncidentEvent]:
+        """The latest event of every open incident, oldest first."""
+        return sorted((event for event in self.known.values() if event.is_open), key=lambda event: event.open_since_ms)
+
+    def left_to_us(self, now_ms: int) -> list[IncidentEvent]:
+        """Open incidents, without those whose end the hand that told them may be about to tell."""
+        return [one for one in self.open_incidents if not one.is_by_hand or now_ms - one.time_ms >= IN_HAND_MS]
+
+    def enter(self, event: IncidentEvent) -> IncidentEvent:
+        """This is the latest event of its incident now."""
+        self._past.pop(event.incident_id, None)
+        self.known[event.incident_id] = event
+        if event.is_by_hand:
+            return event  # the span belongs to the watch's own incident, which goes on
+        if not event.is_open:
+            self._release(event)
+        elif event.span is not None and not self._has_another(event.span, event.incident_id):
+            self._spans[event.span] = event.incident_id
+        return event
+
+    def _release(self, event: IncidentEvent) -> None:
+        if event.span is not None and self._spans.get(event.span) == event.incident_id:
+            del self._spans[event.span]
+
+    def _has_another(self, span: SpanKey, incident_id: str) -> bool:
+        """Whether another open incident is about the span already."""
+        other = self._spans.get(span, incident_id)
+        return other != incident_id and other in self.known and self.known[other].is_open
+
+    def is_double(self, event: IncidentEvent) -> bool:
+        """Whether another open incident is about the very span."""
+        return event.span is not None and not event.is_by_hand and self._has_another(event.span, event.incident_id)
+
+    def is_next(self, event: IncidentEvent) -> bool:
+        """Whether it comes after all that is known of its incident, which has not ended."""
+        known = self.known.get(event.incident_id)
+        return known is not None and known.is_open and known.sequence < event.sequence
+
+    def open_span(self, topic_id: str, partition: TopicPartition, producer_id: int) -> IncidentEvent | None:
+        """The open incident about a span."""
+        incident_id = self._spans.get((topic_id, partition, producer_id))
+        return self.known.get(incident_id) if incident_id is not None else None
+
+    def open_one(self, incident_id: str) -> IncidentEvent | None:
+        """The open incident of this id, or of one that it goes on under."""
+        found, times = incident_id, 0
+        while self.is_used(found):
+            known = self.known.get(found)
+            if known is not None and known.is_open:
+                return known
+            times += 1
+            found = id_once_more(incident_id, times)
+        return None
+
+    def unused(self, incident_id: str) -> str:
+        """The id for what was just confirmed; another one if there was an incident about it, and it was resolved.
+
+        An election can take the very marker away that ended it, and then it hangs again, at the same offset. And
+        whoever may write the topic can say that it has ended.
+        """
+        found, times = incident_id, 0
+        while self.is_used(found):
+            times += 1
+            found = id_once_more(incident_id, times)
+        return found
+
+    def telling(self, events: Iterable[IncidentEvent]) -> None:
+        """These are on their way to the topic and will be heard from there."""
+        self._unheard.update({event.event_id: event for event in events})
+
+    def _to_stand_last(self, incident_id: str) -> IncidentEvent | None:
+        """The latest event, to be told again; not one that somebody else has told of what is not found here."""
+        known = self.known.get(incident_id)
+        is_claim = known is not None and known.is_open and not self.is_ours(known)
+        return None if is_claim else known
+
+    def _end_hidden_by(self, event: IncidentEvent) -> IncidentEvent | None:
+        """The end of an incident, where another event of the same sequence has come to stand behind it."""
+        known = self.known.get(event.incident_id)
+        is_hidden = known is not None and known.sequence == event.sequence and not known.is_open and event.is_open
+        return known if is_hidden else None
+
+    def hear(self, event: IncidentEvent, now_ms: int) -> tuple[bool, IncidentEvent | None]:
+        """An event as it stands on the topic next, ours or another instance's.
+
+        Returns whether it is news to us, and what has to be told because of it.
+        """
+        if self._is_none_of_ours(event):
+            self._pass_over(event, now_ms)
+            return False, None
+        ours = self._unheard.pop(event.event_id, None)
+        self._overwritten.discard(event.incident_id)
+        last = self._last_on_topic(event.incident_id)
+        if event.sequence < last:
+            return False, self._to_stand_last(event.incident_id)
+        if event.sequence == last:
+            return False, self._end_hidden_by(event)
+        self._on_topic[event.incident_id] = event.sequence
+        known = self.known.get(event.incident_id)
+        if event == ours or (known is not None and known.sequence > event.sequence):
+            return False, None
+        taken = self.ours(event)
+        if known is not None:
+            self._release(known)
+        self.enter(taken)
+        self._unheard = {key: told for key, told in self._unheard.items() if told.incident_id != event.incident_id}
+        if ours is None or ours.is_open or ours.resolution is None or not event.is_open:
+            return True, None
+        return True, self.enter(resolved(taken, now_ms, ours.resolution))
+
+
+def _is_long_over(event: IncidentEvent, now_ms: int) -> bool:
+    return not event.is_open and now_ms - event.time_ms >= KEPT_MS

@@ -1,0 +1,155 @@
+"""Outcomes that could not be found when their incident was opened: asked for again, in turns, until they are known.
+
+A hang is told without waiting for its outcome. What is missing for want of an answer is asked for again with growing
+pauses, at most so many spans a batch and those first that have waited longest; what is being read goes on with the next
+batch. An outcome that nobody can know is not asked for again until the state says something else of the span. A found
+one is told only if a fresh read shows the same start, epoch and last sequence as this process has confirmed before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypeGuard
+
+from txnwatch.sinks.incidents.commands import Origin, end_hanging
+from txnwatch.sinks.incidents.confirm import confirm_spans
+from txnwatch.sinks.incidents.follow_up import where
+from txnwatch.sinks.incidents.incident_store import Memory
+from txnwatch.sinks.incidents.own_findings import Findings, key_of
+from txnwatch.state.abort.case import Evidence, data_of
+from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
+from txnwatch.state.evidence.known_outcome import Outcome, known_outcome
+from txnwatch.state.evidence.outcome import UNKNOWN
+from txnwatch.state.model.findings import Emitted, SpanCandidate
+from txnwatch.state.model.incident import IncidentEvent, updated
+from txnwatch.state.model.ports import STILL_READING, SpanPast, SpanStart, TransactionAdmin
+from txnwatch.state.model.verdicts import Verdict
+
+AT_A_TIME = 200
+_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 60_000
+
+
+@dataclass(slots=True)
+class _Awaited:
+    """A span whose outcome somebody may yet tell, as the state said it last."""
+
+    candidate: SpanCandidate
+    due_ms: int
+    tries: int = 0
+
+    def later(self, now_ms: int, *, is_under_way: bool = False) -> None:
+        if is_under_way:
+            self.due_ms = now_ms
+            return
+        self.due_ms = now_ms + min(_FIRST_PAUSE_MS * 2 ** min(self.tries, 10), _LONGEST_PAUSE_MS)
+        self.tries += 1
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """What is awaited, by incident, and of which spans nobody can know more; only of incidents that are open."""
+
+    origin: Origin
+    admin: TransactionAdmin
+    memory: Memory
+    findings: Findings
+    _awaited: dict[str, _Awaited] = field(default_factory=dict)
+    _settled: dict[str, Hashable] = field(default_factory=dict)
+
+    def told(self, incident: IncidentEvent, candidate: SpanCandidate, outcome: Outcome) -> None:
+        """A hang is told, with what is known of its outcome."""
+        if outcome.word == UNKNOWN:
+            self._take(incident, _Awaited(candidate, incident.time_ms), outcome.awaited, incident.time_ms)
+
+    def found(self, emitted: Iterable[Emitted], now_ms: int) -> Iterator[IncidentEvent]:
+        """The next events of incidents whose outcomes are known by now."""
+        for said in emitted:
+            if isinstance(said, SpanCandidate):
+                known = self.memory.open_span(said.span.topic_id, said.partition, said.producer_id)
+                if _is_unknown(known):
+                    self._said(known.incident_id, said, now_ms)
+        due = [incident for incident in self._due(now_ms) if self._evidence(incident) is not None]
+        starts = {incident.incident_id: self._start(incident) for incident in due}
+        pasts = self.admin.read_pasts(starts.values()) if due else {}
+        readable: list[tuple[IncidentEvent, SpanPast]] = []
+        for incident in due:
+            past = pasts[starts[incident.incident_id]]
+            if past.problem is None:
+                readable.append((incident, past))
+            else:
+                self._awaited[incident.incident_id].later(now_ms, is_under_way=past.problem == STILL_READING)
+        candidates = [self._awaited[incident.incident_id].candidate for incident, _ in readable]
+        for (incident, past), (_, fresh) in zip(readable, confirm_spans(self.admin, candidates), strict=True):
+            outcome = self._judge(incident, replace(fresh, past=past), now_ms)
+            if outcome != UNKNOWN:
+                yield self.memory.enter(self._next(incident, outcome, now_ms))
+
+    def _said(self, incident_id: str, candidate: SpanCandidate, now_ms: int) -> None:
+        """The state says the span of an open incident again, perhaps knowing more than before."""
+        known = self._awaited.get(incident_id)
+        if known is not None:
+            known.candidate = candidate
+        elif self._settled.get(incident_id) != _basis(candidate):
+            self._awaited[incident_id] = _Awaited(candidate, now_ms)
+
+    def _due(self, now_ms: int) -> list[IncidentEvent]:
+        known = self.memory.known
+        self._awaited = {one: awaited for one, awaited in self._awaited.items() if _is_unknown(known.get(one))}
+        self._settled = {one: basis for one, basis in self._settled.items() if _is_unknown(known.get(one))}
+        line = sorted((awaited.due_ms, one) for one, awaited in self._awaited.items() if awaited.due_ms <= now_ms)
+        return [known[one] for _, one in line[:AT_A_TIME]]
+
+    def _start(self, incident: IncidentEvent) -> SpanStart:
+        """Where the span begins that this process has found; what is told of it may be forged."""
+        candidate, evidence = self._awaited[incident.incident_id].candidate, self._evidence(incident)
+        assert evidence is not None
+        return SpanStart(candidate.partition, candidate.producer_id, evidence.start_offset)
+
+    def _evidence(self, incident: IncidentEvent) -> Evidence | None:
+        return self.findings.get(key_of(self._awaited[incident.incident_id].candidate))
+
+    def _judge(self, incident: IncidentEvent, fresh: SpanConfirmation, now_ms: int) -> str:
+        awaited = self._awaited.pop(incident.incident_id)
+        match fresh.answer:
+            case Answer.UNKNOWN:
+                outcome = Outcome(UNKNOWN, fresh.why)
+            case Answer.CONFIRMED if self._is_same_data(awaited.candidate, fresh):
+                evidence = self.findings.confirmed(awaited.candidate, fresh, now_ms)
+                outcome = known_outcome(awaited.candidate, fresh)
+                if evidence.outcome != outcome.word:  # two looks have led to two outcomes
+                    outcome = Outcome(evidence.outcome, outcome.awaited)
+            case _:
+                outcome = Outcome(UNKNOWN)
+        if outcome.word == UNKNOWN:
+            self._take(incident, awaited, outcome.awaited, now_ms)
+        return outcome.word
+
+    def _is_same_data(self, candidate: SpanCandidate, fresh: SpanConfirmation) -> bool:
+        """Whether nothing was appended to the span since this process has confirmed it."""
+        evidence, row = self.findings.get(key_of(candidate)), fresh.producer
+        return evidence is not None and row is not None and evidence.data == data_of(row)
+
+    def _next(self, incident: IncidentEvent, outcome: str, now_ms: int) -> IncidentEvent:
+        start = incident.txn_start_offset
+        assert start is not None
+        command = end_hanging(self.origin, where(incident), start, outcome)
+        return updated(incident, now_ms, expected_outcome=outcome, suggested_command=command)
+
+    def _take(self, incident: IncidentEvent, awaited: _Awaited, missing: str | None, now_ms: int) -> None:
+        if missing is None:
+            self._settled[incident.incident_id] = _basis(awaited.candidate)
+        else:
+            awaited.later(now_ms, is_under_way=missing == STILL_READING)
+            self._awaited[incident.incident_id] = awaited
+
+
+def _is_unknown(incident: IncidentEvent | None) -> TypeGuard[IncidentEvent]:
+    if incident is None or not incident.is_open or incident.verdict != Verdict.HANGING:
+        return False
+    return incident.expected_outcome == UNKNOWN
+
+
+def _basis(candidate: SpanCandidate) -> Hashable:
+    """All that an outcome takes from the state."""
+    return candidate.view, candidate.span.start_offset, candidate.span.absorbed

@@ -1,0 +1,241 @@
+"""find-hanging's readings in the order of the proof in state/evidence/screening.py, through a TransactionAdmin.
+
+One partition or coordinator that does not answer ends nothing: it is in `not_checked`, with its reason. A look that
+was in vain for a reason that may pass (a leader or a coordinator moved) is taken again, a few times.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from txnwatch.sinks.incidents.confirm import confirm_spans, confirm_transactions, with_pasts
+from txnwatch.state.evidence.age_claims import Claim, LedSince, claims
+from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation, TransactionConfirmation
+from txnwatch.state.evidence.screening import open_spans, overdue_transaction, screen, settled, view_of
+from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.ports import PartitionReading, TransactionAdmin, TransactionDescription, TransactionListing
+from txnwatch.state.model.transaction import CoordinatorView
+from txnwatch.state.model.verdicts import Verdict
+
+_AT_ONCE = 1_000
+_TRIES = 3
+_PAUSE_S = 0.2
+_NO_STAMP = "its coordinator has taken over since, and has left no stamp; `txnwatch run` takes the time itself"
+_MOVED = "its coordinator moved while it was asked"
+
+
+class Log(NamedTuple):
+    """What the coordinators' log knows: the views by producer id, what could not be read, and who leads a partition."""
+
+    views: Mapping[int, CoordinatorView] = {}
+    problems: Mapping[str, str] = {}
+    led: Mapping[int, LedSince] = {}
+
+
+ReadLog = Callable[[Collection[int]], Log]
+IsOpenForLonger = Callable[[TransactionDescription, int], bool | str]
+
+
+@dataclass(slots=True)
+class Search:
+    """What was found, and what could not be looked at.
+
+    Attributes:
+        readings: P1, of every partition.
+        hanging: proven, with the readings that prove it.
+        overdue: late, long running and stuck transactions, confirmed.
+        covered: open, and held by a live transaction.
+        unproven: open, and not known whether it is held; why.
+        not_checked: what, and why; the unproven among it.
+        policy: the thresholds it was judged by.
+    """
+
+    readings: dict[TopicPartition, PartitionReading] = field(default_factory=dict)
+    hanging: list[tuple[SpanCandidate, SpanConfirmation]] = field(default_factory=list)
+    overdue: list[tuple[TransactionCandidate, TransactionConfirmation]] = field(default_factory=list)
+    covered: list[tuple[SpanCandidate, TransactionDescription]] = field(default_factory=list)
+    unproven: list[tuple[SpanCandidate, str]] = field(default_factory=list)
+    not_checked: dict[str, str] = field(default_factory=dict)
+    policy: DetectionPolicy = field(default_factory=DetectionPolicy)
+
+
+@dataclass(slots=True)
+class Searcher:
+    """Looks once.
+
+    Attributes:
+        read_log: reads the coordinators' log for the owners of some producer ids.
+        is_open_for_longer: whether a transaction has been open for longer than so many milliseconds by the clock of its
+            coordinator; a text says why that is not known.
+        now_ms: our clock.
+        progress: told how many partitions have been read.
+        hidden: of what live transactions have, what is not shown to us, and why.
+    """
+
+    admin: TransactionAdmin
+    read_log: ReadLog
+    is_open_for_longer: IsOpenForLonger
+    now_ms: Callable[[], int]
+    policy: DetectionPolicy = field(default_factory=DetectionPolicy)
+    progress: Callable[[int], None] = lambda _: None
+    hidden: Callable[[Sequence[TransactionDescription]], Mapping[str, str]] = lambda _: {}
+
+    def search(
+        self, partitions: Sequence[TopicPartition], is_wanted: Callable[[SpanCandidate], bool] = lambda _: True
+    ) -> Search:
+        """Both views of the partitions; `is_wanted` narrows what is open before anything is proven."""
+        found = Search(policy=self.policy)
+        spans = [span for span in self._open(partitions, found) if is_wanted(span)]
+        for attempt in range(_TRIES):
+            is_last = attempt == _TRIES - 1
+            spans = self._prove(spans, found, is_first=attempt == 0, is_last=is_last)
+            if not spans or is_last:
+                break
+            time.sleep(_PAUSE_S)
+            again = list(dict.fromkeys(span.partition for span in spans))
+            kept = {(span.partition, span.producer_id) for span in spans}
+            spans = [span for span in self._open(again, found) if (span.partition, span.producer_id) in kept]
+        return found
+
+    def _open(self, partitions: Sequence[TopicPartition], found: Search) -> list[SpanCandidate]:
+        """P1."""
+        for first in range(0, len(partitions), _AT_ONCE):
+            chunk = partitions[first : first + _AT_ONCE]
+            found.readings.update(self.admin.read_partitions(chunk))
+            self.progress(len(chunk))
+        for partition in partitions:
+            problem = found.readings[partition].problem
+            if problem is not None:
+                found.not_checked[str(partition)] = problem
+        return open_spans((found.readings[partition] for partition in partitions), self.now_ms())
+
+    def _prove(
+        self, spans: list[SpanCandidate], found: Search, *, is_first: bool, is_last: bool
+    ) -> list[SpanCandidate]:
+        """C1 to P3; returns the spans that have to be looked at again."""
+        asked = [] if is_first else [span.producer_id for span in spans]
+        listing = self.admin.list_transactions(asked)  # the first time all: the coordinators' view needs them too
+        live = [row.transactional_id for row in listing.transactions if row.state.is_live] if is_first else []
+        ids = {span.producer_id for span in spans}
+        owners = [row.transactional_id for row in listing.transactions if row.producer_id in ids]
+        descriptions = self.admin.describe_transactions(sorted({*live, *owners}))
+        screened = screen(spans, descriptions, listing, self.now_ms())
+        found.covered += screened.covered
+        known = [descriptions[name] for name in live]
+        log = self._log(screened.candidates, known)
+        if is_first:
+            if listing.problems and (spans or listing.has_ids):
+                found.not_checked["transactions of some coordinators"] = "; ".join(listing.problems)
+            self._judge_times(known, log, found)
+            found.not_checked.update(self.hidden(known))
+        again = self._confirm(screened.candidates, listing, log, found)
+        again += [(span, why) for span, why in screened.unproven]
+        if is_last:
+            found.unproven = again
+            for span, why in again:
+                found.not_checked[f"{span.partition} producer id {span.producer_id}"] = f"not proven: {why}"
+        return [span for span, _ in again]
+
+    def judge(self, described: TransactionDescription) -> Search:
+        """One live transaction by its own timeout, alone."""
+        found = Search(policy=self.policy)
+        self._judge_times([described], self._log((), [described]), found)
+        return found
+
+    def _log(self, candidates: Sequence[SpanCandidate], live: Sequence[TransactionDescription]) -> Log:
+        """What the coordinators' log knows that their answers lack: former owners, and stamps."""
+        wanted = {candidate.producer_id for candidate in candidates}
+        wanted |= {one.producer_id for one in live if self._needs_log(one)}
+        return self.read_log(wanted) if wanted else Log()
+
+    def _needs_log(self, described: TransactionDescription) -> bool:
+        if described.problem is not None or not described.is_live or described.state is None:
+            return False
+        view = view_of(described)
+        return view.state.is_prepare or any(
+            claim.verdict is Verdict.LATE for claim in claims(view, None, self.policy, self.now_ms())
+        )
+
+    def _confirm(
+        self,
+        candidates: Sequence[SpanCandidate],
+        listing: TransactionListing,
+        log: Log,
+        found: Search,
+    ) -> list[tuple[SpanCandidate, str]]:
+        """P2, C2, P3, with what the log knows of the producer ids; returns what stays unknown."""
+        listed = {row.producer_id for row in listing.transactions}
+        named = [replace(candidate, view=log.views.get(candidate.producer_id)) for candidate in candidates]
+        again: list[tuple[SpanCandidate, str]] = []
+        proven: list[tuple[SpanCandidate, SpanConfirmation]] = []
+        for candidate, confirmation in confirm_spans(self.admin, named):
+            answer = settled(candidate, confirmation)
+            is_named = candidate.view is not None or candidate.producer_id in listed
+            if answer.answer is Answer.CONFIRMED and log.problems and not is_named:
+                again.append((candidate, _unread_owner(log.problems)))
+            elif answer.answer is Answer.CONFIRMED:
+                proven.append((candidate, answer))
+            elif answer.answer is Answer.UNKNOWN:
+                again.append((candidate, answer.why))
+        found.hanging += with_pasts(self.admin, proven)
+        return again
+
+    def _judge_times(self, live: Sequence[TransactionDescription], log: Log, found: Search) -> None:
+        """The coordinators' view: every live transaction by its own timeout."""
+        candidates: list[TransactionCandidate] = []
+        coordinators = {described.transactional_id: described.coordinator for described in live}
+        for described in live:
+            claim, view, why_not = self._proven(described, log)
+            if why_not is not None:
+                found.not_checked[_named(described.transactional_id)] = why_not
+            if claim is not None and view is not None:
+                candidates.append(overdue_transaction(described.producer_id, view, claim, self.now_ms()))
+        for candidate, confirmed in confirm_transactions(self.admin, candidates):
+            name = candidate.view.transactional_id
+            has_moved = confirmed.description is not None and confirmed.description.coordinator != coordinators[name]
+            if confirmed.answer is Answer.CONFIRMED and not has_moved:
+                found.overdue.append((candidate, confirmed))
+            elif confirmed.answer is not Answer.REFUTED:
+                found.not_checked[_named(name)] = confirmed.why or _MOVED
+
+    def _proven(
+        self, described: TransactionDescription, log: Log
+    ) -> tuple[Claim | None, CoordinatorView | None, str | None]:
+        """The gravest claim that its coordinator confirms, of which view; and why it is not known, or a graver one."""
+        if described.problem is not None or not described.is_live or described.state is None:
+            return None, None, described.problem
+        logged = log.views.get(described.producer_id)
+        view = logged if described.state.is_prepare else view_of(described)
+        if view is None:  # since when an outcome has been decided only the log tells
+            why = next(iter(log.problems.values()), "its record is not in the log")
+            return None, None, f"{described.state}, not known since when: {why}"
+        led = log.led.get(logged.log_partition) if logged is not None else None
+        led = led if led is not None and led.broker == described.coordinator else None
+        doubts: dict[Verdict, str] = {}
+        for claim in claims(view, led, self.policy, self.now_ms()):
+            answer = self._is_confirmed(described, claim)
+            if answer is True:
+                doubts.pop(claim.verdict, None)
+                return claim, view, next(iter(doubts.values()), None)
+            if isinstance(answer, str):
+                told = f"{claim.verdict} by our clock, not proven by its coordinator's: {answer}"
+                doubts.setdefault(claim.verdict, told)
+        return None, view, next(iter(doubts.values()), None)
+
+    def _is_confirmed(self, described: TransactionDescription, claim: Claim) -> bool | str:
+        return _NO_STAMP if claim.open_for_ms is None else self.is_open_for_longer(described, claim.open_for_ms)
+
+
+def _named(transactional_id: str) -> str:
+    return f"transactional id {transactional_id!r}"
+
+
+def _unread_owner(unread: Mapping[str, str]) -> str:
+    """An id can be hidden so that every listing looks whole; its own record is what would name it."""
+    log, why = next(iter(unread.items()))
+    return f"its owner may be named in {log}, which could not be read: {why}"

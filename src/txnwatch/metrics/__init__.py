@@ -1,0 +1,1 @@
+"""Prometheus metrics: the table of all of them, their values, their server."""

@@ -1,0 +1,312 @@
+"""What Prometheus scrapes: taken from what the state says and the ledger knows, once a micro-batch, in the driver.
+
+Counters count what happened since this process started; a micro-batch that Spark runs again, after its query was
+started anew, is counted once. Ages are made when they are scraped, so that they grow while nothing else happens. What
+is not known is absent, not zero.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter as Counts
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from txnwatch.metrics.table import COMPLETE, FROM_THE_START, METRICS, NAMESPACE, PREPARED, STAGES, TARGETS, Kind
+from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.state.detection.open_transactions import UNOWNED
+from txnwatch.state.model.broker_clocks import Clock
+from txnwatch.state.model.completion_latency import BOUNDS_MS, Latencies, Tally
+from txnwatch.state.model.errors import PassedOver
+from txnwatch.state.model.findings import (
+    BucketCount,
+    CensusIncomplete,
+    Emitted,
+    LeftUnread,
+    OpenTransactions,
+    OutstandingGap,
+    PartitionAlarm,
+    RequestsThrottled,
+    TransactionsEnded,
+    Unproven,
+    ViewHealed,
+)
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import OPENED, IncidentEvent
+from txnwatch.state.model.transaction import TransactionState
+from txnwatch.streaming.job.progress import Progress
+from txnwatch.watch.missing_evidence import Evidence, is_log_missing, is_of_log
+
+UP_WITHIN_MS = 15_000
+_MAKE: dict[Kind, Callable[..., Any]] = {Kind.COUNTER: Counter, Kind.GAUGE: Gauge, Kind.HISTOGRAM: Histogram}
+_SPEC = {spec.name: spec for spec in METRICS}
+
+
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    """What the last micro-batch showed, for what is made at a scrape; times are our clock, -1 for none."""
+
+    judged_ms: int = -1
+    data_listed_ms: int = -1
+    caught_up_ms: int = -1
+    oldest_open_ms: int = -1
+    oldest_prepared_ms: int = -1
+    pinned: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    left: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+class Metrics(Collector):
+    """The registry, and everything that moves it.
+
+    Attributes:
+        registry: what a scrape reads.
+        progress: asks the running query how far it is; None while there is none.
+        cluster_id: set once it is known.
+    """
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.registry = CollectorRegistry()
+        self.progress: Callable[[], Progress | None] = lambda: None
+        self.cluster_id = ""
+        self._now_ms = now_ms
+        self._lock = threading.Lock()
+        self._picture = _Picture()
+        self._tally = Tally()
+        self._counted_batch = -1
+        self._confirmations: Counts[str] = Counts()
+        self._failures: Counts[str] = Counts()
+        self._passed_over: Counts[str] = Counts()
+        self._acted: dict[str, dict[str, Any] | None] = {}
+        self._made: dict[str, Any] = {}
+        for spec in METRICS:
+            if not spec.is_read:
+                buckets = {"buckets": spec.buckets} if spec.buckets else {}
+                name, make = spec.full_name, _MAKE[spec.kind]
+                self._made[spec.name] = make(name, spec.meaning, spec.labels, registry=self.registry, **buckets)
+        self._begin_at_zero()
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+
+    def _begin_at_zero(self) -> None:
+        for name, series in FROM_THE_START.items():
+            for labels in series:
+                self._made[name].labels(*labels)
+        nothing = (0,) * (len(BOUNDS_MS) + 1)
+        self._tally.add(Latencies(stage, state, 0, nothing) for stage in STAGES for state in TARGETS[stage])
+
+    @property
+    def is_judging(self) -> bool:
+        """Whether a barrier was judged a moment ago."""
+        return self._picture.judged_ms >= 0 and self._now_ms() - self._picture.judged_ms <= UP_WITHIN_MS
+
+    def query_starts(self, ledger: Ledger) -> None:
+        """The streaming query is about to be started, and this ledger was opened for it."""
+        self._made["query_starts_total"].inc()
+        self._take_ledger(ledger)
+
+    def on_event(self, event: IncidentEvent) -> None:
+        """An event was made."""
+        self._made["events_total"].labels(event.verdict, event.status).inc()
+        done = event.action
+        if done is not None and done != self._acted.get(event.incident_id):
+            came_to = done["refusal"] or done["result"] or "none"
+            self._made["abort_decisions_total"].labels(done["decision"], came_to).inc()
+        self._acted[event.incident_id] = done
+        if event.status == OPENED:
+            latency = self._made["detection_latency_seconds"].labels(event.verdict)
+            latency.observe(event.detection_latency_ms / 1000)
+
+    def on_batch(
+        self, batch_id: int, emitted: Sequence[Emitted], ledger: Ledger, *, is_ready: bool, evidence: Evidence
+    ) -> None:
+        """A micro-batch went through: everything it said was told."""
+        now_ms = self._now_ms()
+        self._gauges(emitted, now_ms)
+        self._take_evidence(emitted, evidence)
+        self._made["ready"].set(int(is_ready))
+        if batch_id > self._counted_batch:
+            self._counted_batch = batch_id
+            self._count(emitted, now_ms)
+        self._take_ledger(ledger)
+
+    def _count(self, emitted: Iterable[Emitted], now_ms: int) -> None:
+        self._made["batches_total"].inc()
+        listed_ms = self._picture.data_listed_ms
+        if listed_ms >= 0:
+            self._made["batch_duration_seconds"].observe(max(0, now_ms - listed_ms) / 1000)
+        for said in emitted:
+            match said:
+                case PartitionAlarm(notice):
+                    self._made["partition_notices_total"].labels(notice.kind).inc()
+                    if notice.is_decode_failure:
+                        self._made["decode_failures_total"].inc()
+                case RequestsThrottled(throttled_ms):
+                    for request, length_ms in throttled_ms:
+                        self._made["throttled_seconds_total"].labels(request).inc(length_ms / 1000)
+                case ViewHealed():
+                    self._made["view_mismatches_total"].labels(said.mismatch).inc()
+                case CensusIncomplete(failed):
+                    self._made["census_rounds_total"].labels("incomplete" if failed else "complete").inc()
+                case TransactionsEnded(latencies):
+                    with self._lock:
+                        self._tally.add(latencies)
+
+    def _gauges(self, emitted: Sequence[Emitted], now_ms: int) -> None:
+        counts = [said for said in emitted if isinstance(said, BucketCount)]
+        if not counts:
+            return
+        listed_ms = counts[0].data_listed_ms
+        self._picture = _Picture(
+            judged_ms=now_ms,
+            data_listed_ms=listed_ms,
+            caught_up_ms=listed_ms if not counts[0].behind else self._picture.caught_up_ms,
+            oldest_open_ms=_earliest(count.oldest_open_ms for count in counts),
+            oldest_prepared_ms=_earliest(count.oldest_prepared_ms for count in counts),
+            pinned=_pinned(emitted),
+            left={said.partition: said.from_offset for said in emitted if isinstance(said, LeftUnread)},
+        )
+        self._clocks(counts[0].clocks)
+        states: Counts[str] = Counts()
+        waiting: Counts[str] = Counts()
+        for count in counts:
+            states.update(dict(count.states))
+            waiting.update(dict(count.waiting))
+        for state in (TransactionState.ONGOING, *PREPARED, UNOWNED):
+            self._made["transactions"].labels(state).set(states[state])
+        for state in PREPARED:
+            self._made["transactions_pending_markers"].labels(COMPLETE[state]).set(states[state])
+        self._made["inconclusive_looks"].clear()
+        for why, number in waiting.items():
+            self._made["inconclusive_looks"].labels(why).set(number)
+        self._made["unread_gaps"].set(sum(isinstance(said, OutstandingGap) for said in emitted))
+
+    def _take_evidence(self, emitted: Sequence[Emitted], evidence: Evidence) -> None:
+        """What the last barrier proves nothing of."""
+        for said in emitted:
+            if isinstance(said, Unproven):
+                logs = Counts(_log(partition) for partition in {*said.partitions, *evidence.unproven_by_census})
+                logs["coordinator"] = max(logs["coordinator"], int(is_log_missing(emitted)))
+                for log in ("data", "coordinator"):
+                    self._made["unproven_partitions"].labels(log).set(logs[log])
+        self._made["undescribed_partitions"].set(len(evidence.undescribed))
+
+    def _clocks(self, clocks: Iterable[tuple[int, Clock]]) -> None:
+        """Where a clock's difference lies: the middle of what is possible, and how far off that may be."""
+        middle, uncertain = self._made["broker_clock_offset_seconds"], self._made["broker_clock_uncertainty_seconds"]
+        middle.clear()
+        uncertain.clear()
+        for broker, clock in clocks:
+            if clock.highest_ms is not None:
+                middle.labels(str(broker)).set((clock.lowest_ms + clock.highest_ms) / 2000)
+                uncertain.labels(str(broker)).set((clock.highest_ms - clock.lowest_ms) / 2000)
+
+    def take_passed_over(self, counts: Mapping[PassedOver, int]) -> None:
+        """Records of the events topic that are no events, since this process started."""
+        for why, total in counts.items():
+            self._rise("events_passed_over_total", self._passed_over, why, total, (why,))
+
+    def _take_ledger(self, ledger: Ledger) -> None:
+        incidents = ledger.open_incidents
+        self._acted = {event.incident_id: event.action for event in incidents}
+        known: Counts[tuple[str, ...]] = Counts((event.verdict, event.severity) for event in incidents)
+        gauge = self._made["open_incidents"]
+        for labels in {*known, *FROM_THE_START["open_incidents"]}:
+            gauge.labels(*labels).set(known[labels])
+        for key, total in ledger.counts.items():
+            verdict, _, answer = key.partition(":")
+            if answer:
+                self._rise("confirmations_total", self._confirmations, key, total, (verdict, answer))
+        for outbox in ledger.outboxes:
+            self._made["sink_waiting_events"].labels(outbox.name).set(outbox.waiting)
+            self._rise("sink_failures_total", self._failures, outbox.name, outbox.failures, (outbox.name,))
+
+    def _rise(self, name: str, seen: Counts[str], key: str, total: int, labels: tuple[str, ...]) -> None:
+        """Takes in a total that somebody else counts, and that begins anew when the ledger is opened again."""
+        risen = total - seen[key] if total >= seen[key] else total
+        seen[key] = total
+        self._made[name].labels(*labels).inc(risen)
+
+    def collect(self) -> Iterator[Family]:
+        """What is made when it is scraped."""
+        now_ms, picture, progress = self._now_ms(), self._picture, self.progress()
+        yield _gauge("up", {(): int(self.is_judging)})
+        yield _gauge("build_info", {(version(NAMESPACE), self.cluster_id): 1})
+        if picture.judged_ms >= 0:
+            yield _gauge("last_barrier_timestamp_seconds", {(): picture.data_listed_ms / 1000})
+            yield _gauge("oldest_open_transaction_seconds", {(): _age_s(now_ms, picture.oldest_open_ms)})
+            yield _gauge("oldest_pending_transaction_seconds", {(): _age_s(now_ms, picture.oldest_prepared_ms)})
+            pinned = {p: _age_s(now_ms, since_ms) for p, (_, since_ms) in picture.pinned.items()}
+            yield _gauge("lso_pinned_seconds", _by_labels(pinned))
+        if picture.caught_up_ms >= 0:
+            yield _gauge("source_lag_seconds", {(): _age_s(now_ms, picture.caught_up_ms)})
+        if progress is not None:
+            yield from _of_progress(progress, picture)
+        yield from self._histograms()
+
+    def _histograms(self) -> Iterator[Family]:
+        with self._lock:
+            told = self._tally.latencies()
+        for stage, name in STAGES.items():
+            family = HistogramMetricFamily(f"{NAMESPACE}_{name}", _SPEC[name].meaning, labels=_SPEC[name].labels)
+            for latencies in told:
+                if latencies.stage is stage:
+                    total, buckets = 0, []
+                    for bound, count in zip((*BOUNDS_MS, None), latencies.counts, strict=True):
+                        total += count
+                        buckets.append(("+Inf" if bound is None else str(bound / 1000), total))
+                    family.add_metric([latencies.target_state], buckets, latencies.sum_ms / 1000)
+            yield family
+
+
+def _of_progress(progress: Progress, picture: _Picture) -> Iterator[Family]:
+    yield _gauge("source_lag_offsets", {(): progress.lag_offsets(picture.left)})
+    yield _gauge("last_batch_phase_seconds", {(phase,): ms / 1000 for phase, ms in progress.phases_ms.items()})
+    yield _gauge("watched_partitions", {(log,): count for log, count in Counts(map(_log, progress.ends)).items()})
+    hidden = {
+        partition: max(0, progress.ends[partition] - start)
+        for partition, (start, _) in picture.pinned.items()
+        if partition in progress.ends
+    }
+    yield _gauge("hidden_records", _by_labels(hidden))
+
+
+def _by_labels(values: Mapping[TopicPartition, float]) -> dict[tuple[str, ...], float]:
+    return {(partition.topic, str(partition.partition)): value for partition, value in values.items()}
+
+
+def _pinned(emitted: Iterable[Emitted]) -> dict[TopicPartition, tuple[int, int]]:
+    """Where the lowest open data of each partition starts, and since when it has been seen; if for a while."""
+    found: dict[TopicPartition, tuple[int, int]] = {}
+    for said in emitted:
+        if isinstance(said, OpenTransactions):
+            for told in said.transactions:
+                for partition, start, since_ms in told.spans:
+                    found[partition] = min(found.get(partition, (start, since_ms)), (start, since_ms))
+    return found
+
+
+def _gauge(name: str, values: Mapping[tuple[str, ...], float]) -> Family:
+    spec = _SPEC[name]
+    family = GaugeMetricFamily(spec.full_name, spec.meaning, labels=spec.labels)
+    for labels, value in values.items():
+        family.add_metric(labels, value)
+    return family
+
+
+def _age_s(now_ms: int, since_ms: int) -> float:
+    return max(0, now_ms - since_ms) / 1000 if since_ms >= 0 else 0.0
+
+
+def _earliest(times: Iterable[int]) -> int:
+    return min((time for time in times if time >= 0), default=-1)
+
+
+def _log(partition: TopicPartition) -> str:
+    return "coordinator" if is_of_log(partition) else "data"

@@ -1,0 +1,154 @@
+"""How far a watch reaches: what it proves nothing of, told in the terminal when it lasts or changes.
+
+Law: an election is no news. Missing evidence counts once it has lasted for half a minute. What has been missing since
+the start counts at once: nothing was ever proven of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from txnwatch.state.model.facts import NoticeKind
+from txnwatch.state.model.findings import CensusReason, CensusWanted, Emitted, PartitionAlarm, Unproven
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.text.lists import some
+from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.streaming.job.progress import Progress
+from txnwatch.watch.missing_evidence import Evidence, is_log_missing, is_of_log, log_first
+from txnwatch.watch.persistent_alerts import LASTING_MS, Lasting
+from txnwatch.watch.undescribed_partitions import Undescribed
+
+_NAMED = 3
+_NO_LOG = (
+    f"warning: there is transactional data, and no broker shows {TRANSACTION_STATE_TOPIC}: nothing is proven; it is "
+    "deleted, or hidden from this user or by a proxy"
+)
+
+
+@dataclass(slots=True)
+class Coverage:
+    """What one watch does not see.
+
+    Attributes:
+        report: gets one line for what an operator should know.
+        is_ready: whether every partition of the coordinators' log has been read to its end once, or no more of them
+            could be for half a minute; and whether a census was taken, if there is to be one.
+        progress: how far the query is, if it tells.
+        census_interval_ms: the pause between two rounds of the census; None where there is none.
+    """
+
+    report: Callable[[str], None]
+    is_ready: bool = False
+    progress: Callable[[], Progress | None] = lambda: None
+    census_interval_ms: int | None = None
+    now_ms: Callable[[], int] = wall_clock_ms
+    _unproven_now: frozenset[TopicPartition] = frozenset()
+    _hidden: frozenset[TopicPartition] = frozenset()
+    _never: set[TopicPartition] = field(default_factory=set)
+    _is_log_missing: bool = False
+    _is_log_shown: bool = False
+    _started_ms: int | None = None
+    _log_progress_ms: int = 0
+    _log_read_ms: int | None = None
+    _undescribed: Undescribed = field(init=False)
+    _unproven: Lasting = field(init=False)
+
+    def __post_init__(self) -> None:
+        lasting = Lasting("not described by their leaders", self.report, self.now_ms)
+        self._undescribed = Undescribed(lasting, self.census_interval_ms or 0)
+        self._unproven = Lasting("not listed, or not read to their ends", self.report, self.now_ms)
+
+    def on_batch(self, emitted: Sequence[Emitted]) -> None:
+        """Takes in what one micro-batch said."""
+        is_missing = is_log_missing(emitted)
+        self._tell_of_log(is_missing=is_missing)
+        self._hidden = frozenset(_hidden(emitted))
+        judged = next((said for said in emitted if isinstance(said, Unproven)), None)
+        if judged is None:
+            return
+        now_ms = self.now_ms()
+        self._unproven_now = frozenset(judged.partitions)
+        self._unproven.told(set(self._unproven_now))
+        self._undescribed.on_barrier(emitted, now_ms)
+        self._look_at_start(now_ms, is_log_shown=not is_missing)
+        if not is_missing:
+            self._look_at_log(now_ms)
+
+    def _look_at_start(self, now_ms: int, *, is_log_shown: bool) -> None:
+        """Takes in what has been unproven since the first barrier; of the log, since the first that showed it."""
+        if self._started_ms is None:
+            self._started_ms = now_ms
+            self._never.update(partition for partition in self._unproven_now if not is_of_log(partition))
+        if is_log_shown and not self._is_log_shown:
+            self._is_log_shown, self._log_progress_ms = True, now_ms
+            self._never.update(filter(is_of_log, self._unproven_now))
+        if any(is_of_log(partition) for partition in self._never - self._unproven_now):
+            self._log_progress_ms = now_ms
+        self._never &= self._unproven_now
+
+    def _look_at_log(self, now_ms: int) -> None:
+        if self._is_part_of_log_read():
+            self._log_read_ms = now_ms
+        if self.is_ready or self._log_read_ms is None or self._started_ms is None:
+            return
+        is_census_due = self.census_interval_ms is not None and not self._undescribed.is_heard
+        is_log_read = not any(map(is_of_log, self._never)) or now_ms - self._log_progress_ms >= LASTING_MS
+        self.is_ready = is_log_read and (not is_census_due or now_ms - self._started_ms >= LASTING_MS)
+
+    def _is_part_of_log_read(self) -> bool:
+        if not any(map(is_of_log, self._unproven_now)):
+            return True
+        progress = self.progress()
+        return progress is not None and any(is_of_log(at) for at in progress.ends.keys() - self._unproven_now)
+
+    def _tell_of_log(self, *, is_missing: bool) -> None:
+        if is_missing and not self._is_log_missing:
+            self.report(_NO_LOG)
+        elif self._is_log_missing and not is_missing:
+            self.report(f"{TRANSACTION_STATE_TOPIC} is shown again, or nothing is open any more")
+        self._is_log_missing = is_missing
+
+    @property
+    def evidence(self) -> Evidence:
+        """What is missing, for those who tell it to others."""
+        by_census = self._undescribed.unproven
+        lasting = self._unproven_now & (self._unproven.partitions | self._never)
+        return Evidence(
+            unproven=log_first({*lasting, *self._hidden, *by_census}),
+            undescribed=self._undescribed.partitions,
+            unproven_by_census=by_census,
+            is_log_read=self._log_read_ms is not None and self.now_ms() - self._log_read_ms < LASTING_MS,
+        )
+
+    @property
+    def reach(self) -> str:
+        """What is being watched, as one says once everything is ready."""
+        missing = self._unproven_now | self._hidden | self._undescribed.unproven
+        data = sorted(partition for partition in missing if not is_of_log(partition))
+        log = sorted(filter(is_of_log, missing))
+        lacks = [f"nothing is proven on {_partitions(data)}: {some(data, _NAMED)}"] if data else []
+        if log:
+            lacks.append(
+                f"the coordinators' log proves nothing of the transactional ids in {_partitions(log)} of it that "
+                f"cannot be read: {some(log, _NAMED)}"
+            )
+        if not lacks:
+            return "every transaction is being watched"
+        return f"transactions are being watched, but {', and '.join(lacks)}"
+
+
+def _hidden(emitted: Sequence[Emitted]) -> list[TopicPartition]:
+    """Partitions that transactions name and that are not shown; the planner lists those it knows as unproven."""
+    found = []
+    for said in emitted:
+        match said:
+            case PartitionAlarm(notice) if notice.kind is NoticeKind.HIDDEN:
+                found.append(notice.partition)
+            case CensusWanted(partition, CensusReason.HIDDEN):
+                found.append(partition)
+    return found
+
+
+def _partitions(partitions: Sequence[TopicPartition]) -> str:
+    return "1 partition" if len(partitions) == 1 else f"{len(partitions)} partitions"

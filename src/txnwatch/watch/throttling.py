@@ -1,0 +1,52 @@
+"""That brokers throttle us by a quota is said once, and once more when it has stopped for a while."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from txnwatch.state.model.findings import Emitted, RequestsThrottled
+from txnwatch.streaming.client.clock import wall_clock_ms
+
+_OVER_AFTER_MS = 30_000
+
+
+@dataclass(slots=True)
+class Throttling:
+    """What was said of it.
+
+    Attributes:
+        report: gets the lines.
+        asked: for how long the driver's own requests were throttled since the last call, by the kind of request.
+    """
+
+    report: Callable[[str], None]
+    now_ms: Callable[[], int] = wall_clock_ms
+    asked: Callable[[], Mapping[str, int]] = dict
+    _last_ms: int = 0
+    _sum_ms: Counter[str] = field(default_factory=Counter)
+
+    def on_batch(self, emitted: Iterable[Emitted]) -> list[Emitted]:
+        """Takes in what a batch said; returns it with what the driver itself has been throttled for."""
+        everything = list(emitted)
+        ours = tuple(self.asked().items())
+        if ours:
+            everything.append(RequestsThrottled(ours))
+        now_ms, was_said = self.now_ms(), bool(self._sum_ms)
+        for said in everything:
+            if isinstance(said, RequestsThrottled):
+                self._sum_ms.update(dict(said.throttled_ms))
+                self._last_ms = now_ms
+        if self._sum_ms and not was_said:
+            self.report(
+                f"warning: brokers throttle us by a quota ({self._requests()}): what is not read in time is behind, "
+                "and is watched by census until it is read; the metric throttled_seconds_total says how much"
+            )
+        elif was_said and now_ms - self._last_ms >= _OVER_AFTER_MS:
+            self.report(f"brokers no longer throttle us; it was {self._requests()} in all")
+            self._sum_ms.clear()
+        return everything
+
+    def _requests(self) -> str:
+        return ", ".join(f"{request} for {length / 1000:.1f} s" for request, length in sorted(self._sum_ms.items()))

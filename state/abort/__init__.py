@@ -1,0 +1,1 @@
+"""Whether a hanging transaction may be ended, and by which marker."""

@@ -1,0 +1,6 @@
+"""The words for what was decided about a marker, and for what became of it."""
+
+from __future__ import annotations
+
+ABORT, COMMIT, DRY_RUN, REFUSED = "abort", "commit", "dry_run", "refused"  # decisions
+VERIFIED, STILL_OPEN, FAILED, UNKNOWN = "verified", "still_open", "failed", "unknown"  # results

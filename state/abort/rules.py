@@ -1,0 +1,277 @@
+"""The table of refusals: what speaks against ending a hanging transaction, in the order it is asked.
+
+Every row is a pure check of one case; the decision is in abort_plan.py, with the argument. The page docs/abort.md
+is generated from the table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import StrEnum
+from typing import NamedTuple
+
+from txnwatch.state.abort.case import Case
+from txnwatch.state.evidence.confirmation import Answer
+from txnwatch.state.evidence.outcome import COMMIT
+from txnwatch.state.model.transaction import TransactionState
+
+
+class Refusal(StrEnum):
+    """Why nothing is done; the value is the word in `action.refusal`."""
+
+    NOT_PROVEN_HERE = "not_proven_here"
+    OUTCOME_WAS_COMMIT = "outcome_was_commit"
+    OUTCOME_UNKNOWN = "outcome_unknown"
+    COMMIT_NOT_PROVEN = "commit_not_proven"
+    TOPIC_DENIED = "topic_denied"
+    TRANSACTIONAL_ID_DENIED = "transactional_id_denied"
+    TOO_EARLY = "too_early"
+    BREAKER_OPEN = "breaker_open"
+    BUDGET_EXHAUSTED = "budget_exhausted"
+    EVIDENCE_INCOMPLETE = "evidence_incomplete"
+    STILL_OWNED = "still_owned"
+    ALREADY_OVER = "already_over"
+    CHANGED_SINCE_OPENED = "changed_since_opened"
+    EPOCH_MAY_BE_REUSED = "epoch_may_be_reused"
+    NOT_AUTHORIZED = "not_authorized"
+
+
+class RefusalRule(NamedTuple):
+    """One row of the table: the check returns the detail of the refusal, or None.
+
+    Attributes:
+        needs_reading: whether it looks at the fresh read; the others come first and cost nothing.
+        is_told: whether an event tells it; what passes by itself is not told.
+    """
+
+    refusal: Refusal
+    when: str
+    what_to_do: str
+    check: Callable[[Case], str | None]
+    needs_reading: bool = False
+    is_told: bool = True
+
+
+def _not_proven_here(case: Case) -> str | None:
+    return "this process has not proven the hang itself, and it believes no event" if case.evidence is None else None
+
+
+def _commit_not_proven(case: Case) -> str | None:
+    if not case.policy.commit or case.proven.outcome == COMMIT:
+        return None
+    return f"the expected outcome is {case.proven.outcome}"
+
+
+def _was_commit(case: Case) -> str | None:
+    outcome = case.proven.outcome
+    if outcome != COMMIT or outcome in case.policy.outcomes or case.policy.commit:
+        return None
+    return "the client was told that it committed: an ABORT marker would destroy acknowledged data"
+
+
+def _unknown(case: Case) -> str | None:
+    outcome = case.proven.outcome
+    if outcome in case.policy.outcomes or outcome == COMMIT or case.policy.commit:
+        return None
+    return f"the expected outcome is {outcome}: the data may have been acknowledged as committed"
+
+
+def _topic_denied(case: Case) -> str | None:
+    topic, policy = case.proven.candidate.partition.topic, case.policy
+    if policy.deny_topics is not None and re.fullmatch(policy.deny_topics, topic):
+        return f"topic {topic} matches the deny list {policy.deny_topics!r}"
+    return None if re.fullmatch(policy.topics, topic) else f"topic {topic} does not match {policy.topics!r}"
+
+
+def _id_denied(case: Case) -> str | None:
+    policy, names = case.policy, sorted(case.owners)
+    if not names:
+        has_lists = policy.id_prefixes or policy.deny_id_prefixes
+        return "no transactional id is known, and there is a list of them" if has_lists else None
+    for name in names:
+        if policy.deny_id_prefixes and name.startswith(policy.deny_id_prefixes):
+            return f"{name} has a prefix of the deny list"
+        if policy.id_prefixes and not name.startswith(policy.id_prefixes):
+            return f"{name} has no prefix of the allow list"
+    return None
+
+
+def _too_early(case: Case) -> str | None:
+    left_ms = case.proven.since_ms + case.policy.after_ms - case.now_ms
+    return f"{left_ms} ms are left" if left_ms > 0 else None
+
+
+def _breaker_open(case: Case) -> str | None:
+    if case.usage.tripped is not None:
+        return case.usage.tripped
+    most, now = case.policy.breaker_incidents, case.usage.open_hanging
+    if most is None or now <= most:
+        return None
+    return f"{now} transactions hang at once, more than {most}"
+
+
+def _budget_exhausted(case: Case) -> str | None:
+    most, now = case.policy.budget_per_hour, case.usage.markers_last_hour
+    return f"{now} markers in the last hour, of {most}" if most is not None and now >= most else None
+
+
+def _incomplete(case: Case) -> str | None:
+    found = case.found
+    if found is None:
+        return "nothing was read afresh"
+    if found.answer is Answer.UNKNOWN:
+        return found.why
+    return None
+
+
+def _still_owned(case: Case) -> str | None:
+    found = case.found
+    owner = found.description if found is not None else None
+    if found is None or owner is None:
+        return None
+    if found.answer is Answer.REFUTED:
+        return found.why
+    # Taken for written here, perhaps; but whoever takes the coordinator's log over sends every marker again.
+    is_ending = owner.is_live and owner.state is not TransactionState.ONGOING
+    if is_ending and owner.producer_id == case.proven.row.producer_id:
+        return f"{owner.transactional_id} is {owner.state}: its markers are under way"
+    return None
+
+
+def _already_over(case: Case) -> str | None:
+    found = case.found
+    return found.why if found is not None and found.answer is Answer.REFUTED else None
+
+
+def _changed(case: Case) -> str | None:
+    was, found = case.proven.data, case.found
+    row = found.producer if found is not None else None
+    if row is None:
+        return "the fresh read does not have it"
+    now = (row.txn_start_offset, row.producer_epoch, row.last_sequence)
+    if was == now:
+        return None
+    return f"start, epoch and last sequence were {was} when its outcome was found and are {now} now"
+
+
+def _may_be_reused(case: Case) -> str | None:
+    found = case.found
+    row = found.producer if found is not None else None
+    if found is None or row is None:
+        return "the fresh read does not have it"
+    owner = found.description
+    if owner is None or owner.producer_id != row.producer_id or owner.producer_epoch > row.producer_epoch:
+        return None
+    return (
+        f"{owner.transactional_id} still has producer id {row.producer_id} and epoch {owner.producer_epoch}: its next "
+        "transaction may begin at any moment, and the marker would end that one; fence the id first"
+    )
+
+
+def _never(_: Case) -> str | None:
+    return None  # only a broker can tell, when it is asked to write
+
+
+# In this order: what is wrong for good comes before what passes, and what costs nothing before what is read.
+REFUSALS: tuple[RefusalRule, ...] = (
+    RefusalRule(
+        Refusal.NOT_PROVEN_HERE,
+        "this process has not proven the hang itself: another instance or anybody else has told the incident",
+        "nothing for a minute or two after a start; if it lasts, look at who writes to the events topic",
+        _not_proven_here,
+    ),
+    RefusalRule(
+        Refusal.OUTCOME_WAS_COMMIT,
+        "`expected_outcome` is commit: the client was told that it committed",
+        "`txnwatch abort --result commit` completes it; aborting destroys acknowledged data",
+        _was_commit,
+    ),
+    RefusalRule(
+        Refusal.OUTCOME_UNKNOWN,
+        "`expected_outcome` is unknown: the transaction may have committed",
+        "ask the application's owner, then `txnwatch abort`, which names the loss",
+        _unknown,
+    ),
+    RefusalRule(
+        Refusal.COMMIT_NOT_PROVEN,
+        "by hand: a COMMIT was asked for and is not what the coordinator's log shows",
+        "look at the evidence; only a proven commit can be completed",
+        _commit_not_proven,
+    ),
+    RefusalRule(
+        Refusal.TOPIC_DENIED,
+        "the topic is not in `abort_topics`, or in `abort_deny_topics`",
+        "by hand, or change the lists",
+        _topic_denied,
+    ),
+    RefusalRule(
+        Refusal.TRANSACTIONAL_ID_DENIED,
+        "the transactional id has no allowed prefix or a denied one, or is not known while there is a list",
+        "by hand, or change the lists",
+        _id_denied,
+    ),
+    RefusalRule(
+        Refusal.TOO_EARLY,
+        "`abort_after_ms` has not passed since this process proved the hang",
+        "nothing: it passes",
+        _too_early,
+        is_told=False,
+    ),
+    RefusalRule(
+        Refusal.BREAKER_OPEN,
+        "more than `abort_breaker_incidents` hang at once, or an abort came out otherwise than it had to within the "
+        "last `abort_breaker_cooldown_ms`",
+        "find out what is wrong; it closes by itself, and at a restart",
+        _breaker_open,
+    ),
+    RefusalRule(
+        Refusal.BUDGET_EXHAUSTED,
+        "`abort_budget_per_hour` markers were written within the last hour",
+        "find out why so many hang; it passes",
+        _budget_exhausted,
+    ),
+    RefusalRule(
+        Refusal.EVIDENCE_INCOMPLETE,
+        "the fresh read could not be completed: a broker, a leader or a right is missing",
+        "look at the detail; it is tried again",
+        _incomplete,
+        needs_reading=True,
+    ),
+    RefusalRule(
+        Refusal.STILL_OWNED,
+        "a live transaction holds the partition (this opens the breaker), or the id's transaction is in Prepare*",
+        "nothing: its marker will come",
+        _still_owned,
+        needs_reading=True,
+    ),
+    RefusalRule(
+        Refusal.ALREADY_OVER,
+        "the leader has nothing open there any more, or something else",
+        "nothing: the incident is about to be resolved",
+        _already_over,
+        needs_reading=True,
+        is_told=False,
+    ),
+    RefusalRule(
+        Refusal.CHANGED_SINCE_OPENED,
+        "data was appended since the outcome was found: it may belong to another transaction",
+        "by hand, after a look at who writes there",
+        _changed,
+        needs_reading=True,
+    ),
+    RefusalRule(
+        Refusal.EPOCH_MAY_BE_REUSED,
+        "the transactional id still has this producer id and epoch: the marker could end its next transaction",
+        "fence the id: start its application anew, or `kafka-transactions.sh forceTerminateTransaction`",
+        _may_be_reused,
+        needs_reading=True,
+    ),
+    RefusalRule(
+        Refusal.NOT_AUTHORIZED,
+        "the broker says that this user may not write markers",
+        "grant ALTER on the cluster (CLUSTER_ACTION before Kafka 3.8)",
+        _never,
+    ),
+)
+RULE_OF_REFUSAL: dict[Refusal, RefusalRule] = {rule.refusal: rule for rule in REFUSALS}

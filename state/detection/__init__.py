@@ -1,0 +1,1 @@
+"""From facts to findings: one producer, one bucket of producers, one barrier."""

@@ -1,0 +1,272 @@
+"""One bucket of producer ids through one batch: facts first, in log order, then the barrier.
+
+A bucket (a hash of the producer id) is the unit Spark keys its state by: one state key per producer costs twice
+the time (docs/decisions/0002). The bucket keeps an agenda of the producers that have something open or live, so
+a barrier never walks those whose time has not come; at most one read and one write of the store per producer a batch
+touches. What concerns a partition goes to the producers that are open there (`awaited`).
+Nothing here knows Spark: the store is a protocol, and the same code runs in the simulation and in one-shot
+commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from txnwatch.state.detection.batch import Batch
+from txnwatch.state.detection.bucket_state import BucketState, Standing
+from txnwatch.state.detection.evaluate import NEVER_MS, Bench, at_rest_until, due_ms, judge
+from txnwatch.state.detection.loaded_producers import Desk, ProducerStore
+from txnwatch.state.detection.open_transactions import has_to_be_told, keep_oldest, oldest, worth_telling
+from txnwatch.state.detection.producer_snapshot import described_open, doubted, not_described, not_there
+from txnwatch.state.detection.read_gaps import (
+    as_read,
+    begin_readings,
+    close_gaps,
+    finished_readings,
+    in_reading,
+    is_before_hole,
+    made_anew,
+    note_gaps,
+    note_hidden,
+    note_holes,
+    note_undescribed,
+    pass_over,
+    read_again,
+    unread_before,
+)
+from txnwatch.state.detection.transitions import forget_unseen
+from txnwatch.state.detection.unreadable_ranges import give_up
+from txnwatch.state.model.completion_latency import Tally
+from txnwatch.state.model.facts import Barrier, Fact, NoticeKind, ProducerSeen, TransactionSeen
+from txnwatch.state.model.findings import (
+    BucketCount,
+    CensusIncomplete,
+    CensusReason,
+    CensusWanted,
+    Emitted,
+    LastStableStands,
+    LeftUnread,
+    OpenTransactions,
+    OutstandingGap,
+    PartitionAlarm,
+    RequestsThrottled,
+    TransactionsEnded,
+    Unproven,
+)
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.policy import DetectionPolicy
+
+
+def process(
+    bucket: BucketState,
+    store: ProducerStore,
+    facts: Iterable[Fact],
+    policy: DetectionPolicy,
+    *,
+    speaks_for_partitions: bool,
+) -> list[Emitted]:
+    """Runs one batch of facts through a bucket, changing `bucket` and `store`; returns what there is to say.
+
+    `speaks_for_partitions` is true for one bucket only: notices reach every bucket and are reported once.
+
+    Raises:
+        ValueError: the batch does not carry exactly one barrier fact.
+    """
+    batch = Batch(facts)
+    give_up(bucket, batch, policy)
+    desk = Desk(bucket, store)
+    number = batch.barrier.number
+    begin_readings(bucket, batch)
+    _apply_to_awaited(batch, desk)
+    again = read_again(bucket, batch)
+    unread = unread_before(bucket, batch)
+    for seen in batch.for_one:
+        if isinstance(seen, TransactionSeen) and seen.is_past and not desk.awaits(seen.producer_id):
+            pass_over(bucket, seen.view)
+            continue
+        told = in_reading(seen, bucket, batch.barrier)
+        desk.time(told, again)
+        follows_on = _place_of(seen) not in unread and not (
+            isinstance(seen, TransactionSeen) and is_before_hole(bucket, desk.load(seen.producer_id).view)
+        )
+        desk.apply(seen.producer_id, told, number, follows_on=follows_on)
+    desk.name_strays()
+    close_gaps(bucket, batch)
+    note_gaps(bucket, batch.notices)
+    note_holes(bucket, batch)
+    _forget_unseen(set(finished_readings(bucket, batch)), desk)
+    _take_census(batch, desk)
+    if speaks_for_partitions:
+        desk.emitted.extend(PartitionAlarm(notice) for notice in batch.notices if notice.kind is not NoticeKind.LEFT)
+        desk.emitted.extend(_standing_still(bucket, batch, policy))
+        desk.emitted.extend(CensusWanted(partition, CensusReason.HIDDEN) for partition in note_hidden(bucket, batch))
+        undescribed = note_undescribed(bucket, batch)
+        desk.emitted.extend(CensusWanted(partition, CensusReason.FAILED) for partition in undescribed)
+        desk.emitted.extend(_incomplete(batch))
+        desk.emitted.extend(RequestsThrottled(tuple(told.throttled_ms.items())) for told in batch.throttled)
+    _judge_all(batch.barrier, desk, policy, speaks_for_partitions=speaks_for_partitions)
+    desk.store_changes()
+    return desk.emitted
+
+
+def _apply_to_awaited(batch: Batch, desk: Desk) -> None:
+    """Facts that name no producer, to the producers they concern."""
+    if not batch.barrier.risen and not batch.for_awaited:
+        return
+    for partition in sorted(batch.barrier.risen):
+        for producer_id in desk.awaited.on([partition]):
+            desk.take(doubted(desk.load(producer_id), partition))
+    for fact in batch.for_awaited:
+        for producer_id in desk.awaited.concerned_by(fact):
+            desk.apply(producer_id, fact, batch.barrier.number)
+
+
+def _forget_unseen(log_partitions: set[int], desk: Desk) -> None:
+    """What whole readings of the coordinators' log did not show again is gone."""
+    if not log_partitions:
+        return
+    for producer_id in sorted({*desk.awaited.in_logs(log_partitions), *desk.touched} & desk.bucket.agenda.keys()):
+        view = desk.known(producer_id).view
+        if view is not None and view.log_partition in log_partitions:
+            reading = desk.bucket.readings.get(view.log_partition, 0)
+            desk.take(forget_unseen(desk.load(producer_id), view.log_partition, reading))
+
+
+def _place_of(seen: ProducerSeen | TransactionSeen) -> TopicPartition:
+    if isinstance(seen, ProducerSeen):
+        return seen.partition
+    return TopicPartition(TRANSACTION_STATE_TOPIC, seen.view.log_partition)
+
+
+def _take_census(batch: Batch, desk: Desk) -> None:
+    """What the batch's census shows as open is opened; what it should show and does not is over."""
+    if not batch.censuses:
+        return
+    brackets = {partition: as_read(desk.bucket, partition, bracket) for partition, bracket in batch.brackets()}
+    number = batch.barrier.number
+    shown: set[tuple[int, TopicPartition]] = set()
+    for fact in batch.described:
+        bracket = brackets.get(fact.partition)
+        if bracket is not None and fact.start_offset < bracket.below:
+            shown.add((fact.producer_id, fact.partition))
+            step = described_open(desk.known(fact.producer_id), fact, bracket, number)
+            if step.emitted or step.producer is not desk.known(fact.producer_id):
+                desk.load(fact.producer_id)
+                desk.take(step)
+    known = batch.known_to_round()
+    looked_at = {
+        *brackets,
+        *(partition for partition in desk.awaited.partitions if known is not None and partition not in known),
+    }
+    for producer_id in sorted({*desk.awaited.on(looked_at), *desk.touched}):
+        for partition in desk.known(producer_id).spans:
+            bracket = brackets.get(partition)
+            if bracket is None and known is not None and partition not in known:
+                desk.take(not_there(desk.load(producer_id), partition))
+            elif bracket is not None and (producer_id, partition) not in shown:
+                desk.take(not_described(desk.load(producer_id), partition, bracket, number))
+
+
+def _judge_all(barrier: Barrier, desk: Desk, policy: DetectionPolicy, *, speaks_for_partitions: bool) -> None:
+    bucket = desk.bucket
+    has_changed = _take_clocks(bucket, barrier)
+    bench = Bench(
+        barrier,
+        policy,
+        bucket.gaps,
+        bucket.coordinator_gaps,
+        bucket.left,
+        bucket.clocks,
+        made_anew=made_anew(bucket),
+    )
+    due = set(bucket.agenda) if has_changed else bucket.agenda.due(bench.now_ms)
+    for producer_id in sorted(due | desk.touched.keys()):
+        producer = desk.load(producer_id)
+        next_ms = at_rest_until(producer, bench)
+        if next_ms is None:
+            desk.take(judge(producer, bench))
+            producer = desk.touched[producer_id]
+            next_ms = due_ms(producer, bench)
+        desk.follow(producer, bench)
+        if producer.is_awaited:
+            bucket.agenda.put(producer_id, next_ms)
+        else:
+            bucket.agenda.drop(producer_id)
+    desk.emitted.extend(CensusWanted(partition) for partition in sorted(bench.wanted))
+    if speaks_for_partitions:
+        desk.emitted.append(_unproven(bucket, barrier))
+        desk.emitted.extend(_outstanding(bucket))
+    desk.emitted.extend(_figures(bucket, bench, desk.ended))
+
+
+def _figures(bucket: BucketState, bench: Bench, ended: Tally) -> Iterable[Emitted]:
+    keep_oldest(bucket.followed)
+    told = tuple(worth_telling(bucket.followed, bench))
+    oldest_open_ms, oldest_prepared_ms = oldest(told)
+    yield BucketCount(
+        barrier=bench.barrier.number,
+        awaited=len(bucket.agenda),
+        waiting=tuple(sorted(bench.waiting.items())),
+        clocks=tuple(sorted(bucket.clocks.brokers.items())),
+        data_listed_ms=bench.barrier.data_listed_ms,
+        behind=len(bench.barrier.limited_data | bucket.left.keys()),
+        states=tuple(sorted(bucket.states.items())),
+        oldest_open_ms=oldest_open_ms,
+        oldest_prepared_ms=oldest_prepared_ms,
+        due_ms=_due_ms(bucket),
+    )
+    if has_to_be_told(bucket, told, bench.barrier.number):
+        yield OpenTransactions(bucket.number, told)
+    latencies = ended.latencies()
+    if latencies:
+        yield TransactionsEnded(latencies)
+
+
+def _due_ms(bucket: BucketState) -> int:
+    """When there is something to look at again, though no fact comes."""
+    unread = (bucket.gaps, bucket.left, bucket.failing, bucket.coordinator_gaps, bucket.rereading)
+    if any(unread) or bucket.standing or bucket.hidden or bucket.undescribed:
+        return 0
+    return bucket.agenda.next_ms(NEVER_MS)
+
+
+def _standing_still(bucket: BucketState, batch: Batch, policy: DetectionPolicy) -> Iterable[LastStableStands]:
+    """Last stable offsets that have stood for a while; the transaction that holds one may be any bucket's."""
+    now_ms = batch.barrier.coordinator_listed_ms
+    for told in batch.last_stable:
+        known = bucket.standing.get(told.partition)
+        since_ms = known.since_ms if known is not None and known.offset == told.offset else now_ms
+        bucket.standing[told.partition] = Standing(told.offset, since_ms, now_ms)
+    for partition, standing in list(bucket.standing.items()):
+        if now_ms - standing.seen_ms > policy.standing_still_ms:
+            del bucket.standing[partition]  # it has moved, or nothing is written behind it
+        elif now_ms - standing.since_ms >= policy.standing_still_ms:
+            yield LastStableStands(partition, standing.offset)
+
+
+def _incomplete(batch: Batch) -> Iterable[CensusIncomplete]:
+    failed = {partition for census in batch.censuses for partition in census.failed}
+    if failed or any(census.is_round for census in batch.censuses):
+        yield CensusIncomplete(tuple(sorted(failed)))
+
+
+def _take_clocks(bucket: BucketState, barrier: Barrier) -> bool:
+    """Takes in what the barrier tells of clocks and settings; whether the agenda must be made anew."""
+    has_changed = bucket.clocks.take(barrier.leaders, barrier.clocks, barrier.coordinator_listed_ms)
+    was_ms, bucket.scan_interval_ms = bucket.scan_interval_ms, barrier.scan_interval_ms
+    return has_changed or was_ms != barrier.scan_interval_ms
+
+
+def _unproven(bucket: BucketState, barrier: Barrier) -> Unproven:
+    logs = barrier.stale_coordinator | bucket.coordinator_gaps.keys() | bucket.rereading.keys()
+    log_partitions = {TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in logs}
+    return Unproven(tuple(sorted(barrier.stale_data | bucket.gaps.keys() | log_partitions)))
+
+
+def _outstanding(bucket: BucketState) -> Iterable[OutstandingGap | LeftUnread]:
+    for partition, start in sorted(bucket.gaps.items()):
+        yield OutstandingGap(partition, start)
+    for partition, start in sorted(bucket.left.items()):
+        yield LeftUnread(partition, start)
+    for log_partition, start in sorted(bucket.coordinator_gaps.items()):
+        yield OutstandingGap(TopicPartition(TRANSACTION_STATE_TOPIC, log_partition), start)

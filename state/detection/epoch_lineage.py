@@ -1,0 +1,114 @@
+"""What a coordinator record inherits from the one before it: its participants, and whose its epoch is. Pure.
+
+A hanging transaction may be aborted only where no committed one can own the data, and data carries nothing but a
+producer id and an epoch. So for the transaction in view two things are remembered: the epoch its data carries
+(`data_epoch`, that of its Ongoing record: the end may raise it) and whether another one may have had that epoch
+(`epoch_use`). Up to transaction.version 1 an epoch is used from one InitProducerId to the next, by any number of
+transactions; from 2 on each end raises it; and a client changes over without a new InitProducerId. Only records
+that follow one another say so, and that two are there does not mean that they do: compaction takes records from
+between, those that ended a transaction too. So no offset between them may be missing; everything else is SHARED, which
+proves nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from txnwatch.state.model.transaction import ITS_OWN, UNKNOWN_PAST, CoordinatorView, EpochUse, TransactionState
+
+_COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
+
+
+def begun(view: CoordinatorView) -> CoordinatorView:
+    """The first record of a range: what it inherits is not known yet."""
+    match view.state:
+        case TransactionState.EMPTY:
+            return replace(view, epoch_use=EpochUse.FIRST)
+        case TransactionState.ONGOING:
+            return replace(view, data_epoch=view.producer_epoch)
+        case _:
+            return view
+
+
+def follow(prior: CoordinatorView | None, view: CoordinatorView, *, follows_on: bool = True) -> CoordinatorView:
+    """The view after what was known before it; what its own range has already settled stays as it is.
+
+    `follows_on` is false where something between the two was not read or is no longer there.
+    """
+    same = prior if prior is not None and follows_on and is_same_transaction(prior, view) else None
+    if view.state is TransactionState.EMPTY:
+        return _after_init(prior, view, follows_on=follows_on)
+    if same is not None and view.state in _COMPLETE and not view.participants:
+        # Complete* has forgotten its partitions; what they were says what became of a marker that never came.
+        view = replace(view, participants=same.participants)
+    if view.epoch_use is not EpochUse.UNJUDGED and not _was_out_before(prior, view, same):
+        return view
+    if same is not None:
+        return _at_its_end(replace(view, data_epoch=same.data_epoch, epoch_use=same.epoch_use))
+    use = _use(prior if follows_on else None, view.data_epoch) if view.data_epoch >= 0 else EpochUse.SHARED
+    return _at_its_end(replace(view, epoch_use=use))
+
+
+def is_same_transaction(prior: CoordinatorView, view: CoordinatorView) -> bool:
+    """Whether a record goes on with the transaction of the one before: Complete* keeps the start of what it ended."""
+    if prior.start_ms != view.start_ms or view.start_ms < 0:
+        return False
+    if view.state is TransactionState.ONGOING:
+        return prior.state is TransactionState.ONGOING and prior.producer_epoch == view.producer_epoch
+    if prior.state in _COMPLETE and view.epoch_use is EpochUse.UNJUDGED and view.data_epoch >= 0:
+        return False  # its own range has its Ongoing record: another transaction, whatever the clock said
+    return prior.state.is_live or (prior.state is view.state and prior.producer_epoch == view.producer_epoch)
+
+
+def is_unused(view: CoordinatorView, epoch: int) -> bool:
+    """Whether no transaction can have written data of this epoch yet: it was handed out, and none has begun."""
+    if view.producer_epoch != epoch or view.superseded_by >= 0:
+        return False
+    if view.state is TransactionState.EMPTY:
+        return view.epoch_use in ITS_OWN and view.data_epoch != epoch
+    return view.state in _COMPLETE and 0 <= view.data_epoch < epoch
+
+
+def _was_out_before(prior: CoordinatorView | None, view: CoordinatorView, same: CoordinatorView | None) -> bool:
+    """Whether a range begins with an InitProducerId whose epoch was out before: then it is not the first to use it."""
+    if prior is None or same is not None or view.epoch_use is not EpochUse.FIRST:
+        return False
+    return prior.superseded_by < 0 and prior.producer_epoch >= view.data_epoch
+
+
+def _after_init(prior: CoordinatorView | None, view: CoordinatorView, *, follows_on: bool) -> CoordinatorView:
+    """An InitProducerId that was sent twice is answered with the same epoch again, also after a transaction."""
+    if prior is None:
+        return view if follows_on else replace(view, past_outcome=UNKNOWN_PAST)
+    if prior.producer_epoch == view.producer_epoch and prior.superseded_by < 0 and view.epoch_use is EpochUse.FIRST:
+        view = replace(view, epoch_use=_use(prior if follows_on else None, view.producer_epoch))
+    participants = view.participants or prior.participants
+    data_epoch = view.data_epoch if view.data_epoch >= 0 else prior.data_epoch
+    view = replace(view, participants=participants, data_epoch=data_epoch)
+    if view.past_outcome:
+        was_out = prior.superseded_by < 0 and prior.producer_epoch >= view.data_epoch  # before its range began
+        return replace(view, past_outcome=UNKNOWN_PAST, past_end_epoch=-1) if was_out else view
+    outcome, end_epoch = _past(prior, view) if follows_on else (UNKNOWN_PAST, -1)
+    return replace(view, past_outcome=outcome, past_end_epoch=end_epoch)
+
+
+def _past(prior: CoordinatorView, view: CoordinatorView) -> tuple[str, int]:
+    """How the last transaction before an InitProducerId ended, if no other one has had its epoch, nor ever will."""
+    if prior.state is TransactionState.EMPTY:
+        return prior.past_outcome, prior.past_end_epoch
+    is_its_own = prior.state in _COMPLETE and prior.epoch_use in ITS_OWN and view.producer_epoch > prior.data_epoch
+    if not is_its_own or prior.state.outcome is None:
+        return UNKNOWN_PAST, -1
+    return prior.state.outcome, prior.producer_epoch
+
+
+def _use(prior: CoordinatorView | None, epoch: int) -> EpochUse:
+    if prior is None or not is_unused(prior, epoch):
+        return EpochUse.SHARED
+    return prior.epoch_use if prior.state is TransactionState.EMPTY else EpochUse.RAISED
+
+
+def _at_its_end(view: CoordinatorView) -> CoordinatorView:
+    """An end that leaves the epoch as it is has a marker like the one that raised it to there, one before."""
+    is_left = view.state is not TransactionState.ONGOING and view.producer_epoch == view.data_epoch
+    return replace(view, epoch_use=EpochUse.SHARED) if is_left and view.epoch_use is EpochUse.RAISED else view

@@ -1,0 +1,385 @@
+"""What a barrier makes of one producer: looks at its open spans, and the rules that rest on time.
+
+Level-triggered: a candidate is said again, after one second and then with doubling pauses, until its span closes
+or is covered. A confirmation that could not run is so tried again, and a refuted one needs no way back to here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
+
+from txnwatch.state.detection.transitions import Step, dropped
+from txnwatch.state.model.broker_clocks import NOT_LISTED_MS, Clocks, was_listed
+from txnwatch.state.model.facts import Barrier, Joined
+from txnwatch.state.model.findings import (
+    CoverInDoubt,
+    Emitted,
+    OwnerInDoubt,
+    SpanCandidate,
+    StrayWrite,
+    TransactionCandidate,
+)
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
+from txnwatch.state.model.transaction import COVER, CoordinatorView, ProducerState, Said, Span
+from txnwatch.state.model.verdicts import (
+    Look,
+    Verdict,
+    doubt_ms,
+    look_at,
+    overdue,
+    reason_of,
+    thresholds,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What every producer of a bucket is judged by at one barrier.
+
+    Attributes:
+        gaps, coordinator_gaps: partitions with a range that was listed and could not be read.
+        left: partitions that a batch did not read to their ends, because it had read as much as it may.
+        clocks: the brokers' clocks.
+        made_anew: partitions of the coordinator's log of which the views of an earlier reading count for nothing: that
+            log is gone, and all of the new one is not read yet.
+        waiting: counts, filled while judging, of looks that proved nothing.
+        wanted: filled while judging: partitions whose next census would prove something.
+    """
+
+    barrier: Barrier
+    policy: DetectionPolicy
+    gaps: Container[TopicPartition] = ()
+    coordinator_gaps: Container[int] = ()
+    left: Container[TopicPartition] = ()
+    clocks: Clocks = field(default_factory=Clocks)
+    made_anew: Mapping[int, int] = field(default_factory=dict)
+    waiting: Counter[str] = field(default_factory=Counter)
+    wanted: set[TopicPartition] = field(default_factory=set)
+
+    def is_behind(self, partition: TopicPartition) -> bool:
+        """Whether a limit has kept the partition from being read to its end; a census speaks for it then."""
+        return partition in self.barrier.limited_data or partition in self.left
+
+    @property
+    def now_ms(self) -> int:
+        """Our clock at this barrier."""
+        return self.barrier.coordinator_listed_ms
+
+    @property
+    def scan_interval_ms(self) -> int:
+        """How often coordinators look for expired transactions."""
+        return self.policy.scan_interval_ms(self.barrier.scan_interval_ms)
+
+    def age_ms(self, view: CoordinatorView) -> int:
+        """At least how long a live transaction has been in its state at this barrier."""
+        return self.clocks.age_ms(view, self.now_ms)
+
+
+def judge(producer: ProducerState, bench: Bench) -> Step:
+    """The producer after one barrier, and the candidates that are due."""
+    emitted: list[Emitted] = []
+    for partition in _over(producer, bench):
+        step = dropped(producer, partition)
+        producer = step.producer
+        emitted.extend(step.emitted)
+    spans: dict[TopicPartition, Span] = {}
+    for partition, span in producer.spans.items():
+        judged, said = _judge_span(producer, partition, span, bench)
+        emitted.extend(said)
+        if judged is not span:
+            spans[partition] = judged
+    if spans:
+        producer = replace(producer, spans={**producer.spans, **spans})
+    producer = _listed(producer, bench)
+    for rule in (_judge_time, _doubt_covers, _doubt_owner):
+        producer, said = rule(producer, bench)
+        emitted.extend(said)
+    return Step(producer, tuple(emitted))
+
+
+def at_rest_until(producer: ProducerState, bench: Bench) -> int | None:
+    """What `due_ms` would be of a producer that `judge` would leave as it is, saying nothing; None if it might not.
+
+    Nearly all producers at nearly all barriers: idle, or of a young transaction that holds whatever is open.
+    """
+    view = producer.view
+    if view is None or not view.is_live:
+        is_idle = not producer.spans and (view is None or view.since_ms != NOT_LISTED_MS)
+        return NEVER_MS if is_idle else None
+    if view.since_ms == NOT_LISTED_MS or producer.said or not _is_read(view, bench):
+        return None
+    for partition, span in producer.spans.items():
+        is_told = span.absent_at is not None or span.over_at is not None or span.uncovered_at is not None or span.stray
+        if is_told or partition not in view.participants:
+            return None
+    age_ms, found = bench.age_ms(view), thresholds(view, bench.policy, bench.scan_interval_ms)
+    if not found or age_ms > found[0].age_ms:
+        return None  # the first of them passes first, and doubt comes with the last
+    return bench.now_ms + found[0].age_ms - age_ms
+
+
+def _over(producer: ProducerState, bench: Bench) -> list[TopicPartition]:
+    """Spans that a census no longer showed, on partitions read to an end that was listed after it."""
+    return [
+        partition
+        for partition, span in producer.spans.items()
+        if span.over_at is not None and span.over_at < bench.barrier.number and not _data_unproven(partition, bench)
+    ]
+
+
+def _judge_span(
+    producer: ProducerState, partition: TopicPartition, span: Span, bench: Bench
+) -> tuple[Span, tuple[Emitted, ...]]:
+    look = _look(producer, partition, span, bench)
+    if look is Look.COVERED:
+        return _covered(producer, partition, span, bench)
+    if look is Look.UNCOVERED:
+        if span.seen_at >= 0 and _needs_census(partition, span, bench):
+            bench.wanted.add(partition)
+        if span.uncovered_at is None:
+            return replace(span, uncovered_at=bench.barrier.number), ()
+        if _is_still_open(partition, span, bench):
+            return _proven(producer, partition, span, bench, span.uncovered_at)
+        look = Look.DATA_UNPROVEN
+    if look is Look.ENDING and span.over_at is None and not bench.is_behind(partition):
+        bench.wanted.add(partition)
+    bench.waiting[look] += 1
+    return span, ()
+
+
+def _look(producer: ProducerState, partition: TopicPartition, span: Span, bench: Bench) -> Look:
+    look = look_at(producer, partition, span, bench.barrier, bench.coordinator_gaps)
+    is_told = look in {Look.COVERED, Look.UNCOVERED, Look.TOO_EARLY}
+    return Look.COORDINATOR_UNPROVEN if is_told and _is_of_old_log(producer.view, bench) else look
+
+
+def _is_told_by_its_log(view: CoordinatorView | None, bench: Bench) -> bool:
+    """Whether the coordinator's log has named the producer id and will tell what becomes of it."""
+    return view is not None and not _is_of_old_log(view, bench) and view.log_partition not in bench.coordinator_gaps
+
+
+def _is_of_old_log(view: CoordinatorView | None, bench: Bench) -> bool:
+    return view is not None and view.reading < bench.made_anew.get(view.log_partition, 0)
+
+
+def _proven(
+    producer: ProducerState, partition: TopicPartition, span: Span, bench: Bench, first_barrier: int
+) -> tuple[Span, tuple[Emitted, ...]]:
+    if span.said is not None and bench.now_ms < span.said.next_ms:
+        return span, ()
+    candidate = _candidate(producer, partition, span, bench, first_barrier)
+    return replace(span, said=_again(span.said, bench), stray=True, absorbed=False), (candidate,)
+
+
+def _covered(
+    producer: ProducerState, partition: TopicPartition, span: Span, bench: Bench
+) -> tuple[Span, tuple[Emitted, ...]]:
+    """A live transaction holds the span now. If it was proven that none did before, that one has absorbed it."""
+    if span.uncovered_at is None:
+        return (replace(span, absorbed=True) if span.stray and not span.absorbed else span), ()
+    anew = replace(span, uncovered_at=None, reseen_at=None, absorbed=span.stray)
+    if span.stray or not _is_still_open(partition, span, bench):
+        return anew, ()
+    stray = StrayWrite(
+        producer_id=producer.producer_id,
+        partition=partition,
+        topic_id=span.topic_id,
+        joined=Joined(span.start_offset, span.oldest_epoch, -1, span.epoch),
+        view=producer.view,
+        last_timestamp_ms=span.last_timestamp_ms,
+        first_seen_ms=span.first_seen_ms,
+        first_barrier=span.uncovered_at,
+        second_barrier=bench.barrier.number,
+    )
+    return replace(anew, stray=True, absorbed=True, said=Said(0, 0)), (stray,)
+
+
+def _is_still_open(partition: TopicPartition, span: Span, bench: Bench) -> bool:
+    """Whether the span was seen open after the look that found it uncovered, and before this look.
+
+    In the log, read to an end that this barrier has listed; or by a census before this barrier, and just now. Where
+    the log is read, but not to its end, either will do.
+    """
+    if not span.by_census and not _data_unproven(partition, bench):
+        return True
+    number = bench.barrier.number
+    return span.reseen_at is not None and span.reseen_at < number and span.seen_at >= number - 1
+
+
+def _needs_census(partition: TopicPartition, span: Span, bench: Bench) -> bool:
+    """Whether the proof, or its repetition, waits for another look at a partition of which the log does not tell."""
+    if not span.by_census and not _data_unproven(partition, bench):
+        return False
+    is_due = span.said is None or span.said.next_ms <= bench.now_ms
+    return span.reseen_at is None or (is_due and span.seen_at < bench.barrier.number)
+
+
+def _data_unproven(partition: TopicPartition, bench: Bench) -> bool:
+    return partition in bench.barrier.stale_data or partition in bench.gaps or bench.is_behind(partition)
+
+
+def _candidate(
+    producer: ProducerState, partition: TopicPartition, span: Span, bench: Bench, first_barrier: int
+) -> SpanCandidate:
+    return SpanCandidate(
+        verdict=Verdict.HANGING,
+        reason=reason_of(producer.view, partition),
+        producer_id=producer.producer_id,
+        partition=partition,
+        span=span,
+        view=producer.view,
+        first_barrier=first_barrier,
+        second_barrier=bench.barrier.number,
+        data_listed_ms=bench.barrier.data_listed_ms,
+        coordinator_listed_ms=bench.barrier.coordinator_listed_ms,
+    )
+
+
+def _listed(producer: ProducerState, bench: Bench) -> ProducerState:
+    """A view that was read before any listing could show its record counts from the first that can."""
+    view = producer.view
+    if view is None or view.since_ms != NOT_LISTED_MS or not was_listed(view, bench.barrier):
+        return producer
+    return replace(producer, view=replace(view, since_ms=bench.now_ms))
+
+
+def _judge_time(producer: ProducerState, bench: Bench) -> Step:
+    view = producer.view
+    if view is None or not view.is_live or not _is_read(view, bench):
+        return Step(producer)
+    age_ms = bench.age_ms(view)
+    passed = overdue(thresholds(view, bench.policy, bench.scan_interval_ms), age_ms)
+    if passed is None:
+        return Step(producer)
+    said = producer.said.get(passed.verdict)
+    if said is not None and bench.now_ms < said.next_ms:
+        return Step(producer)
+    candidate = TransactionCandidate(
+        verdict=passed.verdict,
+        producer_id=producer.producer_id,
+        view=view,
+        spans=tuple((partition, span.start_offset) for partition, span in sorted(producer.spans.items())),
+        overdue_ms=age_ms - passed.age_ms,
+        barrier=bench.barrier.number,
+        coordinator_listed_ms=bench.barrier.coordinator_listed_ms,
+        age_ms=age_ms,
+    )
+    return Step(replace(producer, said={**producer.said, passed.verdict: _again(said, bench)}), (candidate,))
+
+
+def _is_read(view: CoordinatorView, bench: Bench) -> bool:
+    """Whether its log is read to an end of this barrier: hours of backlog after a restart must not raise a storm."""
+    log_partition = view.log_partition
+    is_unread = log_partition in bench.barrier.stale_coordinator or log_partition in bench.coordinator_gaps
+    return bench.barrier.has_coordinator_log and not is_unread and not _is_of_old_log(view, bench)
+
+
+def _has_coordinator(view: CoordinatorView, bench: Bench) -> bool:
+    is_listed = view.log_partition not in bench.barrier.stale_coordinator
+    return bench.barrier.has_coordinator_log and is_listed and not _is_of_old_log(view, bench)
+
+
+def _doubt_covers(producer: ProducerState, bench: Bench) -> Step:
+    """What a transaction that has outlived its time holds: a view gone stale must not cover a hang for ever.
+
+    Its coordinator can be asked wherever its log has a leader, though it may not be possible to read that log.
+    """
+    view = producer.view
+    if view is None or not view.is_live or not _has_coordinator(view, bench):
+        return Step(producer)
+    if bench.age_ms(view) <= doubt_ms(view, bench.policy, bench.scan_interval_ms):
+        return Step(producer)
+    said = producer.said.get(COVER)
+    if said is not None and bench.now_ms < said.next_ms:
+        return Step(producer)
+    held = {partition: span for partition, span in sorted(producer.spans.items()) if view.holds(partition)}
+    if not held:
+        return Step(producer)
+    next_ms = bench.now_ms + bench.policy.two_phase_check_ms
+    again = Said(1, next_ms) if _is_two_phase(view) else _again(said, bench)
+    return _in_doubt(CoverInDoubt, producer, held, again, bench)
+
+
+def _doubt_owner(producer: ProducerState, bench: Bench) -> Step:
+    """What is open of a producer id that no part of the log that is read names, while another part is not read.
+
+    What a log said that has been made anew since names nobody. Nor does a part that its leader lists and cannot read:
+    the coordinator answers from its memory. What a live transaction held there may be held still, until its time is
+    over.
+    """
+    view = producer.view
+    if not producer.spans or _is_told_by_its_log(view, bench):
+        return Step(producer)
+    is_old = view is None or _is_of_old_log(view, bench)
+    held = {} if is_old else {at: span for at, span in producer.spans.items() if view is not None and view.holds(at)}
+    others = {at: span for at, span in producer.spans.items() if at not in held}
+    step = _ask_for_owner(replace(producer, view=None, spans=others), bench)
+    return Step(replace(step.producer, view=view, spans={**step.producer.spans, **held}), step.emitted)
+
+
+def _ask_for_owner(producer: ProducerState, bench: Bench) -> Step:
+    said = producer.said.get(COVER)
+    if said is not None and bench.now_ms < said.next_ms:
+        return Step(producer)
+    unread = {
+        partition: span
+        for partition, span in sorted(producer.spans.items())
+        if bench.now_ms - span.first_seen_ms >= bench.policy.owner_unread_ms
+        and _look(producer, partition, span, bench) is Look.COORDINATOR_UNPROVEN
+    }
+    return _in_doubt(OwnerInDoubt, producer, unread, _again(said, bench), bench) if unread else Step(producer)
+
+
+def _in_doubt(
+    kind: type[CoverInDoubt | OwnerInDoubt],
+    producer: ProducerState,
+    spans: dict[TopicPartition, Span],
+    again: Said,
+    bench: Bench,
+) -> Step:
+    """Asks the coordinators. The spans may be told then, without our being told; so their ends will be said."""
+    number = bench.barrier.number
+    asked = tuple(kind(_candidate(producer, partition, span, bench, number)) for partition, span in spans.items())
+    doubted = {partition: replace(span, said=span.said or Said(0, 0)) for partition, span in spans.items()}
+    return Step(replace(producer, said={**producer.said, COVER: again}, spans={**producer.spans, **doubted}), asked)
+
+
+def _is_two_phase(view: CoordinatorView) -> bool:
+    return view.timeout_ms == TWO_PHASE_TIMEOUT_MS and not view.state.is_prepare
+
+
+def _again(said: Said | None, bench: Bench) -> Said:
+    times = said.times if said is not None else 0
+    pause = min(bench.policy.repeat_first_ms * 2**times, bench.policy.repeat_max_ms)
+    return Said(times + 1, bench.now_ms + pause)
+
+
+def due_ms(producer: ProducerState, bench: Bench) -> int:
+    """When, on our clock, the producer must be looked at next if no fact touches it before; 0 is at every barrier."""
+    view = producer.view
+    dues: list[int] = [
+        0 if span.said is None or span.absent_at is not None else span.said.next_ms
+        for partition, span in producer.spans.items()
+        if view is None or not view.holds(partition) or span.absent_at is not None
+    ]
+    if view is not None and view.is_live:
+        if view.since_ms == NOT_LISTED_MS:
+            return 0
+        age_ms = bench.age_ms(view)
+        found = thresholds(view, bench.policy, bench.scan_interval_ms)
+        passed = overdue(found, age_ms)
+        if passed is not None:
+            said = producer.said.get(passed.verdict)
+            dues.append(0 if said is None else said.next_ms)
+        if any(view.holds(partition) for partition in producer.spans):
+            doubted = producer.said.get(COVER)
+            left_ms = doubt_ms(view, bench.policy, bench.scan_interval_ms) - age_ms
+            dues.append(bench.now_ms + max(0, left_ms) if doubted is None else doubted.next_ms)
+        dues.extend(bench.now_ms + ahead.age_ms - age_ms for ahead in found if ahead.age_ms >= age_ms)
+    return min(dues, default=NEVER_MS)
+
+
+NEVER_MS = 2**63 - 1

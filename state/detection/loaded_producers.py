@@ -1,0 +1,124 @@
+"""The producers that one batch works on, between the store and the rules.
+
+Law: each is read at most once and written at most once. One that is only looked at is not taken out: what was taken
+out is judged at the barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import replace
+from typing import Protocol
+
+from txnwatch.state.detection.awaited_producers import Awaited, places_of
+from txnwatch.state.detection.bucket_state import BucketState
+from txnwatch.state.detection.evaluate import Bench
+from txnwatch.state.detection.open_transactions import follow, state_of, youngest_to_follow
+from txnwatch.state.detection.transitions import ProducerFact, Step, apply, is_news
+from txnwatch.state.model.completion_latency import Tally
+from txnwatch.state.model.facts import ProducerSeen, TransactionSeen
+from txnwatch.state.model.findings import Emitted, StrayWrite
+from txnwatch.state.model.transaction import ProducerState
+
+
+class ProducerStore(Protocol):
+    """Where producers are kept between batches."""
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        """The producer as it was put last, or None."""
+
+    def put(self, producer: ProducerState) -> None:
+        """Keeps the producer."""
+
+
+class Desk:
+    """The producers taken out of the store for one batch; each is read once and written once."""
+
+    def __init__(self, bucket: BucketState, store: ProducerStore) -> None:
+        self.bucket = bucket
+        self.emitted: list[Emitted] = []
+        self._store = store
+        self._stored: dict[int, ProducerState] = {}
+        self.touched: dict[int, ProducerState] = {}
+        self.ended = Tally()
+        self._youngest_ms = youngest_to_follow(bucket.followed)
+
+    @property
+    def awaited(self) -> Awaited:
+        """Where producers with something open were found when the batch began; made when it is asked for first."""
+        if self.bucket.awaited is None:
+            self.bucket.awaited = Awaited()
+            for producer_id in self.bucket.agenda:
+                self.bucket.awaited.put(producer_id, places_of(self.known(producer_id)))
+        return self.bucket.awaited
+
+    def known(self, producer_id: int) -> ProducerState:
+        """The producer as it is now, without taking it out to be judged."""
+        if producer_id in self.touched:
+            return self.touched[producer_id]
+        if producer_id not in self._stored:
+            self._stored[producer_id] = self._store.get(producer_id) or ProducerState(producer_id)
+        return self._stored[producer_id]
+
+    def awaits(self, producer_id: int) -> bool:
+        """Whether the producer has something open or live, or this batch has already concerned it."""
+        return producer_id in self.touched or producer_id in self.bucket.agenda
+
+    def load(self, producer_id: int) -> ProducerState:
+        """Takes the producer out: it is judged at the barrier."""
+        producer = self.touched[producer_id] = self.known(producer_id)
+        return producer
+
+    def take(self, step: Step) -> None:
+        """Keeps what a rule has made of a producer, and what there is to say."""
+        self.touched[step.producer.producer_id] = step.producer
+        self.emitted.extend(step.emitted)
+
+    def apply(self, producer_id: int, fact: ProducerFact, barrier_number: int, *, follows_on: bool = True) -> None:
+        """One fact to one producer."""
+        self.take(apply(self.load(producer_id), fact, barrier_number, follows_on=follows_on))
+
+    def time(self, fact: ProducerSeen | TransactionSeen, again: Container[int]) -> None:
+        """Takes how long transactions took, before the fact is applied; not in logs that are read `again`."""
+        if not isinstance(fact, TransactionSeen) or fact.view.log_partition in again:
+            return
+        prior = self.load(fact.producer_id).view
+        if prior is None or (is_news(prior, fact.view) and prior.reading == fact.view.reading):
+            self.ended.add(fact.ended)
+            if prior is not None and fact.first_end is not None:
+                self.ended.finish(prior, fact.first_end)
+
+    def follow(self, producer: ProducerState, bench: Bench) -> None:
+        """Counts the producer by its state, and follows it while it has something open."""
+        was, now_is = state_of(self._stored[producer.producer_id]), state_of(producer)
+        if was != now_is:
+            for state, change in ((was, -1), (now_is, 1)):
+                if state is not None:
+                    self.bucket.states[state] += change
+        follow(self.bucket.followed, producer, bench, self._youngest_ms)
+
+    def name_strays(self) -> None:
+        """The data of a batch is applied before the coordinator's records, which say whose it is."""
+        self.emitted = [
+            replace(said, view=self.touched[said.producer_id].view)
+            if isinstance(said, StrayWrite) and said.view is None
+            else said
+            for said in self.emitted
+        ]
+
+    def store_changes(self) -> None:
+        """Writes what is otherwise than it was."""
+        for producer in self._changed():
+            self._store.put(producer)
+            if self.bucket.awaited is None:
+                continue
+            if producer.is_awaited:
+                self.bucket.awaited.put(producer.producer_id, places_of(producer))
+            else:
+                self.bucket.awaited.drop(producer.producer_id)
+
+    def _changed(self) -> Iterator[ProducerState]:
+        for producer_id, producer in self.touched.items():
+            stored = self._stored[producer_id]
+            if producer is not stored and producer != stored:
+                yield producer

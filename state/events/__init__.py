@@ -1,0 +1,1 @@
+"""What an event may hold, and how large it may be."""

@@ -1,0 +1,1 @@
+"""What fresh answers prove: a hang confirmed, its outcome, its end, who waits for it."""

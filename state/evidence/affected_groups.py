@@ -1,0 +1,90 @@
+"""Who is hurt by a last stable offset that stands: decided from committed offsets, over two looks. Pure.
+
+Law: nothing tells from outside whether a group reads with read_committed, so one look proves nothing. `stopped` takes
+two looks between which the end moved and neither the last stable offset nor the group's committed offset did, with
+the committed offset where such a reader comes to rest: at the last stable offset, or just below it, because control
+records and aborted data at the end need not be committed past. A group beyond the last stable offset has read what
+read_committed hides: it is not hurt. One far below that stands still has stopped for a reason of its own. Of a group
+that may have read farther than its offset says (`is_floor`) nothing tells whether it stands: it is at risk at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from txnwatch.state.model.ports import GroupOffset
+
+STOPPED: Final = "stopped"
+AT_RISK: Final = "at_risk"
+NEAR_OFFSETS: Final = 100
+ONE_MARKER: Final = 1
+APART_MS: Final = 5_000  # auto.commit.interval.ms: a group that is moving has shown it by then
+
+
+class Seen(NamedTuple):
+    """When a group's committed offset was first seen where it is, and the partition's end then."""
+
+    committed_offset: int
+    high_watermark: int
+    at_ms: int
+    has_moved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A last stable offset, since when it stands there as far as we have seen, and the groups since then."""
+
+    last_stable_offset: int
+    since_ms: int
+    groups: Mapping[str, Seen] = field(default_factory=dict)
+
+
+def stand(
+    before: Standing | None,
+    last_stable_offset: int,
+    high_watermark: int,
+    groups: Sequence[GroupOffset] | None,
+    now_ms: int,
+) -> Standing:
+    """What another look adds; `groups` None is a look that did not see them."""
+    if before is None or before.last_stable_offset != last_stable_offset:
+        before = Standing(last_stable_offset, now_ms)
+    if groups is None:
+        return before
+    seen: dict[str, Seen] = {}
+    for group in groups:
+        known = before.groups.get(group.group_id)
+        if known is None or group.is_floor or known.committed_offset != group.committed_offset:
+            has_moved = known is not None and (known.has_moved or known.committed_offset != group.committed_offset)
+            known = Seen(group.committed_offset, high_watermark, now_ms, has_moved)
+        seen[group.group_id] = known
+    return Standing(last_stable_offset, before.since_ms, seen)
+
+
+def hurt(standing: Standing, high_watermark: int, groups: Sequence[GroupOffset], now_ms: int) -> tuple[Any, ...]:
+    """The groups that are stopped or at risk, the worst first, as the event's `consumer_groups`."""
+    found = [
+        {
+            "group_id": group.group_id,
+            "state": state,
+            "committed_offset": group.committed_offset,
+            "hidden_lag": high_watermark - group.committed_offset,
+        }
+        for group in groups
+        if (state := _state(standing, high_watermark, group, now_ms)) is not None
+    ]
+    return tuple(sorted(found, key=lambda one: (one["state"] != STOPPED, -int(one["hidden_lag"]), one["group_id"])))
+
+
+def _state(standing: Standing, high_watermark: int, group: GroupOffset, now_ms: int) -> str | None:
+    below = standing.last_stable_offset - group.committed_offset
+    if below < 0 or high_watermark <= standing.last_stable_offset:
+        return None
+    seen = standing.groups[group.group_id]
+    # Who has no members may be gone for good, or read without joining (Flink): only the very offset speaks for it.
+    is_near = below <= (NEAR_OFFSETS if group.has_members else ONE_MARKER)
+    if is_near and high_watermark > seen.high_watermark and now_ms - seen.at_ms >= APART_MS:
+        return STOPPED
+    return AT_RISK if group.has_members or seen.has_moved or below == 0 else None

@@ -1,0 +1,221 @@
+"""What a fresh read makes of a candidate: confirmed, refuted or unknown. Pure; the reading is done elsewhere.
+
+A hanging candidate is read partition, coordinator, partition. That is the proof of verdict.py once more, on fresh
+answers: open before, owned by no live transaction, still the same span after. Anything less is unknown, and an
+unknown candidate waits until it is said again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
+from txnwatch.state.model.ports import (
+    NOT_ASKED,
+    ActiveProducer,
+    ListedTransaction,
+    PartitionReading,
+    SpanPast,
+    TransactionDescription,
+    TransactionListing,
+)
+from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.verdicts import Reason
+
+
+class Answer(StrEnum):
+    """How a confirmation ended."""
+
+    CONFIRMED = "confirmed"
+    REFUTED = "refuted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class SpanConfirmation:
+    """The fresh look at a hanging candidate.
+
+    Attributes:
+        why: for REFUTED and UNKNOWN, in words.
+        reading, producer: the second reading of the partition and the producer's row in it.
+        description: the transactional id's fresh description, None if no id maps to the producer id; of what is
+            REFUTED, only if that is because the transaction is live.
+        is_unchanged: whether nothing was written between the two readings.
+        is_settled: whether that is so, and the coordinator has the transaction that the state had: then what the
+            state knows of its outcome is true of all the data.
+        past: what the partition's log tells of its beginning, once that was read (sinks/incidents/confirm.py).
+    """
+
+    answer: Answer
+    why: str = ""
+    reason: Reason | None = None
+    reading: PartitionReading | None = None
+    producer: ActiveProducer | None = None
+    description: TransactionDescription | None = None
+    is_unchanged: bool = False
+    is_settled: bool = False
+    past: SpanPast = NOT_ASKED
+
+
+def assess_span(
+    candidate: SpanCandidate,
+    before: PartitionReading,
+    coordinator: CoordinatorReading,
+    after: PartitionReading,
+) -> SpanConfirmation:
+    """Whether the candidate's span is hanging by a fresh read of both views."""
+    objection = next(_objections(candidate, before, coordinator, after), None)
+    if objection is not None:
+        return objection
+    description = coordinator.description
+    producer = after.open_transaction(candidate.producer_id)
+    is_unchanged = before.open_transaction(candidate.producer_id) == producer
+    return SpanConfirmation(
+        Answer.CONFIRMED,
+        "",
+        _reason(description, candidate),
+        after,
+        producer,
+        description,
+        is_unchanged,
+        is_unchanged and _is_as_seen(candidate, description),
+    )
+
+
+def _is_as_seen(candidate: SpanCandidate, found: TransactionDescription | None) -> bool:
+    """Whether the coordinator has the transaction that the state had."""
+    view = candidate.view
+    if view is None or found is None:
+        return False
+    return (found.producer_id, found.producer_epoch, found.state, found.start_ms) == (
+        candidate.producer_id,
+        view.producer_epoch,
+        view.state,
+        view.start_ms,  # up to transaction.version 1 the next one may have the same epoch and the same end
+    )
+
+
+def _objections(
+    candidate: SpanCandidate,
+    before: PartitionReading,
+    coordinator: CoordinatorReading,
+    after: PartitionReading,
+) -> Iterator[SpanConfirmation]:
+    """Everything that speaks against it, what is certain only after what is unknown about the reading itself."""
+    for reading in (before, after):
+        if reading.problem is not None:
+            yield SpanConfirmation(Answer.UNKNOWN, f"{candidate.partition}: {reading.problem}")
+    if before.topic_id != after.topic_id or before.topic_id != candidate.span.topic_id:
+        yield SpanConfirmation(Answer.REFUTED, "the topic was deleted or re-created")
+    if before.leader_epoch != after.leader_epoch:
+        yield SpanConfirmation(Answer.UNKNOWN, f"the leader of {candidate.partition} changed between the two readings")
+    first = before.open_transaction(candidate.producer_id)
+    second = after.open_transaction(candidate.producer_id)
+    if first is None or second is None:
+        yield SpanConfirmation(Answer.REFUTED, "the partition's leader has no open transaction of the producer")
+    elif first.txn_start_offset != second.txn_start_offset:
+        yield SpanConfirmation(Answer.REFUTED, "the span ended and another one began while it was read")
+    if coordinator.problem is not None:
+        yield SpanConfirmation(Answer.UNKNOWN, coordinator.problem)
+    found = coordinator.description
+    if found is not None and covers(found, candidate):
+        why = f"{found.transactional_id} is {found.state} and holds the partition"
+        yield SpanConfirmation(Answer.REFUTED, why, description=found)
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorReading:
+    """What the coordinators say of one producer id: the id that maps to it, none, or why that is not known."""
+
+    description: TransactionDescription | None = None
+    problem: str | None = None
+
+
+def coordinator_reading(
+    candidate: SpanCandidate,
+    descriptions: dict[str, TransactionDescription],
+    listing: TransactionListing,
+) -> CoordinatorReading:
+    """Puts the coordinators' answers together; every reading of them goes through here, with the same doubts.
+
+    An id that is described counts only if no other broker may answer for it: none listed it, and none was silent. That
+    nobody has the producer id counts only if the listing is whole.
+    """
+    known = candidate.view.transactional_id if candidate.view is not None else None
+    listed = [row for row in listing.transactions if row.producer_id == candidate.producer_id]
+    names = [row.transactional_id for row in listed] or ([known] if known is not None else [])
+    for name in names:
+        description = descriptions.get(name)
+        if description is None or description.problem is not None:
+            why = description.problem if description is not None else "it was not described"
+            return CoordinatorReading(problem=f"transactional id {name!r}: {why}")
+        if description.state is not None:
+            doubt = _doubt(description, listed, listing)
+            return CoordinatorReading(description) if doubt is None else CoordinatorReading(problem=doubt)
+    if listing.problems:
+        return CoordinatorReading(problem="; ".join(listing.problems))
+    return CoordinatorReading()
+
+
+def _doubt(
+    described: TransactionDescription, listed: list[ListedTransaction], listing: TransactionListing
+) -> str | None:
+    """Why another broker may be the coordinator: who has lost the coordinators' log describes what was."""
+    brokers = {row.coordinator for row in listed} | {described.coordinator}
+    if len(brokers) > 1:
+        names = ", ".join(str(broker) for broker in sorted(brokers))
+        return f"brokers {names} all answer as coordinators of {described.transactional_id}"
+    return "; ".join(listing.silent) or None
+
+
+def covers(description: TransactionDescription, candidate: SpanCandidate) -> bool:
+    """Whether a live transaction of the span's producer holds the partition, so that its marker will come."""
+    return (
+        description.is_live
+        and description.producer_id == candidate.producer_id
+        and candidate.partition in description.partitions
+    )
+
+
+def _reason(description: TransactionDescription | None, candidate: SpanCandidate) -> Reason:
+    if description is None:
+        return Reason.NO_TRANSACTIONAL_ID
+    if description.producer_id != candidate.producer_id:
+        return Reason.PRODUCER_ID_SUPERSEDED
+    if description.is_live:
+        return Reason.NOT_A_PARTICIPANT
+    if description.state is TransactionState.EMPTY:
+        return Reason.NOT_STARTED
+    return Reason.ALREADY_COMPLETED if candidate.reason is not Reason.NOT_A_PARTICIPANT else candidate.reason
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionConfirmation:
+    """The fresh look at a candidate of the rules that rest on time."""
+
+    answer: Answer
+    why: str = ""
+    description: TransactionDescription | None = None
+
+
+def assess_transaction(candidate: TransactionCandidate, described: TransactionDescription) -> TransactionConfirmation:
+    """Whether the coordinator itself still has that very transaction in the very state it was found in.
+
+    How long it has been in that state is not for the coordinator to say: its answer has no time but the start. The
+    candidate's age is a lower bound (state/model/broker_clocks.py), and it holds of this state of this transaction
+    only. So the answer must leave no room for another one that looks alike: the start tells one Ongoing from the next;
+    Prepare* must have the same outcome and epoch as well, since an abort of nothing keeps the start of the one before.
+    Then the bound was true when the coordinator's log was listed, and the answer is later.
+    """
+    if described.problem is not None:
+        return TransactionConfirmation(Answer.UNKNOWN, described.problem)
+    view = candidate.view
+    is_same = (described.producer_id, described.start_ms) == (candidate.producer_id, view.start_ms)
+    if view.state.is_prepare:
+        is_same = is_same and described.producer_epoch == view.producer_epoch
+    if not is_same or described.state is not view.state:
+        now = "not known" if described.state is None else f"{described.state}, producer id {described.producer_id}"
+        return TransactionConfirmation(Answer.REFUTED, f"{view.transactional_id} is {now}", described)
+    return TransactionConfirmation(Answer.CONFIRMED, "", described)

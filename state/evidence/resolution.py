@@ -1,0 +1,88 @@
+"""How an incident ends, and by whom, from fresh answers. Pure; nothing is said without evidence.
+
+Of a marker's writer only the epochs speak. A coordinator ends transactions under a raised producer epoch (always since
+transaction.version 2, before that when it aborts by itself); an administrator's marker has to repeat the epoch that the
+partition has. So a raised epoch is the coordinator's. The same epoch is the administrator's where no coordinator can
+have written it: no id owns the producer id, or the id's last transaction had begun before the data was there. A later
+transaction of the same epoch (versions 0 and 1) may have taken the data in: then it is unknown. `txnwatch` is said only
+of a marker that this process has written itself and found to be the one (sinks/abort/marker_write.py): a marker names
+no author, so after a restart, and by another instance, it is an administrator's.
+"""
+
+from __future__ import annotations
+
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.ports import PartitionReading, TransactionDescription
+from txnwatch.state.model.transaction import Marker
+from txnwatch.state.model.verdicts import Verdict
+
+COORDINATOR, ADMINISTRATOR, NEXT_TRANSACTION, UNKNOWN = "coordinator", "administrator", "next_transaction", "unknown"
+TXNWATCH = "txnwatch"
+EARLY_MS = 5_000  # what two clocks may differ by
+
+
+def ended_by(
+    marker: Marker, incident: IncidentEvent, owner: TransactionDescription | None, ours: Marker | None = None
+) -> str:
+    """Who wrote the marker that ended a hanging span.
+
+    Args:
+        marker: it.
+        incident: about the span.
+        owner: the id as described after it, None for no answer.
+        ours: the marker that this process is proven to have ended the span with, None for none.
+    """
+    if ours is not None and (ours.offset, ours.commit) == (marker.offset, marker.commit):
+        return TXNWATCH
+    if marker.producer_epoch > incident.producer_epoch:
+        return COORDINATOR
+    if incident.transactional_id is None:
+        return ADMINISTRATOR
+    if owner is None or owner.problem is not None or owner.is_live:
+        return UNKNOWN
+    is_another = owner.state is None or owner.producer_id != incident.producer_id
+    return ADMINISTRATOR if is_another or owner.start_ms <= incident.open_since_ms else UNKNOWN
+
+
+def span_is_over(reading: PartitionReading, incident: IncidentEvent) -> str | None:
+    """Why a span is surely no longer open, None while it is or while that is not known."""
+    if reading.problem is not None:
+        return None
+    if reading.topic_id != incident.topic_id:
+        return "the topic was re-created"
+    row = reading.open_transaction(incident.producer_id)
+    start = incident.txn_start_offset if incident.txn_start_offset is not None else -1
+    if row is None:
+        # A marker above the high watermark has ended it in the leader's memory, and can still be lost. What begins
+        # above it is lost with its marker, or never was.
+        is_stable = start < reading.last_stable_offset
+        is_beyond = 0 <= reading.high_watermark <= start
+        return "its leader has nothing open there any more" if is_stable or is_beyond else None
+    return None if row.txn_start_offset == incident.txn_start_offset else "another transaction is open there now"
+
+
+def is_held(incident: IncidentEvent, owner: TransactionDescription) -> bool:
+    """Whether a live transaction of the producer holds the partition: its marker will end the span."""
+    if owner.problem is not None or not owner.is_live or incident.topic is None or incident.partition is None:
+        return False
+    partition = TopicPartition(incident.topic, incident.partition)
+    return owner.producer_id == incident.producer_id and partition in owner.partitions
+
+
+def is_refuted(incident: IncidentEvent, owner: TransactionDescription) -> bool:
+    """Whether the live transaction that holds the span began before it: then it is its own, and nothing hangs."""
+    return is_held(incident, owner) and owner.start_ms <= incident.open_since_ms
+
+
+def is_premature(owner: TransactionDescription, incident: IncidentEvent, now_ms: int) -> bool:
+    """Whether what was told to be past its timeout is surely not: its coordinator has it, and its time has not come."""
+    if owner.problem is not None or not is_same_transaction(owner, incident):
+        return False
+    return now_ms + EARLY_MS < owner.start_ms + owner.timeout_ms
+
+
+def is_same_transaction(owner: TransactionDescription, incident: IncidentEvent) -> bool:
+    """Whether the coordinator still has the very transaction in the very state."""
+    is_one = owner.producer_id == incident.producer_id and str(owner.state) == incident.transaction_state
+    return is_one and (incident.verdict == Verdict.STUCK_PREPARE or owner.start_ms == incident.open_since_ms)

@@ -1,0 +1,47 @@
+"""When an open incident has news: the rule that keeps events few. Pure.
+
+Told is what changes what somebody would do: whose it is, how it would have ended, how bad it is, ten times as many
+hidden records, a decision, a group that has stopped, a command that no longer fits. Ages, offsets and small changes are
+not told; they are in the next event that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from txnwatch.state.evidence.affected_groups import STOPPED
+from txnwatch.state.model.incident import IncidentEvent
+
+_MAGNITUDE: Final = 10
+Rule = Callable[[IncidentEvent, IncidentEvent], bool]
+
+
+def _more_hidden(known: IncidentEvent, now: IncidentEvent) -> bool:
+    if now.hidden_records is None:
+        return False
+    return now.hidden_records >= _MAGNITUDE * max(1, known.hidden_records or 0)
+
+
+def _newly_stopped(known: IncidentEvent, now: IncidentEvent) -> bool:
+    return bool(_stopped(now) - _stopped(known))
+
+
+def _stopped(event: IncidentEvent) -> set[str]:
+    return {str(group["group_id"]) for group in event.consumer_groups if group["state"] == STOPPED}
+
+
+RULES: Final[dict[str, Rule]] = {
+    "the owner was learned": lambda known, now: known.transactional_id is None and now.transactional_id is not None,
+    "the expected outcome was found": lambda known, now: known.expected_outcome != now.expected_outcome,
+    "it is another verdict": lambda known, now: (known.verdict, known.severity) != (now.verdict, now.severity),
+    "ten times as many records are hidden": _more_hidden,
+    "something was decided or done": lambda known, now: known.action != now.action,
+    "a consumer group has stopped": _newly_stopped,
+    "another command fits": lambda known, now: known.suggested_command != now.suggested_command,
+}
+
+
+def worth_telling(known: IncidentEvent, now: IncidentEvent) -> bool:
+    """Whether anybody should hear of what is known now, after what was told last."""
+    return any(rule(known, now) for rule in RULES.values())

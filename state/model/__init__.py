@@ -1,0 +1,1 @@
+"""What the core speaks of: ids, transactions, facts, findings, incidents, errors, and its ports."""

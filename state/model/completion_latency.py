@@ -1,0 +1,107 @@
+"""How long transactions took to end, from the coordinator's log alone: durations in, small sums out.
+
+Law: a record's own timestamp says when it was appended. The `lastUpdate` inside Complete* does not: the coordinator
+takes it when Prepare* is committed, before the first marker is sent. Together they split the way to the end:
+Prepare* appended -> committed (the append), committed -> Complete* appended (every marker), and the whole. Where the
+coordinator moved in between, its successor takes `lastUpdate` anew, so only the whole is told, as a failover.
+
+A fold takes the durations that lie within its range and passes on sums, never single transactions; one that was
+prepared before the range is finished by the state, which remembers when. Everything is one broker's clock, or two
+after a failover; what comes out below zero is told as zero.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from txnwatch.state.model.transaction import CoordinatorView, TransactionState
+
+BOUNDS_MS = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
+
+
+class Stage(StrEnum):
+    """What was timed."""
+
+    APPEND = "append"  # Prepare* appended -> committed; the target state is Prepare*
+    MARKERS = "markers"  # Prepare* committed -> Complete* appended: every marker was written
+    COMPLETION = "completion"  # Prepare* appended -> Complete* appended
+    FAILOVER = "failover"  # the same, of those whose coordinator moved in between
+
+
+class Latencies(NamedTuple):
+    """Some durations: how many up to each of BOUNDS_MS (not cumulative; the last is above all), and their sum."""
+
+    stage: Stage
+    target_state: TransactionState
+    sum_ms: int
+    counts: tuple[int, ...]
+
+
+class End(NamedTuple):
+    """A Complete* record; `coordinator_epoch` is the leader epoch of the log it was appended under."""
+
+    state: TransactionState
+    record_timestamp_ms: int
+    last_update_ms: int
+    coordinator_epoch: int
+
+
+def latencies_of(raw: Iterable[Iterable[Any]]) -> tuple[Latencies, ...]:
+    """Latencies that went through JSON."""
+    return tuple(
+        Latencies(Stage(stage), TransactionState(state), sum_ms, tuple(counts)) for stage, state, sum_ms, counts in raw
+    )
+
+
+_PREPARED_AS = {
+    TransactionState.COMPLETE_COMMIT: TransactionState.PREPARE_COMMIT,
+    TransactionState.COMPLETE_ABORT: TransactionState.PREPARE_ABORT,
+}
+
+
+@dataclass(slots=True)
+class Tally:
+    """Durations as they are taken, by stage and target state."""
+
+    _sums: dict[tuple[Stage, TransactionState], int] = field(default_factory=dict)
+    _counts: dict[tuple[Stage, TransactionState], list[int]] = field(default_factory=dict)
+
+    def add(self, latencies: Iterable[Latencies]) -> None:
+        """Takes in what others have summed."""
+        for stage, state, sum_ms, counts in latencies:
+            key = (stage, state)
+            self._sums[key] = self._sums.get(key, 0) + sum_ms
+            known = self._counts.get(key, [0] * len(counts))
+            self._counts[key] = [one + other for one, other in zip(known, counts, strict=True)]
+
+    def finish(self, prepared: CoordinatorView, end: End) -> None:
+        """Takes the durations of one transaction; none if the record does not end what was prepared."""
+        target = _PREPARED_AS.get(end.state)
+        if target is not prepared.state:
+            return
+        whole_ms = end.record_timestamp_ms - prepared.record_timestamp_ms
+        self._take(Stage.COMPLETION, end.state, whole_ms)
+        if end.coordinator_epoch != prepared.coordinator_epoch:
+            self._take(Stage.FAILOVER, end.state, whole_ms)
+            return
+        self._take(Stage.APPEND, target, end.last_update_ms - prepared.record_timestamp_ms)
+        self._take(Stage.MARKERS, end.state, end.record_timestamp_ms - end.last_update_ms)
+
+    def _take(self, stage: Stage, state: TransactionState, duration_ms: int) -> None:
+        key = (stage, state)
+        took_ms = max(0, duration_ms)
+        counts = self._counts.setdefault(key, [0] * (len(BOUNDS_MS) + 1))
+        counts[bisect_left(BOUNDS_MS, took_ms)] += 1
+        self._sums[key] = self._sums.get(key, 0) + took_ms
+
+    def latencies(self) -> tuple[Latencies, ...]:
+        """What was taken so far."""
+        return tuple(self._told())
+
+    def _told(self) -> Iterator[Latencies]:
+        for (stage, state), counts in sorted(self._counts.items()):
+            yield Latencies(stage, state, self._sums[stage, state], tuple(counts))

@@ -1,0 +1,197 @@
+"""An incident's life: opened once, updated when something worth telling changed, resolved once.
+
+Ids and sequences are deterministic, so that a replayed micro-batch says the same again and a consumer that keeps
+`ce_id` sees each event once. For a span the id hashes cluster, topic id, partition, producer id and the start
+offset as DescribeProducers confirmed it, without the epoch, which may change inside one span; for a transaction
+the cluster, transactional id, producer id, start time and family. Fixed when opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.verdicts import RULE_OF, Verdict
+
+OPENED, UPDATED, RESOLVED = "opened", "updated", "resolved"
+BY_HAND = "by hand"
+_ID = re.compile(r"[0-9a-f]{32}")
+# An incident has a handful of events. Behind this sequence nobody could tell anything more, so it is none of ours.
+SPENT_SEQUENCE = 1_000_000
+SpanKey = tuple[str, TopicPartition, int]  # topic id, partition, producer id
+_ENDED_BY = {"abort": "aborted", "commit": "committed"}  # the marker that was decided on, and how it ends an incident
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentEvent:
+    """One event of the public contract; `sinks/delivery/incident_event.avsc` documents every field."""
+
+    incident_id: str
+    sequence: int
+    status: str
+    verdict: str
+    reason: str | None = None
+    severity: str
+    cluster_id: str
+    topic: str | None = None
+    partition: int | None = None
+    topic_id: str | None = None
+    producer_id: int
+    producer_epoch: int
+    transactional_id: str | None = None
+    coordinator_id: int | None = None
+    coordinator_epoch: int | None = None
+    transaction_state: str | None = None
+    txn_start_offset: int | None = None
+    open_since_ms: int
+    open_since_clock: str
+    last_write_ms: int | None = None
+    transaction_timeout_ms: int | None = None
+    age_ms: int
+    overdue_ms: int | None = None
+    last_stable_offset: int | None = None
+    high_watermark: int | None = None
+    hidden_records: int | None = None
+    lso_standing_ms: int | None = None
+    is_lso_blocker: bool | None = None
+    cleanup_policy: str | None = None
+    pending_partitions: tuple[str, ...] = ()
+    consumer_groups: tuple[dict[str, Any], ...] = ()
+    evidence: dict[str, Any]
+    expected_outcome: str
+    suggested_command: str | None = None
+    detected_at_ms: int
+    detection_latency_ms: int
+    time_ms: int
+    action: dict[str, Any] | None = None
+    resolution: dict[str, Any] | None = None
+
+    @property
+    def event_id(self) -> str:
+        """The CloudEvents id: the same for the same event, however often it is published."""
+        return f"{self.incident_id}-{self.sequence}"
+
+    @property
+    def event_type(self) -> str:
+        """The CloudEvents type."""
+        return f"io.txnwatch.{self.verdict}.{self.status}.v1"
+
+    @property
+    def subject(self) -> str:
+        """The CloudEvents subject: what it is about."""
+        if self.topic is not None:
+            return f"{self.topic}/{self.partition}/{self.txn_start_offset}"
+        return f"{self.transactional_id}/{self.producer_id}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the incident goes on after this event."""
+        return self.status != RESOLVED
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether its sequence leaves no room for another event."""
+        return self.sequence >= SPENT_SEQUENCE
+
+    @property
+    def span(self) -> SpanKey | None:
+        """The span it is about, None for a transaction as a whole."""
+        if self.topic is None or self.partition is None or self.topic_id is None:
+            return None
+        return self.topic_id, TopicPartition(self.topic, self.partition), self.producer_id
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether it is about an abort by hand, beside the incident of a watch about the same span.
+
+        Only one under the id of such an abort: no event makes an incident of a watch one by hand.
+        """
+        if self.action is None or self.action["detail"] != BY_HAND or self.span is None:
+            return False
+        topic_id, place, producer_id = self.span
+        start = self.txn_start_offset if self.txn_start_offset is not None else -1
+        first = span_incident_id(self.cluster_id, topic_id, place.partition, producer_id, start)
+        return self.incident_id == id_once_more(first, self.action["at_ms"])
+
+
+class Overwritten(NamedTuple):
+    """A record under an incident's key that is no event: it takes the place of the event that stood there."""
+
+    incident_id: str
+
+
+def span_incident_id(cluster_id: str, topic_id: str, partition: int, producer_id: int, start_offset: int) -> str:
+    """The id of an incident about a span."""
+    return _hash("span", cluster_id, topic_id, partition, producer_id, start_offset)
+
+
+def is_incident_id(text: str) -> bool:
+    """Whether it has the form of an incident's id: what `_hash` makes."""
+    return _ID.fullmatch(text) is not None
+
+
+def id_once_more(incident_id: str, times: int) -> str:
+    """The id of the incident about a span that hangs again, after its incident was resolved so many times."""
+    return _hash("again", incident_id, times)
+
+
+def transaction_incident_id(
+    cluster_id: str, transactional_id: str, producer_id: int, start_ms: int, verdict: Verdict
+) -> str:
+    """The id of an incident about a transaction: long_running and late are one family and so one incident."""
+    return _hash(RULE_OF[verdict].family, cluster_id, transactional_id, producer_id, start_ms)
+
+
+def _hash(*parts: object) -> str:
+    return hashlib.sha256("\x1f".join(str(part) for part in parts).encode()).hexdigest()[:32]
+
+
+def latest(events: Iterable[IncidentEvent]) -> dict[tuple[str, str], IncidentEvent]:
+    """The latest event of each incident, by its cluster and id.
+
+    `events` and what is found come as they stand on the events topic.
+    Of two events of one sequence the first counts: a consumer that keeps `ce_id` drops the second. What is spent is no
+    event of ours, but an end: a watch may have no lower sequence left for it. No event is about another cluster's.
+    """
+    found: dict[tuple[str, str], IncidentEvent] = {}
+    for event in events:
+        key = event.cluster_id, event.incident_id
+        known = found.get(key)
+        if event.is_spent and (event.is_open or known is None):
+            continue
+        if known is None or known.sequence < event.sequence:
+            found.pop(key, None)
+            found[key] = event
+    return found
+
+
+def resolved(event: IncidentEvent, now_ms: int, resolution: dict[str, Any]) -> IncidentEvent:
+    """The event that ends an incident, and tells what came of a marker that was announced and not told.
+
+    Only such a marker in the log verifies it: a transaction can be over without one, because its topic is gone.
+    """
+    action = event.action
+    if action is not None and action["result"] is None and action["decision"] in _ENDED_BY:
+        is_there = resolution["how"] == _ENDED_BY[action["decision"]]
+        action = {**action, "result": "verified" if is_there else "unknown", "detail": "told by the incident's end"}
+    return _next(event, RESOLVED, now_ms, resolution=resolution, suggested_command=None, action=action)
+
+
+def updated(event: IncidentEvent, now_ms: int, **changes: Any) -> IncidentEvent:  # noqa: ANN401 - fields of the event
+    """The event that tells a change."""
+    return _next(event, UPDATED, now_ms, **changes)
+
+
+def _next(event: IncidentEvent, status: str, now_ms: int, **changes: Any) -> IncidentEvent:  # noqa: ANN401
+    return replace(
+        event,
+        status=status,
+        sequence=event.sequence + 1,
+        time_ms=now_ms,
+        age_ms=max(0, now_ms - event.open_since_ms),
+        **changes,
+    )

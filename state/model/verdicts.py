@@ -1,0 +1,195 @@
+"""The verdicts: one table, and the pure rules that reach them. Docs and event types are generated from the table.
+
+The proof of `hanging` (why two barriers and not a grace time). Kafka orders the two logs: (a) a partition is
+added to the transaction, and that record is committed to `__transaction_state`, before the first transactional
+batch is appended; (b) every participant's marker is committed before Complete* is written. Take a span that is
+open in data listed at D(k), and T(k) listed after that. If it were healthy, then by (a) its transaction is in
+T(k): either still live and holding the partition, or complete; and if complete, then by (b) its marker was
+committed before T(k) and so lies below any end D(k') listed after T(k). Hence: no live transaction holds it at
+T(k), and it is *still* open when the partition is read to such a D(k'): (a) or (b) was violated, and no marker is
+owed to it. The last look, at a T listed after D(k'), is for one exception only: the producer's next transaction
+may have taken the partition in again, and then its marker will close the old data too.
+
+Everything that keeps a look from proving something is a `Look` of its own, is counted, and waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from enum import StrEnum
+from typing import NamedTuple
+
+from txnwatch.state.model.facts import Barrier
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
+from txnwatch.state.model.transaction import CoordinatorView, ProducerState, Span, TransactionState
+
+
+class Verdict(StrEnum):
+    """What is wrong with a transaction; the value is the word used in events and on the command line."""
+
+    HANGING = "hanging"
+    STUCK_PREPARE = "stuck_prepare"
+    LATE = "late"
+    LONG_RUNNING = "long_running"
+    STRAY_WRITE = "stray_write"
+
+
+class Reason(StrEnum):
+    """Why no marker is owed to a hanging span."""
+
+    NO_TRANSACTIONAL_ID = "no_transactional_id"
+    NOT_STARTED = "not_started"
+    ALREADY_COMPLETED = "already_completed"
+    NOT_A_PARTICIPANT = "not_a_participant"
+    PRODUCER_ID_SUPERSEDED = "producer_id_superseded"
+
+
+REASON_MEANS: dict[Reason, str] = {
+    Reason.NO_TRANSACTIONAL_ID: "no transactional id maps to the producer id any more (it expired, or was lost)",
+    Reason.NOT_STARTED: "the id was initialised, but no transaction was begun: a stray write",
+    Reason.ALREADY_COMPLETED: "the transaction is complete: its marker was lost, or the write came after it",
+    Reason.NOT_A_PARTICIPANT: "the id's transaction does not have this partition",
+    Reason.PRODUCER_ID_SUPERSEDED: "the id has moved on to another producer id",
+}
+
+
+class VerdictRule(NamedTuple):
+    """One row of the table of verdicts."""
+
+    verdict: Verdict
+    family: str
+    severity: str
+    when: str
+    says: str
+    ends_by_itself: str
+
+
+VERDICTS: tuple[VerdictRule, ...] = (
+    VerdictRule(
+        Verdict.HANGING,
+        "span",
+        "critical",
+        "open on a partition, owned by no live transaction at two barriers, and confirmed by a fresh read",
+        "no marker will ever come: read_committed consumers stop here until one is written by hand",
+        "never",
+    ),
+    VerdictRule(
+        Verdict.STUCK_PREPARE,
+        "prepare",
+        "critical",
+        "Prepare* for longer than `stuck_prepare_ms` (30 s)",
+        "the outcome is decided, but the coordinator has not written, or not been able to write, every marker",
+        "when the partitions' leaders accept the markers; after a refused marker, never",
+    ),
+    VerdictRule(
+        Verdict.LATE,
+        "ongoing",
+        "warning",
+        "Ongoing past its own timeout + the brokers' own scan interval + a buffer; never for two-phase commit",
+        "the coordinator should have aborted it by now and has not",
+        "unknown: the coordinator is not expiring it",
+    ),
+    VerdictRule(
+        Verdict.LONG_RUNNING,
+        "ongoing",
+        "info",
+        "Ongoing past 0.8 of its own timeout, and longer than two minutes",
+        "early warning: the coordinator will abort it when its timeout is reached",
+        "yes, at its timeout",
+    ),
+    VerdictRule(
+        Verdict.STRAY_WRITE,
+        "span",
+        "warning",
+        "data that no transaction owned, taken in by the producer's next transaction before it could hang",
+        "nothing hangs now, but exactly-once was broken there: the data is decided with a foreign transaction",
+        "yes, with the transaction that absorbed it",
+    ),
+)
+
+RULE_OF: dict[Verdict, VerdictRule] = {rule.verdict: rule for rule in VERDICTS}
+ONGOING, PREPARE = "ongoing", "prepare"
+
+
+class Look(StrEnum):
+    """What one barrier shows of one span. Only UNCOVERED counts towards a verdict."""
+
+    COVERED = "covered"
+    UNCOVERED = "uncovered"
+    TOO_EARLY = "seen_after_the_barrier"
+    ENDING = "a_census_did_not_show_it"
+    COORDINATOR_UNPROVEN = "coordinator_log_not_read_to_its_end"
+    COORDINATOR_NOT_SHOWN = "coordinator_log_not_shown"
+    DATA_UNPROVEN = "partition_not_read_to_its_end"
+
+
+def look_at(
+    producer: ProducerState,
+    partition: TopicPartition,
+    span: Span,
+    barrier: Barrier,
+    unread_coordinator: Container[int],
+) -> Look:
+    """What the coordinator's log, as far as it is proven at this barrier, says about the span's owner.
+
+    `unread_coordinator` holds the partitions of `__transaction_state` with a gap. An id we know can only live
+    on its own partition of that log; a producer id we do not know could belong to any of them.
+    """
+    if span.absent_at is not None:
+        return Look.ENDING
+    if not barrier.has_coordinator_log:
+        return Look.COORDINATOR_NOT_SHOWN
+    view = producer.view
+    if view is None:
+        unproven = bool(barrier.stale_coordinator) or bool(unread_coordinator)
+    else:
+        unproven = view.log_partition in barrier.stale_coordinator or view.log_partition in unread_coordinator
+    if unproven:
+        return Look.COORDINATOR_UNPROVEN
+    if view is not None and view.holds(partition):
+        return Look.COVERED
+    return Look.UNCOVERED if barrier.number >= span.eligible_from else Look.TOO_EARLY
+
+
+def reason_of(view: CoordinatorView | None, partition: TopicPartition) -> Reason:
+    """Why the span has no owner, as far as the coordinator's log tells; the confirming read may know better."""
+    if view is None or view.state is TransactionState.DEAD:
+        return Reason.NO_TRANSACTIONAL_ID
+    if view.superseded_by >= 0:
+        return Reason.PRODUCER_ID_SUPERSEDED
+    if view.is_live and partition not in view.participants:
+        return Reason.NOT_A_PARTICIPANT
+    if view.state is TransactionState.EMPTY:
+        return Reason.NOT_STARTED
+    return Reason.ALREADY_COMPLETED if partition in view.participants else Reason.NOT_A_PARTICIPANT
+
+
+class Threshold(NamedTuple):
+    """A live transaction that has been in its state for longer than `age_ms` earns the verdict."""
+
+    verdict: Verdict
+    age_ms: int
+
+
+def thresholds(view: CoordinatorView, policy: DetectionPolicy, scan_interval_ms: int) -> tuple[Threshold, ...]:
+    """The time-based verdicts of a live transaction, by ascending age; clocks.py says how old it is at least."""
+    if view.state.is_prepare:
+        return (Threshold(Verdict.STUCK_PREPARE, policy.stuck_prepare_ms),)
+    if view.state is not TransactionState.ONGOING or view.timeout_ms == TWO_PHASE_TIMEOUT_MS:
+        return ()
+    late = view.timeout_ms + scan_interval_ms + policy.late_buffer_ms
+    warn = max(int(view.timeout_ms * policy.long_running_fraction), policy.long_running_min_ms)
+    found = (Threshold(Verdict.LONG_RUNNING, warn), Threshold(Verdict.LATE, late))
+    return found if warn < view.timeout_ms else found[1:]
+
+
+def doubt_ms(view: CoordinatorView, policy: DetectionPolicy, scan_interval_ms: int) -> int:
+    """From what age on what a live transaction holds is not taken from the log alone."""
+    found = thresholds(view, policy, scan_interval_ms)
+    return found[-1].age_ms if found else policy.two_phase_check_ms
+
+
+def overdue(found: tuple[Threshold, ...], age_ms: int) -> Threshold | None:
+    """The last threshold that a transaction has passed, or None."""
+    return next((threshold for threshold in reversed(found) if age_ms > threshold.age_ms), None)

@@ -1,0 +1,234 @@
+"""A bucket's state as a log: what each batch changed, and a snapshot now and then. Pure: a `LogStore` keeps the bytes.
+
+What is stored is `head`, and an entry for each batch that changed something since the last snapshot. The head has the
+sequence of the last entry, and a random token for each entry since the snapshot, which is the first of them. So a
+batch costs what changed in it: one read, and two writes or none, however many producers there are.
+
+Law: the store is the only truth. A bucket that was kept decoded is used only if its last token stands in the head at
+the same sequence. Then all it lacks are the entries behind that; otherwise everything is read. A sequence alone would
+not do. An attempt that failed leaves a kept bucket behind whose writes are gone, and the next attempt may have seen
+another census under the same sequence. A batch that is replayed finds an older head, in which no later token stands.
+
+What is derived (the agenda's heap, where producers are found, what was told) follows every entry, or is made anew.
+
+A producer with nothing open leaves at the first snapshot that finds it unchanged for the time of retention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from txnwatch.state.detection.awaited_producers import Awaited
+from txnwatch.state.detection.bucket_state import BucketState
+from txnwatch.state.detection.open_transactions import open_transaction_of
+from txnwatch.state.model.findings import OpenTransaction
+from txnwatch.state.model.serializer import pack_versioned, unpack_versioned
+from txnwatch.state.model.transaction import ProducerState
+from txnwatch.state.store.codec import (
+    VERSION,
+    decode_producer,
+    decode_shared,
+    encode_producer,
+    encode_shared,
+    places_in,
+)
+
+TOKEN_BYTES = 8
+MAX_ENTRIES = 256
+_APART = 8  # entries by which buckets differ, lest all write their snapshots in the same batch
+_SMALL_LOG = 1 << 16  # bytes; a smaller log is not worth a snapshot
+_OFF = -1  # the time of a producer that is not on the agenda
+
+
+class LogStore(Protocol):
+    """Where one bucket's head and entries are kept; what was written counts once the batch is committed."""
+
+    def head(self) -> bytes | None:
+        """The head, None if there is none yet."""
+
+    def put_head(self, head: bytes) -> None:
+        """Replaces the head."""
+
+    def entry(self, sequence: int) -> bytes:
+        """One entry that the head names."""
+
+    def put_entry(self, sequence: int, entry: bytes) -> None:
+        """Adds an entry."""
+
+    def clear(self) -> None:
+        """Removes all entries."""
+
+
+class KeptBucket:
+    """One bucket, decoded as far as it was needed: a ProducerStore between `load` and `write`.
+
+    Attributes:
+        bucket: what the producers share.
+        decoded: how many producers are kept as objects: those of the last batch.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.bucket = BucketState(number=number, awaited=Awaited())
+        self._sequence = 0
+        self._tokens: list[bytes] = []
+        self._rows: dict[int, bytes] = {}
+        self._written_ms: dict[int, int] = {}
+        self._objects: dict[int, ProducerState] = {}
+        self._used: dict[int, ProducerState] = {}
+        self._changed: dict[int, ProducerState] = {}
+        self._shared: dict[str, bytes] = {}
+        self._followed: dict[int, OpenTransaction] = {}
+        self._snapshot_bytes = self._log_bytes = 0
+
+    @property
+    def decoded(self) -> int:
+        """How many producers are kept as objects."""
+        return len(self._objects)
+
+    @property
+    def producer_ids(self) -> frozenset[int]:
+        """All that is known, idle producer ids too."""
+        return frozenset(self._rows)
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        """The producer as it was put last, or None."""
+        found = self._used.get(producer_id) or self._objects.get(producer_id)
+        if found is None:
+            row = self._rows.get(producer_id)
+            if row is None:
+                return None
+            found = decode_producer(producer_id, row)
+        self._used[producer_id] = found
+        return found
+
+    def put(self, producer: ProducerState) -> None:
+        """Keeps the producer; `write` stores it."""
+        self._used[producer.producer_id] = self._changed[producer.producer_id] = producer
+
+    def write(self, store: LogStore, token: bytes, now_ms: int, retention_ms: int) -> None:
+        """Stores what has changed since `load`; `token` is random, `now_ms` our clock at the batch's barrier."""
+        shared, followed, agenda = encode_shared(self.bucket), self.bucket.followed, self.bucket.agenda
+        parts = {name: part for name, part in shared.items() if self._shared.get(name) != part}
+        followed_now = {pid: told for pid, told in followed.items() if self._followed.get(pid) != told}
+        let_go = self._followed.keys() - followed.keys()
+        rows = {pid: encode_producer(producer) for pid, producer in self._changed.items()}
+        if parts or followed_now or let_go or rows or agenda.changed:
+            self._rows.update(rows)
+            self._written_ms.update(dict.fromkeys(rows, now_ms))
+            if self._needs_snapshot():
+                self._forget_idle(now_ms - retention_ms)
+                entry = _entry(shared, dict(followed), self._rows, self._written_ms, agenda)
+                store.clear()
+                self._tokens, self._snapshot_bytes, self._log_bytes = [], len(entry), 0
+            else:
+                left: dict[int, OpenTransaction | None] = dict.fromkeys(let_go)
+                times = {pid: agenda.get(pid, _OFF) for pid in agenda.changed}
+                entry = _entry(parts, followed_now | left, rows, dict.fromkeys(rows, now_ms), times)
+                self._log_bytes += len(entry)
+            self._sequence += 1
+            self._tokens.append(token)
+            store.put_entry(self._sequence, entry)
+            store.put_head(pack_versioned(VERSION, self._sequence, b"".join(self._tokens)))
+            self._shared, self._followed = shared, dict(followed)
+        agenda.settle()
+        self._changed = {}
+        self._objects, self._used = self._used, {}
+
+    def _needs_snapshot(self) -> bool:
+        if not self._tokens:
+            return True
+        entries = MAX_ENTRIES - _APART * (self.bucket.number % 16)
+        return len(self._tokens) >= entries or self._log_bytes > max(_SMALL_LOG, 2 * self._snapshot_bytes)
+
+    def _forget_idle(self, before_ms: int) -> None:
+        agenda = self.bucket.agenda
+        idle = [pid for pid, written_ms in self._written_ms.items() if written_ms <= before_ms and pid not in agenda]
+        for producer_id in idle:
+            del self._rows[producer_id], self._written_ms[producer_id]
+            self._used.pop(producer_id, None)
+
+    def lacks(self, sequence: int, tokens: list[bytes]) -> range | None:
+        """The entries that are missing here of what a head names; None if this is another history."""
+        first = sequence - len(tokens) + 1
+        if not self._tokens or not first <= self._sequence <= sequence:
+            return None
+        return range(self._sequence + 1, sequence + 1) if self._tokens[-1] == tokens[self._sequence - first] else None
+
+    def read(self, store: LogStore, missing: range, tokens: list[bytes]) -> None:
+        """Follows entries that others have written; what is derived follows too."""
+        for sequence in missing:
+            entry = store.entry(sequence)
+            if sequence == missing.stop - len(tokens):
+                self._snapshot_bytes, self._log_bytes = len(entry), 0
+            else:
+                self._log_bytes += len(entry)
+            self._take(entry)
+        if missing:
+            self._sequence, self._tokens = missing.stop - 1, tokens
+            self._followed = dict(self.bucket.followed)
+            self.bucket.agenda.settle()
+            self.bucket.shown = None
+
+    def _take(self, entry: bytes) -> None:
+        parts, followed, producer_ids, rows, written_ms, times = unpack_versioned(VERSION, entry)
+        decode_shared(self.bucket, parts)
+        self._shared.update(parts)
+        for producer_id, told in followed.items():
+            if told is None:
+                self.bucket.followed.pop(producer_id, None)
+            else:
+                self.bucket.followed[producer_id] = open_transaction_of(told)
+        self._rows.update(zip(producer_ids, rows, strict=True))
+        self._written_ms.update(zip(producer_ids, written_ms, strict=True))
+        for producer_id in producer_ids:
+            self._objects.pop(producer_id, None)
+            self._used.pop(producer_id, None)
+        agenda = self.bucket.agenda
+        for producer_id, when_ms in times.items():
+            if when_ms == _OFF:
+                agenda.drop(producer_id)
+            else:
+                agenda.put(producer_id, when_ms)
+        self._place({*producer_ids, *times})
+
+    def _place(self, producer_ids: set[int]) -> None:
+        awaited = self.bucket.awaited
+        assert awaited is not None
+        for producer_id in producer_ids:
+            if producer_id in self.bucket.agenda:
+                awaited.put(producer_id, places_in(self._rows[producer_id]))
+            else:
+                awaited.drop(producer_id)
+
+
+def load(kept: KeptBucket | None, store: LogStore, number: int) -> KeptBucket:
+    """The bucket as the store has it, by way of `kept` if that is an earlier state of the same history.
+
+    Raises:
+        CheckpointError: the state was written by another version.
+    """
+    head = store.head()
+    if head is None:
+        return KeptBucket(number)
+    sequence, joined = unpack_versioned(VERSION, head)
+    tokens = [joined[at : at + TOKEN_BYTES] for at in range(0, len(joined), TOKEN_BYTES)]
+    missing = kept.lacks(sequence, tokens) if kept is not None else None
+    if kept is not None and missing is not None:
+        kept.read(store, missing, tokens)
+        return kept
+    anew = KeptBucket(number)
+    anew.read(store, range(sequence - len(tokens) + 1, sequence + 1), tokens)
+    anew.bucket.told = None  # there may be a new driver, which has heard nothing
+    return anew
+
+
+def _entry(
+    parts: Mapping[str, bytes],
+    followed: Mapping[int, OpenTransaction | None],
+    rows: Mapping[int, bytes],
+    written_ms: Mapping[int, int],
+    times: Mapping[int, int],
+) -> bytes:
+    columns: tuple[list[Any], ...] = (list(rows), list(rows.values()), [written_ms[pid] for pid in rows])
+    return pack_versioned(VERSION, dict(parts), dict(followed), *columns, dict(times))

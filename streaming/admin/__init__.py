@@ -1,0 +1,1 @@
+"""Requests about transactions, groups, rights and settings, and their answers as typed values."""

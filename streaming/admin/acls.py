@@ -1,0 +1,57 @@
+"""Who may write a topic by the cluster's ACLs, as far as the brokers tell; the caller needs DESCRIBE on the cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafka.protocol.admin import DescribeAclsRequest
+
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import error_name
+
+# Kafka's classes ResourceType, PatternType, AclOperation and AclPermissionType
+_TOPIC, _MATCH, _ANY, _ALL, _WRITE, _DENY, _ALLOW = 2, 2, 1, 2, 4, 2, 3
+_SECURITY_DISABLED = "SECURITY_DISABLED"
+
+
+@dataclass(frozen=True, slots=True)
+class Writers:
+    """Who may write.
+
+    Attributes:
+        principals: those that an ACL allows, without those that one denies everywhere; super users are not among them.
+        problem: why it could not be told, None if it could.
+        is_open: whether the brokers have no authorizer, so that everybody may.
+    """
+
+    principals: tuple[str, ...] = ()
+    problem: str | None = None
+    is_open: bool = False
+
+
+def writers_of(cluster: Cluster, topic: str) -> Writers:
+    """Asks for the ACLs that match the topic's name: its own, prefixed ones, and those for all topics."""
+    try:
+        connection = cluster.any_connection()
+        version = connection.require_version(DescribeAclsRequest, highest=3, lowest=1)
+        request = DescribeAclsRequest(
+            version=version,
+            resource_type_filter=_TOPIC,
+            resource_name_filter=topic,
+            pattern_type_filter=_MATCH,
+            principal_filter=None,
+            host_filter=None,
+            operation=_ANY,
+            permission_type=_ANY,
+        )
+        answer = cluster.call(connection, request)
+    except BrokerError as exc:
+        return Writers(problem=str(exc))
+    if answer.error_code:
+        name = error_name(answer.error_code)
+        return Writers(is_open=True) if name == _SECURITY_DISABLED else Writers(problem=name)
+    rules = [acl for resource in answer.resources for acl in resource.acls if acl.operation in {_ALL, _WRITE}]
+    denied = {acl.principal for acl in rules if acl.permission_type == _DENY and acl.host == "*"}
+    allowed = {acl.principal for acl in rules if acl.permission_type == _ALLOW}
+    return Writers(tuple(sorted(allowed - denied)))

@@ -1,0 +1,146 @@
+"""TransactionAdmin over the wire: fresh reads of both views, with every error kept where it belongs.
+
+kafka-python's own admin client raises for all if one partition fails; here one partition's error is that
+partition's answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ports import (
+    UNKNOWN_PARTITION,
+    ActiveProducer,
+    MarkerSpec,
+    PartitionReading,
+    SpanPast,
+    SpanStart,
+    TransactionDescription,
+    TransactionListing,
+)
+from txnwatch.state.model.transaction import Marker
+from txnwatch.streaming.admin import requests as messages
+from txnwatch.streaming.admin.describe_producers import describe_producers
+from txnwatch.streaming.admin.describe_transactions import describe_transactions
+from txnwatch.streaming.admin.list_transactions import NOT_SHOWN, in_words, list_everywhere
+from txnwatch.streaming.client.cluster import EARLIEST, READ_COMMITTED, Cluster, Listed
+from txnwatch.streaming.client.connection import error_name
+from txnwatch.streaming.client.metadata import NO_LEADER
+from txnwatch.streaming.log.closing_marker import closing_marker
+from txnwatch.streaming.log.span_past import Pasts
+
+
+class ClusterAdmin:
+    """A TransactionAdmin; not thread-safe."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._pasts = Pasts(cluster)
+
+    def within(self, budget_ms: int) -> AbstractContextManager[None]:
+        """See TransactionAdmin."""
+        return self._cluster.budget(budget_ms / 1000)
+
+    def read_partitions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionReading]:
+        """See TransactionAdmin; one refresh of metadata, then four requests a leader."""
+        wanted = list(dict.fromkeys(partitions))
+        try:
+            known = self._cluster.refresh({partition.topic for partition in wanted})
+        except BrokerError as exc:
+            return {partition: PartitionReading(partition, str(exc)) for partition in wanted}
+        before = self._cluster.list_offsets(wanted)
+        described = describe_producers(self._cluster, wanted)
+        after = self._cluster.list_offsets(wanted)
+        stable = self._cluster.list_offsets(wanted, isolation=READ_COMMITTED)
+        start = self._cluster.list_offsets(wanted, timestamp=EARLIEST)
+        readings: dict[TopicPartition, PartitionReading] = {}
+        for partition in wanted:
+            info = known.info(partition)
+            problem = _first_problem(before[partition], described[partition], after[partition])
+            if problem is not None or info is None:
+                if info is not None and problem == UNKNOWN_PARTITION:
+                    problem = "its leader does not have it"  # yet: by the metadata it is there
+                readings[partition] = PartitionReading(partition, problem or UNKNOWN_PARTITION)
+                continue
+            readings[partition] = PartitionReading(
+                partition=partition,
+                topic_id=known.topics[partition.topic].topic_id,
+                leader=info.leader,
+                leader_epoch=info.leader_epoch,
+                end_before=before[partition].offset,
+                end_after=after[partition].offset,
+                last_stable_offset=stable[partition].offset,
+                high_watermark=after[partition].offset,
+                log_start_offset=start[partition].offset,
+                producers=_producers(described[partition]),
+            )
+        return readings
+
+    def read_pasts(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanPast]:
+        """See TransactionAdmin."""
+        return self._pasts.read(spans)
+
+    def closing_marker(
+        self, partition: TopicPartition, producer_id: int, start_offset: int, from_offset: int
+    ) -> Marker | None:
+        """See TransactionAdmin."""
+        return closing_marker(self._cluster, partition, producer_id, start_offset, from_offset)
+
+    def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
+        """See TransactionAdmin."""
+        return describe_transactions(self._cluster, transactional_ids)
+
+    def list_transactions(self, producer_ids: Iterable[int]) -> TransactionListing:
+        """See TransactionAdmin."""
+        request = messages.list_transactions_request(list(dict.fromkeys(producer_ids)))
+        found = list_everywhere(self._cluster, request)
+        if found.is_unused:
+            why = in_words({TRANSACTION_STATE_TOPIC: NOT_SHOWN})
+            return TransactionListing((), why, why, has_ids=False)
+        # Without the leaders of the log nobody knows whose rows still count.
+        rows = found.rows if TRANSACTION_STATE_TOPIC not in found.problems else []
+        return TransactionListing(tuple(rows), in_words(found.problems), in_words(found.silent))
+
+    def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
+        """See TransactionAdmin."""
+        wanted = list(dict.fromkeys(topics))
+        try:
+            connection = self._cluster.any_connection()
+            answer = self._cluster.call(connection, messages.cleanup_policy_request(connection, wanted))
+        except BrokerError:
+            return {}
+        return messages.cleanup_policies(answer)
+
+    def write_marker(self, marker: MarkerSpec) -> str | None:
+        """See TransactionAdmin."""
+        try:
+            info = self._cluster.refresh().info(marker.partition)
+            if info is None or info.leader == NO_LEADER:
+                return "no leader"
+            if marker.leader_epoch not in {-1, info.leader_epoch}:
+                return f"the leader changed (epoch {marker.leader_epoch}, now {info.leader_epoch})"
+            connection = self._cluster.node(info.leader)
+            response = self._cluster.call(connection, messages.write_marker_request(connection, marker))
+        except BrokerError as exc:
+            return str(exc)
+        code = response.markers[0].topics[0].partitions[0].error_code
+        return error_name(code) if code else None
+
+
+def _first_problem(before: Listed, described: tuple[ActiveProducer, ...] | str, after: Listed) -> str | None:
+    if before.error is not None:
+        return before.error
+    if isinstance(described, str):
+        return described
+    if after.error is not None:
+        return after.error
+    if before.leader_epoch != after.leader_epoch:
+        return f"the leader changed while it was read (epoch {before.leader_epoch}, then {after.leader_epoch})"
+    return None
+
+
+def _producers(described: tuple[ActiveProducer, ...] | str) -> tuple[ActiveProducer, ...]:
+    return () if isinstance(described, str) else described

@@ -1,0 +1,96 @@
+"""Settings of the brokers, as each of them tells its own by DescribeConfigs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kafka.protocol.admin import DescribeConfigsRequest
+
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.policy import DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Connection, error_name
+
+SCAN_INTERVAL = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+_BROKER = 4
+_AGAIN_S, _AFTER_SILENCE_S = 3_600.0, 60.0
+
+
+class Settings(NamedTuple):
+    """Settings by their names; `problem` says why there are none."""
+
+    values: dict[str, str]
+    problem: str | None = None
+
+
+def settings_of(cluster: Cluster, nodes: Iterable[int], names: Sequence[str]) -> dict[int, Settings]:
+    """What each broker tells, all asked side by side."""
+    requests = {node: _request(node, names) for node in nodes}
+    return {node: _told(answer) for node, answer in cluster.ask(requests, cluster.timeout_s).items()}
+
+
+def _request(node: int, names: Sequence[str]) -> Callable[[Connection], DescribeConfigsRequest]:
+    def build(connection: Connection) -> DescribeConfigsRequest:
+        version = connection.require_version(DescribeConfigsRequest, highest=3, lowest=1)
+        resource = DescribeConfigsRequest.DescribeConfigsResource
+        asked = resource(
+            version=version, resource_type=_BROKER, resource_name=str(node), configuration_keys=list(names)
+        )
+        return DescribeConfigsRequest(
+            version=version, resources=[asked], include_synonyms=False, include_documentation=False
+        )
+
+    return build
+
+
+def _told(answer: Any) -> Settings:
+    if isinstance(answer, BrokerError):
+        return Settings({}, str(answer))
+    (result,) = answer.results
+    if result.error_code:
+        return Settings({}, error_name(result.error_code))
+    return Settings({config.name: config.value for config in result.configs if config.value is not None})
+
+
+@dataclass(slots=True)
+class ScanInterval:
+    """How often the coordinators look for expired transactions: asked of every broker at the start, then hourly.
+
+    Any broker may be a coordinator, so where they differ the largest counts. A broker that does not answer keeps
+    what it has said; where nobody has said anything the value is None, and the default counts.
+    """
+
+    _told_ms: dict[int, int] = field(default_factory=dict)
+    _due_s: float = 0.0
+
+    def largest_ms(self, cluster: Cluster, now_s: float) -> int | None:
+        """The setting; asks if that is due by a steady clock."""
+        brokers = cluster.known.brokers
+        if now_s >= self._due_s and brokers:
+            told = settings_of(cluster, brokers, [SCAN_INTERVAL])
+            values = {
+                node: found.values[SCAN_INTERVAL] for node, found in told.items() if SCAN_INTERVAL in found.values
+            }
+            self._told_ms = {node: ms for node, ms in self._told_ms.items() if node in brokers}
+            self._told_ms |= {node: int(text) for node, text in values.items() if text.isdecimal()}
+            self._due_s = now_s + (_AGAIN_S if len(values) == len(brokers) else _AFTER_SILENCE_S)
+        return max(self._told_ms.values(), default=None)
+
+
+def policy_of(cluster: Cluster) -> DetectionPolicy:
+    """The thresholds for who looks once, with the scan interval that the brokers tell."""
+    return DetectionPolicy(coordinator_scan_interval_ms=ScanInterval().largest_ms(cluster, 0.0))
+
+
+def scan_interval_warning(cluster: Cluster) -> str | None:
+    """What `late` rests on where a broker does not tell its scan interval; None if all do."""
+    told = settings_of(cluster, cluster.known.brokers, [SCAN_INTERVAL])
+    why = next((f"broker {node}: {found.problem}" for node, found in told.items() if found.problem is not None), None)
+    if why is None:
+        return None
+    return (
+        f"{SCAN_INTERVAL} is not known of every broker ({why}); where none tells, `late` waits as if it were "
+        f"{DEFAULT_SCAN_INTERVAL_MS} ms: grant DESCRIBE_CONFIGS on the cluster, or give --coordinator-scan-interval-ms"
+    )

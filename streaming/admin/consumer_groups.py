@@ -1,0 +1,155 @@
+"""ConsumerGroups over the wire: which groups have committed what of some partitions.
+
+A broker lists the groups it coordinates (ListGroups), so its own answer says whom to ask for their offsets
+(OffsetFetch, many groups in one request): those of the consumer protocols, old and new, and of Kafka Streams' own
+(KIP-1071). Share groups stand elsewhere (share_groups.py). Asked only while an incident is open, and bounded by the
+admin's budget: on a cluster with thousands of groups what did not fit is a problem and not an empty answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from kafka.protocol.admin import ListGroupsRequest
+from kafka.protocol.consumer import OffsetFetchRequest
+
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ports import GroupOffset, GroupOffsets
+from txnwatch.streaming.admin.share_groups import read_committed_only, share_offsets
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Connection, error_name
+
+_GROUPS_AT_A_TIME = 500
+_WITH_MEMBERS = {"Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady"}
+_COMMITTING_PROTOCOLS = {"consumer", "streams", ""}  # empty: offsets were committed without joining
+_SHARE = "share"
+Groups = dict[str, bool]
+
+
+class ClusterGroups:
+    """A ConsumerGroups; not thread-safe."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def committed_offsets(self, partitions: Iterable[TopicPartition]) -> GroupOffsets:
+        """See ConsumerGroups; one request a broker, then one for each 500 groups."""
+        wanted = list(dict.fromkeys(partitions))
+        found: dict[TopicPartition, list[GroupOffset]] = {partition: [] for partition in wanted}
+        problems: Counter[str] = Counter()
+        try:
+            committing, sharing = self._listed(problems) if wanted else ({}, {})
+        except BrokerError as exc:
+            return GroupOffsets(dict.fromkeys(wanted, ()), (str(exc),))
+        for part in _parts(committing):
+            self._fetch(part, wanted, found, problems)
+        for part in _parts(sharing):
+            self._share(part, wanted, found, problems)
+        return GroupOffsets(
+            {partition: tuple(offsets) for partition, offsets in found.items()},
+            tuple(f"{problem} ({count} groups)" if count > 1 else problem for problem, count in problems.items()),
+        )
+
+    def _listed(self, problems: Counter[str]) -> tuple[dict[int, Groups], dict[int, Groups]]:
+        """For each broker the groups it coordinates, and whether they have members: those that commit, and shared."""
+        requests = dict.fromkeys(self._cluster.known.brokers, _list_request)
+        committing: dict[int, Groups] = {}
+        sharing: dict[int, Groups] = {}
+        for node, answer in self._cluster.ask(requests, self._cluster.timeout_s).items():
+            if isinstance(answer, BrokerError):
+                problems[str(answer)] += 1
+            elif answer.error_code:
+                problems[f"broker {node}: listing groups: {error_name(answer.error_code)}"] += 1
+            else:
+                for row in answer.groups:
+                    if row.protocol_type in _COMMITTING_PROTOCOLS:
+                        committing.setdefault(node, {})[row.group_id] = row.group_state in _WITH_MEMBERS
+                    elif row.protocol_type == _SHARE:
+                        sharing.setdefault(node, {})[row.group_id] = row.group_state in _WITH_MEMBERS
+        return committing, sharing
+
+    def _share(
+        self,
+        groups: dict[int, Groups],
+        wanted: Sequence[TopicPartition],
+        found: dict[TopicPartition, list[GroupOffset]],
+        problems: Counter[str],
+    ) -> None:
+        members = {name: has_members for one in groups.values() for name, has_members in one.items()}
+        stopped_by_it = read_committed_only(self._cluster, list(members), problems)
+        asked = {
+            node: names for node, one in groups.items() if (names := [name for name in one if name in stopped_by_it])
+        }
+        for one in share_offsets(self._cluster, asked, wanted, problems):
+            offset = GroupOffset(one.group_id, one.offset, members[one.group_id], one.is_floor)
+            found[one.partition].append(offset)
+
+    def _fetch(
+        self,
+        groups: dict[int, Groups],
+        wanted: Sequence[TopicPartition],
+        found: dict[TopicPartition, list[GroupOffset]],
+        problems: Counter[str],
+    ) -> None:
+        def request(names: Sequence[str]) -> Any:
+            return lambda connection: _fetch_request(connection, names, wanted)
+
+        requests = {node: request(list(names)) for node, names in groups.items()}
+        for node, answer in self._cluster.ask(requests, self._cluster.timeout_s).items():
+            if isinstance(answer, BrokerError):
+                problems[str(answer)] += len(groups[node])
+                continue
+            for row in answer.groups:
+                if row.error_code:
+                    problems[_why(row.error_code, "group")] += 1
+                else:
+                    _take(row, groups[node], found, problems)
+
+
+def _parts(left: dict[int, Groups]) -> Iterator[dict[int, Groups]]:
+    """As many groups of each broker as one request asks for."""
+    while left:
+        yield {node: dict(list(groups.items())[:_GROUPS_AT_A_TIME]) for node, groups in left.items()}
+        left = {node: dict(list(groups.items())[_GROUPS_AT_A_TIME:]) for node, groups in left.items()}
+        left = {node: groups for node, groups in left.items() if groups}
+
+
+def _take(row: Any, groups: Groups, found: dict[TopicPartition, list[GroupOffset]], problems: Counter[str]) -> None:
+    for topic in row.topics:
+        for partition in topic.partitions:
+            if partition.error_code:
+                problems[_why(partition.error_code, f"topic {topic.name}")] += 1
+            elif partition.committed_offset >= 0:
+                offset = GroupOffset(row.group_id, partition.committed_offset, groups[row.group_id])
+                found[TopicPartition(topic.name, partition.partition_index)].append(offset)
+
+
+def _why(code: int, what: str) -> str:
+    name = error_name(code)
+    hint = f": DESCRIBE on the {what} is missing" if "AUTHORIZATION" in name.upper() else ""
+    return f"offsets of consumer groups: {name}{hint}"
+
+
+def _list_request(connection: Connection) -> Any:
+    version = connection.require_version(ListGroupsRequest, highest=5, lowest=4)
+    return ListGroupsRequest(version=version, states_filter=[])  # of every type: a broker lists those that it knows
+
+
+def _fetch_request(connection: Connection, groups: Sequence[str], partitions: Sequence[TopicPartition]) -> Any:
+    version = connection.require_version(OffsetFetchRequest, highest=9, lowest=8)
+    numbers: dict[str, list[int]] = {}
+    for partition in partitions:
+        numbers.setdefault(partition.topic, []).append(partition.partition)
+    group = OffsetFetchRequest.OffsetFetchRequestGroup
+    topics = [
+        group.OffsetFetchRequestTopics(version=version, name=name, partition_indexes=indexes)
+        for name, indexes in numbers.items()
+    ]
+    return OffsetFetchRequest(
+        version=version,
+        groups=[group(version=version, group_id=name, topics=topics) for name in groups],
+        require_stable=False,
+    )

@@ -1,0 +1,99 @@
+"""DescribeTransactions of some ids: each from its coordinator, and only as long as that is its coordinator.
+
+Law: a broker that has lost a partition of the coordinators' log may not know it yet, and describes what was. So the
+leaders of the log are looked at before and after, each time at another broker; a description counts only if the broker
+that gave it led the id's partition, under one leader epoch, all the while. Where the log is not shown nothing can be
+compared: the listing beside it says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ports import TransactionDescription
+from txnwatch.streaming.admin import requests as messages
+from txnwatch.streaming.admin.list_transactions import LogLeaders, coordinators_log
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Connection, error_name
+from txnwatch.streaming.wire.transaction_log import coordinator_partition
+
+_TRANSACTION_COORDINATOR = 1
+_MANY_KEYS_SINCE = 4
+
+
+def describe_transactions(cluster: Cluster, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
+    """Each id as its coordinator knows it, or why that is not known."""
+    wanted = list(dict.fromkeys(transactional_ids))
+    if not wanted:
+        return {}
+    try:
+        before, _ = coordinators_log(cluster)
+        answers = _describe(cluster, wanted)
+        after, _ = coordinators_log(cluster)
+    except BrokerError as exc:
+        return {name: TransactionDescription(name, str(exc)) for name in wanted}
+    return {name: _as_coordinator(answers[name], before, after) for name in wanted}
+
+
+def _as_coordinator(found: TransactionDescription, before: LogLeaders, after: LogLeaders) -> TransactionDescription:
+    if found.problem is not None or not before or not after:
+        return found
+    number = coordinator_partition(found.transactional_id, len(before))
+    log, led = TopicPartition(TRANSACTION_STATE_TOPIC, number), before[number]
+    if after.get(number) != led:
+        return TransactionDescription(found.transactional_id, f"the leader of {log} changed while it was described")
+    if led.leader != found.coordinator:
+        why = f"broker {found.coordinator} described it and does not lead {log}"
+        return TransactionDescription(found.transactional_id, why)
+    return found
+
+
+def _describe(cluster: Cluster, wanted: list[str]) -> dict[str, TransactionDescription]:
+    answers: dict[str, TransactionDescription] = {}
+    by_coordinator: dict[int, list[str]] = {}
+    for transactional_id, found in _find_coordinators(cluster, wanted).items():
+        if isinstance(found, str):
+            answers[transactional_id] = TransactionDescription(transactional_id, found)
+        else:
+            by_coordinator.setdefault(found, []).append(transactional_id)
+    requests = {node: messages.describe_transactions_request(ids) for node, ids in by_coordinator.items()}
+    for node, answer in cluster.ask(requests, cluster.timeout_s).items():
+        if isinstance(answer, BrokerError):
+            answers.update({found: TransactionDescription(found, str(answer)) for found in by_coordinator[node]})
+        else:
+            answers.update(messages.descriptions(answer, node))
+            for transactional_id in by_coordinator[node]:
+                missing = TransactionDescription(transactional_id, "the answer did not have it")
+                answers.setdefault(transactional_id, missing)
+    return answers
+
+
+def _find_coordinators(cluster: Cluster, wanted: list[str]) -> dict[str, int | str]:
+    """For each id its coordinator's broker id, or why it is not known."""
+    found: dict[str, int | str] = {}
+    try:
+        connection = cluster.any_connection()
+        version = connection.require_version(FindCoordinatorRequest, highest=4, lowest=1)
+        if version >= _MANY_KEYS_SINCE:
+            for answer in _find(cluster, connection, version, coordinator_keys=wanted).coordinators:
+                found[answer.key] = _node_or_error(answer)
+        else:
+            for name in wanted:
+                found[name] = _node_or_error(_find(cluster, connection, version, key=name))
+    except BrokerError as exc:
+        return {name: found.get(name, str(exc)) for name in wanted}
+    return {name: found.get(name, "the answer did not have it") for name in wanted}
+
+
+def _find(cluster: Cluster, connection: Connection, version: int, **keys: Any) -> Any:
+    request = FindCoordinatorRequest(version=version, key_type=_TRANSACTION_COORDINATOR, **keys)
+    return cluster.call(connection, request)
+
+
+def _node_or_error(answer: Any) -> int | str:
+    return error_name(answer.error_code) if answer.error_code else int(answer.node_id)

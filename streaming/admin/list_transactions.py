@@ -1,0 +1,175 @@
+"""ListTransactions of the whole cluster, and which part of the coordinators' log nobody listed.
+
+Law: a broker lists what it coordinates and is silent about the rest. The ids of a partition of the log that nobody
+leads, or that its new leader has not begun to load, are missing without an error. So the log's partitions are looked
+at before and after, and what was not listed stands beside what was, by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ports import UNKNOWN_PARTITION, ListedTransaction, TransactionDescription
+from txnwatch.state.text.lists import by_reason
+from txnwatch.streaming.admin import requests as messages
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Connection, error_name
+from txnwatch.streaming.client.metadata import NO_LEADER, PartitionInfo
+from txnwatch.streaming.wire.transaction_log import coordinator_partition
+
+NOT_SHOWN = "no broker shows it: which ids there are cannot be told"
+_NAMED = 3
+_Problems = dict[str, str]
+LogLeaders = dict[int, PartitionInfo]
+
+
+class Listing(NamedTuple):
+    """What the brokers listed.
+
+    Attributes:
+        problems: a coordinator, or a partition of its log, and why its ids are missing.
+        silent: of the problems, the brokers that did not answer, and a log that is not shown.
+        is_unused: no broker shows the log, and none has an id: so it is where no transaction was ever begun.
+    """
+
+    rows: list[ListedTransaction]
+    problems: _Problems
+    silent: _Problems
+    is_unused: bool = False
+
+
+def list_everywhere(cluster: Cluster, request: Callable[[Connection], Any]) -> Listing:
+    """Sends one ListTransactions to every broker. Whole only if each answered for all it coordinates, before and after.
+
+    `request` builds it for a connection, in a version that its broker knows.
+    """
+    try:
+        before, problems = coordinators_log(cluster)
+    except BrokerError as exc:
+        nobody = {TRANSACTION_STATE_TOPIC: str(exc)}
+        return Listing([], nobody, nobody)
+    silent: _Problems = {}
+    problems |= _not_answered_for(cluster, before, silent)
+    rows, refused = _list(cluster, request, silent)
+    after: LogLeaders = {}
+    try:
+        after, without = coordinators_log(cluster)
+        problems |= without | _moved(before, after)
+    except BrokerError as exc:
+        problems[TRANSACTION_STATE_TOPIC] = str(exc)
+    problems |= _not_answered_for(cluster, before, silent)
+    led = [row for row in rows if not _is_orphan(row, before) and not _is_orphan(row, after)]
+    problems |= refused
+    if problems == {TRANSACTION_STATE_TOPIC: NOT_SHOWN} and not _any_ids(cluster):
+        return Listing([], {}, {}, is_unused=True)
+    silent |= {what: why for what, why in problems.items() if what == TRANSACTION_STATE_TOPIC}
+    return Listing(led, problems, silent)
+
+
+def in_words(problems: Mapping[str, str]) -> tuple[str, ...]:
+    """One line for each reason, since a log has fifty partitions."""
+    return tuple(by_reason(problems.items(), _NAMED))
+
+
+def _is_orphan(row: ListedTransaction, log: LogLeaders) -> bool:
+    """Whether nobody leads the id's partition: who lists it all the same has lost it, and tells what was."""
+    return bool(log) and log[coordinator_partition(row.transactional_id, len(log))].leader == NO_LEADER
+
+
+def _list(
+    cluster: Cluster, request: Callable[[Connection], Any], silent: _Problems
+) -> tuple[list[ListedTransaction], _Problems]:
+    rows: list[ListedTransaction] = []
+    problems: _Problems = {}
+    requests = dict.fromkeys(cluster.known.brokers, request)
+    for node, answer in cluster.ask(requests, cluster.timeout_s).items():
+        if isinstance(answer, BrokerError):
+            problems[_coordinator(node)] = silent[_coordinator(node)] = str(answer)
+        elif answer.error_code:
+            problems[_coordinator(node)] = silent[_coordinator(node)] = error_name(answer.error_code)
+        else:
+            found, problem = messages.listed_transactions(answer, node)
+            rows += found
+            if answer.unknown_state_filters:
+                problem = f"it does not know the states {', '.join(answer.unknown_state_filters)}"
+            if problem is not None:
+                problems[_coordinator(node)] = problem
+    return rows, problems
+
+
+def _any_ids(cluster: Cluster) -> bool:
+    """Whether a broker has any id at all, or does not tell."""
+    rows, problems = _list(cluster, messages.list_transactions_request([]), {})
+    return bool(rows or problems)
+
+
+def coordinators_log(cluster: Cluster) -> tuple[LogLeaders, _Problems]:
+    """Who leads each partition of the coordinators' log, asked now, and what of it nobody leads or nobody shows us.
+
+    Raises:
+        BrokerError: no broker answered.
+    """
+    topic = cluster.refresh().topics.get(TRANSACTION_STATE_TOPIC)
+    if topic is None or not topic.partitions:
+        return {}, {TRANSACTION_STATE_TOPIC: _why_not_shown(cluster)}
+    leaderless = (number for number, info in topic.partitions.items() if info.leader == NO_LEADER)
+    return topic.partitions, _of_all(leaderless, "has no leader: its ids cannot be listed")
+
+
+def _why_not_shown(cluster: Cluster) -> str:
+    """A log that is not shown may be hidden from us, and its ids with it; asked for by name it is refused.
+
+    Or not even that: a proxy may say that there is none. So a log that is unknown is no log without ids.
+    """
+    endpoint = cluster.any_connection().endpoint
+    told = cluster.metadata_from(endpoint, [TRANSACTION_STATE_TOPIC]).topics.get(TRANSACTION_STATE_TOPIC)
+    if told is None or told.error is None or told.error == UNKNOWN_PARTITION:
+        return NOT_SHOWN
+    return f"{told.error}: which ids there are cannot be told"
+
+
+def _moved(before: LogLeaders, after: LogLeaders) -> _Problems:
+    moved = (number for number in before.keys() | after.keys() if before.get(number) != after.get(number))
+    led = (number for number in moved if number not in after or after[number].leader != NO_LEADER)
+    return _of_all(sorted(led), "its coordinator moved to another broker while the brokers were asked")
+
+
+def _not_answered_for(cluster: Cluster, log: LogLeaders, silent: _Problems) -> _Problems:
+    """Why some partition of the log cannot be listed, by describing an id of each that nobody has.
+
+    Between taking over a partition and beginning to load it, a broker lists without an error and without the
+    partition's ids (measured: 20 to 100 ms after a failover). Described, such an id is NOT_COORDINATOR; and one
+    that must not be described would be hidden from a listing too.
+    """
+    probes = messages.one_id_for_each_partition(len(log))
+    asked: dict[int, list[int]] = {}
+    for number, info in log.items():
+        if info.leader != NO_LEADER:
+            asked.setdefault(info.leader, []).append(number)
+    requests = {
+        node: messages.describe_transactions_request([probes[number] for number in numbers])
+        for node, numbers in asked.items()
+    }
+    missing = TransactionDescription("", "the answer did not have it")
+    problems: _Problems = {}
+    for node, answer in cluster.ask(requests, cluster.timeout_s).items():
+        if isinstance(answer, BrokerError):
+            problems[_coordinator(node)] = silent[_coordinator(node)] = str(answer)
+            continue
+        described = messages.descriptions(answer, node)
+        for number in asked[node]:
+            problem = described.get(probes[number], missing).problem
+            if problem is not None:
+                problems |= _of_all([number], f"broker {node}: {problem}")
+    return problems
+
+
+def _coordinator(node: int) -> str:
+    return f"coordinator {node}"
+
+
+def _of_all(numbers: Iterable[int], why: str) -> _Problems:
+    return {str(TopicPartition(TRANSACTION_STATE_TOPIC, number)): why for number in numbers}

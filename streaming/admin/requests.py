@@ -1,0 +1,183 @@
+"""The admin requests of TransactionAdmin and their answers, as typed values."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from kafka.protocol.admin import (
+    DescribeConfigsRequest,
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
+from kafka.protocol.producer import WriteTxnMarkersRequest
+
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ports import ActiveProducer, ListedTransaction, MarkerSpec, TransactionDescription
+from txnwatch.state.model.transaction import TransactionState
+from txnwatch.streaming.client.connection import Connection, error_name
+from txnwatch.streaming.wire.transaction_log import coordinator_partition
+
+_TRANSACTIONAL_ID_NOT_FOUND = 105
+_TOPIC = 2
+_STATES = frozenset(map(str, TransactionState))
+RequestOf = Callable[[Connection], Any]
+
+
+def describe_producers_request(partitions: list[TopicPartition]) -> RequestOf:
+    """DescribeProducers of some partitions of one leader."""
+
+    def build(connection: Connection) -> Any:
+        version = connection.require_version(DescribeProducersRequest, highest=0)
+        topics: dict[str, list[int]] = {}
+        for partition in partitions:
+            topics.setdefault(partition.topic, []).append(partition.partition)
+        topic = DescribeProducersRequest.TopicRequest
+        return DescribeProducersRequest(
+            version=version,
+            topics=[topic(version=version, name=name, partition_indexes=numbers) for name, numbers in topics.items()],
+        )
+
+    return build
+
+
+def described(response: Any) -> dict[TopicPartition, tuple[ActiveProducer, ...] | str]:
+    """Each partition's producers, or its error."""
+    return {
+        TopicPartition(topic.name, partition.partition_index): error_name(partition.error_code)
+        if partition.error_code
+        else tuple(
+            ActiveProducer(
+                row.producer_id,
+                row.producer_epoch,
+                row.last_sequence,
+                row.last_timestamp,
+                row.coordinator_epoch,
+                row.current_txn_start_offset,
+            )
+            for row in partition.active_producers
+        )
+        for topic in response.topics
+        for partition in topic.partitions
+    }
+
+
+def describe_transactions_request(transactional_ids: list[str]) -> RequestOf:
+    """DescribeTransactions of some ids of one coordinator."""
+
+    def build(connection: Connection) -> Any:
+        version = connection.require_version(DescribeTransactionsRequest, highest=0)
+        return DescribeTransactionsRequest(version=version, transactional_ids=transactional_ids)
+
+    return build
+
+
+def descriptions(response: Any, node: int) -> dict[str, TransactionDescription]:
+    """Each id as its coordinator knows it; an id it does not know has no state."""
+    answers: dict[str, TransactionDescription] = {}
+    for row in response.transaction_states:
+        if row.error_code == _TRANSACTIONAL_ID_NOT_FOUND:
+            answers[row.transactional_id] = TransactionDescription(row.transactional_id, coordinator=node)
+        elif row.error_code:
+            answers[row.transactional_id] = TransactionDescription(row.transactional_id, error_name(row.error_code))
+        elif row.transaction_state not in _STATES:
+            problem = f"found the state {row.transaction_state!r}: a newer broker? upgrade txnwatch"
+            answers[row.transactional_id] = TransactionDescription(row.transactional_id, problem)
+        else:
+            answers[row.transactional_id] = TransactionDescription(
+                transactional_id=row.transactional_id,
+                state=TransactionState(row.transaction_state),
+                producer_id=row.producer_id,
+                producer_epoch=row.producer_epoch,
+                timeout_ms=row.transaction_timeout_ms,
+                start_ms=row.transaction_start_time_ms,
+                partitions=frozenset(
+                    TopicPartition(topic.topic, number) for topic in row.topics for number in topic.partitions
+                ),
+                coordinator=node,
+            )
+    return answers
+
+
+def list_transactions_request(producer_ids: list[int]) -> RequestOf:
+    """ListTransactions of some producer ids; an empty list asks for all."""
+
+    def build(connection: Connection) -> Any:
+        version = connection.require_version(ListTransactionsRequest, highest=0)
+        return ListTransactionsRequest(version=version, state_filters=[], producer_id_filters=producer_ids)
+
+    return build
+
+
+def listed_transactions(response: Any, node: int) -> tuple[list[ListedTransaction], str | None]:
+    """The transactions one broker coordinates, and why that is not all of them: some are in a state we do not know."""
+    unknown = {row.transaction_state for row in response.transaction_states} - _STATES
+    rows = [
+        ListedTransaction(row.transactional_id, row.producer_id, TransactionState(row.transaction_state), node)
+        for row in response.transaction_states
+        if row.transaction_state in _STATES
+    ]
+    return rows, f"found the states {sorted(unknown)}: a newer broker? upgrade txnwatch" if unknown else None
+
+
+@cache
+def one_id_for_each_partition(count: int) -> tuple[str, ...]:
+    """Transactional ids that nobody has, one for each partition of a coordinator's log of so many partitions."""
+    found: dict[int, str] = {}
+    names = (f"nobody-{number}" for number in itertools.count())
+    while len(found) < count:
+        name = next(names)
+        found.setdefault(coordinator_partition(name, count), name)
+    return tuple(found[number] for number in range(count))
+
+
+def write_marker_request(connection: Connection, marker: MarkerSpec) -> Any:
+    """One marker. TransactionVersion stays 0: with the epoch DescribeProducers tells, 2 would be refused (KIP-1228)."""
+    version = connection.require_version(WriteTxnMarkersRequest, highest=1)
+    writable = WriteTxnMarkersRequest.WritableTxnMarker
+    return WriteTxnMarkersRequest(
+        version=version,
+        markers=[
+            writable(
+                version=version,
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                transaction_result=marker.commit,
+                topics=[
+                    writable.WritableTxnMarkerTopic(
+                        version=version, name=marker.partition.topic, partition_indexes=[marker.partition.partition]
+                    )
+                ],
+                coordinator_epoch=marker.coordinator_epoch,
+            )
+        ],
+    )
+
+
+def cleanup_policy_request(connection: Connection, topics: list[str]) -> Any:
+    """DescribeConfigs of `cleanup.policy` of some topics."""
+    version = connection.require_version(DescribeConfigsRequest, highest=3, lowest=1)
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    return DescribeConfigsRequest(
+        version=version,
+        resources=[
+            resource(version=version, resource_type=_TOPIC, resource_name=name, configuration_keys=["cleanup.policy"])
+            for name in topics
+        ],
+        include_synonyms=False,
+        include_documentation=False,
+    )
+
+
+def cleanup_policies(response: Any) -> dict[str, str]:
+    """Each topic's `cleanup.policy`; topics that answered with an error are missing."""
+    return {
+        result.resource_name: config.value
+        for result in response.results
+        if not result.error_code
+        for config in result.configs
+        if config.name == "cleanup.policy"
+    }

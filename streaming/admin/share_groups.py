@@ -1,0 +1,180 @@
+"""Where share groups stand (KIP-932), of those that read with read_committed: nothing keeps the others from reading.
+
+A share group has no committed offset. It has a start offset, which is written down late: after a group has dealt with
+all records, its start offset can still be where it began. Version 1 of DescribeShareGroupOffsets also tells the lag:
+the partition's end, less the start offset, less the records above it that have been dealt with. So the end less the
+lag is where the group stands. The answer does not tell that end. It is read before and after: if it is the same, the
+offset is exact, otherwise the group may be farther. An older broker tells only the start offset, and the group may be
+farther than that, too. How a group reads is a configuration of the group, so here it is known and not inferred.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kafka.protocol.admin import DescribeConfigsRequest
+from kafka.protocol.api_message import ApiMessage
+
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Connection, error_name
+
+_GROUP = 32  # the resource type of a group's configuration
+_ISOLATION, _READ_COMMITTED = "share.isolation.level", "read_committed"
+_UNKNOWN = -1
+_TRIES = 3
+_NO_LAG = "offsets of share groups: the broker does not tell the lag, so they are at_risk at most"
+
+
+class ShareOffset(NamedTuple):
+    """Where a share group stands in a partition; `is_floor` is whether it may be farther."""
+
+    group_id: str
+    partition: TopicPartition
+    offset: int
+    is_floor: bool
+
+
+class DescribeShareGroupOffsetsRequest(ApiMessage, load_json="txnwatch.streaming.admin"):  # type: ignore[call-arg, misc]
+    """Kafka's message 90; kafka-python does not have it."""
+
+
+class DescribeShareGroupOffsetsResponse(ApiMessage, load_json="txnwatch.streaming.admin"):  # type: ignore[call-arg, misc]
+    """Its answer."""
+
+
+def read_committed_only(cluster: Cluster, groups: Sequence[str], problems: Counter[str]) -> set[str]:
+    """Which of some share groups read with read_committed; of one that may not be asked, a problem."""
+    if not groups:
+        return set()
+    try:
+        connection = cluster.any_connection()
+        answer = cluster.call(connection, _configs_request(connection, groups))
+    except BrokerError as exc:
+        problems[f"how share groups read: {exc}"] += len(groups)
+        return set()
+    found: set[str] = set()
+    for result in answer.results:
+        if result.error_code:
+            problems[_why("how share groups read", result.error_code, "DESCRIBE_CONFIGS")] += 1
+        elif any(config.name == _ISOLATION and config.value == _READ_COMMITTED for config in result.configs):
+            found.add(result.resource_name)
+    return found
+
+
+def share_offsets(
+    cluster: Cluster,
+    groups: Mapping[int, Sequence[str]],
+    wanted: Sequence[TopicPartition],
+    problems: Counter[str],
+) -> list[ShareOffset]:
+    """Of share groups, by the broker that coordinates them: where each group stands in each partition it has.
+
+    A partition whose end moves while it is asked about is asked about again, a few times.
+    """
+    best: dict[tuple[str, TopicPartition], ShareOffset] = {}
+    if not groups:
+        return []
+    for _ in range(_TRIES):
+        said: Counter[str] = Counter()
+        before = _ends(cluster, wanted)
+        told = list(_answers(cluster, groups, wanted, said))
+        after = _ends(cluster, wanted)
+        for group_id, partition, answer in told:
+            found = _placed(group_id, partition, answer, before.get(partition), after.get(partition))
+            known = best.get((group_id, partition))
+            if known is None or (known.is_floor and (not found.is_floor or found.offset > known.offset)):
+                best[group_id, partition] = found
+        if before == after or not any(one.is_floor for one in best.values()):
+            break
+    problems.update(said)
+    return list(best.values())
+
+
+def _ends(cluster: Cluster, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    listed = cluster.list_offsets(wanted)
+    return {partition: one.offset for partition, one in listed.items() if one.error is None}
+
+
+def _placed(
+    group_id: str, partition: TopicPartition, answer: Any, before: int | None, after: int | None
+) -> ShareOffset:
+    if _lag(answer) == _UNKNOWN or before is None:
+        return ShareOffset(group_id, partition, answer.start_offset, is_floor=True)
+    # The lag's end is at or beyond `before`, so the group has dealt with at least this much.
+    offset = max(answer.start_offset, before - answer.lag)
+    return ShareOffset(group_id, partition, offset, is_floor=before != after)
+
+
+def _answers(
+    cluster: Cluster,
+    groups: Mapping[int, Sequence[str]],
+    wanted: Sequence[TopicPartition],
+    problems: Counter[str],
+) -> Iterator[tuple[str, TopicPartition, Any]]:
+    def request(names: Sequence[str]) -> Any:
+        return lambda connection: _offsets_request(connection, names, wanted)
+
+    requests = {node: request(names) for node, names in groups.items()}
+    for node, answer in cluster.ask(requests, cluster.timeout_s).items():
+        if isinstance(answer, BrokerError):
+            problems[str(answer)] += len(groups[node])
+            continue
+        for group in answer.groups:
+            if group.error_code:
+                problems[_why("offsets of share groups", group.error_code, "DESCRIBE")] += 1
+            else:
+                yield from _told(group, problems)
+
+
+def _told(group: Any, problems: Counter[str]) -> Iterator[tuple[str, TopicPartition, Any]]:
+    has_unknown_lag = False
+    for topic in group.topics:
+        for partition in topic.partitions:
+            if partition.error_code:
+                problems[_why("offsets of share groups", partition.error_code, "DESCRIBE")] += 1
+            elif partition.start_offset >= 0:
+                has_unknown_lag |= _lag(partition) == _UNKNOWN
+                yield group.group_id, TopicPartition(topic.topic_name, partition.partition_index), partition
+    if has_unknown_lag:
+        problems[_NO_LAG] += 1
+
+
+def _lag(partition: Any) -> int:
+    """Version 0 of the answer has no lag, and a coordinator may not know it."""
+    return _UNKNOWN if partition.lag is None or partition.lag < 0 else int(partition.lag)
+
+
+def _why(what: str, code: int, right: str) -> str:
+    name = error_name(code)
+    hint = f": {right} on the group is missing" if "AUTHORIZATION" in name.upper() else ""
+    return f"{what}: {name}{hint}"
+
+
+def _configs_request(connection: Connection, groups: Sequence[str]) -> Any:
+    version = connection.require_version(DescribeConfigsRequest, highest=4, lowest=1)
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    return DescribeConfigsRequest(
+        version=version,
+        resources=[
+            resource(version=version, resource_type=_GROUP, resource_name=name, configuration_keys=[_ISOLATION])
+            for name in groups
+        ],
+        include_synonyms=False,
+        include_documentation=False,
+    )
+
+
+def _offsets_request(connection: Connection, groups: Sequence[str], partitions: Sequence[TopicPartition]) -> Any:
+    version = connection.require_version(DescribeShareGroupOffsetsRequest, highest=1)
+    numbers: dict[str, list[int]] = {}
+    for partition in partitions:
+        numbers.setdefault(partition.topic, []).append(partition.partition)
+    group = DescribeShareGroupOffsetsRequest.Group
+    topics = [group.Topic(version=version, topic_name=name, partitions=indexes) for name, indexes in numbers.items()]
+    return DescribeShareGroupOffsetsRequest(
+        version=version, groups=[group(version=version, group_id=name, topics=topics) for name in groups]
+    )

@@ -1,0 +1,38 @@
+"""For how long a transaction has been open by its coordinator's clock.
+
+What that proves is in state/evidence/age_claims.py.
+"""
+
+from __future__ import annotations
+
+from kafka.protocol.admin import ListTransactionsRequest
+
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.ports import TransactionDescription
+from txnwatch.streaming.admin import requests as messages
+from txnwatch.streaming.admin.queries import DURATION_SINCE, Filters, list_request
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import error_name
+from txnwatch.streaming.log.coordinator_log import newest_stamps
+
+_NOT_ASKED = "brokers before 3.8 cannot be asked, and none of its coordinator's stamps is new enough"
+
+
+def is_open_for_longer(cluster: Cluster, described: TransactionDescription, open_for_ms: int) -> bool | str:
+    """Whether it has been open for longer than this by its coordinator's clock, or why that is not known."""
+    node = described.coordinator
+    try:
+        version = cluster.node(node).version(ListTransactionsRequest)
+    except BrokerError as exc:
+        return str(exc)
+    if version is None or version < DURATION_SINCE:
+        reached_ms = max((one.stamp_ms for one in newest_stamps(cluster) if one.broker == node), default=-1)
+        return reached_ms - described.start_ms > open_for_ms or _NOT_ASKED
+    asked = list_request(Filters(producer_ids=(described.producer_id,), longer_than_ms=open_for_ms))
+    (answer,) = cluster.ask({node: asked}, cluster.timeout_s).values()
+    if isinstance(answer, BrokerError):
+        return str(answer)
+    if answer.error_code:
+        return error_name(answer.error_code)
+    rows, problem = messages.listed_transactions(answer, node)
+    return any(row.transactional_id == described.transactional_id for row in rows) or problem or False

@@ -1,0 +1,1 @@
+"""Connections to brokers: one socket, security, metadata, offsets."""

@@ -1,0 +1,306 @@
+"""A cluster seen from outside: who leads what, and where the partitions end.
+
+Owns the connections, one a broker. A broker that does not answer is left alone for a short, growing while, so
+that one that is away costs a round nothing; what it leads is then simply not answered. One that throttles us has
+answered: it is asked again once it reads again. Answers are per partition
+and an error is an answer too: nothing is dropped, so that a short answer never passes for a whole one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+from kafka.protocol.metadata import MetadataRequest
+
+from txnwatch.state.model.errors import AuthorizationError, BrokerError
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.client.answer_wait import NEVER
+from txnwatch.streaming.client.broker_pauses import Pauses
+from txnwatch.streaming.client.connection import Connection, Endpoint, error_name
+from txnwatch.streaming.client.list_offsets import list_offsets_request
+from txnwatch.streaming.client.metadata import NO_LEADER, Metadata, TopicInfo, metadata_of, newest
+from txnwatch.streaming.client.security import Security
+
+LATEST, EARLIEST = -1, -2
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+
+
+class Listed(NamedTuple):
+    """An end as `leader` told it. `leader_epoch` is the epoch of its log there; `error` excludes the rest."""
+
+    offset: int
+    leader_epoch: int
+    error: str | None = None
+    leader: int = -1
+
+
+_NOWHERE = Endpoint("", 0)
+_T = TypeVar("_T")
+
+
+class Cluster:
+    """Connections to a cluster's brokers; not thread-safe.
+
+    Attributes:
+        throttled_ms: for how long brokers have throttled us, by the kind of request.
+    """
+
+    def __init__(self, bootstrap: Iterable[Endpoint], security: Security, *, timeout_s: float = 5.0) -> None:
+        self.bootstrap = tuple(bootstrap)
+        self.security = security
+        self.timeout_s = timeout_s
+        self.metadata: Metadata | None = None
+        self.throttled_ms: Counter[str] = Counter()
+        self._connections: dict[Endpoint, Connection] = {}
+        self._pauses = Pauses()
+        self._turns: Counter[str] = Counter()
+        self._deadline = NEVER
+
+    @contextmanager
+    def budget(self, seconds: float) -> Iterator[None]:
+        """Everything asked inside takes no longer than this altogether; what did not fit is an error.
+
+        A budget inside another one counts instead of it.
+        """
+        before, self._deadline = self._deadline, time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            self._deadline = before
+
+    @property
+    def until(self) -> float:
+        """When the budget is used up, on the monotonic clock."""
+        return self._deadline
+
+    def _timeout(self, wanted: float) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise BrokerError("the time budget was used up before this was asked")
+        return min(wanted, left)
+
+    def close(self) -> None:
+        """Closes every connection."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def connection(self, endpoint: Endpoint) -> Connection:
+        """An open connection to the broker.
+
+        Raises:
+            BrokerError: it cannot be reached, or could not a moment ago.
+        """
+        known = self._connections.get(endpoint)
+        if known is not None and known.is_open:
+            return known
+        self._pauses.check(endpoint)
+        timeout_s = self._timeout(self.timeout_s)  # a budget that is used up is not held against the broker
+        try:
+            connection = Connection(endpoint, self.security, timeout_s=timeout_s, throttled_ms=self.throttled_ms)
+        except AuthorizationError:
+            raise
+        except BrokerError as exc:
+            self._pauses.begin(endpoint, exc)
+            raise
+        self._pauses.end(endpoint)
+        self._connections = {at: one for at, one in self._connections.items() if one.is_open} | {endpoint: connection}
+        return connection
+
+    def node(self, node_id: int) -> Connection:
+        """An open connection to the broker with this id.
+
+        Raises:
+            BrokerError: unknown id, or not reachable.
+        """
+        endpoint = self.known.brokers.get(node_id)
+        if endpoint is None:
+            raise BrokerError(f"broker {node_id} is not among the cluster's brokers: it is down or was removed")
+        return self.connection(endpoint)
+
+    @property
+    def known(self) -> Metadata:
+        """The metadata learned last."""
+        return self.metadata if self.metadata is not None else self.refresh()
+
+    def any_connection(self) -> Connection:
+        """A connection to whichever broker answers.
+
+        Raises:
+            BrokerError: none does; the message lists each with its error.
+        """
+        problems: list[str] = []
+        for endpoint in dict.fromkeys((*self.known.brokers.values(), *self.bootstrap)):
+            try:
+                return self.connection(endpoint)
+            except AuthorizationError:
+                raise
+            except BrokerError as exc:
+                problems.append(str(exc))
+        raise BrokerError("no broker answered: " + "; ".join(problems))
+
+    def refresh(self, names: Iterable[str] = ()) -> Metadata:
+        """Asks any broker for the whole cluster's metadata.
+
+        A topic of these names, or known before, is asked for by name if it is missing: a hidden one is left out, too.
+
+        Raises:
+            BrokerError: no broker answered; the message lists each with its error.
+        """
+
+        def look(endpoint: Endpoint) -> Metadata:
+            told = self.metadata_from(endpoint)
+            told.topics.update(self._hidden(endpoint, told, names))
+            return newest(self.metadata, told)
+
+        self.metadata = self._first_answer(look, "all")
+        return self.metadata
+
+    def named(self, topics: Iterable[str]) -> dict[str, TopicInfo]:
+        """One broker's word on topics asked for by name: a hidden one is refused, one that is not there is unknown.
+
+        Raises:
+            BrokerError: no broker answered; the message lists each with its error.
+        """
+        wanted = sorted(topics)
+        return self._first_answer(lambda endpoint: self.metadata_from(endpoint, wanted).topics, "named")
+
+    def _first_answer(self, ask: Callable[[Endpoint], _T], what: str) -> _T:
+        """Asks another broker first each time: one that is cut off from the others would tell old news for ever."""
+        known = list(self.metadata.brokers.values()) if self.metadata is not None else []
+        if known:
+            self._turns[what] += 1
+            turn = self._turns[what] % len(known)
+            known = known[turn:] + known[:turn]
+        problems: list[str] = []
+        for endpoint in dict.fromkeys((*known, *self.bootstrap)):
+            try:
+                return ask(endpoint)
+            except AuthorizationError:
+                raise
+            except BrokerError as exc:
+                problems.append(str(exc))
+        raise BrokerError("no broker answered: " + "; ".join(problems))
+
+    def _hidden(self, endpoint: Endpoint, told: Metadata, names: Iterable[str]) -> dict[str, TopicInfo]:
+        """The coordinator's log is not among them: who needs it asks for it, and takes its absence for no answer."""
+        expected = {*names, *(self.metadata.topics if self.metadata is not None else ())}
+        missing = sorted(expected - told.topics.keys() - {TRANSACTION_STATE_TOPIC})
+        asked = self.metadata_from(endpoint, missing).topics if missing else {}
+        return {name: topic for name, topic in asked.items() if topic.is_hidden}
+
+    def metadata_from(self, endpoint: Endpoint, topics: Iterable[str] | None = None) -> Metadata:
+        """One broker's metadata, of all topics or of some; `known` is left alone.
+
+        Raises:
+            BrokerError: the broker cannot be reached.
+        """
+        connection = self.connection(endpoint)
+        version = connection.require_version(MetadataRequest, highest=12, lowest=1)
+        wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(version=version, topics=wanted, allow_auto_topic_creation=False)
+        return metadata_of(self.call(connection, request))
+
+    def call(self, connection: Connection, request: Any) -> Any:
+        """One request to one broker.
+
+        Raises:
+            BrokerError: no answer in time.
+        """
+        return connection.call(request, self._timeout(self.timeout_s), self._deadline)
+
+    def ask(
+        self,
+        requests: Mapping[int, Callable[[Connection], Any]],
+        timeout_s: float,
+        receive: Callable[[int, Connection, float, float], Any] | None = None,
+    ) -> dict[int, Any]:
+        """Sends one request to each broker, then collects the answers, which have been on their way side by side.
+
+        `requests` maps a broker id to a function of its connection that builds the request; `receive`, if given,
+        takes the answer off a broker's connection within a patience and by a deadline. Returns for each broker the
+        answer or the BrokerError. A broker that throttles us is asked last, once it reads again.
+        """
+        reached: dict[int, Connection] = {}
+        waiting: dict[int, Connection] = {}
+        answers: dict[int, Any] = {}
+        for node_id in requests:
+            try:
+                self._timeout(timeout_s)
+                reached[node_id] = self.node(node_id)
+            except BrokerError as exc:
+                answers[node_id] = exc
+        for node_id, connection in sorted(reached.items(), key=lambda one: one[1].throttled_s):
+            try:
+                connection.send(requests[node_id](connection), self._deadline)
+                waiting[node_id] = connection
+            except BrokerError as exc:
+                answers[node_id] = exc
+        for node_id, connection in waiting.items():
+            try:
+                answers[node_id] = (
+                    receive(node_id, connection, timeout_s, self._deadline)
+                    if receive is not None
+                    else connection.receive(timeout_s, self._deadline)
+                )
+            except BrokerError as exc:
+                self._pauses.begin(connection.endpoint, exc)
+                answers[node_id] = exc
+        return answers
+
+    def take_throttled(self) -> dict[str, int]:
+        """For how long brokers have throttled us since this was asked last, by the kind of request."""
+        taken = dict(self.throttled_ms)
+        self.throttled_ms.clear()
+        return taken
+
+    def throttled_s(self, node_id: int) -> float:
+        """For how long a broker will not read what we send; 0 too where there is no connection to it."""
+        connection = self._connections.get(self.known.brokers.get(node_id, _NOWHERE))
+        return connection.throttled_s if connection is not None and connection.is_open else 0.0
+
+    def list_offsets(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        timestamp: int = LATEST,
+        isolation: int = READ_UNCOMMITTED,
+        timeout_s: float | None = None,
+    ) -> dict[TopicPartition, Listed]:
+        """Asks each partition's leader, under the leader epoch known, for an offset; one answer per partition."""
+        by_leader: dict[int, list[tuple[TopicPartition, int]]] = {}
+        answers: dict[TopicPartition, Listed] = {}
+        for partition in partitions:
+            info = self.known.info(partition)
+            if info is None or info.leader == NO_LEADER:
+                answers[partition] = Listed(
+                    -1, -1, "NO_LEADER" if info is not None else self.known.why_absent(partition)
+                )
+            else:
+                by_leader.setdefault(info.leader, []).append((partition, info.leader_epoch))
+        requests = {leader: list_offsets_request(asked, timestamp, isolation) for leader, asked in by_leader.items()}
+        for leader, answer in self.ask(requests, timeout_s or self.timeout_s).items():
+            if isinstance(answer, BrokerError):
+                answers.update({partition: Listed(-1, -1, str(answer)) for partition, _ in by_leader[leader]})
+            else:
+                answers.update(_listed(answer, leader))
+                for partition, _ in by_leader[leader]:
+                    answers.setdefault(partition, Listed(-1, -1, "the answer did not have it"))
+        return answers
+
+
+def _listed(response: Any, leader: int) -> dict[TopicPartition, Listed]:
+    return {
+        TopicPartition(topic.name, partition.partition_index): Listed(
+            partition.offset,
+            partition.leader_epoch,
+            error_name(partition.error_code) if partition.error_code else None,
+            leader,
+        )
+        for topic in response.topics
+        for partition in topic.partitions
+    }

@@ -1,0 +1,299 @@
+"""One connection to one broker: the project's only socket.
+
+A blocking socket, read into one buffer that is kept and grown. That, and nothing cleverer, is what makes the header
+scan several times faster than a consumer library (docs/decisions/0003); messages themselves are encoded and decoded by
+kafka-python's generated classes, SASL by its mechanisms. How long it waits, and when it must not send, is waiting.py's.
+
+Law: any failure closes the connection and comes out as `BrokerError`, because after a lost or late answer the
+stream of answers cannot be trusted any more. The caller connects again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import ssl
+import struct
+import time
+from collections import Counter, deque
+from typing import Any, NamedTuple
+
+from kafka import errors as kafka_errors
+from kafka.net.sasl import get_sasl_mechanism
+from kafka.protocol.metadata import ApiVersionsRequest
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+from txnwatch.state.model.errors import AuthorizationError, BrokerError, WireError
+from txnwatch.streaming.client.answer_wait import NEVER, AnswerWait, Throttle
+from txnwatch.streaming.client.fetch_pace import Pace
+from txnwatch.streaming.client.security import Security
+from txnwatch.streaming.wire.primitives import Reader
+
+CLIENT_ID = "txnwatch"
+_SIZE = struct.Struct(">i")
+_FIRST_BUFFER = 1 << 20
+_API_VERSIONS = 3
+_UNSUPPORTED_VERSION = 35
+_SINCE = {"DescribeProducers": "2.8", "DescribeTransactions": "3.0", "ListTransactions": "3.0"}
+
+
+class Endpoint(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> Endpoint:
+        """An endpoint written as host:port, or [v6]:port.
+
+        Raises:
+            ValueError: no port, or it is no number from 1 to 65535.
+        """
+        host, colon, port = text.strip().rpartition(":")
+        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ValueError(f"expected host:port, found {text.strip()!r}")
+        return cls(host.strip("[]"), int(port))
+
+
+class Connection:
+    """An authenticated connection that has learned which versions its broker speaks.
+
+    Attributes:
+        pace: how much a Fetch asks for.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        security: Security,
+        *,
+        timeout_s: float = 10.0,
+        client_id: str = CLIENT_ID,
+        throttled_ms: Counter[str] | None = None,
+    ) -> None:
+        """Connects; how long the broker throttles us is added to `throttled_ms`, by the kind of request.
+
+        Raises:
+            BrokerError: not reachable, not a Kafka broker, or not in time.
+            AuthorizationError: SASL refused the credentials.
+        """
+        self.endpoint = endpoint
+        self._protocol = security.protocol
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._correlation_id = 0
+        self._in_flight: deque[tuple[Any, float]] = deque()
+        self._throttle = Throttle(Counter() if throttled_ms is None else throttled_ms)
+        self.pace = Pace()
+        self._buffer = memoryview(bytearray(_FIRST_BUFFER))
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._is_proven = False
+        tls = security.tls_context() if security.uses_tls else None
+        deadline = time.monotonic() + timeout_s
+        try:
+            plain = socket.create_connection(endpoint, timeout=timeout_s)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = plain if tls is None else tls.wrap_socket(plain, server_hostname=endpoint.host)
+        except OSError as exc:
+            raise BrokerError(f"cannot connect to broker {endpoint}: {exc}") from exc
+        try:
+            self._versions = self._learn_versions(deadline)
+            if security.uses_sasl:
+                self._authenticate(security, deadline)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection can still be used: closed neither by us nor, while it was idle, by the broker."""
+        if self._socket.fileno() >= 0 and not self._in_flight:
+            idle = select.poll()
+            idle.register(self._socket, select.POLLIN)
+            if idle.poll(0):  # nothing was asked, so that what there is to read is the end
+                self.close()
+        return self._socket.fileno() >= 0
+
+    def close(self) -> None:
+        """Closes the socket; answers still under way are lost."""
+        self._in_flight.clear()
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def version(self, request_class: Any, highest: int | None = None) -> int | None:
+        """The highest version of a request both sides speak, at most `highest`; None if there is none."""
+        low, high = self._versions.get(request_class.API_KEY, (0, -1))
+        ours = request_class.max_version if highest is None else highest
+        found = min(high, ours)
+        return found if found >= low else None
+
+    def require_version(self, request_class: Any, highest: int | None = None, lowest: int = 0) -> int:
+        """Like `version`, for requests we cannot do without.
+
+        Raises:
+            BrokerError: the broker is too old for it.
+        """
+        found = self.version(request_class, highest)
+        if found is None or found < lowest:
+            api = request_class.name.removesuffix("Request")
+            since = f" (Kafka {_SINCE[api]} or later)" if api in _SINCE else f" version {lowest} or later"
+            raise BrokerError(f"broker {self.endpoint} is too old: it does not answer {api}{since}")
+        return found
+
+    @property
+    def throttled_s(self) -> float:
+        """For how long the broker will not read what is sent."""
+        return self._throttle.left_s
+
+    def throttled(self, asked: Any, throttle_ms: int) -> None:
+        """An answer to the request with this header told so; `receive` sees to it by itself."""
+        self._throttle.told(asked.get_response_class().name.removesuffix("Response"), throttle_ms)
+
+    def call(self, request: Any, timeout_s: float, until: float = NEVER) -> Any:
+        """Sends one request and waits for its answer.
+
+        Raises:
+            BrokerError: the connection broke, or no answer came in time.
+        """
+        self.send(request, until)
+        return self.receive(timeout_s, until)
+
+    def send(self, request: Any, until: float = NEVER) -> None:
+        """Sends one request, once the broker reads again; its answer comes from `receive`, in the order of sending.
+
+        Raises:
+            BrokerError: the connection broke, or the broker does not read again before `until`.
+        """
+        if time.monotonic() + self.throttled_s > until:
+            raise BrokerError(f"broker {self.endpoint} throttles us for another {self.throttled_s:.1f} s")
+        time.sleep(self.throttled_s)
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        request.with_header(correlation_id=self._correlation_id, client_id=self._client_id)
+        try:
+            self._socket.settimeout(self._timeout_s)
+            self._socket.sendall(request.encode(framed=True, header=True))
+        except OSError as exc:
+            raise self.broken(exc) from exc
+        if request.expect_response():
+            self._in_flight.append((request.header, time.monotonic()))
+
+    def receive(self, timeout_s: float, until: float = NEVER) -> Any:
+        """The answer to the oldest request under way: for how long it is waited for, see `receive_body`.
+
+        Raises:
+            BrokerError: the connection broke, no answer came in time, or it cannot be decoded.
+        """
+        asked, body = self.receive_body(timeout_s, until)
+        try:
+            answer = asked.get_response_class().decode(body)
+        except (ValueError, struct.error, IndexError) as exc:
+            raise self.broken(exc) from exc
+        self.throttled(asked, getattr(answer, "throttle_time_ms", 0))
+        return answer
+
+    def receive_body(self, timeout_s: float, until: float = NEVER) -> tuple[Any, memoryview]:
+        """The header of the oldest request under way and the undecoded body of its answer.
+
+        It has to begin within `timeout_s` of the request, must not stop for as long, and is over by `until` (on the
+        monotonic clock). The body is a view into the connection's buffer: it is gone with the next answer.
+
+        Raises:
+            BrokerError: the connection broke, or no answer came in time.
+        """
+        asked, sent = self._in_flight.popleft()
+        wait = AnswerWait(sent + timeout_s, timeout_s, until)
+        try:
+            size = self._answer_size(_SIZE.unpack(self._read(_SIZE.size, wait))[0])
+            reader = Reader(self._read(size, wait))
+            answered = reader.int32("correlation id")
+            if _has_flexible_header(asked):
+                reader.tagged_fields("response header tags")
+            body = reader.take(reader.remaining, "response body")
+        except (OSError, WireError) as exc:
+            raise self.broken(exc) from exc
+        if answered != asked.correlation_id:
+            raise self.broken(ValueError(f"answer {answered} to request {asked.correlation_id}"))
+        self._is_proven = asked.request_api_key != ApiVersionsRequest.API_KEY
+        return asked, body
+
+    def _answer_size(self, claimed: int) -> int:
+        """The size in front of an answer; four bytes of another protocol read as hundreds of megabytes."""
+        if claimed < 0 or (claimed > _FIRST_BUFFER and not self._versions):
+            raise ConnectionError(f"not a Kafka broker: its first answer claims to have {claimed} bytes")
+        return claimed
+
+    def _read(self, size: int, wait: AnswerWait) -> memoryview:
+        if size > len(self._buffer):
+            self._buffer = memoryview(bytearray(size + size // 4))
+        filled = 0
+        while filled < size:
+            self._socket.settimeout(wait.left_s())
+            try:
+                count = self._socket.recv_into(self._buffer[filled:size])
+            except (TimeoutError, BlockingIOError, ssl.SSLWantReadError) as exc:
+                raise TimeoutError("no answer in time") from exc
+            if count == 0:
+                raise ConnectionError("the broker closed the connection")
+            filled += count
+            wait.got(count)
+        return self._buffer[:size]
+
+    def broken(self, exc: Exception) -> BrokerError:
+        """Closes the connection after an answer that cannot be trusted, and returns the error to raise."""
+        self.close()
+        # Brokers close a connection of the wrong kind without a word, a SASL listener after it told its versions.
+        doubt = "" if self._is_proven else f" (is security.protocol={self._protocol} right for this listener?)"
+        return BrokerError(f"lost broker {self.endpoint}: {exc}{doubt}")
+
+    def _learn_versions(self, deadline: float) -> dict[int, tuple[int, int]]:
+        for version in (_API_VERSIONS, 0):
+            request = ApiVersionsRequest(version=version, client_software_name="txnwatch", client_software_version="0")
+            self.send(request)
+            response = self.receive(deadline - time.monotonic(), deadline)
+            if response.error_code == 0:
+                return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+            if response.error_code != _UNSUPPORTED_VERSION:
+                break
+        raise BrokerError(f"{self.endpoint} did not tell its versions: {error_name(response.error_code)}")
+
+    def _authenticate(self, security: Security, deadline: float) -> None:
+        self.send(SaslHandshakeRequest(version=1, mechanism=security.mechanism))
+        response = self.receive(deadline - time.monotonic(), deadline)
+        if response.error_code:
+            raise AuthorizationError(
+                f"{self.endpoint} refused SASL mechanism {security.mechanism}: {error_name(response.error_code)}, "
+                f"it offers {', '.join(response.mechanisms)}"
+            )
+        mechanism = get_sasl_mechanism(security.mechanism)(
+            host=self.endpoint.host,
+            security_protocol=security.protocol,
+            sasl_mechanism=security.mechanism,
+            sasl_plain_username=security.username,
+            sasl_plain_password=security.password,
+        )
+        while not mechanism.is_done():
+            self.send(SaslAuthenticateRequest(version=1, auth_bytes=mechanism.auth_bytes()))
+            response = self.receive(deadline - time.monotonic(), deadline)
+            if response.error_code:
+                raise AuthorizationError(
+                    f"{self.endpoint} refused user {security.username!r}: {response.error_message or 'no reason given'}"
+                )
+            mechanism.receive(response.auth_bytes)
+
+
+def _has_flexible_header(asked: Any) -> bool:
+    """Whether the response header has tagged fields; that of ApiVersions never has (KIP-511)."""
+    if asked.request_api_key == ApiVersionsRequest.API_KEY:
+        return False
+    return bool(asked.get_response_class().flexible_version_q(asked.request_api_version))
+
+
+def error_name(code: int) -> str:
+    """Kafka's own name of an error code, for example NOT_LEADER_OR_FOLLOWER."""
+    known: str | None = getattr(kafka_errors.for_code(code), "message", None)
+    return known or f"error {code}"

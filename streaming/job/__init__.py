@@ -1,0 +1,1 @@
+"""The Spark query around the core, and what is checked before it starts."""

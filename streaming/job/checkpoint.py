@@ -1,0 +1,75 @@
+"""What can be said of a checkpoint without Spark: where it stood last, and who is using it now."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from txnwatch.state.model.errors import CheckpointError
+from txnwatch.streaming.source.offsets import SourceOffset
+
+
+def local_directory(checkpoint: str) -> Path | None:
+    """The checkpoint's directory if it lies on this machine's file system, else None."""
+    if checkpoint.startswith("file:"):
+        return Path(checkpoint.removeprefix("file://").removeprefix("file:"))
+    return None if "://" in checkpoint else Path(checkpoint)
+
+
+def last_offset(checkpoint: str) -> SourceOffset | None:
+    """The offset planned last; None for a new checkpoint, or one that is not local.
+
+    Raises:
+        CheckpointError: there is one and it is not ours.
+    """
+    directory = local_directory(checkpoint)
+    offsets = directory / "offsets" if directory is not None else None
+    if offsets is None or not offsets.is_dir():
+        return None
+    batches = [int(entry.name) for entry in offsets.iterdir() if entry.name.isdigit()]
+    if not batches:
+        return None
+    latest = offsets / str(max(batches))
+    lines = latest.read_text().splitlines()
+    try:
+        return SourceOffset.from_json(json.loads(lines[2]))
+    except (IndexError, ValueError, KeyError, TypeError) as exc:
+        raise CheckpointError(
+            f"--checkpoint {checkpoint}: expected txnwatch's offsets in {latest}, found something else: it is another "
+            "program's checkpoint, or damaged; give txnwatch a directory of its own"
+        ) from exc
+
+
+@contextmanager
+def locked(checkpoint: str) -> Iterator[None]:
+    """Holds the checkpoint for this process: two drivers on one would overwrite each other's state.
+
+    Raises:
+        CheckpointError: another process holds it, or it cannot be written to.
+    """
+    directory = local_directory(checkpoint)
+    if directory is None:
+        yield
+        return
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / ".txnwatch-lock").open("a+")
+    except OSError as exc:
+        raise CheckpointError(f"--checkpoint {checkpoint}: expected a directory to write to: {exc.strerror}") from exc
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as exc:
+            lock.seek(0)
+            holder = lock.read().strip() or "unknown"
+            raise CheckpointError(
+                f"--checkpoint {checkpoint} is in use by process {holder}: one txnwatch run per checkpoint"
+            ) from exc
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield

@@ -1,0 +1,224 @@
+"""What a cluster lets us do, asked before anything rests on it: versions, rights, settings, clocks. Judges nothing.
+
+Rights are asked for, not tried: Metadata and DescribeCluster answer with the operations the caller is allowed.
+Transactional ids have no such answer: there an id that nobody has is described, one for each partition of the
+coordinator's log (docs/decisions/0009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka.protocol.admin import (
+    CreateTopicsRequest,
+    DescribeClusterRequest,
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
+from kafka.protocol.producer import WriteTxnMarkersRequest
+
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ports import TransactionListing
+from txnwatch.streaming.admin.acls import Writers, writers_of
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.admin.broker_settings import SCAN_INTERVAL, settings_of
+from txnwatch.streaming.admin.describe_producers import describe_producers
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Connection, error_name
+from txnwatch.streaming.client.metadata import NO_LEADER
+from txnwatch.streaming.log.coordinator_log import newest_stamps
+from txnwatch.streaming.source.hidden_participants import hidden_of
+
+# Kafka's class AclOperation
+READ, WRITE, ALTER, DESCRIBE, DESCRIBE_CONFIGS = 3, 4, 7, 8, 10
+SETTINGS = (
+    "transaction.partition.verification.enable",
+    "transaction.max.timeout.ms",
+    "unclean.leader.election.enable",
+    SCAN_INTERVAL,
+)
+_APIS = (
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+    WriteTxnMarkersRequest,
+    FetchRequest,
+    ListOffsetsRequest,
+)
+Operations = frozenset[int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFacts:
+    """One broker.
+
+    Attributes:
+        problem: why it did not answer at its advertised listener.
+        versions: the highest version of each request by its name, None where it has none.
+        transaction_version: the cluster's finalized transaction.version as this broker knows it, None if it has none.
+        settings: of SETTINGS, as far as it told; `settings_problem` says why not.
+    """
+
+    endpoint: str
+    problem: str | None = None
+    versions: dict[str, int | None] = field(default_factory=dict)
+    transaction_version: int | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+    settings_problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    """Everything that was learned.
+
+    Attributes:
+        cluster_operations, topic_operations: what the caller may do, None where nobody told.
+        without_leader: partitions that nobody leads.
+        id_problems: why transactional ids cannot be listed as a whole, None where a broker is too old for it.
+        events_writers: who may write the events topic.
+        events_problem: why the events topic could not be created, None if it could, or is there.
+        hidden: partitions that live transactions have and that are not shown, and what of that cannot be told; why.
+        has_unseen_log: whether no broker shows the coordinators' log although there is transactional data, or an id.
+        newest_stamp_ms: the youngest broker timestamp in the coordinator's log, `asked_ms` our clock then.
+    """
+
+    brokers: dict[int, BrokerFacts]
+    cluster_operations: Operations
+    topic_operations: dict[str, Operations]
+    without_leader: tuple[TopicPartition, ...]
+    id_problems: tuple[str, ...] | None
+    events_problem: str | None
+    newest_stamp_ms: int | None
+    asked_ms: int
+    events_writers: Writers = field(default_factory=Writers)
+    hidden: dict[str, str] = field(default_factory=dict)
+    has_unseen_log: bool = False
+
+
+def check_up(cluster: Cluster, events_topic: str, now_ms: int) -> Checkup:
+    """Asks every broker.
+
+    Raises:
+        BrokerError: none answers.
+    """
+    known = cluster.refresh()
+    brokers = {node: _broker(cluster, node, str(endpoint)) for node, endpoint in sorted(known.brokers.items())}
+    without_leader = tuple(
+        TopicPartition(topic.name, number)
+        for topic in known.topics.values()
+        for number, info in topic.partitions.items()
+        if info.leader == NO_LEADER
+    )
+    can_list = all(facts.versions.get(DescribeTransactionsRequest.name) is not None for facts in brokers.values())
+    listing = ClusterAdmin(cluster).list_transactions([]) if can_list else None
+    is_unused = TRANSACTION_STATE_TOPIC not in known.topics and not (listing is not None and listing.has_ids)
+    is_unused = is_unused and not _has_transactional_data(cluster)
+    return Checkup(
+        brokers=brokers,
+        cluster_operations=_cluster_operations(cluster),
+        topic_operations=_topic_operations(cluster),
+        without_leader=without_leader,
+        id_problems=None if listing is None else () if is_unused else listing.problems,
+        events_problem=None if events_topic in known.topics else _create_problem(cluster, events_topic),
+        newest_stamp_ms=max((one.stamp_ms for one in newest_stamps(cluster)), default=None),
+        asked_ms=now_ms,
+        events_writers=writers_of(cluster, events_topic),
+        hidden=_hidden(cluster, listing) if listing is not None else {},
+        has_unseen_log=TRANSACTION_STATE_TOPIC not in known.topics and not is_unused,
+    )
+
+
+def _has_transactional_data(cluster: Cluster) -> bool:
+    """Whether a leader has a producer that has ever had a transaction."""
+    shown = [
+        TopicPartition(topic.name, number) for topic in cluster.known.topics.values() for number in topic.partitions
+    ]
+    return any(
+        producer.txn_start_offset >= 0 or producer.coordinator_epoch >= 0
+        for described in describe_producers(cluster, shown).values()
+        if not isinstance(described, str)
+        for producer in described
+    )
+
+
+def _hidden(cluster: Cluster, listing: TransactionListing) -> dict[str, str]:
+    live = [row.transactional_id for row in listing.transactions if row.state.is_live]
+    described = ClusterAdmin(cluster).describe_transactions(live)
+    return hidden_of(cluster, described.values())
+
+
+def _broker(cluster: Cluster, node: int, endpoint: str) -> BrokerFacts:
+    try:
+        connection = cluster.node(node)
+        versions = {request.name: connection.version(request) for request in _APIS}
+        settings, problem = settings_of(cluster, [node], SETTINGS)[node]
+        level = _transaction_version(cluster, connection)
+    except BrokerError as exc:
+        return BrokerFacts(endpoint, str(exc))
+    return BrokerFacts(endpoint, None, versions, level, settings, problem)
+
+
+def _transaction_version(cluster: Cluster, connection: Connection) -> int | None:
+    version = connection.version(ApiVersionsRequest, highest=3)
+    if version is None or version < 3:
+        return None
+    request = ApiVersionsRequest(version=version, client_software_name="txnwatch", client_software_version="0")
+    answer = cluster.call(connection, request)
+    levels = {feature.name: feature.max_version_level for feature in answer.finalized_features or ()}
+    return levels.get("transaction.version")
+
+
+def _cluster_operations(cluster: Cluster) -> Operations:
+    try:
+        connection = cluster.any_connection()
+        version = connection.version(DescribeClusterRequest, highest=0)
+        if version is None:
+            return None
+        request = DescribeClusterRequest(version=version, include_cluster_authorized_operations=True)
+        return _operations(cluster.call(connection, request).authorized_operations)
+    except BrokerError:
+        return None
+
+
+def _topic_operations(cluster: Cluster) -> dict[str, Operations]:
+    try:
+        connection = cluster.any_connection()
+        version = connection.version(MetadataRequest, highest=12)
+        if version is None or version < 8:
+            return {}
+        request = MetadataRequest(
+            version=version,
+            topics=None,
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=True,
+        )
+        topics: Iterable[Any] = cluster.call(connection, request).topics
+        return {topic.name: _operations(topic.authorized_operations) for topic in topics if not topic.error_code}
+    except BrokerError:
+        return {}
+
+
+def _create_problem(cluster: Cluster, topic: str) -> str | None:
+    """Why a topic cannot be created; the request is one that only validates."""
+    try:
+        connection = cluster.any_connection()
+        version = connection.require_version(CreateTopicsRequest, highest=5, lowest=4)
+        wanted = CreateTopicsRequest.CreatableTopic(
+            version=version, name=topic, num_partitions=-1, replication_factor=-1, assignments=[], configs=[]
+        )
+        request = CreateTopicsRequest(version=version, topics=[wanted], timeout_ms=5_000, validate_only=True)
+        (answer,) = cluster.call(connection, request).topics
+    except BrokerError as exc:
+        return str(exc)
+    return error_name(answer.error_code) if answer.error_code else None
+
+
+def _operations(told: set[int] | None) -> Operations:
+    return None if told is None else frozenset(told)

@@ -1,0 +1,112 @@
+"""The stateful operator: blobs to facts, the pure bucket, what changed back to the state store. A shell.
+
+One key is one bucket. Its state is a log (state/store/bucket_log.py). A worker process keeps the buckets it has
+decoded. It takes one out before it works on it, and puts it back once all is written: after an attempt that failed
+there is none. What it keeps may be of an attempt whose writes never counted; `load` finds that out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from pyspark import TaskContext
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import (
+    MapState,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+    ValueState,
+)
+
+from txnwatch.state.detection.bucket import process
+from txnwatch.state.model.facts import Barrier
+from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.store.bucket_log import TOKEN_BYTES, KeptBucket, load
+from txnwatch.streaming.job.output_rows import encode_emitted
+from txnwatch.streaming.source.fact_rows import SPEAKS_FOR_PARTITIONS
+from txnwatch.streaming.source.packed_facts import unpack_facts
+from txnwatch.streaming.source.worker_memory import freeze_what_stays
+
+_EMITTED_ROW = Row("kind", "payload")
+_RUN_ID = "spark.jobGroup.id"  # Spark runs the jobs of a streaming query as a group that is named by the query's run
+_kept: dict[tuple[str, int], KeptBucket] = {}
+_kept_of = ""
+
+
+class BucketProcessor(StatefulProcessor):  # type: ignore[misc]
+    """Runs `bucket.process` for one bucket and batch."""
+
+    def __init__(self, policy: DetectionPolicy) -> None:
+        self._policy = policy
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Declares the state."""
+        freeze_what_stays(sum(kept.decoded for kept in _kept.values()))
+        self._head: ValueState = handle.getValueState("head", "bytes BINARY")
+        self._log: MapState = handle.getMapState("log", "sequence BIGINT", "bytes BINARY")
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: tuple[int],
+        rows: Iterator[Row],
+        timerValues: TimerValues,  # noqa: ARG002, N803 - passed by keyword
+    ) -> Iterator[Row]:
+        """One batch of one bucket; all of it is done when this returns."""
+        (number,) = key
+        facts = [fact for row in rows for fact in unpack_facts(row[1])]
+        barrier = next(fact for fact in facts if isinstance(fact, Barrier))
+        store = SparkLogStore(self._head, self._log)
+        place = (_run_id(), number)
+        kept = load(_kept.pop(place, None), store, number)
+        emitted = process(kept.bucket, kept, facts, self._policy, speaks_for_partitions=number == SPEAKS_FOR_PARTITIONS)
+        kept.write(store, os.urandom(TOKEN_BYTES), barrier.coordinator_listed_ms, self._policy.idle_retention_ms)
+        _kept[place] = kept
+        return iter([_EMITTED_ROW(*encode_emitted(said)) for said in emitted])
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+class SparkLogStore:
+    """A LogStore over two of Spark's state variables."""
+
+    def __init__(self, head: ValueState, log: MapState) -> None:
+        self._head = head
+        self._log = log
+
+    def head(self) -> bytes | None:
+        """The head, None if there is none yet."""
+        stored = self._head.get()
+        return bytes(stored[0]) if stored is not None else None
+
+    def put_head(self, head: bytes) -> None:
+        """Replaces the head."""
+        self._head.update((head,))
+
+    def entry(self, sequence: int) -> bytes:
+        """One entry that the head names."""
+        return bytes(self._log.getValue((sequence,))[0])
+
+    def put_entry(self, sequence: int, entry: bytes) -> None:
+        """Adds an entry."""
+        self._log.updateValue((sequence,), (entry,))
+
+    def clear(self) -> None:
+        """Removes all entries."""
+        self._log.clear()
+
+
+def _run_id() -> str:
+    """The run of the query this task belongs to; a run that is over leaves nothing behind.
+
+    A driver that has started its query again has forgotten what it was told, so it is told anew.
+    """
+    global _kept_of  # noqa: PLW0603 - a worker process outlives the runs of a query
+    context = TaskContext.get()
+    run_id = (context.getLocalProperty(_RUN_ID) if context is not None else None) or ""
+    if run_id != _kept_of:
+        _kept.clear()
+        _kept_of = run_id
+    return run_id

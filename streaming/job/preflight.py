@@ -1,0 +1,72 @@
+"""Before anything starts: can the cluster be reached, and may we read what the verdicts rest on?
+
+A right that is missing must never look like a hang, nor like silence: an id hidden from us, or a topic that is not
+listed, is found here and said in one line.
+"""
+
+from __future__ import annotations
+
+from txnwatch.state.model.errors import AuthorizationError, CheckpointError
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.metadata import TopicInfo
+from txnwatch.streaming.job.checkpoint import last_offset
+from txnwatch.streaming.log.fetch import read_ranges
+from txnwatch.streaming.log.partition_fold import PartitionFold
+from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.source.options import SourceOptions
+
+
+def check_cluster(cluster: Cluster, options: SourceOptions, checkpoint: str) -> tuple[str, list[TopicInfo]]:
+    """The cluster's id and the topics watched now.
+
+    Raises:
+        BrokerError: no broker answers.
+        AuthorizationError: a right is missing; the message names topic and right.
+        CheckpointError: the checkpoint belongs to another cluster.
+    """
+    metadata = cluster.refresh()
+    _check_checkpoint(checkpoint, metadata.cluster_id)
+    asked = [TRANSACTION_STATE_TOPIC, *options.topics]
+    for topic in cluster.metadata_from(cluster.any_connection().endpoint, asked).topics.values():
+        if topic.error == "TOPIC_AUTHORIZATION_FAILED":
+            raise AuthorizationError(
+                f"topic {topic.name}: expected the rights DESCRIBE and READ, found neither: grant them to this user"
+            )
+    watched = [topic for topic in metadata.topics.values() if options.watches(topic)]
+    log = metadata.topics.get(TRANSACTION_STATE_TOPIC)
+    _check_read(cluster, [*watched, *([log] if log is not None else [])])
+    return metadata.cluster_id, watched
+
+
+def _check_checkpoint(checkpoint: str, cluster_id: str) -> None:
+    known = last_offset(checkpoint)
+    if known is not None and known.cluster_id not in {"", cluster_id}:
+        raise CheckpointError(
+            f"--checkpoint {checkpoint} was written for cluster {known.cluster_id}, but the brokers answer for cluster "
+            f"{cluster_id}: check --bootstrap-server, or give this cluster its own checkpoint directory"
+        )
+
+
+def _check_read(cluster: Cluster, topics: list[TopicInfo]) -> None:
+    """Fetches nothing from one partition of each topic: the leader checks the READ right first."""
+    first = [TopicPartition(topic.name, min(topic.partitions)) for topic in topics if topic.partitions]
+    ends = cluster.list_offsets(first)
+    reads = [
+        RangeRead(
+            partition=partition,
+            topic_id=cluster.known.topics[partition.topic].topic_id,
+            start=ends[partition].offset,
+            end=ends[partition].offset,
+            last_epoch=-1,
+            must_check=True,
+            new_fold=PartitionFold,
+        )
+        for partition in first
+        if ends[partition].error is None
+    ]
+    read_ranges(cluster, reads, patience_s=0.0)
+    refused = [notice.detail for read in reads for notice in read.notices if "AUTHORIZATION" in notice.detail]
+    if refused:
+        more = f" (and {len(refused) - 1} more topics)" if len(refused) > 1 else ""
+        raise AuthorizationError(f"{refused[0]}{more}: grant it to this user, or leave the topic out of --topics")

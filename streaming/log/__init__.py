@@ -1,0 +1,1 @@
+"""Reading logs: ranges, folds, and searches of one log for one question."""

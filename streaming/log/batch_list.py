@@ -1,0 +1,69 @@
+"""The batches of a partition one by one: headers, and markers; what `decode` shows. Users' records are not touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.log.log_extent import list_extents, read_parts
+from txnwatch.streaming.wire.control_record import EndTransactionMarker, read_marker
+from txnwatch.streaming.wire.record_batch import BatchHeader, walk
+
+
+@dataclass(slots=True)
+class BatchList:
+    """Keeps the first `limit` batches at or above an offset; a fold as `read_ranges` wants it.
+
+    Attributes:
+        found: each header with its marker, None for a batch that is none.
+    """
+
+    start: int
+    end: int
+    limit: int
+    position: int = field(init=False)
+    leader_epoch: int = -1
+    found: list[tuple[BatchHeader, EndTransactionMarker | None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.position = self.start
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the range is walked, or enough was found."""
+        return self.position >= self.end or len(self.found) >= self.limit
+
+    def feed(self, buffer: memoryview | bytes) -> None:
+        """Walks the `records` of one Fetch response, or a segment file.
+
+        Raises:
+            WireError: bytes that no broker writes.
+        """
+        for at, header in walk(buffer):
+            if self.is_done or header.base_offset >= self.end:
+                self.position = self.end
+                return
+            if header.last_offset >= self.start:
+                self.found.append((header, read_marker(buffer, at, header) if header.is_control else None))
+            self.leader_epoch = header.leader_epoch
+            self.position = header.last_offset + 1
+
+
+def read_batches(
+    cluster: Cluster, partition: TopicPartition, offset: int | None, limit: int
+) -> tuple[list[tuple[BatchHeader, EndTransactionMarker | None]], str | None]:
+    """Batches from an offset on, or from the log's start; and what kept them from being read.
+
+    Raises:
+        BrokerError: no such partition, or its leader does not tell where it begins and ends.
+    """
+    (log,) = list_extents(cluster, [partition])
+    if log.problem is not None:
+        raise BrokerError(f"{partition}: {log.problem}")
+    if offset is not None and not log.start <= offset <= log.end:
+        raise BrokerError(f"{partition}: offset {offset} is not in [{log.start}, {log.end}]")
+    part = log.part(lambda begin, end: BatchList(begin, end, limit), offset or 0)
+    (read,) = read_parts(cluster, [part])
+    return read.fold.found, read.notices[0].detail if read.notices else None

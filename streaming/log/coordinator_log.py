@@ -1,0 +1,232 @@
+"""`__transaction_state` read once for a question: who owned a producer id, when an id was updated, how it ended.
+
+DescribeTransactions tells the present. The log also tells the past: the last update (which KIP-994 wanted and brokers
+do not answer), when a transaction was complete, the id of a producer id that has been superseded. Partitions are
+read from their beginning, since compaction keeps the last record of an id wherever it stands; what could not be read
+is a problem beside the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from txnwatch.state.evidence.age_claims import LedSince
+from txnwatch.state.model.facts import TransactionSeen
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.transaction import CoordinatorView
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.log.batch_list import BatchList
+from txnwatch.streaming.log.compaction_holes import whole_from
+from txnwatch.streaming.log.log_extent import Extent, list_extents, read_parts
+from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.transaction_fold import TransactionFold
+from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, records, walk
+from txnwatch.streaming.wire.transaction_log import (
+    TransactionLogValue,
+    coordinator_partition,
+    decode_key,
+    decode_value,
+)
+
+_BEFORE_AN_ID = (b"\x00\x00", b"\x00\x01", b"\x08")  # the value's version, 0 or 1; the size of a tagged producer id
+
+
+class LogRecord(NamedTuple):
+    """One record of the log; `value` None is a tombstone. `timestamp_ms` is the broker's clock at the append."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    transactional_id: str
+    value: TransactionLogValue | None
+
+
+@dataclass(slots=True)
+class LogViews:
+    """What the log says of producer ids.
+
+    Attributes:
+        problems: the partitions that were not read to their ends, and why.
+        led: by the number of a partition, its leader, where that has left a stamp.
+    """
+
+    views: dict[int, CoordinatorView] = field(default_factory=dict)
+    problems: dict[TopicPartition, str] = field(default_factory=dict)
+    led: dict[int, LedSince] = field(default_factory=dict)
+
+
+def read_views(cluster: Cluster, producer_ids: Collection[int]) -> LogViews:
+    """The last view of each producer id that the log still has; reads all partitions of the log.
+
+    What ends a producer id without naming it (a tombstone, in version 0 the id's next producer id) is not looked for:
+    whoever rests on a view asks the id's coordinator whether it still holds. Who has not followed the log cannot know
+    whether an election has cut it: of a view of an earlier leader `may_have_gone_on` says so.
+    """
+    found = LogViews()
+    if not producer_ids:
+        return found
+    wanted = tuple(before + producer_id.to_bytes(8, "big") for producer_id in producer_ids for before in _BEFORE_AN_ID)
+    logs = list_extents(cluster, _logs(cluster))
+    epochs = {log.partition: log.leader_epoch for log in logs}
+    for read in _search(cluster, logs, wanted, found.problems):
+        leader = _leader(cluster, read.partition, read.fold.leader_epoch)
+        if leader is not None:
+            found.led[read.partition.partition] = LedSince(leader, read.fold.epoch_since_ms)
+        fold = TransactionFold(read.partition.partition, read.start, read.end)
+        fold.feed(read.fold.kept, read.fold.whole_before)
+        for fact in fold.facts():
+            if isinstance(fact, TransactionSeen) and fact.producer_id in producer_ids:
+                is_earlier = fact.view.coordinator_epoch < epochs[read.partition]
+                found.views[fact.producer_id] = replace(fact.view, may_have_gone_on=is_earlier)
+    return found
+
+
+def read_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecord], str | None]:
+    """Every record of one id that the log still has, oldest first, and what kept it from being read to its end."""
+    cluster.refresh()
+    logs = _logs(cluster)
+    if not logs:
+        return [], f"{TRANSACTION_STATE_TOPIC} is not shown: no right to describe it, or no such topic"
+    log = logs[coordinator_partition(transactional_id, len(logs))]
+    problems: dict[TopicPartition, str] = {}
+    found = [
+        record
+        for read in _search(cluster, list_extents(cluster, [log]), (transactional_id.encode(),), problems)
+        for record in records_of(read.fold.kept, log.partition)
+        if record.transactional_id == transactional_id
+    ]
+    return found, next((f"{partition}: {why}" for partition, why in problems.items()), None)
+
+
+def records_of(buffer: memoryview | bytes, log_partition: int) -> Iterator[LogRecord]:
+    """The records of whole batches of the log, for example a segment file.
+
+    Raises:
+        WireError: bytes that no broker writes to this log.
+    """
+    for at, header in walk(buffer):
+        if header.is_control:
+            continue
+        for record in records(buffer, at, header):
+            name = decode_key(record.key) if record.key is not None else None
+            if name is not None:
+                value = decode_value(record.value) if record.value is not None else None
+                yield LogRecord(log_partition, record.offset, record.timestamp, name, value)
+
+
+def _logs(cluster: Cluster) -> list[TopicPartition]:
+    """The partitions of the log, by number; none where it is not shown."""
+    topic = cluster.known.topics.get(TRANSACTION_STATE_TOPIC)
+    numbers = sorted(topic.partitions) if topic is not None else []
+    return [TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in numbers]
+
+
+def _search(
+    cluster: Cluster,
+    logs: Collection[Extent],
+    needles: tuple[bytes, ...],
+    problems: dict[TopicPartition, str],
+) -> list[RangeRead]:
+    """Reads partitions of the log from their beginning to their ends, and keeps the batches that have a needle."""
+    problems.update({log.partition: log.problem for log in logs if log.problem is not None})
+    reads = read_parts(cluster, [log.part(_kept(needles)) for log in logs if log.problem is None])
+    for read in reads:
+        if read.notices:
+            problems[read.partition] = read.notices[0].detail
+    return reads
+
+
+@dataclass(slots=True)
+class KeptBatches:
+    """The batches of a range in which one of some needles occurs; a fold as `read_ranges` wants it.
+
+    Searching bytes is an order of magnitude cheaper than decoding records, and few records are wanted.
+
+    Attributes:
+        whole_before: where the log's last hole before a kept batch ended, by the batch's base offset; the start of
+            the range if there was none.
+        leader_epoch, epoch_since_ms: of the last batch, and the stamp of the first one under that leader epoch.
+    """
+
+    needles: tuple[bytes, ...]
+    position: int
+    end: int
+    kept: bytearray = field(default_factory=bytearray)
+    whole_before: dict[int, int] = field(default_factory=dict)
+    leader_epoch: int = -1
+    epoch_since_ms: int = -1
+    _whole_from: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._whole_from = self.position
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every offset of the range has been walked."""
+        return self.position >= self.end
+
+    def feed(self, buffer: memoryview | bytes) -> None:
+        """Walks the `records` of one Fetch response.
+
+        Raises:
+            WireError: bytes that no broker writes.
+        """
+        whole = bytes(buffer)
+        matches = iter(sorted(position for needle in self.needles for position in _positions(whole, needle)))
+        match = next(matches, None)
+        for at, header in walk(whole):
+            if header.base_offset >= self.end:
+                self.position = self.end
+                return
+            self._whole_from = whole_from(self._whole_from, self.position, header)
+            after = at + LENGTH_OVERHEAD + header.length
+            while match is not None and match < at:
+                match = next(matches, None)
+            if match is not None and match < after:
+                self.kept += whole[at:after]
+                self.whole_before[header.base_offset] = self._whole_from
+            if header.leader_epoch != self.leader_epoch:
+                self.epoch_since_ms = header.max_timestamp
+            self.leader_epoch = header.leader_epoch
+            self.position = header.last_offset + 1
+
+
+def _positions(buffer: bytes, needle: bytes) -> Iterator[int]:
+    position = buffer.find(needle)
+    while position >= 0:
+        yield position
+        position = buffer.find(needle, position + 1)
+
+
+def _kept(needles: tuple[bytes, ...]) -> Callable[[int, int], KeptBatches]:
+    return lambda start, end: KeptBatches(needles, start, end)
+
+
+class NewestStamp(NamedTuple):
+    """The newest stamp in a partition of the log; `broker` is its leader, None if a former one has set it."""
+
+    broker: int | None
+    stamp_ms: int
+
+
+def newest_stamps(cluster: Cluster) -> list[NewestStamp]:
+    """The newest stamp in each partition of the log that has one and could be read."""
+    logs = [log for log in list_extents(cluster, _logs(cluster)) if log.problem is None]
+    reads = read_parts(cluster, [log.part(_first_batch, log.end - 1) for log in logs])
+    return [
+        NewestStamp(_leader(cluster, read.partition, header.leader_epoch), header.max_timestamp)
+        for read in reads
+        for header, _ in read.fold.found
+    ]
+
+
+def _leader(cluster: Cluster, partition: TopicPartition, leader_epoch: int) -> int | None:
+    """Who leads the partition, if that is under this epoch."""
+    info = cluster.known.info(partition)
+    return info.leader if info is not None and info.leader_epoch == leader_epoch else None
+
+
+def _first_batch(start: int, end: int) -> BatchList:
+    return BatchList(start, end, 1)

@@ -1,0 +1,298 @@
+"""Reading ranges of partitions from their leaders, raw, read_uncommitted, headers and all.
+
+Law: every offset of a range is either walked or reported. What stops a read (no leader, a refused right, bytes we
+cannot decode, offsets that retention took, a log that was truncated) ends in a `PartitionNotice` with topic,
+partition and offset; nothing is skipped in silence and nothing raises for one partition's sake.
+
+Truncation is *seen*: Fetch carries the epoch of what was read before, and a leader whose log diverged answers with
+the epoch and end offset up to which both agree (KIP-320, Fetch version 12). The range is then read again from there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from kafka.protocol.consumer import FetchRequest
+
+from txnwatch.state.model.errors import BrokerError, WireError
+from txnwatch.state.model.facts import CANNOT_DECODE
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
+from txnwatch.streaming.client.answer_wait import NEVER
+from txnwatch.streaming.client.cluster import EARLIEST, LATEST, Cluster
+from txnwatch.streaming.client.connection import Connection, error_name
+from txnwatch.streaming.client.metadata import NO_LEADER, topic_id_uuid
+from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.read_budget import Budget
+from txnwatch.streaming.log.read_patience import Patience, Round
+from txnwatch.streaming.log.read_rate import ReadRate
+from txnwatch.streaming.wire.fetch_response import (
+    HIGHEST_VERSION,
+    FetchAnswer,
+    PartitionData,
+    decode_fetch_response,
+)
+
+MAX_BYTES = 16 << 20
+PARTITION_MAX_BYTES = (1 << 20, 8 << 20)
+MAX_WAIT_MS = 100
+RETRY_PAUSE_S = 0.1
+_TOPIC_IDS_SINCE, _DIVERGING_EPOCH_SINCE = 13, 12
+
+_OFFSET_OUT_OF_RANGE = 1
+_REFUSED = frozenset({29})  # TOPIC_AUTHORIZATION_FAILED
+_CANNOT_READ = frozenset({-1, 2, 56})  # UNKNOWN_SERVER_ERROR, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR
+
+
+def read_ranges(
+    cluster: Cluster,
+    ranges: Iterable[RangeRead],
+    *,
+    patience_s: float,
+    budgets: Sequence[Budget] = (),
+    until: float = NEVER,
+    rate: ReadRate | None = None,
+) -> None:
+    """Reads every range as far as the cluster and the `budgets` let it, the smallest first.
+
+    `patience_s` is how long it waits for a range whose leader sends nothing; then what is left of it is a gap. So it is
+    where the cluster's own budget ends. What is left of a range at `until` (on the monotonic clock) still needs to be
+    fetched, and is no gap. With a `rate` it returns no sooner than what it has received is worth.
+    """
+    reads = sorted(ranges, key=lambda read: read.end - read.start)  # a leader fills its answer in the order asked for
+    patience = Patience(reads, patience_s)
+    while (pending := [read for read in reads if read.needs_fetch]) and time.monotonic() < until:
+        if time.monotonic() >= cluster.until:
+            for read in pending:
+                read.gap("the time budget was used up before it was read")
+            return
+        ready = _not_throttled(cluster, pending, _next_end(until, cluster.until, *(one.until_s for one in budgets)))
+        asked = _one_of_each_partition(ready)
+        received = sum(read.size for read in asked)
+        done = _one_round(cluster, asked, rate)
+        patience.take(cluster, asked, done)
+        if done.problems:
+            _look_around(cluster, [read for read in asked if read.partition in done.problems])
+        if rate is not None:
+            rate.received(sum(read.size for read in asked) - received)
+            patience.extend(rate.rest())
+        for budget in budgets:
+            budget.stop_spent(time.monotonic())
+
+
+def _next_end(*ends: float) -> float:
+    """The first of some moments that has not passed."""
+    now = time.monotonic()
+    return min((end for end in ends if end > now), default=NEVER)
+
+
+def _not_throttled(cluster: Cluster, pending: list[RangeRead], until: float) -> list[RangeRead]:
+    """The ranges whose leaders read what we send; none after having waited for the first that does again."""
+    left_s = {id(read): cluster.throttled_s(_leader(cluster, read)) for read in pending}
+    ready = [read for read in pending if not left_s[id(read)]]
+    if not ready:
+        time.sleep(max(0.0, min(*left_s.values(), until - time.monotonic())))
+    return ready
+
+
+def _one_of_each_partition(reads: list[RangeRead]) -> list[RangeRead]:
+    """The first range of each partition: a Fetch names a partition once, and its answer has no offset to tell two."""
+    first: dict[TopicPartition, RangeRead] = {}
+    for read in reads:
+        first.setdefault(read.partition, read)
+    return list(first.values())
+
+
+def _leader(cluster: Cluster, read: RangeRead) -> int:
+    info = cluster.known.info(read.partition)
+    return info.leader if info is not None else NO_LEADER
+
+
+def _look_around(cluster: Cluster, reads: list[RangeRead]) -> None:
+    """Refreshes metadata; a topic that several brokers in a row do not have under its id is gone.
+
+    Our own metadata may be older than a topic, so a single look, or one that is not fresh, says nothing.
+    """
+    time.sleep(RETRY_PAUSE_S)
+    try:
+        known = cluster.refresh({read.partition.topic for read in reads})
+    except BrokerError:
+        return  # nobody answers; patience decides
+    for read in reads:
+        topic = known.topics.get(read.partition.topic)
+        is_absent = topic is None or (read.topic_id and topic.topic_id != read.topic_id and not topic.is_hidden)
+        read.absences = read.absences + 1 if is_absent else 0
+        if read.absences >= ABSENCES_OF_A_DELETED_TOPIC and read.needs_fetch:
+            read.gone()
+
+
+def _one_round(cluster: Cluster, asked: list[RangeRead], rate: ReadRate | None) -> Round:
+    """One Fetch to every leader concerned."""
+    done = Round()
+    for read in asked:
+        info = cluster.known.info(read.partition)
+        if info is None or info.leader == NO_LEADER:
+            done.problems[read.partition] = "no leader" if info is not None else "not in the cluster's metadata"
+        else:
+            done.by_leader.setdefault(info.leader, []).append(read)
+    refused: list[tuple[RangeRead, int]] = []
+
+    def receive(leader: int, connection: Connection, timeout_s: float, until: float) -> dict[TopicPartition, str]:
+        # Records are views into the connection's buffer: they are walked here, before anything else is asked.
+        answer = _receive(connection, timeout_s, until, max_bytes)
+        return _take(done.by_leader[leader], answer, refused)
+
+    max_bytes = rate.at_a_time(len(done.by_leader)) if rate is not None else MAX_BYTES
+    requests = {leader: _request(cluster, reads, max_bytes) for leader, reads in done.by_leader.items()}
+    for leader, answer in cluster.ask(requests, cluster.timeout_s, receive).items():
+        if isinstance(answer, BrokerError):
+            done.problems.update({read.partition: str(answer) for read in done.by_leader[leader]})
+        else:
+            done.problems.update(answer)
+    for read, code in refused:
+        problem = _refusal(cluster, read, code)
+        if problem is not None:
+            done.problems[read.partition] = problem
+        if code in _CANNOT_READ:
+            done.unreadable.add(read.partition)
+    return done
+
+
+def _receive(connection: Connection, timeout_s: float, until: float, max_bytes: int) -> FetchAnswer:
+    """One answer, decoded; the connection's pace learns from it."""
+    began = time.monotonic()
+    asked, body = connection.receive_body(timeout_s, until)
+    took_s = time.monotonic() - began
+    try:
+        answer = decode_fetch_response(body, asked.request_api_version)
+    except WireError as exc:
+        raise connection.broken(exc) from exc
+    connection.throttled(asked, answer.throttle_ms)
+    received = sum(len(data.records) for data in answer.partitions)
+    connection.pace.answered(_size(connection, max_bytes), received, took_s, answer.throttle_ms / 1000)
+    return answer
+
+
+def _size(connection: Connection, max_bytes: int) -> int:
+    return min(MAX_BYTES, max_bytes, connection.pace.size)
+
+
+def _request(cluster: Cluster, reads: list[RangeRead], max_bytes: int) -> Callable[[Connection], Any]:
+    def build(connection: Connection) -> Any:
+        version = connection.require_version(FetchRequest, highest=HIGHEST_VERSION, lowest=4)
+        size = _size(connection, max_bytes)
+        per_partition = min(size, max(PARTITION_MAX_BYTES[0], min(PARTITION_MAX_BYTES[1], size // len(reads))))
+        topics: dict[tuple[str, str], list[Any]] = {}
+        for read in reads:
+            topics.setdefault((read.partition.topic, read.topic_id), []).append(
+                FetchRequest.FetchTopic.FetchPartition(
+                    version=version,
+                    partition=read.partition.partition,
+                    current_leader_epoch=_leader_epoch(cluster, read.partition),
+                    fetch_offset=read.fold.position,
+                    last_fetched_epoch=_last_epoch(read) if version >= _DIVERGING_EPOCH_SINCE else -1,
+                    log_start_offset=-1,
+                    partition_max_bytes=per_partition,
+                )
+            )
+        return FetchRequest(
+            version=version,
+            replica_id=-1,
+            max_wait_ms=MAX_WAIT_MS if any(not read.fold.is_done for read in reads) else 0,
+            min_bytes=1,
+            max_bytes=size,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[_topic(version, name, topic_id, parts) for (name, topic_id), parts in topics.items()],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+
+    return build
+
+
+def _topic(version: int, name: str, topic_id: str, partitions: list[Any]) -> Any:
+    named = {"topic_id": topic_id_uuid(topic_id)} if version >= _TOPIC_IDS_SINCE else {"topic": name}
+    return FetchRequest.FetchTopic(version=version, partitions=partitions, **named)
+
+
+def _leader_epoch(cluster: Cluster, partition: TopicPartition) -> int:
+    info = cluster.known.info(partition)
+    return info.leader_epoch if info is not None else -1
+
+
+def _last_epoch(read: RangeRead) -> int:
+    return read.fold.leader_epoch if read.fold.leader_epoch >= 0 else read.last_epoch
+
+
+def _take(
+    reads: list[RangeRead], answer: FetchAnswer, refused: list[tuple[RangeRead, int]]
+) -> dict[TopicPartition, str]:
+    """Walks the records of a response; partitions that answered with an error are put aside."""
+    if answer.error_code:
+        return {read.partition: error_name(answer.error_code) for read in reads}
+    if answer.throttle_ms and not answer.partitions:  # that is all there is to be had now: reading may stop here
+        for waiting in reads:
+            waiting.is_answered = waiting.is_answered or not waiting.must_check
+    asked = {(read.partition.topic, read.partition.partition): read for read in reads}
+    asked_by_id = {(_id_bytes(read), read.partition.partition): read for read in reads}
+    for data in answer.partitions:
+        key = (data.topic, data.partition)
+        read = asked.get(key) if isinstance(data.topic, str) else asked_by_id.get(key)  # type: ignore[arg-type]
+        if read is None:
+            continue
+        if data.error_code:
+            refused.append((read, data.error_code))
+        else:
+            _take_records(read, data)
+    return {}
+
+
+def _id_bytes(read: RangeRead) -> bytes:
+    return topic_id_uuid(read.topic_id).bytes if read.topic_id else b""
+
+
+def _refusal(cluster: Cluster, read: RangeRead, code: int) -> str | None:
+    """What an error for one partition means; returns a problem that may pass."""
+    if code == _OFFSET_OUT_OF_RANGE:
+        return _out_of_range(cluster, read)
+    if code in _REFUSED:
+        read.gap(f"{error_name(code)}: the READ right on topic {read.partition.topic} is missing")
+        return None
+    return error_name(code)
+
+
+def _take_records(read: RangeRead, data: PartitionData) -> None:
+    if data.diverging_end >= 0:
+        if data.diverging_end < read.fold.position:
+            read.truncated(
+                data.diverging_end,
+                f"the leader's log diverges after offset {data.diverging_end} of epoch {data.diverging_epoch}",
+                data.diverging_epoch,
+            )
+        else:
+            read.last_epoch = data.diverging_epoch
+        return
+    read.must_check, read.is_answered = False, True
+    read.size += len(data.records)
+    read.last_stable_offset = data.last_stable_offset
+    try:
+        read.fold.feed(data.records)
+    except WireError as exc:
+        read.gap(f"{CANNOT_DECODE} the batch at offset {read.fold.position}: {exc}")
+
+
+def _out_of_range(cluster: Cluster, read: RangeRead) -> str | None:
+    """The position is not in the leader's log: retention has passed it, or the log was truncated below it."""
+    earliest = cluster.list_offsets([read.partition], timestamp=EARLIEST)[read.partition]
+    latest = cluster.list_offsets([read.partition], timestamp=LATEST)[read.partition]
+    if earliest.error is not None or latest.error is not None:
+        return earliest.error or latest.error
+    if read.fold.position < earliest.offset:
+        read.lost(earliest.offset, f"the log starts at {earliest.offset}: retention or DeleteRecords was faster")
+    elif read.fold.position > latest.offset:
+        read.truncated(latest.offset, f"the leader's log ends at {latest.offset}")
+    return None

@@ -1,0 +1,55 @@
+"""A log as a question reads it once: listed from end to end, then a part of it, or all.
+
+What could not be listed has a `problem`, what could not be read a notice; what either means is the caller's to say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.client.cluster import EARLIEST, Cluster
+from txnwatch.streaming.log.fetch import read_ranges
+from txnwatch.streaming.log.range_read import Fold, RangeRead
+
+_PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where a partition's log begins and ends now, [start, end), by its leader of this epoch; or a `problem`."""
+
+    partition: TopicPartition
+    topic_id: str
+    start: int
+    end: int
+    leader_epoch: int = -1
+    problem: str | None = None
+
+    def part(self, new_fold: Callable[[int, int], Fold], start: int = 0, end: int | None = None) -> RangeRead:
+        """What is there of [start, end), to be read; all of it without them."""
+        last = self.end if end is None else min(end, self.end)
+        first = min(max(start, self.start), last)
+        return RangeRead(self.partition, self.topic_id, first, last, -1, must_check=False, new_fold=new_fold)
+
+
+def list_extents(cluster: Cluster, partitions: Collection[TopicPartition]) -> list[Extent]:
+    """The extent of each partition, in their order."""
+    starts = cluster.list_offsets(partitions, timestamp=EARLIEST)
+    ends = cluster.list_offsets(partitions)
+    found: list[Extent] = []
+    for partition in partitions:
+        start, end, topic = starts[partition], ends[partition], cluster.known.topics.get(partition.topic)
+        topic_id = topic.topic_id if topic is not None else ""
+        problem = start.error or end.error
+        found.append(Extent(partition, topic_id, start.offset, end.offset, end.leader_epoch, problem))
+    return found
+
+
+def read_parts(cluster: Cluster, parts: Iterable[RangeRead], until: float = math.inf) -> list[RangeRead]:
+    """Reads parts of logs side by side, each to its end, to a notice that says why not, or as far as it is `until`."""
+    reads = list(parts)
+    read_ranges(cluster, reads, patience_s=_PATIENCE_S, until=until)
+    return reads

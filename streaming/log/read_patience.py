@@ -1,0 +1,67 @@
+"""How long reading waits for each of many ranges, and when what is left of one is a gap.
+
+A leader that serves other ranges of ours first, or throttles us, has not failed: the patience of a range ends only
+where nothing comes from its leader. A leader that says, a few times in a row, that it cannot read its log is believed
+at once: the other ranges of a task must not wait for it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.log.range_read import RangeRead
+
+_MOST_FAILURES = 3
+
+
+@dataclass(slots=True)
+class Round:
+    """What one round of Fetch came to.
+
+    Attributes:
+        by_leader: which ranges were asked for where.
+        problems: what went wrong and may pass.
+        unreadable: partitions whose leader has said that it cannot read its log.
+    """
+
+    by_leader: dict[int, list[RangeRead]] = field(default_factory=dict)
+    problems: dict[TopicPartition, str] = field(default_factory=dict)
+    unreadable: set[TopicPartition] = field(default_factory=set)
+
+
+class Patience:
+    """Since when nothing has come for a range, and how often in a row its leader could not read it."""
+
+    def __init__(self, reads: list[RangeRead], seconds: float) -> None:
+        """The patience of a range begins when it is first asked for."""
+        self._seconds = seconds
+        self._since: dict[int, float] = {}
+        self._places = {id(read): read.place for read in reads}
+        self._failures: Counter[int] = Counter()
+
+    def extend(self, seconds: float) -> None:
+        """For so long nothing was asked for, by our own choice."""
+        for read in self._since:
+            self._since[read] += seconds
+
+    def take(self, cluster: Cluster, asked: list[RangeRead], done: Round) -> None:
+        """Takes in a round; a range whose patience has ended is a gap from where it stands."""
+        now = time.monotonic()
+        moved = {id(read) for read in asked if read.place != self._places[id(read)]}
+        for leader, reads in done.by_leader.items():
+            throttled_s = cluster.throttled_s(leader)
+            is_busy = throttled_s > 0 or any(id(read) in moved for read in reads)
+            for read in reads:
+                if id(read) in moved or (is_busy and read.partition not in done.problems):
+                    self._since[id(read)] = now + throttled_s
+        for read in asked:
+            self._places[id(read)] = read.place
+            self._since.setdefault(id(read), now)
+            self._failures[id(read)] = self._failures[id(read)] + 1 if read.partition in done.unreadable else 0
+            is_over = now - self._since[id(read)] > self._seconds or self._failures[id(read)] >= _MOST_FAILURES
+            if is_over and read.needs_fetch:
+                read.gap(done.problems.get(read.partition, "the leader sent nothing"))

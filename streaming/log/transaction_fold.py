@@ -1,0 +1,224 @@
+"""A range of one partition of `__transaction_state` into what it says about each producer id.
+
+Law: a record belongs to the producer id it names and, where the transactional id has moved on from another one
+(epoch exhaustion: Prepare* under the old id, Complete* under the new), to that one too, for which it is the
+completion. What a transaction held is remembered past its Complete* record, which has forgotten it. A record follows
+on from the one before only if no offset between the two is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from txnwatch.state.detection.epoch_lineage import begun, follow
+from txnwatch.state.model.completion_latency import End, Tally
+from txnwatch.state.model.facts import TransactionalIdGone, TransactionSeen
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.transaction import CoordinatorView, TransactionState
+from txnwatch.streaming.log.compaction_holes import whole_from
+from txnwatch.streaming.wire.record_batch import BatchHeader, Record, records, walk
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value
+
+_COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
+
+
+@dataclass(slots=True)
+class Stamps:
+    """Timestamps of the records that one leader has appended: the lowest, and the last one's."""
+
+    leader_epoch: int
+    lowest_ms: int
+    last_ms: int
+
+
+class TransactionFold:
+    """Folds records of one partition of the coordinator's log from `start` up to `end` (exclusive).
+
+    What lies below `news_from` was there before reading began: how long it took is not timed, and its idle ids are
+    told, if at all, only for who is awaited.
+
+    Attributes:
+        position: the next offset to fetch.
+        stamps: what the clock of the last leader in the range has shown, None before the first record.
+        hole: the first offset that is no longer there, because compaction has been there; None if all are.
+        whole_from: where the last hole so far ended; `start` if there was none.
+    """
+
+    def __init__(self, log_partition: int, start: int, end: int, *, news_from: int = 0) -> None:
+        self.log_partition = log_partition
+        self.start = start
+        self.end = end
+        self.news_from = news_from
+        self.position = start
+        self.leader_epoch = -1
+        self.hole: int | None = None
+        self.whole_from = start
+        self.stamps: Stamps | None = None
+        self._views: dict[int, CoordinatorView] = {}
+        self._held: dict[int, frozenset[TopicPartition]] = {}
+        self._owner: dict[str, int] = {}
+        self._gone: dict[str, int] = {}
+        self._ended: dict[int, Tally] = {}
+        self._first_ends: dict[int, End] = {}
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every offset of the range has been walked."""
+        return self.position >= self.end
+
+    def feed(self, buffer: memoryview | bytes, whole_before: Mapping[int, int] | None = None) -> None:
+        """Decodes the `records` of one Fetch response.
+
+        Of batches that were picked out of a log `whole_before` tells, by base offset, where the log's last hole
+        before each ended: what was not picked is none.
+
+        Raises:
+            WireError: a batch, key or value of this log that cannot be decoded; `position` is the batch's offset.
+        """
+        for offset, header in walk(buffer):
+            if self._is_behind_end(header):
+                return
+            if whole_before is not None:
+                self.whole_from = whole_before[header.base_offset]
+            if header.base_offset >= self.start and not header.is_control:
+                for record in records(buffer, offset, header):
+                    self._record(record, header.leader_epoch)
+            self.leader_epoch = header.leader_epoch
+            self.position = header.last_offset + 1
+
+    def _is_behind_end(self, header: BatchHeader) -> bool:
+        """Whether the range ends before a batch, which is the next there is; what is missing before it is a hole."""
+        if header.base_offset > self.position and self.hole is None:
+            self.hole = self.position
+        self.whole_from = whole_from(self.whole_from, self.position, header)
+        if header.base_offset >= self.end:
+            self.position = self.end
+            return True
+        return False
+
+    def _record(self, record: Record, coordinator_epoch: int) -> None:
+        transactional_id = decode_key(record.key) if record.key is not None else None
+        if transactional_id is None:
+            return
+        self._stamp(record.timestamp, coordinator_epoch)
+        self._take(transactional_id, record, coordinator_epoch)
+
+    def _stamp(self, timestamp_ms: int, coordinator_epoch: int) -> None:
+        stamps = self.stamps
+        if stamps is None or stamps.leader_epoch != coordinator_epoch:
+            self.stamps = Stamps(coordinator_epoch, timestamp_ms, timestamp_ms)
+            return
+        stamps.lowest_ms = min(stamps.lowest_ms, timestamp_ms)
+        stamps.last_ms = timestamp_ms
+
+    def _take(self, transactional_id: str, record: Record, coordinator_epoch: int) -> None:
+        if record.value is None:
+            self._tombstone(transactional_id, record.offset)
+        else:
+            self._value(transactional_id, record, decode_value(record.value), coordinator_epoch)
+
+    def _tombstone(self, transactional_id: str, offset: int) -> None:
+        self._gone[transactional_id] = offset
+        owner = self._owner.get(transactional_id)
+        if owner is not None:
+            self._views[owner] = replace(self._views[owner], state=TransactionState.DEAD, log_offset=offset)
+
+    def _value(self, transactional_id: str, record: Record, value: TransactionLogValue, coordinator_epoch: int) -> None:
+        view = self._view(transactional_id, record, value, coordinator_epoch)
+        end = None
+        if record.offset >= self.news_from:
+            end = End(view.state, record.timestamp, value.last_update_ms, coordinator_epoch)
+        for former in {value.previous_producer_id, self._owner.get(transactional_id, -1)}:
+            if former >= 0 and former != value.producer_id:
+                self._supersede(former, view, value.producer_id, end)
+        if view.is_live:
+            self._held[value.producer_id] = self._held.get(value.producer_id, frozenset()) | view.participants
+        self._time(value.producer_id, end)
+        prior = self._views.get(value.producer_id)
+        view = begun(view)
+        if prior is not None or self.whole_from > self.start:
+            follows_on = prior is not None and prior.log_offset >= self.whole_from
+            view = follow(prior, view, follows_on=follows_on)
+        self._views[value.producer_id] = view
+        self._owner[transactional_id] = value.producer_id
+
+    def _time(self, producer_id: int, end: End | None) -> None:
+        """How long what ends here took; what was prepared before the range is for the state to say."""
+        if end is None or end.state not in _COMPLETE:
+            return
+        prior = self._views.get(producer_id)
+        if prior is None:
+            self._first_ends[producer_id] = end
+        elif prior.state.is_prepare:
+            self._ended.setdefault(producer_id, Tally()).finish(prior, end)
+
+    def _supersede(self, former: int, view: CoordinatorView, successor: int, end: End | None) -> None:
+        self._time(former, end)
+        prior = self._views.get(former)
+        held = prior.participants if prior is not None else frozenset()
+        self._views[former] = replace(view, superseded_by=successor, participants=held)
+
+    def _view(
+        self, transactional_id: str, record: Record, value: TransactionLogValue, coordinator_epoch: int
+    ) -> CoordinatorView:
+        return CoordinatorView(
+            transactional_id=transactional_id,
+            log_partition=self.log_partition,
+            log_offset=record.offset,
+            state=value.state,
+            producer_epoch=value.producer_epoch,
+            timeout_ms=value.transaction_timeout_ms,
+            start_ms=value.start_ms,
+            last_update_ms=value.last_update_ms,
+            record_timestamp_ms=record.timestamp,
+            participants=frozenset(
+                TopicPartition(topic, partition)
+                for topic, partitions in value.partitions or ()
+                for partition in partitions
+            ),
+            coordinator_epoch=coordinator_epoch,
+        )
+
+    def facts(self, *, is_first: bool = False) -> Iterator[TransactionSeen | TransactionalIdGone]:
+        """What the range says about each producer id, and the last tombstone of each id that has one.
+
+        A tombstone counts even where the id has come back since: it ends what was known under a former producer
+        id, which the new one does not name. What came after it has a higher offset, and wins.
+
+        `is_first` is for the beginning of a first reading: nothing is known yet that idle ids or tombstones could end.
+        To the verdict an idle id equals an absent one, and loading a million of them would cost minutes.
+        """
+        for producer_id, view in self._views.items():
+            is_past = not view.is_live and view.log_offset < self.news_from
+            if not (is_past and is_first):
+                yield self._fact(producer_id, view, is_past=is_past)
+        for transactional_id, offset in self._gone.items():
+            if offset >= self.news_from or not is_first:
+                yield TransactionalIdGone(transactional_id, self.log_partition, offset)
+
+    def forget_past_idle(self) -> None:
+        """Forgets what is neither live nor news: what comes later of these ids is then their beginning.
+
+        `facts` does not tell them if it `is_first`.
+        """
+        kept = {of for of, view in self._views.items() if view.is_live or view.log_offset >= self.news_from}
+        self._views = {of: view for of, view in self._views.items() if of in kept}
+        self._held = {of: held for of, held in self._held.items() if of in kept}
+        self._ended = {of: ended for of, ended in self._ended.items() if of in kept}
+        self._first_ends = {of: end for of, end in self._first_ends.items() if of in kept}
+        self._owner = {name: owner for name, owner in self._owner.items() if owner in kept}
+        self._gone = {name: offset for name, offset in self._gone.items() if offset >= self.news_from}
+
+    def _fact(self, producer_id: int, view: CoordinatorView, *, is_past: bool) -> TransactionSeen:
+        held = self._held.get(producer_id, frozenset())
+        held = held - view.participants if view.is_live else held
+        ended = self._ended.get(producer_id)
+        return TransactionSeen(
+            producer_id,
+            view,
+            held,
+            ended.latencies() if ended is not None else (),
+            self._first_ends.get(producer_id),
+            is_past,
+        )

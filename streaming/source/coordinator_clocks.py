@@ -1,0 +1,32 @@
+"""What the records of one batch tell of the clocks of the brokers that stamped them.
+
+The law is in state/model/broker_clocks.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+from txnwatch.state.model.broker_clocks import Clock, both
+from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.transaction_fold import TransactionFold
+from txnwatch.streaming.source.offsets import SourceOffset
+
+
+def clocks_of(
+    end: SourceOffset, previous_listed_ms: int, followed: Container[int], reads: Iterable[RangeRead]
+) -> dict[int, Clock]:
+    """The bounds for each leader, from the partitions of the coordinators' log that it leads.
+
+    Only those that are `followed` have an upper bound: their new records were not there at `previous_listed_ms`.
+    """
+    found: dict[int, Clock] = {}
+    for read in reads:
+        fold, at = read.fold, end.positions[read.partition]
+        if not isinstance(fold, TransactionFold) or fold.stamps is None or fold.stamps.leader_epoch != at.epoch:
+            continue
+        is_new = fold.log_partition in followed
+        highest_ms = fold.stamps.lowest_ms - previous_listed_ms if is_new else None
+        told = Clock(fold.stamps.last_ms - end.coordinator_listed_ms, highest_ms, end.coordinator_listed_ms)
+        found[at.leader] = both(found.get(at.leader), told)
+    return found

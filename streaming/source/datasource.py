@@ -1,0 +1,155 @@
+"""`spark.readStream.format("kafka-transactions")`: what producers and the coordinator did, folded, with barriers.
+
+Where things run: one reader lives in the driver's source process for the whole query and plans; tasks get pickled
+plans and keep their connections in a module-level cache, because a Python worker outlives its tasks. Reading a
+plan twice gives the same facts, or, where the log has changed in between, facts that say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.source.fact_rows import DDL
+from txnwatch.streaming.source.history_rows import unlisted
+from txnwatch.streaming.source.lister import Lister
+from txnwatch.streaming.source.offsets import SourceOffset
+from txnwatch.streaming.source.options import SourceOptions, parse_options
+from txnwatch.streaming.source.packed_facts import PACKED_DDL
+from txnwatch.streaming.source.read_plan import ReadPlan, plan_reads, run_plan
+from txnwatch.streaming.source.worker_memory import freeze_loaded_modules
+
+FORMAT = "kafka-transactions"
+
+
+class TransactionsPartition(InputPartition):  # type: ignore[misc]
+    """One task's share of a batch."""
+
+    def __init__(self, plan: ReadPlan) -> None:
+        super().__init__(0)
+        self.plan = plan
+
+
+class TransactionsDataSource(DataSource):  # type: ignore[misc]
+    """The data source; options are listed in txnwatch.streaming.source.options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """The schema of facts, as DDL."""
+        return PACKED_DDL if parse_options(self.options).packed else DDL
+
+    def streamReader(self, schema: object) -> TransactionsStreamReader:  # noqa: N802 - Spark's name
+        """A reader for a streaming query."""
+        del schema
+        return TransactionsStreamReader(parse_options(self.options))
+
+    def reader(self, schema: object) -> TransactionsReader:
+        """A reader for looking back over history."""
+        del schema
+        return TransactionsReader(parse_options(self.options))
+
+
+class TransactionsStreamReader(DataSourceStreamReader):  # type: ignore[misc]
+    """Plans in the driver, reads in tasks; holds no connection until it plans, so that it can be pickled."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._lister: Lister | None = None
+        self._latest: dict[str, Any] | None = None
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """The limit of one batch, if one was set."""
+        limit = self._options.max_offsets_per_trigger
+        return ReadMaxRows(limit) if limit is not None else ReadAllAvailable()
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a new query starts: nothing listed, nothing read. Where to begin is decided when leaders answer."""
+        return SourceOffset.beginning().to_json()
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """One round of listing; `start` unchanged if it told nothing new, and then no batch runs."""
+        lister = self._lister = self._lister or Lister(self._options, new_cluster(self._options))
+        following = lister.next_offset(SourceOffset.from_json(start), limited=isinstance(limit, ReadMaxRows))
+        self._latest = dict(start) if following is None else following.to_json()
+        return self._latest
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """The offset of the last round, for the query's progress."""
+        return self._latest
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        """The plans of one batch."""
+        if start == end:
+            return []
+        following = SourceOffset.from_json(end)
+        census = self._lister.census_of(following.barrier) if self._lister is not None else None
+        plans = plan_reads(SourceOffset.from_json(start), following, self._options, census)
+        if self._lister is not None:
+            plans[0] = replace(plans[0], throttled_ms=self._lister.take_throttled())
+        return [TransactionsPartition(plan) for plan in plans]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Runs one plan."""
+        assert isinstance(partition, TransactionsPartition)
+        freeze_loaded_modules()
+        return _run(partition.plan, self._options)
+
+
+class TransactionsReader(DataSourceReader):  # type: ignore[misc]
+    """A batch reader: everything from `startingOffsets` to `endingOffsets` as they are when the query is planned."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The plans of the whole range.
+
+        Raises:
+            BrokerError: no broker, or no leader, answers; a batch has nobody to wait for it.
+        """
+        cluster = new_cluster(self._options)
+        cluster.refresh()
+        start = SourceOffset.beginning()
+        end = Lister(self._options, cluster).next_offset(start, limited=False)
+        cluster.close()
+        if end is None:
+            raise BrokerError("no leader told where its partitions end: there is nothing to read")
+        plans = plan_reads(start, end.bounded(self._options.ending_offsets), self._options)
+        plans[0] = replace(plans[0], unlisted=unlisted(end))
+        return [TransactionsPartition(plan) for plan in plans]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Runs one plan."""
+        assert isinstance(partition, TransactionsPartition)
+        return _run(partition.plan, self._options)
+
+
+def new_cluster(options: SourceOptions) -> Cluster:
+    """A cluster with its own connections."""
+    return Cluster(options.bootstrap, options.security, timeout_s=options.list_timeout_s)
+
+
+def _run(plan: ReadPlan, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    return run_plan(plan, options, shared_cluster(options, "reading"), shared_cluster(options, "asking"))
+
+
+_SHARED: dict[tuple[object, ...], Cluster] = {}
+
+
+def shared_cluster(options: SourceOptions, purpose: str) -> Cluster:
+    """This worker's connections for one purpose; they outlive a task, a new one costs several round trips."""
+    key = (options.bootstrap, options.security, purpose)
+    if key not in _SHARED:
+        _SHARED[key] = Cluster(options.bootstrap, options.security)
+    return _SHARED[key]

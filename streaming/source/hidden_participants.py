@@ -1,0 +1,116 @@
+"""Partitions that transactions name in the coordinators' log and that Metadata does not show us.
+
+A topic that this user may not describe is left out of Metadata without an error, and looks like none. Asked for by its
+name it is refused, and one that is gone is unknown: so what is named and not shown is asked for. What is refused is
+hidden: a transaction may hang on it and nobody here would see it. Only the log names it: DescribeTransactions leaves
+out the partitions of topics that this user may not describe, without an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.facts import Fact, NoticeKind, PartitionNotice, TransactionSeen
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ports import TransactionDescription
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.log.log_extent import list_extents, read_parts
+from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.transaction_fold import TransactionFold
+from txnwatch.streaming.source.offsets import Position
+from txnwatch.streaming.source.options import SourceOptions
+from txnwatch.streaming.wire.transaction_log import coordinator_partition
+
+_CLOCK_MS = 60_000  # a coordinator's clock may have been set back since
+_MOST_RECORDS = 2_000_000
+
+
+def hidden_participants(
+    facts: Iterable[Fact], known: Mapping[TopicPartition, Position], options: SourceOptions, cluster: Cluster
+) -> list[Fact]:
+    """A notice for each partition that a transaction of these facts has or had, and that is hidden from us.
+
+    Not for what is excluded on purpose, nor for `known` positions: the planner asks for those itself.
+    """
+    wanted = {partition for partition in _named(facts) - known.keys() if options.wants(partition.topic)}
+    return [
+        PartitionNotice(NoticeKind.HIDDEN, partition, "", 0, 0, why)
+        for partition, why in hidden_partitions(cluster, wanted).items()
+    ]
+
+
+def hidden_of(cluster: Cluster, live: Iterable[TransactionDescription]) -> dict[str, str]:
+    """Partitions that live transactions have and that are not shown to us, and what of that cannot be told; with why.
+
+    Their records are in the log from when the oldest of them began; of a log that has grown by more since, its tail.
+    """
+    begun = [one for one in live if one.problem is None and one.is_live and one.start_ms >= 0]
+    logs = sorted(cluster.known.topics[TRANSACTION_STATE_TOPIC].partitions) if begun and _has_log(cluster) else []
+    if not logs:
+        return {}
+    of_ids = {coordinator_partition(one.transactional_id, len(logs)) for one in begun}
+    asked = [TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in sorted(of_ids)]
+    since_ms = min(one.start_ms for one in begun) - _CLOCK_MS
+    starts = cluster.list_offsets(asked, timestamp=since_ms)
+    problems: dict[str, str] = {}
+    parts: list[RangeRead] = []
+    for log in list_extents(cluster, asked):
+        start = starts[log.partition]
+        if log.problem is not None or start.error is not None:
+            problems[f"what transactions of {log.partition} have"] = log.problem or start.error or ""
+        elif start.offset >= 0:
+            first = max(start.offset, log.end - _MOST_RECORDS // len(asked))
+            if first > start.offset:
+                why = f"its log has grown by {log.end - start.offset} records since the oldest of them began"
+                problems[f"what transactions of {log.partition} have"] = why
+            parts.append(log.part(partial(TransactionFold, log.partition.partition), first))
+    named: set[TopicPartition] = set()
+    for read in read_parts(cluster, parts):
+        named |= _named(read.fold.facts())
+        problems.update({f"what transactions of {read.partition} have": one.detail for one in read.notices[:1]})
+    return {**{str(partition): why for partition, why in hidden_partitions(cluster, named).items()}, **problems}
+
+
+def _has_log(cluster: Cluster) -> bool:
+    log = cluster.known.topics.get(TRANSACTION_STATE_TOPIC)
+    return log is not None and bool(log.partitions)
+
+
+def _named(facts: Iterable[Fact]) -> set[TopicPartition]:
+    seen = (fact for fact in facts if isinstance(fact, TransactionSeen))
+    return {partition for fact in seen for partition in (*fact.view.participants, *fact.held)}
+
+
+def hidden_partitions(cluster: Cluster, named: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+    """Of partitions that transactions name those whose topics are not shown to us, with the reason."""
+    wanted = sorted(set(named))
+    hidden = hidden_topics(cluster, {partition.topic for partition in wanted})
+    return {
+        partition: f"a transaction has it, and its topic is not shown to this user ({hidden[partition.topic]}): "
+        "what hangs there is not seen"
+        for partition in wanted
+        if partition.topic in hidden
+    }
+
+
+def why_not_shown(cluster: Cluster, topic: str) -> str:
+    """Why a topic that somebody asks about is not in the metadata, in words."""
+    error = hidden_topics(cluster, [topic]).get(topic)
+    if error is None:
+        return "not in the cluster"
+    return f"not shown to this user ({error}): whether it is there, and what hangs on it, cannot be told"
+
+
+def hidden_topics(cluster: Cluster, names: Iterable[str]) -> dict[str, str]:
+    """Of these topics those that may be there and are not shown to us, with the error; one request at most."""
+    shown = cluster.metadata.topics if cluster.metadata is not None else {}
+    missing = sorted(name for name in set(names) if name not in shown or shown[name].is_hidden)
+    if not missing:
+        return {}
+    try:
+        told = cluster.named(missing)
+    except BrokerError as exc:
+        return dict.fromkeys(missing, str(exc))
+    return {name: topic.error for name, topic in told.items() if topic.is_hidden and topic.error is not None}

@@ -1,0 +1,296 @@
+"""One round of listing: all data ends D, then, with every answer in hand, all ends T of `__transaction_state`.
+
+Law: T is never asked for before D is complete; that order is the proof's (state/model/verdicts.py). An end is what the
+leader answers to ListOffsets(LATEST, read_uncommitted) under its current epoch: after a failover the leader
+answers OFFSET_NOT_AVAILABLE until its high watermark can be trusted, which a Fetch's high watermark cannot.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from txnwatch.state.model.errors import BrokerError, CheckpointError
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
+from txnwatch.streaming.admin.broker_settings import ScanInterval
+from txnwatch.streaming.client import cluster as ends
+from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.streaming.client.cluster import Cluster, Listed
+from txnwatch.streaming.source.idle_barriers import IDLE_S, need_not_be, read_judged
+from txnwatch.streaming.source.offsets import SourceOffset, is_data
+from txnwatch.streaming.source.options import EARLIEST, SourceOptions
+from txnwatch.streaming.source.planner import Answer, Limits, Listing, is_begun, plan
+from txnwatch.streaming.source.reread_requests import Wish, read_wishes
+from txnwatch.streaming.source.snapshot_schedule import Census, CensusRota
+
+# Metadata is some 30 to 60 bytes a partition, and the brokers make all of it anew each time.
+MANY_PARTITIONS = 10_000
+LONGEST_REFRESH_S = 30.0
+_LONGEST_PAUSE = 64
+_NEVER_SHOWN = ""  # the topic id of a partition that is known by name alone
+
+
+class Lister:
+    """Lists and plans; lives in the driver's source process as long as the query runs."""
+
+    def __init__(self, options: SourceOptions, cluster: Cluster, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._now_ms = now_ms
+        self._looked_s = -math.inf
+        self._settled_pause_s = 0.0
+        self._idle_until_s = 0.0
+        self._absences: Counter[str] = Counter()
+        self._granted: dict[Wish, tuple[int, int]] = {}
+        self._limits = Limits(options.max_offsets_per_trigger)
+        self._rota = CensusRota(options)
+        self._scan_interval = ScanInterval()
+        self._censuses: dict[int, Census | None] = {}
+
+    def next_offset(self, previous: SourceOffset, *, limited: bool = True) -> SourceOffset | None:
+        """The offset one barrier after `previous`; None if no broker answered anything, or it could say nothing new.
+
+        Raises:
+            CheckpointError: the cluster is not the one `previous` was read from.
+        """
+        judged = read_judged(_path(self._options.judged_file))  # it is written behind the wishes
+        wished = read_wishes(_path(self._options.control_file))
+        wishes = self._due(previous, wished)
+        is_settled = not (wished or self._rota.has_absences or any(self._absences.values()))
+        listing = self._listing(previous, _named(wishes, previous), is_settled=is_settled)
+        if listing is None:
+            return None
+        limits = self._limits if limited else Limits()
+        following = plan(previous, listing, limits, _rereads(wishes))
+        self._count(following, wishes, wished)
+        asked = [wish.partition for wish in wishes if _is_of_census(wish)]
+        census = self._rota.next_census(self._cluster.known, previous, following, asked)
+        is_quiet = census is None and not wished and time.monotonic() < self._idle_until_s
+        if is_quiet and need_not_be(previous, following, judged):
+            return None
+        self._idle_until_s = time.monotonic() + IDLE_S
+        self._censuses = {following.barrier: census}
+        return following
+
+    def take_throttled(self) -> dict[str, int]:
+        """For how long brokers have throttled the listing since this was asked last, by the kind of request."""
+        return self._cluster.take_throttled()
+
+    def census_of(self, barrier: int) -> Census | None:
+        """The census that belongs to a batch; None for a batch that is replayed after a restart."""
+        return self._censuses.get(barrier)
+
+    def _listing(self, previous: SourceOffset, named: set[TopicPartition], *, is_settled: bool) -> Listing | None:
+        if not self._look_around(previous, {partition.topic for partition in named}, is_settled=is_settled):
+            return None
+        cluster_id = self._cluster.known.cluster_id
+        if previous.cluster_id not in {"", cluster_id}:
+            raise CheckpointError(
+                f"the checkpoint was written for cluster {previous.cluster_id}, but the brokers answer for cluster "
+                f"{cluster_id}: check --bootstrap-server, or give this cluster its own --checkpoint directory"
+            )
+        scan_interval_ms = self._scan_interval.largest_ms(self._cluster, time.monotonic())
+        data = self._data_partitions()
+        starts = self._starts(previous, [*data, *self._coordinator_partitions()])
+        answers = self._answers(self._ask(data), starts)
+        data_listed_ms = self._now_ms()
+        log_partitions = self._coordinator_partitions() or self._look_for_coordinator()
+        if log_partitions is None:
+            return None
+        answers.update(self._answers(self._ask(log_partitions), starts))
+        answers.update(self._missing(previous))
+        answers.update(self._hidden(previous, named))
+        if answers and not any(answer.end is not None for answer in answers.values()):
+            return None
+        return Listing(cluster_id, answers, data_listed_ms, self._now_ms(), scan_interval_ms)
+
+    def _look_around(self, previous: SourceOffset, names: set[str], *, is_settled: bool = True) -> bool:
+        """Refreshes metadata when it is due, or somebody names topics; whether there is any.
+
+        The more partitions there are, the longer from one look to the next; but not while a topic is missing, nor while
+        the job wishes to have something read or described again: a topic that was made anew looks so.
+        """
+        now, known = time.monotonic(), self._cluster.metadata
+        pause_s = self._settled_pause_s if is_settled else self._options.metadata_refresh_s
+        if known is not None and now < self._looked_s + pause_s and names <= known.topics.keys():
+            return True
+        try:
+            known = self._cluster.refresh(names | {partition.topic for partition in previous.positions})
+        except BrokerError:
+            return self._cluster.metadata is not None
+        self._looked_s = now
+        usual_s, partitions = (
+            self._options.metadata_refresh_s,
+            sum(len(one.partitions) for one in known.topics.values()),
+        )
+        self._settled_pause_s = max(usual_s, min(usual_s * partitions / MANY_PARTITIONS, LONGEST_REFRESH_S))
+        read = {(partition.topic, at.topic_id) for partition, at in previous.positions.items()}
+        self._absences = Counter({name: self._absences[name] for name, _ in read})
+        for name, topic_id in read:
+            topic = known.topics.get(name)
+            if topic is not None and not topic.is_hidden and topic_id in {topic.topic_id, _NEVER_SHOWN}:
+                self._absences.pop(name, None)
+            elif topic is not None and topic.is_hidden:
+                self._absences[name] = 1  # not read, and never gone
+            else:
+                self._absences[name] += 1
+                self._looked_s = -math.inf
+        return True
+
+    def _is_missing(self, name: str) -> bool:
+        """Whether a topic we read is missing, or is another one, but not yet for certain.
+
+        Brokers learn of changes one after the other, and each refresh asks another broker: only several in a row
+        make a topic gone. The coordinator's log is never gone, because without it nothing can be proven: it is let go
+        only for another one of its name.
+        """
+        count = self._absences.get(name, 0)
+        topic = self._cluster.known.topics.get(name)
+        if topic is not None and topic.is_hidden:
+            return True  # for as long as it is hidden, whether or not metadata was asked for since it was named
+        is_shown = topic is not None and bool(topic.partitions)
+        return 0 < count < ABSENCES_OF_A_DELETED_TOPIC or (
+            count > 0 and name == TRANSACTION_STATE_TOPIC and not is_shown
+        )
+
+    def _missing(self, previous: SourceOffset) -> dict[TopicPartition, Answer]:
+        """Partitions of missing topics that are wanted: still there, but they did not answer."""
+        return {
+            partition: Answer(at.topic_id, None)
+            for partition, at in previous.positions.items()
+            if self._is_missing(partition.topic) and (not is_data(partition) or self._options.wants(partition.topic))
+        }
+
+    def _hidden(self, previous: SourceOffset, named: set[TopicPartition]) -> dict[TopicPartition, Answer]:
+        """Partitions that transactions name and that this user may not see: there, and without an answer."""
+        topics = self._cluster.known.topics
+        ids = {partition.topic: at.topic_id for partition, at in previous.positions.items()}
+        return {
+            partition: Answer(ids.get(partition.topic, _NEVER_SHOWN), None)
+            for partition in named
+            if partition.topic in topics and topics[partition.topic].is_hidden and self._options.wants(partition.topic)
+        }
+
+    def _look_for_coordinator(self) -> list[TopicPartition] | None:
+        """While `__transaction_state` does not exist: D first, then a fresh look; None if nobody tells.
+
+        Partitions found here have no start yet, so they are not begun, and stale, until the next round.
+        """
+        try:
+            told = self._cluster.named([TRANSACTION_STATE_TOPIC]).get(TRANSACTION_STATE_TOPIC)
+            if told is not None and told.partitions:
+                self._cluster.refresh()
+        except BrokerError:
+            return None
+        return self._coordinator_partitions()
+
+    def _data_partitions(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(topic.name, partition)
+            for topic in self._cluster.known.topics.values()
+            if self._options.watches(topic) and not self._is_missing(topic.name)
+            for partition in topic.partitions
+        ]
+
+    def _coordinator_partitions(self) -> list[TopicPartition]:
+        topic = self._cluster.known.topics.get(TRANSACTION_STATE_TOPIC)
+        if topic is None or self._is_missing(topic.name):
+            return []
+        return [TopicPartition(TRANSACTION_STATE_TOPIC, partition) for partition in topic.partitions]
+
+    def _ask(
+        self, partitions: Iterable[TopicPartition], timestamp: int = ends.LATEST, isolation: int = ends.READ_UNCOMMITTED
+    ) -> dict[TopicPartition, Listed]:
+        answers = self._cluster.list_offsets(
+            partitions, timestamp=timestamp, isolation=isolation, timeout_s=self._options.list_timeout_s
+        )
+        if any(answer.error is not None for answer in answers.values()):
+            self._looked_s = -math.inf  # a leader has moved, or is gone: look around before the next round
+        return answers
+
+    def _answers(
+        self, listed: Mapping[TopicPartition, Listed], starts: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Answer]:
+        return {
+            partition: Answer(
+                self._cluster.known.topics[partition.topic].topic_id,
+                answer.offset if answer.error is None else None,
+                answer.leader_epoch,
+                starts.get(partition),
+                answer.leader,
+            )
+            for partition, answer in listed.items()
+        }
+
+    def _starts(self, previous: SourceOffset, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where partitions that are not read yet begin.
+
+        Those there at the start begin as asked for; `latest` is the last stable offset, because no open
+        transaction begins below it. Those found later, and the coordinator's log, begin at their beginning.
+        """
+        topics = self._cluster.known.topics
+        stable: list[TopicPartition] = []
+        earliest: list[TopicPartition] = []
+        starts: dict[TopicPartition, int] = {}
+        wanted = self._options.starting_offsets
+        for partition in partitions:
+            known = previous.positions.get(partition)
+            if is_begun(known) and known is not None and known.topic_id == topics[partition.topic].topic_id:
+                continue
+            found_later = previous.barrier > 0 and known is None
+            if partition.topic == TRANSACTION_STATE_TOPIC or found_later or wanted == EARLIEST:
+                earliest.append(partition)
+            elif isinstance(wanted, dict) and partition in wanted:
+                starts[partition] = wanted[partition]
+            else:
+                stable.append(partition)
+        found = {
+            **self._ask(earliest, timestamp=ends.EARLIEST),
+            **self._ask(stable, isolation=ends.READ_COMMITTED),
+        }
+        return {**starts, **{partition: at.offset for partition, at in found.items() if at.error is None}}
+
+    def _due(self, previous: SourceOffset, wishes: set[Wish]) -> set[Wish]:
+        """What the job wishes to have read or described again and need not wait."""
+        return {wish for wish in wishes if previous.barrier >= self._granted.get(wish, (0, 0))[0]}
+
+    def _count(self, following: SourceOffset, granted: set[Wish], wishes: set[Wish]) -> None:
+        """Makes a wish that keeps coming back wait longer each time.
+
+        Of a partition that did not answer nothing was asked: its wishes are due until it does.
+        """
+        number = following.barrier - 1
+        for wish in granted:
+            at = following.positions.get(wish.partition)
+            if at is None or not at.is_stale:
+                pause = min(max(1, 2 * self._granted.get(wish, (0, 0))[1]), _LONGEST_PAUSE)
+                self._granted[wish] = (number + pause, pause)
+        partitions = {wish.partition for wish in wishes}
+        self._granted = {
+            wish: (due, pause)
+            for wish, (due, pause) in self._granted.items()
+            if wish.partition in partitions and number < due + _LONGEST_PAUSE
+        }
+
+
+def _path(name: str | None) -> Path | None:
+    return Path(name) if name is not None else None
+
+
+def _is_of_census(wish: Wish) -> bool:
+    return wish.start < 0 and is_data(wish.partition)
+
+
+def _named(wishes: Iterable[Wish], previous: SourceOffset) -> set[TopicPartition]:
+    """Partitions that are to be described and are not listed: some transaction has them, and they may be hidden."""
+    return {wish.partition for wish in wishes if _is_of_census(wish)} - previous.positions.keys()
+
+
+def _rereads(wishes: Iterable[Wish]) -> dict[TopicPartition, int]:
+    """Where to go back to: a coordinator partition as a whole is read from its beginning, a data partition never."""
+    wanted = [wish for wish in sorted(wishes, reverse=True) if not _is_of_census(wish)]
+    return {wish.partition: max(wish.start, 0) for wish in wanted}  # of several of a partition the lowest

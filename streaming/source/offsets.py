@@ -1,0 +1,188 @@
+"""Where the source stands: one value that is Spark's offset, the barrier, and the plan of a batch in one.
+
+Spark compares offsets as JSON text and replays a batch from the logged text alone, so everything a batch depends
+on is in here (positions, listed ends, times of listing, exceptions, ranges that go back) and the text is
+canonical. Time is data: a replay judges with the times of the first run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from txnwatch.state.model.broker_clocks import Clock, Leader
+from txnwatch.state.model.errors import CheckpointError
+from txnwatch.state.model.facts import Barrier
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+
+VERSION = 4
+NOT_BEGUN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far one partition is read.
+
+    Attributes:
+        offset: everything below it is read once the batch is done; NOT_BEGUN until the leader first answers.
+        epoch: the leader epoch its log had at `listed`; Fetch sends it so that truncation is seen.
+        listed: the end the leader told last.
+        is_stale: the leader did not tell an end this time; `listed` is carried over.
+        leader: the broker that told it, -1 where nobody has.
+    """
+
+    topic_id: str
+    offset: int
+    epoch: int
+    listed: int
+    is_stale: bool = False
+    leader: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffset:
+    """The source's offset after one batch; see Barrier for what the exceptions mean.
+
+    Attributes:
+        barrier: number of the pair (D, T); 0 is the starting point, where nothing was listed yet.
+        positions: data partitions and partitions of `__transaction_state` alike.
+        begun: partitions read for the first time in this batch, by the offset they begin at.
+        reread: partitions whose range in this batch starts further back than the last one ended.
+        news_from: of partitions of `__transaction_state`: what lies below was there before reading it began, or began
+            anew; it is no news.
+        gone: partitions let go since the last offset, with the topic id they had.
+        scan_interval_ms: how often coordinators look for expired transactions, None while no broker has said.
+    """
+
+    cluster_id: str
+    barrier: int
+    data_listed_ms: int
+    coordinator_listed_ms: int
+    positions: dict[TopicPartition, Position]
+    begun: dict[TopicPartition, int] = field(default_factory=dict)
+    reread: dict[TopicPartition, int] = field(default_factory=dict)
+    gone: dict[TopicPartition, str] = field(default_factory=dict)
+    news_from: dict[TopicPartition, int] = field(default_factory=dict)
+    scan_interval_ms: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The offset for Spark: primitives only, keys sorted."""
+        topics: dict[str, Any] = {}
+        for partition, position in sorted(self.positions.items()):
+            topic = topics.setdefault(partition.topic, {"id": position.topic_id, "partitions": {}})
+            topic["partitions"][str(partition.partition)] = [
+                position.offset,
+                position.epoch,
+                position.listed,
+                int(position.is_stale),
+                position.leader,
+            ]
+        return {
+            "barrier": self.barrier,
+            "begun": _starts_out(self.begun),
+            "cluster_id": self.cluster_id,
+            "coordinator_listed_ms": self.coordinator_listed_ms,
+            "data_listed_ms": self.data_listed_ms,
+            "gone": {str(partition): topic_id for partition, topic_id in sorted(self.gone.items())},
+            "news_from": _starts_out(self.news_from),
+            "reread": _starts_out(self.reread),
+            "scan_interval_ms": self.scan_interval_ms,
+            "topics": topics,
+            "version": VERSION,
+        }
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> SourceOffset:
+        """The other way round.
+
+        Raises:
+            CheckpointError: the offset was written by another version of the source.
+        """
+        if raw.get("version") != VERSION:
+            found = (
+                f"version {raw['version']}" if "version" in raw else "no version: it is another program's checkpoint"
+            )
+            raise CheckpointError(
+                f"the checkpoint's offset has {found}; this txnwatch reads version {VERSION}: "
+                "start with a new --checkpoint directory"
+            )
+        positions = {
+            TopicPartition(name, int(number)): Position(topic["id"], offset, epoch, listed, bool(stale), leader)
+            for name, topic in raw["topics"].items()
+            for number, (offset, epoch, listed, stale, leader) in topic["partitions"].items()
+        }
+        return cls(
+            raw["cluster_id"],
+            raw["barrier"],
+            raw["data_listed_ms"],
+            raw["coordinator_listed_ms"],
+            positions,
+            _starts_in(raw["begun"]),
+            _starts_in(raw["reread"]),
+            {TopicPartition.parse(text): topic_id for text, topic_id in raw["gone"].items()},
+            _starts_in(raw["news_from"]),
+            raw["scan_interval_ms"],
+        )
+
+    @classmethod
+    def beginning(cls) -> SourceOffset:
+        """Where every new query starts: nothing listed, nothing read."""
+        return cls("", 0, 0, 0, {})
+
+    def bounded(self, ends: str | Mapping[TopicPartition, int]) -> SourceOffset:
+        """The same, reading no further than given ends; a word instead of ends means all of it."""
+        if isinstance(ends, str):
+            return self
+        return replace(self, positions={p: self._up_to(p, ends.get(p, at.offset)) for p, at in self.positions.items()})
+
+    def _up_to(self, partition: TopicPartition, end: int) -> Position:
+        at = self.positions[partition]
+        return replace(at, offset=min(at.offset, max(self.begun.get(partition, 0), end)))
+
+    def barrier_fact(
+        self,
+        clocks: Mapping[int, Clock],
+        risen: frozenset[TopicPartition] = frozenset(),
+        unfinished: frozenset[int] = frozenset(),
+        holes: Mapping[int, int] | None = None,
+    ) -> Barrier:
+        """What every bucket is told about this pair of listings; see ReadPlan and Barrier for what a batch adds."""
+        return Barrier(
+            number=self.barrier,
+            data_listed_ms=self.data_listed_ms,
+            coordinator_listed_ms=self.coordinator_listed_ms,
+            stale_data=frozenset(p for p, at in self.positions.items() if is_data(p) and at.is_stale),
+            limited_data=frozenset(
+                p for p, at in self.positions.items() if is_data(p) and NOT_BEGUN < at.offset < at.listed
+            ),
+            stale_coordinator=unfinished.union(
+                p.partition
+                for p, at in self.positions.items()
+                if not is_data(p) and (at.is_stale or at.offset < at.listed)
+            ),
+            reread=self.reread,
+            risen=risen,
+            leaders={
+                p.partition: Leader(at.leader, at.epoch)
+                for p, at in self.positions.items()
+                if not is_data(p) and not at.is_stale
+            },
+            clocks=clocks,
+            scan_interval_ms=self.scan_interval_ms,
+            holes=dict(holes or {}),
+            has_coordinator_log=not all(is_data(p) for p in self.positions),
+        )
+
+
+def _starts_out(starts: Mapping[TopicPartition, int]) -> dict[str, int]:
+    return {str(partition): start for partition, start in sorted(starts.items())}
+
+
+def _starts_in(raw: Mapping[str, int]) -> dict[TopicPartition, int]:
+    return {TopicPartition.parse(text): start for text, start in raw.items()}
+
+
+def is_data(partition: TopicPartition) -> bool:
+    """Whether it is a partition of users' data, not of the coordinator's log."""
+    return partition.topic != TRANSACTION_STATE_TOPIC

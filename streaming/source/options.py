@@ -1,0 +1,206 @@
+"""The options of `format("kafka-transactions")`, spelled as Spark's Kafka source spells them where it has them.
+
+Spark hands options over as text with case-insensitive names; an option that is not known here is an error that
+names it, because a misspelt one would otherwise silently mean its default.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.metadata import TopicInfo
+from txnwatch.streaming.client.security import Security, security_of
+
+_T = TypeVar("_T")
+LATEST, EARLIEST = "latest", "earliest"
+Offsets = str | dict[TopicPartition, int]
+_LATEST: Offsets = LATEST
+_KAFKA_PREFIX = "kafka."
+KNOWN = {
+    "kafka.bootstrap.servers": "host:port,... of some brokers",
+    "subscribe": "topic names, comma-separated",
+    "subscribepattern": "regular expression that topic names match as a whole",
+    "startingoffsets": 'latest (where the oldest open transaction begins), earliest, or {"topic": {"0": offset}}',
+    "endingoffsets": 'batch only: latest, or {"topic": {"0": offset}}',
+    "maxoffsetspertrigger": "offsets of all data partitions together in one batch",
+    "maxbytespertrigger": "bytes of data partitions that one batch reads, about; no effect without controlFile",
+    "maxbytespersecond": "bytes of records that all tasks together receive a second, at most",
+    "maxreadmspertrigger": "how long one batch reads data partitions, about; no effect without controlFile",
+    "buckets": "state keys the producer ids are hashed to; fixed by the checkpoint",
+    "inputpartitions": "Spark tasks a large batch is spread over",
+    "metadatarefreshms": "how often new topics and partitions are looked for",
+    "listtimeoutms": "how long one round of listing waits for a broker",
+    "readpatiencems": "how long reading waits without progress before it reports a gap",
+    "censuspattern": "regular expression; topics that match and are not scanned are watched by census alone",
+    "foreignpattern": "regular expression; topics copied byte for byte from another cluster, never judged",
+    "censusintervalms": "pause between two rounds of the census of topics that are not scanned",
+    "healintervalms": "pause between two censuses of the scanned partitions",
+    "controlfile": "file in which the job asks for ranges to be read again",
+    "judgedfile": "file in which the job says when the next barrier has to be; without it none is left out",
+    "packed": "true for one blob of facts a task and bucket, as txnwatch's own operator reads them",
+    "episodes": "batch only: true for a row per finished transaction instead of facts",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """Validated options; picklable, they travel to every task."""
+
+    bootstrap: tuple[Endpoint, ...]
+    security: Security
+    topics: tuple[str, ...]
+    pattern: str | None
+    starting_offsets: Offsets
+    ending_offsets: Offsets
+    max_offsets_per_trigger: int | None
+    max_bytes_per_trigger: int | None
+    max_bytes_per_second: int | None
+    max_read_s: float | None
+    buckets: int
+    input_partitions: int
+    metadata_refresh_s: float
+    list_timeout_s: float
+    read_patience_s: float
+    census_pattern: str | None
+    foreign_pattern: str | None
+    census_interval_s: float
+    heal_interval_s: float
+    control_file: str | None
+    judged_file: str | None
+    packed: bool
+    episodes: bool
+
+    def watches(self, topic: TopicInfo) -> bool:
+        """Whether the topic's partitions are data to be scanned."""
+        return self._is_ours(topic) and (topic.name in self.topics or _matches(self.pattern, topic.name))
+
+    def counts(self, topic: TopicInfo) -> bool:
+        """Whether the topic's partitions are watched by census alone."""
+        return self._is_ours(topic) and not self.watches(topic) and _matches(self.census_pattern, topic.name)
+
+    def wants(self, name: str) -> bool:
+        """Whether a topic of this name would be watched if it were shown."""
+        shown = TopicInfo(name, "", {})
+        return self.watches(shown) or self.counts(shown)
+
+    def _is_ours(self, topic: TopicInfo) -> bool:
+        is_foreign = topic.name not in self.topics and _matches(self.foreign_pattern, topic.name)
+        return topic.name != TRANSACTION_STATE_TOPIC and topic.error is None and not is_foreign
+
+
+def _matches(pattern: str | None, name: str) -> bool:
+    return pattern is not None and re.fullmatch(pattern, name) is not None
+
+
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
+    """The options of one source.
+
+    Raises:
+        ConfigError: an unknown option, a bad value, or one that is missing.
+    """
+    raw = {name.lower(): value for name, value in options.items()}
+    for name in raw:
+        if name not in KNOWN and not name.startswith(_KAFKA_PREFIX):
+            raise ConfigError(f"option {name!r} is not known to kafka-transactions; known: {', '.join(sorted(KNOWN))}")
+    properties = {name.removeprefix(_KAFKA_PREFIX): value for name, value in raw.items() if name.startswith("kafka.")}
+    topics = tuple(name.strip() for name in raw.get("subscribe", "").split(",") if name.strip())
+    pattern = raw.get("subscribepattern")
+    if bool(topics) == (pattern is not None):
+        raise ConfigError("expected one of subscribe and subscribePattern, found " + ("both" if topics else "neither"))
+    return SourceOptions(
+        bootstrap=parse_bootstrap(properties.pop("bootstrap.servers", ""), "kafka.bootstrap.servers"),
+        security=security_of(properties),
+        topics=topics,
+        pattern=_value(raw, "subscribepattern", _regex, None),
+        starting_offsets=_value(raw, "startingoffsets", _offsets, _LATEST),
+        ending_offsets=_value(raw, "endingoffsets", _ends, _LATEST),
+        max_offsets_per_trigger=_value(raw, "maxoffsetspertrigger", _positive, None),
+        max_bytes_per_trigger=_value(raw, "maxbytespertrigger", _positive, None),
+        max_bytes_per_second=_value(raw, "maxbytespersecond", _positive, None),
+        max_read_s=_value(raw, "maxreadmspertrigger", _seconds, None),
+        buckets=_value(raw, "buckets", _positive, 16),
+        input_partitions=_value(raw, "inputpartitions", _positive, 2),
+        metadata_refresh_s=_value(raw, "metadatarefreshms", _positive, 5_000) / 1000,
+        list_timeout_s=_value(raw, "listtimeoutms", _positive, 1_500) / 1000,
+        read_patience_s=_value(raw, "readpatiencems", _positive, 5_000) / 1000,
+        census_pattern=_value(raw, "censuspattern", _regex, None),
+        foreign_pattern=_value(raw, "foreignpattern", _regex, None),
+        census_interval_s=_value(raw, "censusintervalms", _positive, 5_000) / 1000,
+        heal_interval_s=_value(raw, "healintervalms", _positive, 60_000) / 1000,
+        control_file=raw.get("controlfile"),
+        judged_file=raw.get("judgedfile"),
+        packed=_value(raw, "packed", _boolean, False),
+        episodes=_value(raw, "episodes", _boolean, False),
+    )
+
+
+def parse_bootstrap(text: str, name: str) -> tuple[Endpoint, ...]:
+    """A bootstrap list.
+
+    Raises:
+        ConfigError: empty, or an entry that is no host:port.
+    """
+    try:
+        endpoints = tuple(Endpoint.parse(part) for part in text.split(",") if part.strip())
+    except ValueError as exc:
+        raise ConfigError(f"{name}: {exc}") from exc
+    if not endpoints:
+        raise ConfigError(f"{name}: expected host:port of at least one broker, found nothing")
+    return endpoints
+
+
+def _value(raw: Mapping[str, str], name: str, parse: Callable[[str], _T], default: _T) -> _T:
+    if name not in raw:
+        return default
+    try:
+        return parse(raw[name])
+    except (ValueError, TypeError, AttributeError, re.error) as exc:
+        raise ConfigError(f"option {name}: expected {KNOWN[name]}, found {raw[name]!r} ({exc})") from exc
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value <= 0:
+        raise ValueError("not a positive number")
+    return value
+
+
+def _seconds(text: str) -> float:
+    return _positive(text) / 1000
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ValueError("neither true nor false")
+    return text.lower() == "true"
+
+
+def _regex(text: str) -> str:
+    re.compile(text)
+    return text
+
+
+def _offsets(text: str) -> Offsets:
+    if text.lower() in {LATEST, EARLIEST}:
+        return text.lower()
+    offsets = {
+        TopicPartition(topic, int(partition)): int(offset)
+        for topic, partitions in json.loads(text).items()
+        for partition, offset in partitions.items()
+    }
+    if any(offset < 0 for offset in offsets.values()):
+        raise ValueError("an offset below 0; Spark's -1 and -2 are not known here")
+    return offsets
+
+
+def _ends(text: str) -> Offsets:
+    if text.lower() == EARLIEST:
+        raise ValueError("nothing would be read")
+    return _offsets(text)

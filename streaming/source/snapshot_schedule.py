@@ -1,0 +1,218 @@
+"""The census: what the leaders themselves have open. When it is due, of what, and how it is taken.
+
+Why it is needed: retention may have taken the beginning of a transaction; a log that was cut or skipped can hide
+markers; topics that are not scanned are known by it alone. state/detection/producer_snapshot.py says why it is
+bracketed.
+
+When: of a scanned partition when reading it begins, every `heal_interval_s`, and when the job asks for it (a last
+stable offset that stands, a gap only the leader can close, a candidate that was refuted, a census that failed); of the
+partitions that are watched by census alone, and of scanned ones for as long as they are behind, every
+`census_interval_s`, and when a proof needs another look. Three requests a leader.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.facts import Bracket, CensusTaken, Fact, OpenDescribed
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
+from txnwatch.streaming.admin.describe_producers import describe_producers
+from txnwatch.streaming.client.cluster import READ_COMMITTED, Cluster
+from txnwatch.streaming.client.metadata import Metadata
+from txnwatch.streaming.source.offsets import Position, SourceOffset, is_data
+from txnwatch.streaming.source.options import SourceOptions
+from txnwatch.streaming.source.planner import is_begun
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One partition to be described.
+
+    Attributes:
+        below: what the batch reads it to; None where it is not scanned, or is not read to its end: the census is then
+            the reading, of all there is.
+        is_first: reading of the partition begins in the same batch.
+        is_behind: it is scanned, and is not read to its end.
+    """
+
+    topic_id: str
+    below: int | None = None
+    is_first: bool = False
+    is_behind: bool = False
+
+    @property
+    def is_scanned(self) -> bool:
+        """Whether the log of the partition is read as well."""
+        return self.below is not None or self.is_behind
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """What is to be described while one batch is read.
+
+    Attributes:
+        listed_ms: our clock when the ends of the batch were listed.
+        missing: partitions watched by census whose topic is missing, but not yet for certain.
+        is_round: all partitions that are watched by census are in `asked` or `missing`.
+    """
+
+    asked: Mapping[TopicPartition, Asked]
+    listed_ms: int
+    missing: frozenset[TopicPartition] = frozenset()
+    is_round: bool = False
+
+
+@dataclass(slots=True)
+class CensusRota:
+    """Decides what a batch's census is of; lives in the driver beside the lister."""
+
+    options: SourceOptions
+    _heal_due_s: float = 0.0
+    _round_due_s: float = 0.0
+    _behind_due_s: float = 0.0
+    _watched: dict[TopicPartition, str] = field(default_factory=dict)
+    _absences: Counter[str] = field(default_factory=Counter)
+    _metadata: Metadata | None = None
+
+    def next_census(
+        self, known: Metadata, previous: SourceOffset, following: SourceOffset, wanted: Iterable[TopicPartition]
+    ) -> Census | None:
+        """The census to take while the batch from `previous` to `following` is read, None if nothing is due.
+
+        Behind is what the batch is not planned to read to its end, or goes back to where an earlier one had stopped:
+        it may well stop again.
+        """
+        now_s = time.monotonic()
+        self._look_at(known)
+        is_round = self.options.census_pattern is not None and now_s >= self._round_due_s
+        if is_round:
+            self._round_due_s = now_s + self.options.census_interval_s
+        is_healing = now_s >= self._heal_due_s
+        if is_healing:
+            self._heal_due_s = now_s + self.options.heal_interval_s
+        missing = frozenset(partition for partition in self._watched if self._absences[partition.topic])
+        unscanned = self._watched if is_round else [partition for partition in wanted if partition in self._watched]
+        asked = {partition: Asked(self._watched[partition]) for partition in unscanned if partition not in missing}
+        behind = {
+            partition
+            for partition, at in following.positions.items()
+            if _can_be_described(partition, at) and (at.offset < at.listed or partition in following.reread)
+        }
+        due = self._due_behind(behind, now_s)
+        scanned = following.positions if is_healing else {*following.begun, *wanted, *due} & following.positions.keys()
+        for partition in scanned:
+            position = following.positions[partition]
+            if _can_be_described(partition, position):
+                is_first, is_behind = not is_begun(previous.positions.get(partition)), partition in behind
+                below = None if is_behind else position.offset
+                asked[partition] = Asked(position.topic_id, below, is_first, is_behind)
+        return Census(asked, following.coordinator_listed_ms, missing, is_round) if asked or is_round else None
+
+    @property
+    def has_absences(self) -> bool:
+        """Whether a topic that is watched by census is missing, and nobody knows for certain."""
+        return any(self._absences.values())
+
+    def _due_behind(self, behind: set[TopicPartition], now_s: float) -> set[TopicPartition]:
+        if not behind or now_s < self._behind_due_s:
+            return set()
+        self._behind_due_s = now_s + self.options.census_interval_s
+        return behind
+
+    def _look_at(self, known: Metadata) -> None:
+        """Takes in fresh metadata: brokers learn of changes one after the other, so one look makes no topic gone."""
+        if known is self._metadata:
+            return
+        self._metadata = known
+        present = {
+            TopicPartition(topic.name, number): topic.topic_id
+            for topic in known.topics.values()
+            if self.options.counts(topic)
+            for number in topic.partitions
+        }
+        names = {partition.topic for partition in present}
+        hidden = {topic.name for topic in known.topics.values() if topic.is_hidden}
+        for name in {partition.topic for partition in self._watched} | names:
+            self._absences[name] = 0 if name in names else 1 if name in hidden else self._absences[name] + 1
+        kept = {
+            partition: topic_id
+            for partition, topic_id in self._watched.items()
+            if 0 < self._absences[partition.topic] < ABSENCES_OF_A_DELETED_TOPIC
+        }
+        self._watched = {**kept, **present}
+        self._absences = Counter(
+            {name: self._absences[name] for name in {partition.topic for partition in self._watched}}
+        )
+
+
+def _can_be_described(partition: TopicPartition, position: Position) -> bool:
+    return is_data(partition) and is_begun(position) and not position.is_stale
+
+
+def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
+    """Describes what is asked, bracketed; a partition whose bracket is not whole is told as failed."""
+    here = _those_known(cluster, census)
+    if len(here) < len(census.asked):  # the driver that asks may know of a topic before we do
+        _look_around(cluster)
+        here = _those_known(cluster, census)
+    before = cluster.list_offsets(here)
+    described = describe_producers(cluster, [partition for partition in here if before[partition].error is None])
+    after = cluster.list_offsets(described, isolation=READ_COMMITTED)
+    # Leaders are asked by name: one may have described a new topic of that name already.
+    ids = _ids_of(cluster, {partition.topic for partition in described})
+    taken: dict[TopicPartition, Bracket] = {}
+    for partition, producers in described.items():
+        asked, low, stable = census.asked[partition], before[partition], after[partition]
+        below = low.offset if asked.below is None else asked.below
+        is_whole = stable.error is None and low.leader_epoch == stable.leader_epoch and below <= low.offset
+        if isinstance(producers, str) or not is_whole or ids.get(partition.topic) != asked.topic_id:
+            continue
+        taken[partition] = Bracket(
+            asked.topic_id, below, stable.offset, asked.below is not None, asked.is_first, asked.is_behind
+        )
+        for producer in producers:
+            if 0 <= producer.txn_start_offset < below:
+                yield OpenDescribed(
+                    partition=partition,
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.producer_epoch,
+                    start_offset=producer.txn_start_offset,
+                    last_timestamp_ms=producer.last_timestamp_ms,
+                    listed_ms=census.listed_ms,
+                )
+    failed = frozenset(census.asked) - taken.keys()
+    if len(taken) < len(here):
+        _look_around(cluster)  # a leader may have moved: the next one knows
+    scanned = frozenset(partition for partition in failed if census.asked[partition].is_scanned)
+    yield CensusTaken(taken, failed | census.missing, census.is_round, scanned)
+
+
+def _ids_of(cluster: Cluster, topics: set[str]) -> dict[str, str]:
+    """The ids that topics have now; none where nobody answers."""
+    try:
+        return {name: topic.topic_id for name, topic in cluster.named(topics).items()} if topics else {}
+    except BrokerError:
+        return {}
+
+
+def _those_known(cluster: Cluster, census: Census) -> list[TopicPartition]:
+    known = cluster.metadata.topics if cluster.metadata is not None else {}
+    return [
+        partition
+        for partition, asked in census.asked.items()
+        if partition.topic in known and known[partition.topic].topic_id == asked.topic_id
+    ]
+
+
+def _look_around(cluster: Cluster) -> bool:
+    """Fresh metadata; whether there is any."""
+    try:
+        cluster.refresh()
+    except BrokerError:
+        return False
+    return True

@@ -1,0 +1,331 @@
+"""Settings from flags, environment, file and defaults; and what an operator is told about a bad one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from txnwatch.config import RESERVED_ENVIRONMENT, RunSettings, client_properties, load_settings
+from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.policy import DetectionPolicy
+
+BROKER = {"bootstrap_server": "kafka:9092"}
+WriteFile = Callable[[str | bytes], Path]
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> WriteFile:
+    def write(content: str | bytes) -> Path:
+        path = tmp_path / "txnwatch.toml"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+def settings(
+    flags: dict[str, Any] | None = None, file: Path | None = None, environ: dict[str, str] | None = None
+) -> RunSettings:
+    return load_settings(BROKER if flags is None else {**BROKER, **flags}, file, environ or {})
+
+
+FLAG, VARIABLE, LINE = {"trigger_ms": "1"}, {"TXNWATCH_TRIGGER_MS": "2"}, "trigger_ms = 3"
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "line", "wins"),
+    [
+        pytest.param(FLAG, VARIABLE, LINE, 1, id="flag over all"),
+        pytest.param(FLAG, {}, LINE, 1, id="flag over file"),
+        pytest.param({}, VARIABLE, LINE, 2, id="environment over file"),
+        pytest.param({}, {}, LINE, 3, id="file over default"),
+        pytest.param({}, {}, "", 500, id="default"),
+        pytest.param({"trigger_ms": None}, VARIABLE, LINE, 2, id="a flag that was not given is none"),
+    ],
+)
+def test_the_nearest_source_wins(
+    config_file: WriteFile, flags: dict[str, Any], environ: dict[str, str], line: str, wins: int
+) -> None:
+    assert settings(flags, config_file(line), environ).trigger_ms == wins
+
+
+def test_sources_are_merged_key_by_key(config_file: WriteFile) -> None:
+    merged = load_settings(
+        {"topics": "orders.*"},
+        config_file('bootstrap_server = "kafka:9092"\ntopics = "payments"\nlong_running_fraction = 0.5'),
+        {"TXNWATCH_EVENTS_FORMAT": "avro", "TXNWATCH_COMMAND_CONFIG": "/etc/client.properties", "PATH": "/bin"},
+    )
+    changed = {
+        "topics": "orders.*",
+        "long_running_fraction": 0.5,
+        "events_format": "avro",
+        "command_config": Path("/etc/client.properties"),
+    }
+    assert merged.model_dump() == {**settings().model_dump(), **changed}
+
+
+def test_the_environment_is_the_process_own_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The default is bound when the module is loaded: it has to be the live mapping and no copy.
+    monkeypatch.setenv("TXNWATCH_BOOTSTRAP_SERVER", "kafka:9093")
+    assert load_settings({}, None).bootstrap_server == "kafka:9093"
+
+
+def test_variables_that_are_read_elsewhere_are_no_settings() -> None:
+    assert settings(environ=dict.fromkeys(RESERVED_ENVIRONMENT, "anything")) == settings()
+
+
+FILE = "file .*txnwatch.toml"
+BAD_VALUES: dict[str, tuple[dict[str, Any], str, dict[str, str], str]] = {
+    "no number, from a flag": ({"trigger_ms": "soon"}, "", {}, "trigger_ms: expected .*integer.*'soon' from flag"),
+    "no number, from the environment": (
+        {},
+        "",
+        {"TXNWATCH_TRIGGER_MS": "soon"},
+        "trigger_ms: expected .*integer.*'soon' from environment",
+    ),
+    "no number, from the file": ({}, 'trigger_ms = "soon"', {}, f"trigger_ms: expected .*integer.*'soon' from {FILE}"),
+    "zero where it has to be positive": ({}, "trigger_ms = 0", {}, "trigger_ms: expected greater than 0, found 0 from"),
+    "a fraction of a millisecond": ({}, "trigger_ms = 1.5", {}, "trigger_ms: expected .*integer.*found 1.5 from"),
+    "negative where it may be zero": (
+        {"late_buffer_ms": "-1"},
+        "",
+        {},
+        "late_buffer_ms: expected greater than or equal to 0, found '-1' from flag",
+    ),
+    "more than the whole": (
+        {"long_running_fraction": "1.1"},
+        "",
+        {},
+        "long_running_fraction: expected less than or equal to 1, found '1.1' from flag",
+    ),
+    "no fraction at all": ({"long_running_fraction": "nan"}, "", {}, "long_running_fraction: expected .*'nan' from"),
+    "an unknown format": (
+        {"events_format": "xml"},
+        "",
+        {},
+        "events_format: expected 'json', 'avro' or 'confluent-avro', found 'xml' from flag",
+    ),
+    "no regular expression": (
+        {"topics": "orders("},
+        "",
+        {},
+        r"topics: expected a regular expression \(.*\), found 'orders\(' from flag",
+    ),
+    "a broker without a port": (
+        {"bootstrap_server": "kafka"},
+        "",
+        {},
+        "bootstrap_server: expected host:port.* found 'kafka' from flag",
+    ),
+    "a list of no brokers": (
+        {"bootstrap_server": " , "},
+        "",
+        {},
+        "bootstrap_server: expected host:port, several of them comma-separated, found ' , ' from flag",
+    ),
+    "a topic that there cannot be": (
+        {"events_topic": "bad topic!"},
+        "",
+        {},
+        "events_topic: expected a topic's name: .* found 'bad topic!' from flag",
+    ),
+    "not even one of dots": (
+        {},
+        "",
+        {"TXNWATCH_EVENTS_TOPIC": ".."},
+        "events_topic: expected a topic's name: .*'..' from",
+    ),
+    "a topic's name of 250": (
+        {"events_topic": "x" * 250},
+        "",
+        {},
+        "events_topic: expected a topic's name: 1 to 249 of",
+    ),
+    "no URL": ({"redis_url": "foo"}, "", {}, "redis_url: expected redis://.*, found 'foo' from flag"),
+    "no port": ({}, 'redis_url = "redis://h:notaport/0"', {}, f"redis_url: expected redis://.*notaport/0' from {FILE}"),
+    "no database": (
+        {"redis_url": "redis://h:1/x"},
+        "",
+        {},
+        "redis_url: expected redis://.*, found 'redis://h:1/x' from",
+    ),
+    "an option redis-py does not have": ({"redis_url": "redis://h/0?foo=1"}, "", {}, "redis_url: expected redis://"),
+    "a password is not repeated": (
+        {"redis_url": "redis://me:se/cret@h:x/0"},
+        "",
+        {},
+        r"redis_url: expected redis://.*, found 'redis://\*\*\*@h:x/0' from flag$",
+    ),
+    "no UTF-8": ({"topics": "a\udcff"}, "", {}, r"topics: expected UTF-8, found 'a\\udcff' from flag"),
+    "more than an int64": (
+        {"trigger_ms": str(1 << 63)},
+        "",
+        {},
+        "trigger_ms: expected less than or equal to 92233720368",
+    ),
+    "more than an int32": (
+        {"state_partitions": str(1 << 31)},
+        "",
+        {},
+        "state_partitions: expected less than or equal to",
+    ),
+    "a list of something else": (
+        {},
+        "abort_transactional_id_prefixes = ['a', 5]",
+        {},
+        rf"abort_transactional_id_prefixes: expected prefixes, comma-separated or .*, found \['a', 5\] from {FILE}",
+    ),
+    "a prefix of every id, by mistake": (
+        {},
+        "abort_deny_transactional_id_prefixes = ['']",
+        {},
+        "abort_deny_transactional_id_prefixes: expected prefixes, .* that are not empty, found",
+    ),
+    "text expected": ({}, "checkpoint = 5", {}, f"checkpoint: expected a valid string, found 5 from {FILE}"),
+    "the nearest source is named": (
+        {"trigger_ms": "0"},
+        "trigger_ms = 5",
+        {"TXNWATCH_TRIGGER_MS": "x"},
+        "trigger_ms: expected greater than 0, found '0' from flag",
+    ),
+}
+
+
+@pytest.mark.parametrize(("flags", "line", "environ", "message"), BAD_VALUES.values(), ids=BAD_VALUES.keys())
+def test_a_bad_value_names_key_expectation_value_and_source(
+    config_file: WriteFile, flags: dict[str, Any], line: str, environ: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        settings(flags, config_file(line), environ)
+
+
+@pytest.mark.parametrize(
+    ("line", "environ", "message"),
+    [
+        pytest.param("triger_ms = 5", {}, f"triger_ms: unknown key, from {FILE}; known keys: ", id="file"),
+        pytest.param("", {"TXNWATCH_TRIGER_MS": "5"}, "triger_ms: unknown key, from environment; known", id="variable"),
+        pytest.param("[run]\ntrigger_ms = 5", {}, f"run: unknown key, from {FILE}", id="section"),
+    ],
+)
+def test_an_unknown_key_is_named_with_its_source_and_the_known_ones(
+    config_file: WriteFile, line: str, environ: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        settings({}, config_file(line), environ)
+    assert ", ".join(sorted(RunSettings.model_fields)) in str(caught.value)
+
+
+def test_every_problem_is_told_at_once(config_file: WriteFile) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings({"trigger_ms": "0"}, config_file("nonsense = 1"), {"TXNWATCH_STATE_PARTITIONS": "-4"})
+    for key in ("trigger_ms", "nonsense", "state_partitions"):
+        assert f"{key}: " in str(caught.value)
+
+
+def test_a_missing_value_tells_every_way_to_give_it() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_settings({"bootstrap_server": None}, None, {})
+    assert str(caught.value) == (
+        "bootstrap_server: expected a value, found none: give --bootstrap-server, TXNWATCH_BOOTSTRAP_SERVER or a line "
+        "in the file"
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["trigger_ms = ", 'topics = "a\ntopics', "{}", "trigger_ms = 1\ntrigger_ms = 2", b"topics = '\xff'"],
+    ids=["half a line", "no closing quote", "JSON", "a key twice", "no UTF-8"],
+)
+def test_a_file_that_is_no_toml_is_named(config_file: WriteFile, content: str | bytes) -> None:
+    path = config_file(content)
+    with pytest.raises(ConfigError, match=f"^--config {re.escape(str(path))}: expected TOML, "):
+        settings({}, path)
+
+
+def test_a_file_is_read_as_utf_8(config_file: WriteFile) -> None:
+    assert settings({}, config_file('topics = "größe"')).topics == "größe"
+
+
+@pytest.mark.parametrize(("name", "reason"), [("absent.toml", "No such file"), (".", "Is a directory")])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=f"^--config {re.escape(str(tmp_path / name))}: {reason}"):
+        settings({}, tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["redis://h", "redis://:secret@h:6379/3", "rediss://h:1/", "redis://[::1]:1/0?db=2", "unix:///run/redis.sock"],
+)
+def test_any_url_that_redis_py_takes_is_taken(url: str) -> None:
+    assert settings({"redis_url": url}).redis_url == url
+
+
+@pytest.mark.parametrize(
+    ("flags", "line", "prefixes"),
+    [
+        pytest.param({"abort_transactional_id_prefixes": " a, b ,"}, "", ("a", "b"), id="a flag"),
+        pytest.param({}, "abort_transactional_id_prefixes = 'a,b'", ("a", "b"), id="text in the file"),
+        pytest.param({}, "abort_transactional_id_prefixes = ['a', 'b,c']", ("a", "b,c"), id="a list in the file"),
+        pytest.param({}, "abort_transactional_id_prefixes = ''", (), id="none"),
+    ],
+)
+def test_prefixes_are_a_list_however_they_are_written(
+    config_file: WriteFile, flags: dict[str, Any], line: str, prefixes: tuple[str, ...]
+) -> None:
+    assert settings(flags, config_file(line)).abort_policy.id_prefixes == prefixes
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        settings().trigger_ms = 5
+
+
+def test_the_policy_has_the_thresholds_that_were_set() -> None:
+    changed = {
+        "late_buffer_ms": 1,
+        "coordinator_scan_interval_ms": 2,
+        "stuck_prepare_ms": 3,
+        "long_running_fraction": 0.25,
+        "long_running_min_ms": 4,
+    }
+    assert asdict(settings(changed).policy) == {**asdict(DetectionPolicy()), **changed}
+    assert settings().policy == DetectionPolicy()
+
+
+def test_every_setting_explains_itself() -> None:
+    assert [name for name, spec in RunSettings.model_fields.items() if not spec.description] == []
+
+
+PROPERTIES = """# as Kafka's own tools read it
+security.protocol=SASL_SSL
+sasl.jaas.config = org.apache.kafka.common.security.plain.PlainLoginModule required \\
+    username="gr\\u00fcn" password="a:b=c";
+"""
+
+
+def test_client_properties_are_read_as_java_does(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text(PROPERTIES)
+    assert client_properties(path) == {
+        "security.protocol": "SASL_SSL",
+        "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'username="grün" password="a:b=c";',
+    }
+
+
+def test_without_a_properties_file_there_are_no_properties() -> None:
+    assert client_properties(None) == {}
+
+
+@pytest.mark.parametrize("content", [None, r"key=\u12"], ids=["absent", "half an escape"])
+def test_a_properties_file_that_cannot_be_read_is_named(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "client.properties"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ConfigError, match=f"^--command-config {re.escape(str(path))}: expected a Java properties file"):
+        client_properties(path)

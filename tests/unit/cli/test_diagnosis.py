@@ -1,0 +1,129 @@
+"""What a check-up means: which row warns, which one fails, and the line that mends it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from txnwatch.cli.diagnosis import Caller, CheckRow, Health, diagnose
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.admin.acls import Writers
+from txnwatch.streaming.job.checkup import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE, BrokerFacts, Checkup
+
+EVENTS = "txnwatch.events"
+CALLER = Caller("a:1", "User:watcher", EVENTS, "client.properties")
+ALL = frozenset({READ, WRITE, ALTER, DESCRIBE, DESCRIBE_CONFIGS})
+NEW = {
+    "DescribeProducersRequest": 0,
+    "DescribeTransactionsRequest": 0,
+    "ListTransactionsRequest": 2,
+    "FetchRequest": 17,
+}
+BROKER = BrokerFacts("a:1", None, NEW, 2, {"unclean.leader.election.enable": "false"})
+GOOD = Checkup(
+    brokers={1: BROKER},
+    cluster_operations=ALL,
+    topic_operations={"orders": ALL, TRANSACTION_STATE_TOPIC: ALL, EVENTS: ALL},
+    without_leader=(),
+    id_problems=(),
+    events_problem=None,
+    newest_stamp_ms=1_000_000,
+    asked_ms=1_000_100,
+)
+OLD = replace(BROKER, versions={**NEW, "ListTransactionsRequest": None})
+GRANT = "kafka-acls.sh --bootstrap-server a:1 --command-config client.properties --add"
+
+
+def bad(found: Checkup) -> list[CheckRow]:
+    return [row for row in diagnose(found, CALLER) if row.status is not Health.OK]
+
+
+def test_where_all_is_well_nothing_is_wrong() -> None:
+    assert bad(GOOD) == []
+
+
+def settings(**found: str) -> Checkup:
+    return replace(
+        GOOD, brokers={1: replace(BROKER, settings={name.replace("_", "."): v for name, v in found.items()})}
+    )
+
+
+def topics(**changed: frozenset[int] | None) -> Checkup:
+    return replace(GOOD, topic_operations={**GOOD.topic_operations, **changed})
+
+
+DENIED = "broker 1: TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+BAD = {
+    "a listener": (replace(GOOD, brokers={1: BrokerFacts("a:1", "refused")}), Health.MISSING, "broker 1 a:1"),
+    "an old broker": (replace(GOOD, brokers={1: OLD}), Health.MISSING, "broker 1"),
+    "no leader": (replace(GOOD, without_leader=(TopicPartition("orders", 0),)), Health.WARNING, "orders-0"),
+    "ids": (replace(GOOD, id_problems=(DENIED,)), Health.MISSING, "Describe on all transactional ids"),
+    "ids of an old broker": (replace(GOOD, id_problems=None), Health.WARNING, "Describe on all transactional ids"),
+    "a topic": (topics(orders=frozenset({DESCRIBE})), Health.MISSING, "Read on topic orders"),
+    "the log": (topics(__transaction_state=frozenset()), Health.MISSING, f"Read on topic {TRANSACTION_STATE_TOPIC}"),
+    "the events": (topics(**{EVENTS: frozenset({READ})}), Health.MISSING, f"Write on topic {EVENTS}"),
+    "verification": (settings(transaction_partition_verification_enable="false"), Health.WARNING, "broker 1"),
+    "elections": (settings(unclean_leader_election_enable="true"), Health.WARNING, "broker 1"),
+    "settings": (replace(GOOD, brokers={1: replace(BROKER, settings_problem="X")}), Health.WARNING, "broker 1"),
+    "our clock": (replace(GOOD, newest_stamp_ms=GOOD.asked_ms + 5_001), Health.WARNING, "ours"),
+    "cluster": (replace(GOOD, cluster_operations=ALL - {ALTER}), Health.WARNING, "Alter on the cluster"),
+}
+
+
+@pytest.mark.parametrize(("found", "health", "subject"), BAD.values(), ids=BAD.keys())
+def test_what_is_wrong_is_one_row(found: Checkup, health: Health, subject: str) -> None:
+    assert [(row.status, row.subject) for row in bad(found)] == [(health, subject)]
+
+
+GRANTS = {
+    "ids": (replace(GOOD, id_problems=(DENIED,)), "--operation Describe --transactional-id '*'"),
+    "a topic": (topics(orders=frozenset({DESCRIBE})), "--operation Read --topic orders"),
+    "no topics": (replace(GOOD, topic_operations={TRANSACTION_STATE_TOPIC: ALL, EVENTS: ALL}), "Read --topic '*'"),
+    "cluster": (replace(GOOD, cluster_operations=ALL - {ALTER}), "--operation Alter --cluster"),
+    "events": (
+        replace(
+            GOOD,
+            topic_operations={"orders": ALL, TRANSACTION_STATE_TOPIC: ALL},
+            events_problem="TOPIC_AUTHORIZATION_FAILED",
+        ),
+        f"--operation Create --operation Write --operation Read --topic {EVENTS}",
+    ),
+}
+
+
+@pytest.mark.parametrize(("found", "line"), GRANTS.values(), ids=GRANTS.keys())
+def test_a_missing_right_comes_with_the_line_that_grants_it(found: Checkup, line: str) -> None:
+    (row,) = bad(found)
+    assert row.fix is not None
+    assert row.fix.startswith(f"{GRANT} --allow-principal User:watcher --operation ")
+    assert row.fix.endswith(line)
+
+
+def test_an_old_timestamp_tells_nothing_about_our_clock() -> None:
+    assert bad(replace(GOOD, newest_stamp_ms=0)) == []
+
+
+def writers(found: Writers, caller: Caller = CALLER) -> CheckRow:
+    rows = diagnose(replace(GOOD, events_writers=found), caller)
+    (row,) = (row for row in rows if row.subject == f"writers of topic {EVENTS}")
+    return row
+
+
+def test_who_else_may_write_the_events_topic_is_said() -> None:
+    alone = writers(Writers(("User:watcher",)))
+    assert (alone.status, alone.detail) == (Health.OK, "this user by an ACL, and super users")
+    others = writers(Writers(("User:a", "User:b")))
+    assert others.status is Health.WARNING
+    assert others.detail.startswith(
+        "this user by no ACL of its own, super users, and User:a, User:b: whoever may write"
+    )
+    assert "it can cause no abort" in others.detail
+    assert writers(Writers(is_open=True)).detail.startswith("everybody: ")
+
+
+def test_where_nobody_tells_who_may_write_it_that_is_said_with_the_line_that_grants_it() -> None:
+    row = writers(Writers(problem="CLUSTER_AUTHORIZATION_FAILED"))
+    assert row.status is Health.WARNING
+    assert row.detail.startswith("could not be told: CLUSTER_AUTHORIZATION_FAILED")
+    assert row.fix == f"{GRANT} --allow-principal User:watcher --operation Describe --cluster"

@@ -1,0 +1,223 @@
+"""What is said in plain words follows from the readings, and only from them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support.fake_admin import FakeAdmin
+from support.one_look import a_searcher
+from txnwatch.cli.explanation import End, Explanation, end_of, of_partition
+from txnwatch.cli.explanation_of_id import of_id
+from txnwatch.sinks.incidents.commands import Origin
+from txnwatch.sinks.incidents.search import Log
+from txnwatch.state.evidence.age_claims import LedSince
+from txnwatch.state.evidence.screening import view_of
+from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
+from txnwatch.state.model.ports import TransactionDescription
+from txnwatch.state.model.transaction import CoordinatorView, EpochUse
+from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.streaming.log.coordinator_log import LogRecord
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+
+ORIGIN = Origin("cluster", "a:1")
+NAME = "checkout-1"
+NOW_MS = 1_700_000_000_000
+ONGOING = TransactionDescription(NAME, None, S.ONGOING, 1000, 0, 60_000, NOW_MS, coordinator=1)
+
+ENDS = {
+    "before its timeout": (ONGOING, 0, "open", "yes", NOW_MS + 70_000),
+    "until the next scan and the buffer": (ONGOING, 75_000, "open", "yes", NOW_MS + 70_000),
+    "past both by our clock alone": (ONGOING, 75_001, "open", "unknown", None),
+    "two-phase": (replace(ONGOING, timeout_ms=TWO_PHASE_TIMEOUT_MS), 10**11, "open", "no", None),
+    "decided": (replace(ONGOING, state=S.PREPARE_COMMIT), 10**9, "open", "unknown", None),
+}
+
+
+@pytest.mark.parametrize(("described", "age_ms", "state", "by_itself", "by_ms"), ENDS.values(), ids=ENDS.keys())
+def test_how_a_live_transaction_ends(
+    described: TransactionDescription, age_ms: int, state: str, by_itself: str, by_ms: int | None
+) -> None:
+    end = end_of(described, NOW_MS + age_ms, DetectionPolicy(), is_late=False)
+    assert (end.state, end.by_itself, end.by_ms) == (state, by_itself, by_ms)
+    assert isinstance(end, End)
+
+
+@pytest.mark.parametrize("age_ms", [10_000, 75_001])
+def test_what_is_proven_to_be_late_is_late_whatever_our_clock_says(age_ms: int) -> None:
+    end = end_of(ONGOING, NOW_MS + age_ms, DetectionPolicy(), is_late=True)
+    assert (end.state, end.by_itself, end.by_ms) == ("late", "unknown", None)
+
+
+def test_the_coordinators_next_look_is_as_late_as_the_brokers_say(admin: FakeAdmin) -> None:
+    slow = DetectionPolicy(coordinator_scan_interval_ms=60_000)
+    end = end_of(ONGOING, NOW_MS + 80_000, slow, is_late=False)
+    assert (end.state, end.by_ms) == ("open", NOW_MS + 120_000)
+    admin.begin(NAME, *admin.partitions)
+    now_ms = admin.transactions[NAME].start_ms + admin.transactions[NAME].timeout_ms + 20_000
+    for policy, state in ((DetectionPolicy(), "late"), (slow, "open")):
+        searcher = a_searcher(admin, lambda: now_ms, read_log=lambda _: a_log(admin), policy=policy)
+        found = searcher.search(list(admin.partitions))
+        (partition,) = admin.partitions
+        assert of_partition(ORIGIN, partition, found, now_ms).state == state
+        assert bool(found.overdue) is (state == "late")
+
+
+def a_log(admin: FakeAdmin, stamp_ms: int = 0) -> Log:
+    """The log with the transaction as it is, stamped by its coordinator at this time."""
+    described = admin.describe_transactions([NAME])[NAME]
+    logged = replace(view_of(described), log_partition=0, record_timestamp_ms=stamp_ms)
+    return Log({described.producer_id: logged}, led={0: LedSince(described.coordinator, 0)})
+
+
+def explained(admin: FakeAdmin, views: dict[int, CoordinatorView] | None = None) -> Explanation:
+    (partition,) = admin.partitions
+    searcher = a_searcher(admin, lambda: admin.now_ms, read_log=lambda _: Log(views or {}))
+    return of_partition(ORIGIN, partition, searcher.search([partition]), admin.now_ms)
+
+
+@pytest.fixture
+def admin() -> FakeAdmin:
+    found = FakeAdmin()
+    found.create_topic("orders")
+    return found
+
+
+def test_all_clear_is_an_answer(admin: FakeAdmin) -> None:
+    found = explained(admin)
+    assert (found.state, found.hidden_records, found.ends_by_itself, found.next) == ("all_clear", 0, None, None)
+    assert list(found.lines()) == [
+        "orders-0: all clear. Nothing is open; read_committed consumers can read to its end, offset 0."
+    ]
+
+
+def test_a_marker_that_is_not_replicated_is_no_open_transaction(admin: FakeAdmin) -> None:
+    (partition,) = admin.partitions
+    found = a_searcher(admin, lambda: 0).search([partition])
+    found.readings[partition] = replace(found.readings[partition], high_watermark=5, last_stable_offset=3)
+    told = of_partition(ORIGIN, partition, found, 0)
+    assert (told.state, told.hidden_records, told.ends_by_itself) == ("unreplicated", 2, "unknown")
+
+
+def test_an_open_transaction_leads_to_its_id(admin: FakeAdmin) -> None:
+    admin.begin(NAME, *admin.partitions)
+    found = explained(admin)
+    assert (found.state, found.transactional_id, found.hidden_records) == ("open", NAME, 1)
+    assert found.next == f"txnwatch explain --transactional-id {NAME} --bootstrap-server a:1"
+
+
+@pytest.mark.parametrize("problem", ["NOT_COORDINATOR", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"])
+def test_what_is_not_proven_is_not_called_a_hang(admin: FakeAdmin, problem: str) -> None:
+    admin.begin(NAME, *admin.partitions)
+    admin.listing_problems.append(problem)
+    admin.forget(NAME)
+    found = explained(admin)
+    assert (found.state, found.ends_by_itself, found.next) == ("unproven", "unknown", None)
+    assert problem in " ".join(found.text)
+    assert "HANGING" not in " ".join(found.text)
+
+
+def test_a_hang_of_which_nobody_knows_the_outcome_is_rehearsed(admin: FakeAdmin) -> None:
+    admin.begin(NAME, *admin.partitions)
+    admin.lose_markers(NAME, commit=True)
+    found = explained(admin)
+    assert (found.state, found.transactional_id, found.ends_by_itself) == ("hanging", NAME, "no")
+    assert found.next == (
+        "txnwatch abort --topic orders --partition 0 --start-offset 0 --bootstrap-server a:1 --dry-run"
+    )
+
+
+def handed_out(epoch: int, producer_id: int) -> dict[int, CoordinatorView]:
+    """The log: the id has been given an epoch, with which nothing has begun."""
+    view = CoordinatorView(NAME, 0, 7, S.EMPTY, epoch, 60_000, -1, NOW_MS, NOW_MS, epoch_use=EpochUse.FIRST)
+    return {producer_id: view}
+
+
+def test_data_of_an_epoch_that_nobody_has_used_is_nobodys(admin: FakeAdmin) -> None:
+    producer_id = admin.init(NAME).producer_id
+    admin.write(*admin.partitions, producer_id)
+    found = explained(admin, handed_out(0, producer_id))
+    assert "No transaction ever owned the data: an ABORT marker is right." in found.text
+    assert found.next == "txnwatch abort --topic orders --partition 0 --start-offset 0 --bootstrap-server a:1"
+
+
+@pytest.mark.parametrize("is_read", [True, False], ids=["read", "its beginning cannot be read"])
+def test_data_of_two_epochs_may_be_somebodys(admin: FakeAdmin, is_read: bool) -> None:  # noqa: FBT001
+    """The first transaction was committed and lost its marker; then comes a stray write of the next epoch."""
+    (partition,) = admin.partitions
+    producer_id = admin.begin(NAME, partition).producer_id
+    admin.lose_markers(NAME, commit=True)
+    admin.write(partition, producer_id, admin.init(NAME).producer_epoch)
+    if not is_read:
+        admin.partitions[partition].starts.clear()
+    found = explained(admin, handed_out(1, producer_id))
+    assert found.state == "hanging"
+    assert "an ABORT marker is right" not in " ".join(found.text)
+    assert found.next is not None
+    assert found.next.endswith("--dry-run")
+
+
+def of(admin: FakeAdmin, last: LogRecord | None = None, age_ms: int = 0, behind_ms: int = 0) -> Explanation:
+    described = admin.describe_transactions([NAME])[NAME]
+    readings = admin.read_partitions(admin.partitions).values()
+    now_ms = admin.now_ms + age_ms
+    log = a_log(admin, last.timestamp_ms) if last is not None and described.is_live else Log()
+    found = a_searcher(admin, lambda: now_ms, read_log=lambda _: log, behind_ms=behind_ms).judge(described)
+    return of_id(ORIGIN, described, last, readings, now_ms, found)
+
+
+def a_record(admin: FakeAdmin, state: S, after_ms: int) -> LogRecord:
+    value = TransactionLogValue(1, 1000, 0, 60_000, state, None, 0, 0)
+    return LogRecord(0, 5, admin.now_ms + after_ms, NAME, value)
+
+
+def test_a_complete_transaction_says_how_long_it_took(admin: FakeAdmin) -> None:
+    admin.begin(NAME, *admin.partitions)
+    admin.end(NAME, commit=True)
+    found = of(admin, a_record(admin, S.COMPLETE_COMMIT, 1_500), age_ms=10**7)
+    assert found.state == "idle"
+    assert "was committed at 2023-11-14 22:13:21.500Z, after 1.5s" in found.text[0]
+
+
+def test_an_idle_id_with_a_partition_that_cannot_be_read_is_not_called_well(admin: FakeAdmin) -> None:
+    admin.begin(NAME, *admin.partitions)
+    admin.lose_markers(NAME, commit=True)
+    admin.problems.update(dict.fromkeys(admin.partitions, "NO_LEADER"))
+    found = of(admin)
+    assert found.state == "unproven"
+    assert found.text[-1] == "What it has left open on orders-0 is not known: that could not be read."
+
+
+def test_an_idle_id_with_data_left_open_is_not_called_well(admin: FakeAdmin) -> None:
+    admin.begin(NAME, *admin.partitions)
+    admin.lose_markers(NAME, commit=True)
+    found = of(admin)
+    assert (found.state, found.next) == (
+        "unproven",
+        "txnwatch explain --topic orders --partition 0 --bootstrap-server a:1",
+    )
+
+
+@pytest.mark.parametrize(("after_ms", "state"), [(30_000, "open"), (30_001, "stuck_prepare")])
+def test_markers_that_are_awaited_for_long_are_stuck(admin: FakeAdmin, after_ms: int, state: str) -> None:
+    admin.begin(NAME, *admin.partitions)
+    admin.prepare(NAME, commit=True)
+    found = of(admin, a_record(admin, S.PREPARE_COMMIT, 0), age_ms=after_ms)
+    assert (found.state, found.ends_by_itself) == (state, "unknown")
+    assert found.text[-1] == "Its outcome is decided: commit. It waits for the markers of orders-0."
+
+
+def test_a_coordinator_whose_clock_is_behind_has_nothing_stuck(admin: FakeAdmin) -> None:
+    admin.begin(NAME, *admin.partitions)
+    admin.prepare(NAME, commit=True)
+    found = of(admin, a_record(admin, S.PREPARE_COMMIT, 0), age_ms=62_000, behind_ms=62_000)
+    assert found.state == "open"
+
+
+def test_a_partition_that_cannot_be_read_is_named_as_awaited(admin: FakeAdmin) -> None:
+    admin.begin(NAME, *admin.partitions)
+    admin.prepare(NAME, commit=False)
+    (partition,) = admin.partitions
+    admin.problems[partition] = "NO_LEADER"
+    assert of(admin).text[-1].endswith("Not reachable: orders-0 (NO_LEADER).")

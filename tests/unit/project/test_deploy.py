@@ -1,0 +1,219 @@
+"""Rules, dashboard and manifests: everything they name exists, and says what to do."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from support.fake_admin import FakeAdmin
+from support.fake_groups import FakeGroups
+from support.recording_sink import RecordingSink
+from txnwatch.config import RunSettings
+from txnwatch.metrics.collector import Metrics
+from txnwatch.metrics.table import METRICS, Kind
+from txnwatch.sinks.delivery.outbox import Outbox
+from txnwatch.sinks.incidents.commands import Origin
+from txnwatch.sinks.incidents.ledger import Ledger
+
+ROOT = Path(__file__).parents[3]
+DEPLOY = ROOT / "deploy"
+RULES: list[dict[str, Any]] = [
+    rule
+    for group in yaml.safe_load((DEPLOY / "prometheus" / "rules.yaml").read_text())["groups"]
+    for rule in group["rules"]
+]
+DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana" / "txnwatch.json").read_text())
+PANELS: list[dict[str, Any]] = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+# Labels that Prometheus gives to everything it scrapes, and that of histograms.
+GIVEN = {"job", "instance"}
+
+
+def scraped_names() -> dict[str, set[str]]:
+    """Every series name with its labels."""
+    found: dict[str, set[str]] = {}
+    for spec in METRICS:
+        if spec.kind is Kind.HISTOGRAM:
+            found[f"{spec.full_name}_bucket"] = {*spec.labels, "le"}
+            found.update({key: set(spec.labels) for key in (f"{spec.full_name}_sum", f"{spec.full_name}_count")})
+        else:
+            found[spec.full_name] = set(spec.labels)
+    return found
+
+
+SCRAPED = scraped_names()
+
+
+def wrong_names(expression: str) -> list[str]:
+    """What an expression names and no scrape has: series, and labels of its matchers and groupings."""
+    series = re.findall(r"(txnwatch_\w+)(?:\{([^}]*)\})?", expression)
+    wrong = [name for name, _ in series if name not in SCRAPED]
+    known = set[str]().union(*(SCRAPED.get(name, set()) for name, _ in series)) | GIVEN
+    for name, matchers in series:
+        labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers))
+        wrong += [f"{name}: {label}" for label in labels - SCRAPED.get(name, set()) - GIVEN]
+    for grouped in re.findall(r"(?:by|on|without)\s*\(([^)]*)\)", expression):
+        wrong += [label.strip() for label in grouped.split(",") if label.strip() not in known]
+    return wrong
+
+
+def test_names_that_do_not_exist_are_found() -> None:
+    assert wrong_names('sum by (topic) (txnwatch_upp{job="a",verdict="x"})') == [
+        "txnwatch_upp",
+        "txnwatch_upp: verdict",
+        "topic",
+    ]
+    assert wrong_names('sum by (job, verdict) (txnwatch_open_incidents{verdict="hanging"}) > 0') == []
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_a_rule_is_whole_and_names_what_exists(rule: dict[str, Any]) -> None:
+    assert re.fullmatch(r"(Kafka|Txnwatch)\w+", rule["alert"])
+    assert rule["labels"]["severity"] in {"critical", "warning"}
+    assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
+    assert "txnwatch_" in rule["expr"]
+    assert wrong_names(rule["expr"]) == []
+    url, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+    headings = re.findall(r"^##+ (.*)$", (ROOT / "docs" / "runbook.md").read_text(), flags=re.MULTILINE)
+    assert url.endswith("/docs/runbook.md")
+    assert anchor in {heading.lower().replace(" ", "-") for heading in headings}
+
+
+def test_alerts_lead_to_every_section_of_the_runbook() -> None:
+    led_to = {rule["annotations"]["runbook_url"].partition("#")[2] for rule in RULES}
+    headings = re.findall(r"^##+ (.*)$", (ROOT / "docs" / "runbook.md").read_text(), flags=re.MULTILINE)
+    unled = {heading.lower().replace(" ", "-") for heading in headings} - led_to
+    assert unled == {"long_running", "watcher"}, "an early warning, and the section above those of the alerts"
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+def test_a_panel_shows_what_exists_and_says_what_it_is(panel: dict[str, Any]) -> None:
+    assert panel["description"]
+    assert panel["targets"]
+    for target in panel["targets"]:
+        assert "txnwatch_" in target["expr"]
+        assert wrong_names(target["expr"]) == []
+        legend = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+        assert legend <= set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", target["expr"]))))
+
+
+EXPRESSIONS = [
+    *(rule["expr"] for rule in RULES),
+    *(target["expr"] for panel in PANELS for target in panel["targets"]),
+    *(annotation["expr"] for annotation in DASHBOARD["annotations"]["list"]),
+]
+RISING = sorted(
+    {
+        (name, tuple(re.findall(r'(\w+)="([^"]*)"', matchers)))
+        for expression in EXPRESSIONS
+        for name, matchers in re.findall(r"(?:increase|rate|changes)\((txnwatch_\w+)(?:\{([^}]*)\})?", expression)
+    }
+)
+
+
+@pytest.mark.parametrize(("name", "matchers"), RISING, ids=lambda found: found if isinstance(found, str) else "")
+def test_what_a_rate_is_taken_of_is_there_before_it_rises(name: str, matchers: tuple[tuple[str, str], ...]) -> None:
+    """The increase of a series that appears with the value 1 is 0: the first time would go unseen."""
+    metrics = Metrics(lambda: 0)
+    metrics.query_starts(
+        Ledger(Origin("cluster", "unused:1"), FakeAdmin(), FakeGroups(), [Outbox(RecordingSink(), print)], lambda: 0)
+    )
+    samples = [sample for family in metrics.registry.collect() for sample in family.samples]
+    found = [sample for sample in samples if sample.name == name and set(matchers) <= set(sample.labels.items())]
+    assert found
+    assert {sample.value for sample in found} <= {0, 1}, "the query has been started once"
+
+
+def test_panels_do_not_overlap_and_have_ids_of_their_own() -> None:
+    cells: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        covered = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not covered & cells, panel["title"]
+        assert at["x"] + at["w"] <= 24
+        cells |= covered
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+
+
+def test_annotations_and_variables_name_what_exists() -> None:
+    for annotation in DASHBOARD["annotations"]["list"]:
+        assert wrong_names(annotation["expr"]) == []
+    queries = [
+        variable["query"]["query"] for variable in DASHBOARD["templating"]["list"] if variable["type"] == "query"
+    ]
+    assert len(queries) == 2
+    assert [wrong for query in queries for wrong in wrong_names(query)] == []
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def test_promtool_agrees() -> None:
+    for command, file in (("check", "rules.yaml"), ("test", "rules_test.yaml")):
+        done = subprocess.run(
+            ["promtool", command, "rules", str(DEPLOY / "prometheus" / file)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def manifests() -> Iterator[dict[str, Any]]:
+    for file in sorted((DEPLOY / "k8s").glob("*.yaml")):
+        yield from yaml.safe_load_all(file.read_text())
+
+
+def settings_named(text: str) -> set[str]:
+    return {name.lower() for name in re.findall(r"\bTXNWATCH_([A-Z_]+)\b", text)}
+
+
+@pytest.mark.parametrize("file", ["Dockerfile", "compose.yaml", "k8s/txnwatch.yaml"])
+def test_every_variable_is_a_setting(file: str) -> None:
+    named = settings_named((DEPLOY / file).read_text())
+    assert named
+    assert named <= RunSettings.model_fields.keys()
+
+
+def test_one_replica_at_a_time_with_probes_that_are_served_and_a_volume_for_the_checkpoint() -> None:
+    (deployment,) = [found for found in manifests() if found["kind"] == "Deployment"]
+    assert (deployment["spec"]["replicas"], deployment["spec"]["strategy"]) == (1, {"type": "Recreate"})
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    served = (ROOT / "src" / "txnwatch" / "metrics/server.py").read_text()
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert f'"{container[probe]["httpGet"]["path"]}"' in served
+        assert container[probe]["httpGet"]["port"] == "metrics"
+    environment = {entry["name"]: entry["value"] for entry in container["env"]}
+    assert {"name": "metrics", "containerPort": int(environment["TXNWATCH_METRICS_PORT"])} in container["ports"]
+    mounted = [mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "checkpoint"]
+    assert environment["TXNWATCH_CHECKPOINT"].startswith(mounted[0])
+
+
+def test_the_service_and_its_monitor_lead_to_the_pods() -> None:
+    kinds = {found["kind"]: found for found in manifests()}
+    labels = kinds["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert kinds["Service"]["spec"]["selector"] == labels
+    assert kinds["ServiceMonitor"]["spec"]["selector"]["matchLabels"] == kinds["Service"]["metadata"]["labels"]
+    assert kinds["ServiceMonitor"]["spec"]["endpoints"][0]["port"] == kinds["Service"]["spec"]["ports"][0]["name"]
+
+
+def test_what_compose_mounts_and_builds_is_there() -> None:
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    mounts = [mount.split(":")[0] for service in services.values() for mount in service.get("volumes", ())]
+    assert [path for path in mounts if path.startswith(".") and not (DEPLOY / path).exists()] == []
+    (scraped,) = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yaml").read_text())["scrape_configs"]
+    assert scraped["static_configs"][0]["targets"] == ["txnwatch:9464"]
+    assert (DEPLOY / services["txnwatch"]["build"]["context"] / services["txnwatch"]["build"]["dockerfile"]).exists()
+
+
+def test_the_image_gets_every_package() -> None:
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-dir"].values()
+    allowed = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    assert {f"!{path.split('/')[0]}" for path in packages} <= set(allowed)

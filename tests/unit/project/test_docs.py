@@ -1,0 +1,110 @@
+"""Docs that cannot drift: what is generated is as the code says, and what is named exists."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from txnwatch.cli.main import COMMANDS
+from txnwatch.config import RunSettings, load_settings
+from txnwatch.state.model.verdicts import Reason, Verdict
+
+ROOT = Path(__file__).parents[3]
+PAGES = sorted(
+    path.relative_to(ROOT) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")) if ".venv" not in path.parts
+)
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    sys.path.append(str(ROOT / "scripts"))
+    spec = importlib.util.spec_from_file_location("generate_docs", ROOT / "scripts" / "generate_docs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATED = [
+    "docs/verdicts.md",
+    "docs/abort.md",
+    "docs/events.md",
+    "docs/cli.md",
+    "docs/faults.md",
+    "docs/metrics.md",
+    "deploy/reference-config.toml",
+]
+
+
+@pytest.mark.parametrize("page", GENERATED)
+def test_generated_pages_are_as_the_code_says(generator: ModuleType, page: str) -> None:
+    assert (ROOT / page).read_text() == generator.PAGES[page](), f"{page} is old: run `make docs`"
+
+
+def test_the_reference_config_has_every_key_and_loads_to_the_defaults() -> None:
+    text = (ROOT / "deploy" / "reference-config.toml").read_text()
+    named = {line.removeprefix("# ").split(" =")[0] for line in text.splitlines() if re.match(r"(# )?\w+ =", line)}
+    assert named == RunSettings.model_fields.keys()
+    assert load_settings({}, ROOT / "deploy" / "reference-config.toml", {}) == RunSettings(
+        bootstrap_server=tomllib.loads(text)["bootstrap_server"]
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_links_to_files_lead_somewhere(page: Path) -> None:
+    text = (ROOT / page).read_text()
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+    missing = [target for target in targets if not (ROOT / page).parent.joinpath(target).exists()]
+    assert not missing
+
+
+def test_the_file_map_names_every_module() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    modules = [
+        path
+        for folder in ("state", "streaming", "sinks", "src/txnwatch")
+        for path in (ROOT / folder).rglob("*.py")
+        if path.name != "__init__.py"
+    ]
+    unnamed = [str(path.relative_to(ROOT)) for path in modules if f"`{path.name}`" not in text]
+    assert not unnamed, "ARCHITECTURE.md's file map does not have them"
+
+
+def test_the_runbook_has_every_verdict_reason_and_outcome_under_its_own_anchor() -> None:
+    text = (ROOT / "docs" / "runbook.md").read_text()
+    headings = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
+    assert headings == [*Verdict, "watcher"]
+    hanging = text.partition("## hanging")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \|", hanging, flags=re.MULTILINE)
+    assert set(rows) == {*Reason, "abort", "commit", "none", "unknown"}
+    for part in text.split("\n## ")[1:-1]:
+        assert re.findall(r"^\*\*(Means|Check|Do nothing|Do)\b", part, flags=re.MULTILINE) == [
+            "Means",
+            "Check",
+            "Do",
+            "Do nothing",
+        ], part[:20]
+
+
+def test_commands_that_pages_show_are_commands() -> None:
+    for page in (*PAGES, Path("README.md")):
+        text = (ROOT / page).read_text()
+        blocks = "\n".join(re.findall(r"^```console\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL))
+        shown = [*re.findall(r"`(txnwatch [^`]*)`", text), *blocks.splitlines()]
+        named = [found[1] for line in shown if (found := re.match(r"txnwatch ([a-z][a-z-]*)", line))]
+        assert set(named) <= {*COMMANDS, "abort"}, page
+
+
+def test_every_decision_has_context_choice_measurement_and_consequence() -> None:
+    pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    assert pages
+    for page in pages:
+        headings = re.findall(r"^## (.*)$", page.read_text(), flags=re.MULTILINE)
+        assert headings == ["Context", "Choice", "Measured", "Consequences"], page.name

@@ -1,0 +1,137 @@
+"""What the automatic abort keeps to over time: crashes, budgets, breakers, and the alert that comes first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support.abort_stage import AT_ONCE, Stage
+from support.incidents import an_event
+from txnwatch.sinks.abort.marker_write import action
+from txnwatch.sinks.incidents.event_builder import no_longer_open, partition_gone
+from txnwatch.state.model.incident import resolved
+from txnwatch.state.model.ports import MarkerSpec
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+ANNOUNCED, VERIFIED = ("abort", None, None), ("abort", None, "verified")
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+@pytest.mark.parametrize("instance", ["here", "elsewhere"])
+def test_after_a_crash_between_marker_and_event_the_event_still_comes_once(is_written: bool, instance: str) -> None:  # noqa: FBT001
+    stage = Stage()
+    producer_id = stage.hang_and_move_on()
+
+    class Crash(Exception):  # noqa: N818
+        pass
+
+    def crash() -> None:
+        if is_written:
+            stage.admin.mark(MarkerSpec(stage.partition, producer_id, 0, 0))
+        raise Crash
+
+    stage.admin.before("write_marker", crash)
+    with pytest.raises(Crash):
+        stage.batch()
+    assert stage.actions == [ANNOUNCED]
+
+    stage.mode, stage.instance = "off", instance
+    stage.restart()
+    stage.batch()
+    if instance == "elsewhere":
+        assert stage.actions == [ANNOUNCED], "it may still be at it"
+        stage.batch(after_ms=61_000)
+    assert stage.actions == [ANNOUNCED, ("abort", None, "verified" if is_written else "still_open")]
+    stage.restart()
+    stage.batch()
+    assert len(stage.actions) == 2
+
+
+GONE, OVER = partition_gone(5), no_longer_open(5, "its leader has nothing open there any more")
+ABORTED, COMMITTED = {**OVER, "how": "aborted"}, {**OVER, "how": "committed"}
+
+
+@pytest.mark.parametrize(
+    ("decision", "told", "end", "result"),
+    [
+        pytest.param("abort", None, ABORTED, "verified", id="its marker is there"),
+        pytest.param("commit", None, COMMITTED, "verified", id="its marker is there, a commit"),
+        pytest.param("abort", None, COMMITTED, "unknown", id="another marker is there"),
+        pytest.param("abort", None, OVER, "unknown", id="over, and nobody saw how"),
+        pytest.param("abort", None, GONE, "unknown", id="the topic is gone"),
+        pytest.param("abort", None, {**OVER, "how": "absorbed"}, "unknown", id="taken in by the next transaction"),
+        pytest.param("abort", "still_open", ABORTED, "still_open", id="told before"),
+        pytest.param("dry_run", None, ABORTED, None, id="no marker was announced"),
+        pytest.param("refused", None, GONE, None, id="refused"),
+    ],
+)
+def test_an_end_verifies_a_marker_only_by_such_a_marker(
+    decision: str, told: str | None, end: dict[str, object], result: str | None
+) -> None:
+    done = {**action(decision, "here", 1), "result": told}
+    found = resolved(an_event(action=done), 9, end).action
+    assert found is not None
+    assert (found["decision"], found["result"]) == (decision, result)
+
+
+def test_a_topic_that_was_made_anew_after_the_announcement_verifies_nothing(stage: Stage) -> None:
+    stage.hang_and_move_on()
+
+    def vanish() -> None:
+        stage.admin.create_topic(stage.partition.topic)
+        raise KeyboardInterrupt
+
+    stage.admin.before("write_marker", vanish)
+    with pytest.raises(KeyboardInterrupt):
+        stage.batch()
+    stage.restart()
+    for _ in range(3):
+        stage.batch(after_ms=61_000)
+    assert stage.last().status == "resolved"
+    assert stage.actions == [ANNOUNCED, ("abort", None, "unknown")]
+
+
+def test_the_budget_holds_and_outlives_a_restart() -> None:
+    stage = Stage(policy=replace(AT_ONCE, breaker_incidents=None))
+    for number in range(4):
+        stage.hang_and_move_on(f"checkout-{number}")
+    stage.batch()
+    assert [decision for decision in stage.actions if decision == VERIFIED] == [VERIFIED] * 3
+    stage.restart()
+    stage.batch(after_ms=2_000)
+    assert ("refused", "budget_exhausted", None) in stage.actions
+    assert len(stage.admin.markers) == 3
+    stage.batch(after_ms=3_600_000)
+    assert len(stage.admin.markers) == 4
+
+
+def test_too_many_at_once_is_something_larger(stage: Stage) -> None:
+    for number in range(3):
+        stage.hang_and_move_on(f"checkout-{number}")
+    stage.batch()
+    assert stage.actions == [("refused", "breaker_open", None)] * 3
+
+
+def test_the_alert_comes_first_and_the_act_after_its_time() -> None:
+    stage = Stage(policy=replace(AT_ONCE, after_ms=300_000))
+    stage.hang_and_move_on()
+    stage.batch()
+    assert stage.actions == []
+    stage.batch(after_ms=300_000)
+    assert stage.actions == [ANNOUNCED, VERIFIED]
+
+
+def test_what_could_not_be_read_is_told_and_tried_again(stage: Stage) -> None:
+    stage.hang_and_move_on()
+    stage.admin.problems["checkout-1"] = "COORDINATOR_NOT_AVAILABLE"
+    stage.batch()
+    assert stage.actions == [("refused", "evidence_incomplete", None)]
+    del stage.admin.problems["checkout-1"]
+    stage.batch(after_ms=2_000)
+    assert stage.actions[-1] == VERIFIED

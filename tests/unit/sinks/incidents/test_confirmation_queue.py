@@ -1,0 +1,124 @@
+"""Of more candidates than one batch confirms nobody starves, however they are said and whatever they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+
+from support.ledger_world import HOUR_MS, World
+from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME, Turns, _Line
+from txnwatch.state.evidence.confirmation import Answer
+from txnwatch.state.model.findings import CoverInDoubt, Emitted, SpanCandidate, TransactionCandidate
+from txnwatch.state.model.transaction import CoordinatorView
+from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.verdicts import Verdict
+
+MANY = 2 * CANDIDATES_AT_A_TIME + 100
+
+
+@dataclass(frozen=True)
+class Said:
+    """A candidate; when it was said makes it no other."""
+
+    name: int
+    at_ms: int = 0
+
+
+def a_line() -> _Line[Said]:
+    return _Line(lambda candidate: candidate.name)
+
+
+def everybody(at_ms: int = 0) -> list[Said]:
+    return [Said(name, at_ms) for name in range(MANY)]
+
+
+def test_who_fits_in_is_chosen_as_said_now() -> None:
+    line = a_line()
+    assert line.next(everybody()[:3], 0) == [Said(0), Said(1), Said(2)]
+    assert line.next([Said(1, 7)], 7) == [Said(1, 7)]
+
+
+def test_those_that_were_left_out_are_next_and_then_the_others_again() -> None:
+    line = a_line()
+    turns = [{one.name for one in line.next(everybody(), at_ms)} for at_ms in range(20)]
+    assert {len(turn) for turn in turns} == {CANDIDATES_AT_A_TIME}
+    for three in zip(turns, turns[1:], turns[2:], strict=False):
+        assert set().union(*three) == set(range(MANY)), "as many turns as it takes to confirm everybody once"
+
+
+def test_who_stands_in_line_need_not_be_said_again() -> None:
+    line = a_line()
+    turns = [line.next(everybody(), 0), line.next([], 500), line.next([], 1_000)]
+    assert [one for turn in turns for one in turn] == everybody()
+    assert line.next([], 1_500) == []
+
+
+def test_who_is_over_stands_in_line_no_more() -> None:
+    line = a_line()
+    line.next(everybody(), 0)
+    line.drop(MANY - 1)
+    assert [*line.next([], 0), *line.next([], 0)] == everybody()[CANDIDATES_AT_A_TIME:-1]
+
+
+def test_who_comes_later_stands_behind() -> None:
+    line = a_line()
+    line.next(everybody(), 0)
+    late = [Said(-1), *everybody()]
+    assert Said(-1) not in line.next(late, 1)
+    assert Said(-1) in line.next(late, 2)
+
+
+def test_who_is_not_said_any_more_is_forgotten() -> None:
+    line = a_line()
+    line.next(everybody(), 0)
+    line.next([], 2 * HOUR_MS)
+    assert line._waiting == {}
+
+
+@pytest.mark.parametrize("line", ["spans", "held", "transactions"])
+def test_each_kind_has_a_line_of_its_own(line: str) -> None:
+    turns = Turns()
+    others = {name: vars(turns)[name] for name in vars(turns) if name != line}
+    assert vars(turns)[line] not in others.values()
+
+
+def a_span(world: World, number: int) -> SpanCandidate:
+    """What hangs under an id whose coordinator does not answer: it can be neither confirmed nor refuted."""
+    name = f"checkout-{number}"
+    owner = world.admin.begin(name, world.partition)
+    world.admin.lose_markers(name, commit=False)
+    world.admin.problems[name] = "NOT_COORDINATOR"
+    span = world.candidate(owner.producer_id, name)
+    return replace(span, view=replace(span.view, transactional_id=name)) if span.view is not None else span
+
+
+def a_late(world: World, number: int) -> TransactionCandidate:
+    name = f"checkout-{number}"
+    owner = world.admin.begin(name, world.partition)
+    world.admin.problems[name] = "NOT_COORDINATOR"
+    view = CoordinatorView(
+        name, 0, number, S.ONGOING, 0, 60_000, owner.start_ms, 0, 0, participants=frozenset({world.partition})
+    )
+    return TransactionCandidate(Verdict.LATE, owner.producer_id, view, (), 1_000, 2, world.now_ms, world.now_ms)
+
+
+SAYING: dict[str, Callable[[World, int], Emitted]] = {
+    "spans": a_span,
+    "held": lambda world, number: CoverInDoubt(a_span(world, number)),
+    "transactions": a_late,
+}
+
+
+@pytest.mark.parametrize("say", SAYING.values(), ids=SAYING.keys())
+def test_candidates_that_cannot_be_confirmed_do_not_keep_others_from_it(say: Callable[[World, int], Emitted]) -> None:
+    world = World()
+    said = [say(world, number) for number in range(CANDIDATES_AT_A_TIME + 1)]
+    world.admin.problems.pop(f"checkout-{CANDIDATES_AT_A_TIME}")  # the last one could be
+    world.batch(*said)
+    assert world.told() == []
+    world.batch()
+    world.batch(*said)
+    assert [status for _, _, status in world.told()] == ["opened"]
+    assert any(count.endswith(Answer.CONFIRMED) for count in world.ledger.counts)

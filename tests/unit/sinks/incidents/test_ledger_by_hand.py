@@ -1,0 +1,99 @@
+"""An abort by hand beside a running watch: its incident is about the abort, the watch's own goes on to its end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support.fake_lease import FakeLease
+from support.ledger_world import World
+from support.shared_log import SharedLog
+from txnwatch.sinks.abort.automatic import AutoAbort
+from txnwatch.sinks.abort.marker_write import action
+from txnwatch.sinks.incidents.event_builder import no_longer_open
+from txnwatch.sinks.incidents.incident_store import IN_HAND_MS
+from txnwatch.state.abort.case import AbortPolicy
+from txnwatch.state.abort.results import ABORT, STILL_OPEN, VERIFIED
+from txnwatch.state.model.findings import SpanCandidate
+from txnwatch.state.model.incident import BY_HAND, IncidentEvent, id_once_more, resolved, updated
+
+
+class Beside(World):
+    """A watch with one open incident, and somebody who aborts by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log = SharedLog()
+        self.ledger = self.another(self.log)
+        self.candidate_said: SpanCandidate = self.hang()
+        self.batch(self.candidate_said)
+        (self.own,) = self.log.told
+
+    def hand_announces(self) -> IncidentEvent:
+        begun = action(ABORT, "somebody@host", self.now_ms, detail=BY_HAND)
+        own_id = id_once_more(self.own.incident_id, self.now_ms)
+        ahead = replace(self.own, incident_id=own_id, action=begun, time_ms=self.now_ms)
+        self.log.records.append(ahead)
+        return ahead
+
+    def hand_tells(self, ahead: IncidentEvent, result: str) -> None:
+        assert ahead.action is not None
+        after = updated(ahead, self.now_ms, action={**ahead.action, "result": result})
+        self.log.records.append(after)
+        if result == VERIFIED:
+            self.log.records.append(resolved(after, self.now_ms, no_longer_open(self.now_ms, BY_HAND)))
+
+    def life(self, incident_id: str) -> list[str]:
+        return [event.status for event in self.log.told if event.incident_id == incident_id]
+
+
+@pytest.fixture
+def beside() -> Beside:
+    return Beside()
+
+
+def test_the_watchs_own_incident_ends_with_the_marker_in_the_log(beside: Beside) -> None:
+    beside.hand_tells(beside.hand_announces(), VERIFIED)
+    beside.batch(beside.abort(beside.candidate_said))
+    last = beside.log.compacted[beside.own.incident_id]
+    assert last.resolution is not None
+    assert (last.resolution["how"], last.resolution["marker_offset"]) == ("aborted", 7)
+    assert beside.ledger.open_incidents == []
+
+
+def test_a_span_is_not_opened_twice_because_a_hand_has_told_of_it(beside: Beside) -> None:
+    beside.hand_tells(beside.hand_announces(), VERIFIED)
+    beside.batch(beside.candidate_said)  # an election has taken the hand's marker away
+    assert [event.incident_id for event in beside.ledger.open_incidents] == [beside.own.incident_id]
+
+
+def test_what_a_hand_has_announced_the_hand_ends(beside: Beside) -> None:
+    ahead = beside.hand_announces()
+    beside.batch(after_ms=12_000)
+    beside.batch(beside.abort(beside.candidate_said), after_ms=12_000)
+    assert beside.life(ahead.incident_id) == ["opened"]
+    beside.hand_tells(ahead, VERIFIED)
+    beside.batch(after_ms=61_000)
+    assert beside.life(ahead.incident_id) == ["opened", "updated", "resolved"]
+
+
+def test_a_hand_that_died_is_followed_up(beside: Beside) -> None:
+    ahead = beside.hand_announces()
+    beside.batch(beside.abort(beside.candidate_said))
+    beside.batch(after_ms=IN_HAND_MS)
+    beside.batch(after_ms=IN_HAND_MS)
+    assert beside.life(ahead.incident_id) == ["opened", "resolved"]
+    assert beside.ledger.open_incidents == []
+
+
+def test_the_automatic_abort_counts_and_decides_a_span_once(beside: Beside) -> None:
+    beside.hand_tells(beside.hand_announces(), STILL_OPEN)
+    beside.batch()
+    beside.admin.init("checkout-1")
+    policy = AbortPolicy(after_ms=0, breaker_incidents=1)
+    abort = AutoAbort("on", policy, 1_000, beside.ledger, FakeLease(), "here", lambda: beside.now_ms)
+    abort.on_batch()
+    assert len(beside.admin.markers) == 1
+    assert beside.ledger.open_incidents[0].action is not None
+    assert beside.ledger.open_incidents[0].action["result"] == VERIFIED

@@ -1,0 +1,193 @@
+"""An outcome that nobody could be asked about when its incident opened is found again; one that nobody knows is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from support.ledger_world import World
+from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME
+from txnwatch.sinks.incidents.outcome_retries import AT_A_TIME
+from txnwatch.state.model.findings import SpanCandidate
+from txnwatch.state.model.ports import STILL_READING, SpanPast
+
+MINUTE_MS = 60_000
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def outcomes(world: World) -> list[tuple[str, str]]:
+    return [(event.status, event.expected_outcome) for event in world.topic.told]
+
+
+def the_log_is_not_read(world: World) -> None:
+    world.admin.unreadable[world.partition] = "no leader"
+
+
+def it_is_still_being_read(world: World) -> None:
+    world.admin.unreadable[world.partition] = STILL_READING
+
+
+def it_is_written_to_between_the_looks(world: World) -> None:
+    (owner,) = world.admin.transactions.values()
+    world.admin.before("read_partitions", lambda: None)
+    world.admin.before("read_partitions", lambda: world.admin.write(world.partition, owner.producer_id))
+
+
+HICCUPS = [the_log_is_not_read, it_is_still_being_read, it_is_written_to_between_the_looks]
+
+
+@pytest.mark.parametrize("hiccup", HICCUPS)
+def test_an_outcome_that_a_hiccup_kept_back_is_found_at_a_later_look(
+    world: World, hiccup: Callable[[World], None]
+) -> None:
+    candidate = world.hang()
+    hiccup(world)
+    world.batch(candidate)
+    assert outcomes(world) == [("opened", "unknown")], "the hang is told at once"
+    world.admin.unreadable.clear()
+    world.batch(after_ms=MINUTE_MS)
+    assert outcomes(world) == [("opened", "unknown"), ("updated", "abort")]
+    assert "--start-offset" in (world.topic.told[-1].suggested_command or "")
+    world.batch(after_ms=MINUTE_MS)
+    assert len(world.topic.told) == 2
+
+
+def test_it_is_asked_for_with_growing_pauses_and_at_once_while_it_is_being_read() -> None:
+    asked: dict[str, int] = {}
+    for problem in ("no leader", STILL_READING):
+        other = World()
+        candidate = other.hang()
+        other.admin.unreadable[other.partition] = problem
+        other.batch(candidate)
+        other.admin.asked.clear()
+        for _ in range(120):
+            other.batch()
+        asked[problem] = other.admin.asked.count("read_pasts")
+    assert asked == {"no leader": 5, STILL_READING: 120}
+
+
+def no_id_maps_to_it(world: World) -> SpanCandidate:
+    candidate = world.hang()
+    world.admin.forget("checkout-1")
+    return replace(candidate, view=None)
+
+
+def the_beginning_is_gone(world: World) -> SpanCandidate:
+    candidate = world.hang()
+    world.admin.partitions[world.partition].starts[candidate.producer_id] = SpanPast()
+    return candidate
+
+
+def absorbed(world: World) -> SpanCandidate:
+    candidate = world.hang()
+    return replace(candidate, span=replace(candidate.span, absorbed=True))
+
+
+def initialised_anew(world: World) -> SpanCandidate:
+    candidate = world.hang()
+    world.admin.transactions["checkout-1"].producer_epoch += 1
+    return candidate
+
+
+@pytest.mark.parametrize("make", [no_id_maps_to_it, the_beginning_is_gone, absorbed, initialised_anew])
+def test_what_nobody_can_know_is_not_asked_for_again(world: World, make: Callable[[World], SpanCandidate]) -> None:
+    candidate = make(world)
+    world.batch(candidate)
+    assert outcomes(world) == [("opened", "unknown")]
+    world.admin.asked.clear()
+    for _ in range(5):
+        world.batch(candidate, after_ms=MINUTE_MS)
+    assert "read_pasts" not in world.admin.asked
+    assert len(world.topic.told) == 1
+
+
+def test_new_words_of_the_state_are_worth_another_look(world: World) -> None:
+    candidate = world.hang()
+    view = candidate.view
+    assert view is not None
+    world.batch(replace(candidate, view=replace(view, data_epoch=-1)))
+    assert outcomes(world) == [("opened", "unknown")]
+    world.batch(candidate)
+    assert outcomes(world) == [("opened", "unknown"), ("updated", "abort")]
+
+
+def test_after_a_restart_it_is_found_when_the_state_says_the_span_again(world: World) -> None:
+    candidate = world.hang()
+    the_log_is_not_read(world)
+    world.batch(candidate)
+    world.restart()
+    world.admin.unreadable.clear()
+    world.batch()
+    assert outcomes(world) == [("opened", "unknown")]
+    world.batch(candidate)
+    assert outcomes(world) == [("opened", "unknown"), ("updated", "abort")]
+
+
+def test_of_data_that_was_appended_to_no_outcome_is_told(world: World) -> None:
+    candidate = world.hang()
+    the_log_is_not_read(world)
+    world.batch(candidate)
+    world.admin.write(world.partition, candidate.producer_id)
+    world.admin.unreadable.clear()
+    world.batch(after_ms=MINUTE_MS)
+    world.batch(candidate, after_ms=MINUTE_MS)
+    assert outcomes(world) == [("opened", "unknown")]
+
+
+def test_what_is_taken_in_by_a_live_transaction_meanwhile_gets_none(world: World) -> None:
+    candidate = world.hang()
+    the_log_is_not_read(world)
+    world.batch(candidate)
+    world.admin.unreadable.clear()
+    world.admin.begin("checkout-1", world.partition)
+    world.batch(after_ms=MINUTE_MS)
+    assert "abort" not in {event.expected_outcome for event in world.topic.told}
+
+
+def test_a_fresh_read_that_fails_is_made_again(world: World) -> None:
+    candidate = world.hang()
+    the_log_is_not_read(world)
+    world.batch(candidate)
+    world.admin.unreadable.clear()
+    world.admin.listing_problems.append("away")
+    world.admin.silent.append("coordinator 2: away")
+    world.batch(after_ms=MINUTE_MS)
+    assert outcomes(world) == [("opened", "unknown")]
+    world.admin.silent.clear()
+    world.batch(after_ms=MINUTE_MS)
+    assert outcomes(world) == [("opened", "unknown"), ("updated", "abort")]
+
+
+def test_what_is_over_is_not_asked_for(world: World) -> None:
+    candidate = world.hang()
+    the_log_is_not_read(world)
+    world.batch(candidate)
+    world.batch(world.abort(candidate))
+    world.admin.asked.clear()
+    world.batch(after_ms=MINUTE_MS)
+    assert "read_pasts" not in world.admin.asked
+
+
+def test_many_at_once_are_told_at_once_and_their_outcomes_follow_in_turns(world: World) -> None:
+    count = 3 * AT_A_TIME
+    candidates = []
+    for number in range(count):
+        name = f"checkout-{number}"
+        owner = world.admin.begin(name, world.partition)
+        world.admin.lose_markers(name, commit=False)
+        candidates.append(world.candidate(owner.producer_id, name))
+    the_log_is_not_read(world)
+    world.batch(*candidates)
+    for _ in range(count // CANDIDATES_AT_A_TIME):
+        world.batch(after_ms=0)  # the state need not say again who stands in line
+    assert len(outcomes(world)) == count
+    world.admin.unreadable.clear()
+    for _ in range(count // AT_A_TIME):
+        world.batch(after_ms=MINUTE_MS)
+    assert outcomes(world)[count:] == [("updated", "abort")] * count

@@ -1,0 +1,174 @@
+"""What a look at open incidents tells: news only, who is hurt, and an end that needs no marker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support.ledger_world import World
+from txnwatch.sinks.incidents.fan_out import TIDY_MS
+from txnwatch.sinks.incidents.ledger import LOOK_AGAIN_MS, SECOND_LOOK_MS
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import IncidentEvent
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def sequences(world: World) -> list[tuple[int, str]]:
+    return [(event.sequence, event.status) for event in world.topic.told]
+
+
+def groups_of(event: IncidentEvent) -> list[tuple[str, str]]:
+    return [(group["group_id"], group["state"]) for group in event.consumer_groups]
+
+
+def test_a_quiet_hang_is_told_once_for_hours(world: World) -> None:
+    candidate = world.hang()
+    for _ in range(200):
+        world.batch(candidate, after_ms=LOOK_AGAIN_MS)
+    assert sequences(world) == [(1, "opened")]
+
+
+def test_a_busy_partition_is_told_at_every_tenfold(world: World) -> None:
+    world.batch(world.hang())
+    for _ in range(120):
+        world.admin.plain(world.partition, 9)
+        world.batch(after_ms=LOOK_AGAIN_MS)
+    told = [event.hidden_records for event in world.topic.told]
+    assert told == [1, 10, 100, 1000]
+    assert sequences(world) == [(1, "opened"), (2, "updated"), (3, "updated"), (4, "updated")]
+
+
+def test_who_is_at_risk_is_in_the_opening_and_who_has_stopped_is_news(world: World) -> None:
+    world.groups.commit("billing", world.partition, 0)
+    world.batch(world.hang())
+    assert groups_of(world.topic.told[0]) == [("billing", "at_risk")]
+    world.admin.plain(world.partition)
+    world.batch(after_ms=SECOND_LOOK_MS)
+    assert sequences(world) == [(1, "opened"), (2, "updated")]
+    news = world.topic.told[-1]
+    assert groups_of(news) == [("billing", "stopped")]
+    assert (news.hidden_records, news.lso_standing_ms) == (2, SECOND_LOOK_MS)
+    world.admin.plain(world.partition)
+    world.batch(after_ms=LOOK_AGAIN_MS)
+    assert len(world.topic.told) == 2
+
+
+def test_since_when_the_last_stable_offset_stands_is_known_after_a_restart_too(world: World) -> None:
+    world.batch(world.hang())
+    world.restart()
+    world.admin.plain(world.partition, 20)
+    world.batch(after_ms=LOOK_AGAIN_MS)
+    assert world.topic.told[-1].lso_standing_ms == LOOK_AGAIN_MS
+
+
+def test_a_group_that_cannot_be_read_is_said_once_and_takes_nobody_away(world: World) -> None:
+    world.groups.commit("billing", world.partition, 0)
+    world.groups.commit("secret", world.partition, 0)
+    world.groups.hidden.add("secret")
+    world.batch(world.hang())
+    for _ in range(3):
+        world.batch(after_ms=LOOK_AGAIN_MS)
+    assert world.reports == ["who is hurt is not fully known: group secret is hidden"]
+    assert groups_of(world.topic.told[0]) == [("billing", "at_risk")]
+
+
+def test_groups_are_asked_for_only_while_an_incident_is_open(world: World) -> None:
+    for _ in range(5):
+        world.batch(after_ms=LOOK_AGAIN_MS)
+    assert world.groups.asked == 0
+
+
+def test_the_producers_next_transaction_that_takes_the_span_in_is_news_and_no_command_fits_any_more(
+    world: World,
+) -> None:
+    world.batch(world.hang())
+    world.admin.now_ms = world.now_ms + 1_000
+    world.admin.begin("checkout-1", world.partition)
+    world.batch(after_ms=LOOK_AGAIN_MS)
+    assert sequences(world) == [(1, "opened"), (2, "updated")]
+    news = world.topic.told[-1]
+    assert (news.transaction_state, news.suggested_command) == ("Ongoing", None)
+    world.batch(after_ms=LOOK_AGAIN_MS)
+    assert len(world.topic.told) == 2
+
+
+def test_an_incident_whose_own_transaction_turns_out_to_be_live_is_refuted(world: World) -> None:
+    world.batch(world.hang())
+    owner = world.admin.begin("checkout-1", world.partition)
+    owner.start_ms = world.topic.told[0].open_since_ms - 1
+    world.batch(after_ms=LOOK_AGAIN_MS)
+    assert sequences(world) == [(1, "opened"), (2, "resolved")]
+    resolution = world.topic.told[-1].resolution
+    assert resolution is not None
+    assert (resolution["how"], resolution["by"]) == ("refuted", "coordinator")
+
+
+def test_an_owner_that_is_learned_later_is_news(world: World) -> None:
+    candidate = world.hang()
+    world.admin.forget("checkout-1")
+    world.batch(replace(candidate, view=None))
+    assert world.topic.told[0].transactional_id is None
+    world.batch(replace(candidate, view=None))
+    world.batch(candidate)
+    world.batch(candidate)
+    assert [event.transactional_id for event in world.topic.told] == [None, "checkout-1"]
+
+
+def test_a_sink_that_has_lost_everything_is_filled_again(world: World) -> None:
+    world.batch(world.hang())
+    world.redis.told.clear()
+    world.redis.latest.clear()
+    world.redis.is_emptied = True
+    world.batch(after_ms=TIDY_MS)
+    assert world.redis.told == world.topic.told
+    assert world.reports == ["recording is empty; filling it"]
+
+
+def test_a_marker_that_only_a_coordinator_can_have_left_open_to_doubt_is_unknown(world: World) -> None:
+    candidate = world.hang()
+    world.batch(candidate)
+    ended = world.abort(candidate)
+    world.admin.problems["checkout-1"] = "COORDINATOR_LOAD_IN_PROGRESS"
+    world.batch(ended)
+    resolution = world.topic.told[-1].resolution
+    assert resolution is not None
+    assert (resolution["how"], resolution["by"]) == ("aborted", "unknown")
+
+
+def test_many_open_incidents_on_one_partition_cost_one_question(world: World) -> None:
+    partitions = [world.partition, *world.admin.create_topic("more", 3)]
+    for number, partition in enumerate(partitions * 5):
+        world.admin.write(partition, producer_id=100 + number)
+        world.batch(world.candidate_on(partition, 100 + number))
+    world.batch(after_ms=LOOK_AGAIN_MS)
+    before = world.groups.asked
+    world.batch(after_ms=LOOK_AGAIN_MS)
+    assert world.groups.asked == before + 1
+    assert isinstance(partitions[0], TopicPartition)
+
+
+def test_an_incident_on_a_topic_that_was_deleted_while_nobody_watched_ends(world: World) -> None:
+    world.batch(world.hang())
+    del world.admin.partitions[world.partition]
+    world.restart()
+    told = len(world.told())
+    for _ in range(2):
+        world.batch(after_ms=LOOK_AGAIN_MS)
+    assert len(world.told()) == told, "one broker's word is not enough"
+    world.batch(after_ms=LOOK_AGAIN_MS)
+    resolution = world.topic.told[-1].resolution
+    assert resolution is not None
+    assert (resolution["how"], world.ledger.open_incidents) == ("partition_gone", [])
+
+
+def test_an_incident_on_a_topic_that_may_not_be_seen_goes_on(world: World) -> None:
+    world.batch(world.hang())
+    world.admin.problems[world.partition] = "TOPIC_AUTHORIZATION_FAILED"
+    for _ in range(5):
+        world.batch(after_ms=LOOK_AGAIN_MS)
+    assert len(world.ledger.open_incidents) == 1

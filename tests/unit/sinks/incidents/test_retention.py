@@ -1,0 +1,184 @@
+"""What ended leaves the topic after its retention, and the memory with it; what is open nobody can take away."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+
+from support.incidents import OPEN_SINCE_MS, a_life, an_event, id_of
+from support.ledger_world import HOUR_MS, World
+from support.shared_log import SharedLog
+from txnwatch.sinks.delivery.skipped_records import PassedOverRecords
+from txnwatch.sinks.incidents.incident_store import KEPT_MS, SEEN_OVER_MS, Memory
+from txnwatch.sinks.incidents.retention import AT_A_TIME, PAUSE_MS, RETENTION_MS, Retention
+from txnwatch.state.model.errors import BadEventError, PassedOver, SinkError
+from txnwatch.state.model.incident import IncidentEvent, Overwritten
+from txnwatch.watch.event_listener import Listening
+
+DAY_MS = 24 * HOUR_MS
+OVER_MS = OPEN_SINCE_MS + RETENTION_MS + HOUR_MS
+
+
+class Topic:
+    """Where tombstones go."""
+
+    def __init__(self) -> None:
+        self.buried: list[str] = []
+        self.is_away = False
+
+    def bury(self, incident_ids: Sequence[str]) -> None:
+        if self.is_away:
+            raise SinkError("away")
+        self.buried.extend(incident_ids)
+
+
+def test_an_end_gets_a_tombstone_after_the_retention_and_is_forgotten() -> None:
+    memory, topic = Memory("cluster"), Topic()
+    retention = Retention(bury=topic.bury)
+    memory.remember([*a_life("over"), an_event("open")], OVER_MS)
+    retention.on_tidy(memory, OVER_MS)
+    assert topic.buried == [], "this process has known it for a moment only"
+    retention.on_tidy(memory, OVER_MS + SEEN_OVER_MS)
+    assert topic.buried == [id_of("over")]
+    assert not memory.is_used(id_of("over")), "its id may be used again"
+    assert memory.is_used(id_of("open"))
+    retention.on_tidy(memory, OVER_MS + 2 * SEEN_OVER_MS)
+    assert topic.buried == [id_of("over")]
+
+
+def test_nothing_goes_before_the_retention_is_over() -> None:
+    memory, topic = Memory("cluster"), Topic()
+    early_ms = OPEN_SINCE_MS + KEPT_MS + DAY_MS
+    memory.remember(a_life("over"), early_ms)
+    Retention(bury=topic.bury).on_tidy(memory, early_ms + SEEN_OVER_MS)
+    assert topic.buried == []
+    Retention(KEPT_MS, topic.bury).on_tidy(memory, early_ms + SEEN_OVER_MS)
+    assert topic.buried == [id_of("over")], "the retention is a setting"
+
+
+def test_a_topic_that_is_away_gets_its_tombstones_later() -> None:
+    memory, topic = Memory("cluster"), Topic()
+    retention = Retention(bury=topic.bury)
+    memory.remember(a_life("over"), OVER_MS)
+    topic.is_away = True
+    retention.on_tidy(memory, OVER_MS + SEEN_OVER_MS)
+    assert memory.is_used(id_of("over")), "what the topic may still hold is not forgotten"
+    topic.is_away = False
+    retention.on_tidy(memory, OVER_MS + SEEN_OVER_MS + PAUSE_MS)
+    assert topic.buried == [id_of("over")]
+
+
+def test_many_go_in_parts() -> None:
+    memory, topic = Memory("cluster"), Topic()
+    memory.remember((event for number in range(AT_A_TIME + 5) for event in a_life(str(number))[2:]), OVER_MS)
+    retention = Retention(bury=topic.bury)
+    retention.on_tidy(memory, OVER_MS + SEEN_OVER_MS)
+    assert len(topic.buried) == AT_A_TIME
+    retention.on_tidy(memory, OVER_MS + SEEN_OVER_MS + 5_000)
+    assert len(set(topic.buried)) == AT_A_TIME + 5
+
+
+def test_the_incident_of_another_cluster_is_left_to_its_own_watch() -> None:
+    memory, topic = Memory("cluster"), Topic()
+    memory.remember(a_life("over", cluster_id="another"), OVER_MS)
+    Retention(bury=topic.bury).on_tidy(memory, OVER_MS + SEEN_OVER_MS)
+    assert topic.buried == []
+
+
+def test_a_ledger_takes_away_what_ended_and_tells_a_new_hang_of_the_same_span_anew() -> None:
+    world, topic = World(), Topic()
+    world.ledger.retention.bury = topic.bury
+    candidate = world.hang()
+    world.batch(candidate)
+    row = world.admin.partitions[world.partition].producers[candidate.producer_id]
+    world.batch(world.abort(candidate))
+    for _ in range(9):
+        world.batch(after_ms=DAY_MS)
+    (incident_id,) = {event.incident_id for event in world.topic.told}
+    assert topic.buried == [incident_id]
+    world.admin.partitions[world.partition].producers[candidate.producer_id] = row  # an election took the marker away
+    world.batch(candidate)
+    assert [event.incident_id for event in world.ledger.open_incidents] == [incident_id]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_tombstone_of_an_open_incident_silences_nothing_and_it_is_told_again(*, restarted: bool) -> None:
+    world, log = World(), FoulLog()
+    ledger = world.another(log)
+    candidate = world.hang()
+    ledger.on_batch([candidate])
+    (opened,) = log.events
+    log.put(Overwritten(opened.incident_id))
+    if restarted:
+        ledger = world.another(log)
+    for _ in range(3):
+        ledger.on_batch([candidate])  # the state says it at every barrier: a restarted ledger finds it anew
+    assert [event.incident_id for event in ledger.open_incidents] == [opened.incident_id]
+    assert log.records[-1] == opened, "compaction keeps what stands last"
+    assert log.events == [opened, opened], "once for one tombstone"
+
+
+def test_two_instances_that_hear_a_tombstone_do_not_tell_for_ever() -> None:
+    world, log = World(), FoulLog()
+    ledgers = [world.another(log) for _ in range(2)]
+    ledgers[0].on_batch([world.hang()])
+    ledgers[1].on_batch([])
+    log.put(*[Overwritten(log.events[0].incident_id)] * 500)
+    for _ in range(4):
+        for ledger in ledgers:
+            ledger.on_batch([])
+    assert len(log.events) == 2, "the second hears that the first has told it again"
+
+
+def test_a_tombstone_of_what_ended_is_not_answered() -> None:
+    world, log = World(), FoulLog()
+    ledger, candidate = world.another(log), world.hang()
+    ledger.on_batch([candidate])
+    ledger.on_batch([world.abort(candidate)])
+    log.put(Overwritten(log.events[0].incident_id))
+    ledger.on_batch([])
+    assert [event.status for event in log.events] == ["opened", "resolved"]
+
+
+class FoulLog(SharedLog):
+    """An events topic that others write too."""
+
+    @property
+    def events(self) -> list[IncidentEvent]:
+        return [record for record in self.records if isinstance(record, IncidentEvent)]
+
+    @property
+    def compacted(self) -> dict[str, IncidentEvent]:
+        """Not compacted yet: everything is read."""
+        return {str(number): record for number, record in enumerate(self.records)}
+
+    def put(self, *records: IncidentEvent | Overwritten) -> None:
+        self.records.extend(records)  # type: ignore[arg-type]
+
+
+def test_records_that_are_none_are_counted_and_said_in_a_few_lines() -> None:
+    said: list[str] = []
+    now_ms = 0
+    listening = Listening(PassedOverRecords(said.append, lambda: now_ms))
+    bad = [BadEventError(PassedOver.UNDECODABLE, f"t-0@{number}: odd", id_of("x")) for number in range(2_000)]
+    assert list(listening.heard(bad)) == [Overwritten(id_of("x"))] * 2_000
+    assert said == ["passing over 2000 records of the events topic (undecodable), the last: t-0@1999: odd"]
+    assert listening.passed_over.counts == {PassedOver.UNDECODABLE: 2_000}
+    for _ in range(7_200):  # an hour of batches, each with a bad record
+        now_ms += 500
+        list(listening.heard(bad[:1]))
+    assert len(said) == 6
+
+
+def test_one_that_comes_long_after_is_said_at_once() -> None:
+    said: list[str] = []
+    times = iter(range(0, 10**9, 10_000_000))
+    clock = [0]
+    records = PassedOverRecords(said.append, lambda: clock[0])
+    for clock[0] in itertools.islice(times, 3):
+        records.take(BadEventError(PassedOver.UNSIGNED, "t-0@1: no signature"))
+        records.say()
+        records.say()
+    assert said == ["passing over a record of the events topic (unsigned), the last: t-0@1: no signature"] * 3

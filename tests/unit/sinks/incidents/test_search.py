@@ -1,0 +1,393 @@
+"""find-hanging by answers alone: what is proven, what is healthy under every race, and what is not proven."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from support.fake_admin import FakeAdmin
+from support.one_look import a_searcher
+from txnwatch.sinks.incidents import search as searching
+from txnwatch.sinks.incidents.search import Log, Search
+from txnwatch.state.evidence.age_claims import LedSince
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.transaction import CoordinatorView
+from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.verdicts import Reason, Verdict
+
+NAME = "checkout-1"
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching.time, "sleep", lambda _: None)
+
+
+@dataclass
+class World:
+    """A cluster in memory with two partitions, and one look at it."""
+
+    admin: FakeAdmin = field(default_factory=FakeAdmin)
+    views: dict[int, CoordinatorView] = field(default_factory=dict)
+    log_problems: dict[str, str] = field(default_factory=dict)
+    led: dict[int, LedSince] = field(default_factory=lambda: {0: LedSince(1, 1)})
+    behind_ms: int = 0
+    silence: str | None = None
+
+    def __post_init__(self) -> None:
+        self.here, self.there = self.admin.create_topic("orders", 2)
+
+    def read_log(self, producer_ids: Collection[int]) -> Log:
+        views = {pid: view for pid, view in self.views.items() if pid in producer_ids}
+        return Log(views, self.log_problems, self.led)
+
+    def search(self, now_ms: int | None = None) -> Search:
+        at_ms = self.admin.now_ms if now_ms is None else now_ms
+        searcher = a_searcher(
+            self.admin, lambda: at_ms, read_log=self.read_log, behind_ms=self.behind_ms, silence=self.silence
+        )
+        return searcher.search([self.here, self.there])
+
+    def ongoing(self, timeout_ms: int) -> int:
+        """Begins a transaction, and puts it into the log."""
+        self.admin.init(NAME, timeout_ms=timeout_ms)
+        owner = self.admin.begin(NAME, self.here)
+        self.views[owner.producer_id] = replace(view(NAME, S.ONGOING), start_ms=owner.start_ms)
+        return owner.start_ms
+
+    def prepared(self, stamp_ms: int, *, may_have_gone_on: bool = False) -> None:
+        """Begins a transaction, decides it, and puts the Prepare record into the log with this stamp."""
+        owner = self.admin.begin(NAME, self.here)
+        self.admin.prepare(NAME, commit=True)
+        self.views[owner.producer_id] = replace(
+            view(NAME, S.PREPARE_COMMIT, participants=[self.here]),
+            record_timestamp_ms=stamp_ms,
+            start_ms=owner.start_ms,
+            may_have_gone_on=may_have_gone_on,
+        )
+
+    def hang(self) -> int:
+        owner = self.admin.begin(NAME, self.here)
+        self.admin.lose_markers(NAME, commit=True)
+        return owner.producer_id
+
+
+def view(name: str, state: S = S.COMPLETE_COMMIT, *, participants: Collection[TopicPartition] = ()) -> CoordinatorView:
+    return CoordinatorView(name, 0, 7, state, 0, 60_000, 1, 1, 1, frozenset(participants))
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def hang_now(world: World) -> None:
+    world.hang()
+
+
+def forgotten(world: World) -> None:
+    world.hang()
+    world.admin.forget(NAME)
+
+
+def never_begun(world: World) -> None:
+    world.admin.write(world.here, world.admin.init(NAME).producer_id)
+
+
+def elsewhere(world: World) -> None:
+    owner = world.admin.begin(NAME, world.there)
+    world.admin.write(world.here, owner.producer_id)
+
+
+def another_producer_id(world: World) -> None:
+    producer_id = world.hang()
+    world.views[producer_id] = view(NAME)
+    world.admin.transactions[NAME].producer_id = producer_id + 1
+
+
+def from_the_future(world: World) -> None:
+    world.admin.now_ms += 10**12
+    world.hang()
+    world.admin.now_ms -= 10**12
+
+
+HANGS: dict[str, tuple[Callable[[World], None], Reason]] = {
+    "of this very moment": (hang_now, Reason.ALREADY_COMPLETED),
+    "the coordinator forgot": (forgotten, Reason.NO_TRANSACTIONAL_ID),
+    "never begun": (never_begun, Reason.NOT_STARTED),
+    "live, but elsewhere": (elsewhere, Reason.NOT_A_PARTICIPANT),
+    "the id has moved on": (another_producer_id, Reason.PRODUCER_ID_SUPERSEDED),
+    "a client's clock in the future": (from_the_future, Reason.ALREADY_COMPLETED),
+}
+
+
+@pytest.mark.parametrize(("make", "reason"), HANGS.values(), ids=HANGS.keys())
+def test_hangs_are_proven(world: World, make: Callable[[World], None], reason: Reason) -> None:
+    make(world)
+    found = world.search()
+    ((candidate, proof),) = found.hanging
+    assert (candidate.partition, proof.reason) == (world.here, reason)
+    assert found.not_checked == {}
+
+
+def end_before_the_coordinators(world: World) -> None:
+    world.admin.begin(NAME, world.here)
+    world.admin.before("list_transactions", lambda: world.admin.end(NAME, commit=True))
+
+
+def end_before_the_description(world: World) -> None:
+    world.admin.begin(NAME, world.here)
+    world.admin.before("describe_transactions", lambda: world.admin.end(NAME, commit=True))
+
+
+def end_and_begin_again(world: World) -> None:
+    world.admin.begin(NAME, world.here)
+    for _ in range(9):
+        world.admin.before("describe_transactions", lambda: world.admin.end(NAME, commit=True))
+        world.admin.before("read_partitions", lambda: None)
+        world.admin.before("read_partitions", lambda: world.admin.begin(NAME, world.here))
+
+
+def taken_in_by_the_next(world: World) -> None:
+    world.hang()
+    world.admin.before("list_transactions", lambda: None)
+    world.admin.before("list_transactions", lambda: world.admin.begin(NAME, world.here))
+
+
+def aborted_by_hand_meanwhile(world: World) -> None:
+    world.admin.now_ms += 1
+    world.hang()
+    for _ in range(2):
+        world.admin.before("read_partitions", lambda: None)
+    world.admin.before("read_partitions", world.admin.partitions[world.here].producers.clear)
+
+
+HEALTHY: dict[str, Callable[[World], object]] = {
+    "open": lambda world: world.admin.begin(NAME, world.here),
+    "its markers are on their way": lambda world: (
+        world.admin.begin(NAME, world.here),
+        world.admin.prepare(NAME, commit=True),
+    ),
+    "ends before the coordinators are asked": end_before_the_coordinators,
+    "ends between listing and description": end_before_the_description,
+    "ends and begins again all the time": end_and_begin_again,
+    "taken in by the next transaction": taken_in_by_the_next,
+    "ended by hand meanwhile": aborted_by_hand_meanwhile,
+}
+
+
+@pytest.mark.parametrize("make", HEALTHY.values(), ids=HEALTHY.keys())
+def test_what_is_healthy_or_over_is_never_said_to_hang(world: World, make: Callable[[World], object]) -> None:
+    make(world)
+    assert world.search().hanging == []
+
+
+def partition_away(world: World) -> str:
+    world.hang()
+    world.admin.problems[world.here] = "NO_LEADER"
+    return str(world.here)
+
+
+def hidden_listing(world: World) -> str:
+    producer_id = world.hang()
+    world.admin.forget(NAME)
+    world.admin.listing_problems.append("broker 1: TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+    return f"{world.here} producer id {producer_id}"
+
+
+def hidden_by_name(world: World) -> str:
+    """The listing hides the id without a word, and the log knows it: asked by its name it is refused."""
+    owner = world.admin.begin(NAME, world.here)
+    world.views[owner.producer_id] = view(NAME, S.ONGOING, participants=[world.here])
+    del world.admin.transactions[NAME]
+    world.admin.problems[NAME] = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+    return f"{world.here} producer id {owner.producer_id}"
+
+
+def two_coordinators(world: World) -> str:
+    producer_id = world.hang()
+    before = world.admin.list_transactions
+
+    def listing(producer_ids: Collection[int]) -> object:
+        found = before(producer_ids)
+        moved = tuple(row._replace(coordinator=2) for row in found.transactions)
+        return type(found)(moved, found.problems)
+
+    world.admin.list_transactions = listing  # type: ignore[method-assign, assignment]
+    return f"{world.here} producer id {producer_id}"
+
+
+UNPROVEN: dict[str, Callable[[World], str]] = {
+    "a partition without a leader": partition_away,
+    "ids may be hidden": hidden_listing,
+    "an id is hidden": hidden_by_name,
+    "two brokers think they coordinate": two_coordinators,
+}
+
+
+@pytest.mark.parametrize("make", UNPROVEN.values(), ids=UNPROVEN.keys())
+def test_what_cannot_be_proven_is_listed_and_does_not_hang(world: World, make: Callable[[World], str]) -> None:
+    what = make(world)
+    found = world.search()
+    assert found.hanging == []
+    assert what in found.not_checked
+
+
+def test_a_partition_that_fails_does_not_end_the_search(world: World) -> None:
+    world.hang()
+    world.admin.problems[world.there] = "KAFKA_STORAGE_ERROR"
+    found = world.search()
+    assert [candidate.partition for candidate, _ in found.hanging] == [world.here]
+    assert found.not_checked == {str(world.there): "KAFKA_STORAGE_ERROR"}
+
+
+def test_a_look_that_was_in_vain_is_taken_again(world: World) -> None:
+    world.hang()
+    world.admin.before("list_transactions", lambda: world.admin.listing_problems.append("NOT_COORDINATOR"))
+    world.admin.before("list_transactions", world.admin.listing_problems.clear)
+    found = world.search()
+    assert len(found.hanging) == 1
+
+
+def test_what_may_have_an_owner_in_an_unread_log_is_not_proven(world: World) -> None:
+    """Its id may be hidden by a right that no probe sees; only its own record would name it."""
+    forgotten(world)
+    world.log_problems["__transaction_state-3"] = "TOPIC_AUTHORIZATION_FAILED"
+    found = world.search()
+    assert found.hanging == []
+    (why,) = found.not_checked.values()
+    assert "__transaction_state-3, which could not be read: TOPIC_AUTHORIZATION_FAILED" in why
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "verdicts"),
+    [(60_000, []), (130_000, [Verdict.LONG_RUNNING]), (150_000, [Verdict.LONG_RUNNING]), (166_000, [Verdict.LATE])],
+)
+def test_a_transaction_is_judged_by_its_own_timeout(world: World, age_ms: int, verdicts: list[Verdict]) -> None:
+    world.ongoing(timeout_ms=150_000)
+    found = world.search(world.admin.now_ms + age_ms)
+    assert [candidate.verdict for candidate, _ in found.overdue] == verdicts
+    assert (found.hanging, found.not_checked) == ([], {})
+
+
+SKEW_MS = 62_000
+
+
+def stuck_by_our_clock(world: World) -> int:
+    world.behind_ms = SKEW_MS
+    world.prepared(world.admin.now_ms - SKEW_MS)
+    return world.admin.now_ms
+
+
+def late_by_our_clock(world: World) -> int:
+    world.behind_ms = SKEW_MS
+    world.ongoing(timeout_ms=30_000)
+    return world.admin.now_ms + SKEW_MS
+
+
+def late_for_a_coordinator_that_has_just_taken_over(world: World) -> int:
+    now_ms = world.ongoing(timeout_ms=30_000) + SKEW_MS
+    world.led[0] = LedSince(1, now_ms - 14_000)
+    return now_ms
+
+
+@pytest.mark.parametrize(
+    "make", [stuck_by_our_clock, late_by_our_clock, late_for_a_coordinator_that_has_just_taken_over]
+)
+def test_a_clock_that_differs_makes_nothing_late_or_stuck(world: World, make: Callable[[World], int]) -> None:
+    found = world.search(make(world))
+    assert (found.overdue, found.not_checked) == ([], {})
+
+
+@pytest.mark.parametrize("behind_ms", [-SKEW_MS, 0, SKEW_MS])
+@pytest.mark.parametrize("true_age_ms", [0, 20_000, 30_001, 31_500, 120_000, 10**7])
+def test_what_is_claimed_is_true_whatever_the_clocks(world: World, behind_ms: int, true_age_ms: int) -> None:
+    """A Prepare* of a long transaction: our clock shows `now`, the coordinator has stamped it by its own."""
+    world.behind_ms = behind_ms
+    now_ms = world.admin.now_ms
+    world.prepared(now_ms - true_age_ms - behind_ms)
+    world.admin.transactions[NAME].start_ms -= 10**6 + true_age_ms
+    (known,) = world.views
+    world.views[known] = replace(world.views[known], start_ms=world.admin.transactions[NAME].start_ms)
+    found = world.search()
+    assert all(candidate.age_ms < true_age_ms for candidate, _ in found.overdue)
+    assert all(candidate.overdue_ms == candidate.age_ms - 30_000 for candidate, _ in found.overdue)
+    if true_age_ms > 30_000 + max(0, -behind_ms):
+        assert [candidate.verdict for candidate, _ in found.overdue] == [Verdict.STUCK_PREPARE]
+    assert found.not_checked == {}
+
+
+@pytest.mark.parametrize(("led_for_ms", "verdicts"), [(30_001, [Verdict.STUCK_PREPARE]), (30_000, [])])
+def test_the_stamp_of_a_former_coordinator_is_no_age(world: World, led_for_ms: int, verdicts: list[Verdict]) -> None:
+    now_ms = world.admin.now_ms + 10**6
+    world.prepared(world.admin.now_ms - 10**8, may_have_gone_on=True)
+    world.led[0] = LedSince(1, now_ms - led_for_ms)
+    found = world.search(now_ms)
+    assert [candidate.verdict for candidate, _ in found.overdue] == verdicts
+    assert found.not_checked == {}
+
+
+@pytest.mark.parametrize("led", [{}, {0: LedSince(2, 1)}], ids=["nobody has stamped", "another has"])
+def test_what_no_stamp_of_its_coordinator_proves_is_said(world: World, led: dict[int, LedSince]) -> None:
+    world.prepared(world.admin.now_ms - 10**8, may_have_gone_on=True)
+    world.led = led
+    found = world.search()
+    assert found.overdue == []
+    (why,) = found.not_checked.values()
+    assert why.startswith("stuck_prepare by our clock, not proven by its coordinator's: its coordinator has taken over")
+
+
+def test_a_coordinator_that_does_not_tell_proves_nothing(world: World) -> None:
+    world.silence = "broker a:1 is too old"
+    found = world.search(world.ongoing(timeout_ms=30_000) + SKEW_MS)
+    assert found.overdue == []
+    (why,) = found.not_checked.values()
+    assert why == "late by our clock, not proven by its coordinator's: broker a:1 is too old"
+
+
+def test_a_coordinator_that_moves_while_it_is_asked_proves_nothing(world: World) -> None:
+    now_ms = world.ongoing(timeout_ms=30_000) + SKEW_MS
+    world.admin.before("describe_transactions", lambda: None)
+    world.admin.before("describe_transactions", lambda: setattr(world.admin.transactions[NAME], "coordinator", 2))
+    found = world.search(now_ms)
+    assert found.overdue == []
+    assert "moved while it was asked" in " ".join(found.not_checked.values())
+
+
+def test_a_two_phase_transaction_is_never_late(world: World) -> None:
+    world.admin.init(NAME, timeout_ms=2147483647)
+    world.admin.begin(NAME, world.here)
+    assert world.search(world.admin.now_ms + 10**11).overdue == []
+
+
+def test_stuck_markers_are_told_by_the_time_of_their_record(world: World) -> None:
+    world.prepared(world.admin.now_ms)
+    for age_ms, verdicts in ((29_000, []), (31_000, [Verdict.STUCK_PREPARE])):
+        found = world.search(world.admin.now_ms + age_ms)
+        assert [candidate.verdict for candidate, _ in found.overdue] == verdicts
+
+
+def test_stuck_markers_without_a_log_are_not_checked(world: World) -> None:
+    world.admin.begin(NAME, world.here)
+    world.admin.prepare(NAME, commit=True)
+    world.log_problems["__transaction_state-3"] = "TOPIC_AUTHORIZATION_FAILED"
+    found = world.search()
+    assert found.overdue == []
+    assert "PrepareCommit, not known since when" in found.not_checked[f"transactional id {NAME!r}"]
+
+
+def test_a_confirmation_of_another_span_than_the_first_look_saw_is_none(world: World) -> None:
+    producer_id = world.hang()
+    world.admin.before("read_partitions", lambda: None)
+
+    def ended_and_hung_again() -> None:
+        world.admin.partitions[world.here].producers.clear()
+        world.admin.write(world.here, producer_id)
+
+    world.admin.before("read_partitions", ended_and_hung_again)
+    found = world.search()
+    ((candidate, _),) = found.hanging
+    assert candidate.span.start_offset == 1, "it is found by a look of its own"
+    assert world.admin.asked.count("list_transactions") == 4

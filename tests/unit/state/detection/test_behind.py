@@ -1,0 +1,189 @@
+"""A scanned partition that is behind: a census speaks for it until it has caught up; the hand-over loses nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.facts import ORDERS, PAYMENTS, BucketRun, a_marker, notice, seen, transaction
+from support.facts import census as census_of
+from txnwatch.state.model.facts import Bracket, CensusTaken, Fact, NoticeKind
+from txnwatch.state.model.findings import (
+    CensusWanted,
+    Emitted,
+    LeftUnread,
+    OutstandingGap,
+    PartitionAlarm,
+    SpanCandidate,
+    SpanEnd,
+    SpanEnded,
+    ViewHealed,
+)
+from txnwatch.state.model.transaction import TransactionState as S
+
+BEHIND: dict[str, Any] = {"limited_data": {ORDERS}}
+SCANNED_TO = 20
+
+
+def census(*open_at: int, **changes: Any) -> list[Fact]:
+    """A census of ORDERS, which is scanned and not read to its end."""
+    taken, *opened = census_of(*open_at, scanned=False, **changes)
+    assert isinstance(taken, CensusTaken)
+    return [CensusTaken({ORDERS: Bracket("orders-id", 100, *taken.taken[ORDERS][2:4], is_behind=True)}), *opened]
+
+
+def hanging(emitted: list[Emitted]) -> list[int]:
+    return [said.span.start_offset for said in emitted if isinstance(said, SpanCandidate)]
+
+
+def ends(emitted: list[Emitted]) -> list[SpanEnd]:
+    return [said.how for said in emitted if isinstance(said, SpanEnded)]
+
+
+def told_by_census(*before: Fact) -> BucketRun:
+    """ORDERS is behind, and two rounds of its census have shown a hang at 50, which is told."""
+    run = BucketRun(step_ms=1_500)
+    assert not hanging(run.batch(*before, *census(50), **BEHIND)), "T of this batch is older than what is shown"
+    assert CensusWanted(ORDERS) in run.batch(**BEHIND)
+    assert not hanging(run.batch(*census(50), **BEHIND))
+    assert hanging(run.batch(**BEHIND)) == [50]
+    return run
+
+
+def test_a_hang_ahead_of_the_scan_is_proven_by_two_rounds() -> None:
+    told_by_census()
+
+
+def test_a_hang_is_told_while_every_batch_finds_that_another_range_is_lost() -> None:
+    """Retention has overtaken the scan by far more than a batch may read; the start of the hang is lost, too."""
+    for start in (5, 50):
+        run = BucketRun(step_ms=1_500)
+        lost = [notice(NoticeKind.LOST, SCANNED_TO + number) for number in range(4)]
+        said = [told for one in lost for told in run.batch(one, *census(start), **BEHIND)]
+        assert start in hanging(said)
+
+
+def test_a_census_that_was_to_rest_on_a_reading_counts_for_nothing_where_that_lost_a_range() -> None:
+    run = BucketRun()
+    run.batch(seen(0, 10, data=5))
+    run.batch(notice(NoticeKind.LOST, 10), *census_of(below=20))
+    assert run.producer().spans[ORDERS].absent_at is None
+    assert OutstandingGap(ORDERS, -1) in run.batch()
+
+
+def test_a_hang_that_the_scan_has_read_is_proven_by_the_census_as_well() -> None:
+    run = BucketRun()
+    run.batch(seen(0, SCANNED_TO, data=10), **BEHIND)
+    assert not hanging(run.batch(*census(10), **BEHIND))
+    assert hanging(run.batch(**BEHIND)) == [10], "uncovered at the first barrier, seen open by its leader after that"
+
+
+def test_what_the_scan_has_read_open_is_no_hang_unless_a_census_shows_it() -> None:
+    run = BucketRun()
+    for facts in ([seen(0, SCANNED_TO, data=10)], [], census(), [], census(), []):
+        assert not hanging(run.batch(*facts, **BEHIND))
+    assert ORDERS in run.producer().spans, "its marker is still to be read, and will say how it ended"
+    run.batch(seen(SCANNED_TO, 30, marker=a_marker(25)), **BEHIND)
+    assert ORDERS not in run.producer().spans
+
+
+def test_older_transactions_that_the_scan_passes_are_not_the_one_ahead() -> None:
+    """The scan reads one that was open at the end of a range, and its marker in the next: neither is the hang's."""
+    run = told_by_census()
+    said = run.batch(seen(20, 30, data=25), **BEHIND)
+    said += run.batch(seen(30, 40, marker=a_marker(35)), **BEHIND)
+    assert ends(said) == []
+    assert run.producer().spans[ORDERS].start_offset == 50
+
+
+def test_the_scan_takes_over_what_the_census_has_told() -> None:
+    run = told_by_census()
+    run.batch(seen(40, 60, data=42, marker=a_marker(45), data_after=50), **BEHIND)
+    span = run.producer().spans[ORDERS]
+    assert (span.start_offset, span.by_census, span.is_ahead) == (50, False, False)
+    assert hanging(run.batch(seen(60, 100))) == [50], "caught up: the log proves it now, without another look"
+    assert ends(run.batch(seen(100, 110, marker=a_marker(105)))) == [SpanEnd.MARKER]
+
+
+def test_a_marker_that_the_scan_passes_ends_what_the_census_has_told() -> None:
+    run = told_by_census()
+    said = run.batch(seen(40, 60, data=50, marker=a_marker(55)), **BEHIND)
+    assert ends(said) == [SpanEnd.MARKER]
+
+
+def test_an_end_that_the_census_saw_is_not_undone_by_the_scan_that_comes_later() -> None:
+    run = told_by_census()
+    assert ends(run.batch(*census(), **BEHIND)) == [SpanEnd.CENSUS]
+    for facts in ([seen(40, 60, data=50)], census(), [], census(), [], [seen(60, 100, marker=a_marker(70))], []):
+        said = run.batch(*facts, **(BEHIND if run.number < 11 else {}))
+        assert (hanging(said), ends(said)) == ([], [])
+        assert not [healed for healed in said if isinstance(healed, ViewHealed)]
+    assert not run.producer().spans
+
+
+def test_a_round_of_other_topics_does_not_take_away_what_is_ahead() -> None:
+    run = told_by_census()
+    said = run.batch(*census_of(partition=PAYMENTS, scanned=False, is_round=True), **BEHIND)
+    assert ends(said) == []
+    assert ORDERS in run.producer().spans
+
+
+def test_a_covered_transaction_ahead_is_no_hang() -> None:
+    run = BucketRun()
+    run.batch(transaction(1, S.ONGOING, ORDERS), *census(50), **BEHIND)
+    for facts in ([], census(50), []):
+        assert not hanging(run.batch(*facts, **BEHIND))
+
+
+LEFT = notice(NoticeKind.LEFT, 30)
+
+
+def test_what_a_batch_left_is_no_alarm_and_is_asked_for_until_it_is_read() -> None:
+    run = BucketRun()
+    assert run.batch(LEFT) == [LeftUnread(ORDERS, 30)]
+    assert run.unproven[0].partitions == (), "a census tells what is open there"
+    assert run.counts[0].behind == 1
+    assert run.batch() == [LeftUnread(ORDERS, 30)]
+    assert run.batch(notice(NoticeKind.LEFT, 60), reread={ORDERS: 30}) == [LeftUnread(ORDERS, 60)]
+    assert run.batch(reread={ORDERS: 30}) == []
+    assert run.counts[0].behind == 0
+
+
+def test_the_log_proves_nothing_beyond_what_a_batch_left() -> None:
+    run = BucketRun()
+    run.batch(seen(0, 30, data=10), LEFT)
+    assert [hanging(run.batch()) for _ in range(3)] == [[], [], []]
+    assert hanging(run.batch(seen(30, 100), reread={ORDERS: 30})) == [10]
+
+
+def test_reading_goes_on_where_a_batch_left_as_if_it_had_never_stopped() -> None:
+    """Data of a newer epoch that joins open data is a stray write; behind a gap nobody could know that."""
+    for kind, expected in ((NoticeKind.LEFT, 1), (NoticeKind.GAP, 0)):
+        run = BucketRun()
+        run.batch(seen(0, 30, data=10), notice(kind, 30))
+        said = run.batch(seen(30, 50, data=40, epoch=1), reread={ORDERS: 30})
+        assert len([stray for stray in said if type(stray).__name__ == "StrayWrite"]) == expected
+
+
+def test_a_census_planned_without_knowing_what_was_left_is_not_held_against_the_log() -> None:
+    run = BucketRun()
+    run.batch(LEFT)
+    said = run.batch(*census_of(50))
+    assert not [healed for healed in said if isinstance(healed, ViewHealed)]
+    assert run.producer().spans[ORDERS].is_ahead
+
+
+@pytest.mark.parametrize("scanned", [True, False])
+def test_a_census_of_what_was_not_read_as_planned_speaks_only_where_it_is_the_reading(scanned: bool) -> None:  # noqa: FBT001
+    run = BucketRun()
+    run.batch(LEFT, *(census_of(50) if scanned else census(50)))
+    assert (ORDERS in run.producer().spans) is not scanned
+
+
+def test_a_topic_that_is_gone_leaves_nothing_to_be_read() -> None:
+    run = BucketRun()
+    run.batch(LEFT)
+    said = run.batch(notice(NoticeKind.DELETED, 0))
+    assert not [one for one in said if isinstance(one, LeftUnread | OutstandingGap)]
+    assert [type(one) for one in said] == [PartitionAlarm]

@@ -1,0 +1,129 @@
+"""What is told one by one, and how many there are of each state."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.facts import NAME, ORDERS, PRODUCER, START_MS, BucketRun, a_marker, seen, transaction
+from support.strategies import facts
+from txnwatch.state.detection.bucket_state import BucketState
+from txnwatch.state.detection.open_transactions import FOLLOWED, UNOWNED, Remembered, has_to_be_told, state_of
+from txnwatch.state.model.facts import Fact
+from txnwatch.state.model.findings import CensusWanted, OpenSpan, OpenTransaction, OpenTransactions
+from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.transaction import TransactionState as S
+
+AFTER_MS = DetectionPolicy().told_after_ms
+
+
+def figures(run: BucketRun) -> tuple[dict[str, int], int, int]:
+    (count,) = run.counts
+    return dict(count.states), count.oldest_open_ms, count.oldest_prepared_ms
+
+
+def test_an_open_transaction_is_counted_at_once_and_told_after_a_while() -> None:
+    run = BucketRun()
+    run.batch(transaction(1, S.ONGOING, ORDERS), seen(0, 10, data=5))
+    assert figures(run) == ({"Ongoing": 1}, -1, -1)
+    assert run.followed == []
+    run.pass_time(AFTER_MS)
+    run.batch()
+    span = OpenSpan(ORDERS, 5, START_MS)
+    assert run.followed == [OpenTransaction(PRODUCER, NAME, "Ongoing", START_MS, -1, (span,))]
+    assert figures(run) == ({"Ongoing": 1}, START_MS, -1)
+
+
+def test_telling_costs_no_look_at_anybody() -> None:
+    run = BucketRun()
+    run.batch(transaction(1, S.ONGOING, ORDERS), seen(0, 10, data=5))
+    reads = run.store.reads
+    run.pass_time(AFTER_MS)
+    run.batch()
+    assert run.followed
+    assert run.store.reads == reads
+
+
+def test_it_is_let_go_when_it_ends() -> None:
+    run = BucketRun()
+    run.batch(transaction(1, S.ONGOING, ORDERS), seen(0, 10, data=5))
+    run.pass_time(AFTER_MS)
+    run.batch()
+    run.batch(seen(10, 20, marker=a_marker(12)), transaction(2, S.COMPLETE_COMMIT))
+    assert run.followed == []
+    assert figures(run) == ({"Ongoing": 0}, -1, -1)
+
+
+def test_what_is_prepared_is_told_at_once() -> None:
+    run = BucketRun()
+    run.batch(transaction(1, S.PREPARE_ABORT, ORDERS, record_timestamp_ms=START_MS + 300))
+    assert figures(run) == ({"PrepareAbort": 1}, START_MS, START_MS + 300)
+
+
+def test_an_empty_transaction_that_is_aborted_began_when_it_was() -> None:
+    run = BucketRun()
+    run.batch(transaction(1, S.PREPARE_ABORT, start_ms=-1, record_timestamp_ms=START_MS + 300))
+    assert figures(run) == ({"PrepareAbort": 1}, START_MS + 300, START_MS + 300)
+
+
+def test_data_that_nobody_owns_is_told_too() -> None:
+    run = BucketRun()
+    run.batch(seen(0, 10, data=5))
+    run.pass_time(AFTER_MS)
+    run.batch()
+    (told,) = run.followed
+    assert (told.state, told.transactional_id) == (UNOWNED, None)
+
+
+def test_each_bucket_tells_the_oldest() -> None:
+    run = BucketRun()
+    many = FOLLOWED + 10
+    run.batch(
+        *(
+            transaction(number, S.ONGOING, ORDERS, producer_id=number, start_ms=START_MS - 100_000 - number)
+            for number in range(many)
+        )
+    )
+    run.pass_time(AFTER_MS)
+    run.batch()
+    assert {told.producer_id for told in run.followed} == set(range(10, many))
+    assert figures(run)[0] == {"Ongoing": many}
+
+
+def test_what_is_open_is_told_when_it_has_changed_in_turn_and_to_another_attempt() -> None:
+    bucket, told = BucketState(number=3), (OpenTransaction(PRODUCER, NAME, "Ongoing", START_MS, -1, ()),)
+    said = [has_to_be_told(bucket, (), number) for number in (1, 2, 3)]
+    assert said == [True, False, False], "whoever begins does not know what was told"
+    assert has_to_be_told(bucket, told, 4)
+    assert not has_to_be_told(bucket, told, 5)
+    assert has_to_be_told(bucket, told, 5), "the first attempt at this barrier may have been lost"
+    assert [number for number in range(6, 60) if has_to_be_told(bucket, told, number)] == [17, 37, 57]
+    assert has_to_be_told(bucket, (), 61), "that nothing is open any more is news as well"
+
+
+def test_the_driver_remembers_what_each_bucket_has_told() -> None:
+    one, other = (OpenTransaction(number, None, "Ongoing", START_MS, -1, ()) for number in (1, 2))
+    lag, remembered = CensusWanted(ORDERS), Remembered()
+    assert remembered.whole([OpenTransactions(1, (other,)), lag]) == [lag, OpenTransactions(1, (other,))]
+    assert remembered.whole([OpenTransactions(0, (one,))]) == [
+        OpenTransactions(0, (one,)),
+        OpenTransactions(1, (other,)),
+    ]
+    assert remembered.whole([OpenTransactions(1, ())]) == [OpenTransactions(0, (one,)), OpenTransactions(1, ())]
+
+
+@given(st.lists(st.lists(facts, max_size=4), max_size=5))
+def test_the_counts_are_those_of_the_producers_that_are_kept(batches: list[list[Fact]]) -> None:
+    run = BucketRun()
+    for batch in batches:
+        run.batch(*batch)
+    kept = Counter(
+        state
+        for producer_id in run.store.rows
+        if (producer := run.store.get(producer_id)) is not None and (state := state_of(producer)) is not None
+    )
+    bucket: BucketState = run.bucket
+    assert {state: count for state, count in bucket.states.items() if count} == dict(kept)
+    assert bucket.followed.keys() <= bucket.agenda.keys()

@@ -1,0 +1,99 @@
+"""A range that its leader cannot read, time after time: given up, and made whole by a census; never by silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.facts import ORDERS, BucketRun, census, log_notice, notice, seen
+from txnwatch.state.detection.bucket_state import FROM_BEGINNING, NEEDS_CENSUS
+from txnwatch.state.model.facts import NoticeKind
+from txnwatch.state.model.findings import Emitted, OutstandingGap, PartitionAlarm, SpanCandidate
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+
+LOG_0 = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+AGAIN: dict[str, Any] = {"reread": {ORDERS: 30}}
+
+
+def gaps(said: list[Emitted]) -> dict[TopicPartition, int]:
+    return {one.partition: one.from_offset for one in said if isinstance(one, OutstandingGap)}
+
+
+def kinds(said: list[Emitted]) -> list[str]:
+    return [one.notice.kind for one in said if isinstance(one, PartitionAlarm)]
+
+
+def failed(run: BucketRun, tries: int, *, pause_ms: int = 6_000) -> list[Emitted]:
+    """The range [30, ...) is tried so many times, and fails; returns what was said at last."""
+    said = run.batch(notice(NoticeKind.GAP, 30))
+    for _ in range(tries - 1):
+        run.pass_time(pause_ms)
+        said = run.batch(notice(NoticeKind.GAP, 30), **AGAIN)
+    return said
+
+
+def test_what_cannot_be_read_for_a_while_is_given_up_and_a_census_closes_it() -> None:
+    run = BucketRun()
+    run.batch(seen(0, 30, data=5))
+    said = failed(run, 3)
+    assert kinds(said) == ["lost"]
+    assert gaps(said) == {ORDERS: NEEDS_CENSUS}
+    assert gaps(run.batch(*census(5))) == {}
+
+
+def test_a_hang_behind_it_is_told_after_the_census() -> None:
+    run = BucketRun()
+    run.batch(seen(0, 30, data=5))
+    failed(run, 3)
+    run.batch(*census(50))
+    assert run.producer().spans[ORDERS].start_offset == 50
+    said = [one for _ in range(3) for one in run.batch()]
+    assert [one.span.start_offset for one in said if isinstance(one, SpanCandidate)] == [50]
+
+
+@pytest.mark.parametrize(("tries", "pause_ms"), [(2, 60_000), (8, 100)], ids=["too few tries", "too short a while"])
+def test_an_election_is_waited_for(tries: int, pause_ms: int) -> None:
+    said = failed(BucketRun(), tries, pause_ms=pause_ms)
+    assert (kinds(said), gaps(said)) == (["gap"], {ORDERS: 30})
+
+
+def test_a_range_that_was_read_at_last_is_tried_anew_when_it_fails_later() -> None:
+    run = BucketRun()
+    failed(run, 2)
+    assert gaps(run.batch(**AGAIN)) == {}
+    assert kinds(failed(run, 2)) == ["gap"]
+
+
+def test_what_is_written_later_and_cannot_be_read_either_is_given_up_too() -> None:
+    run = BucketRun()
+    failed(run, 3)
+    for _ in range(3):
+        run.pass_time(6_000)
+        said = run.batch(notice(NoticeKind.GAP, 60))
+    assert gaps(said) == {ORDERS: NEEDS_CENSUS}
+
+
+def test_a_hang_is_told_even_if_something_new_cannot_be_read_in_every_batch() -> None:
+    """Each census was planned beside a whole reading that was not had: it is the reading then."""
+    run, told = BucketRun(), []
+    for number in range(100):
+        run.pass_time(1_000)
+        taken = census(50, below=100 + number) if number % 10 == 0 else []
+        said = run.batch(notice(NoticeKind.GAP, 100 + number), *taken)
+        told += [one.span.start_offset for one in said if isinstance(one, SpanCandidate)]
+    assert gaps(said) == {ORDERS: NEEDS_CENSUS}
+    assert set(told) == {50}
+
+
+def test_the_coordinators_log_is_never_given_up() -> None:
+    run = BucketRun()
+    run.batch(seen(0, 30, data=5), log_notice(NoticeKind.GAP, 9))
+    for _ in range(20):
+        run.pass_time(60_000)
+        said = run.batch(log_notice(NoticeKind.GAP, 9), reread={LOG_0: 9})
+        assert (kinds(said), gaps(said)) == (["gap"], {LOG_0: 9})
+        (alarm,) = [one for one in said if isinstance(one, PartitionAlarm)]
+        assert "no census can stand in for this log" in alarm.notice.detail
+        assert not any(isinstance(one, SpanCandidate) for one in said)
+    assert gaps(said)[LOG_0] != FROM_BEGINNING

@@ -1,0 +1,255 @@
+"""Whatever stands on the events topic: an event, or the one error that says it is none. Nothing else ever comes out."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import fastavro
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.incidents import a_life, an_event
+from support.ledger_world import HOUR_MS, World
+from txnwatch.cli.event_lines import event_line
+from txnwatch.sinks.delivery.encoding import FORMATS, MAX_BYTES, cloud_event_headers, from_bytes, to_avro, to_json
+from txnwatch.state.events.value_rules import (
+    ACTION,
+    DECISIONS,
+    EVENT,
+    EVIDENCE,
+    GROUP,
+    LAST_TIME_MS,
+    RESOLUTION,
+    RESULTS,
+)
+from txnwatch.state.model.errors import BadEventError, PassedOver
+from txnwatch.state.model.incident import IncidentEvent, updated
+from txnwatch.state.model.verdicts import Reason, Verdict
+
+ACTION_VALUE = {
+    "decision": "abort",
+    "refusal": None,
+    "result": "verified",
+    "detail": "in words",
+    "by": "host:dir",
+    "marker_producer_epoch": 1,
+    "marker_coordinator_epoch": 2,
+    "last_stable_offset_before": 3,
+    "last_stable_offset_after": 4,
+    "at_ms": 5,
+}
+GROUP_VALUE = {"group_id": "billing", "state": "stopped", "committed_offset": 99, "hidden_lag": 21}
+WHOLE = [
+    *a_life("incident"),
+    updated(an_event(), 5, action=ACTION_VALUE, consumer_groups=(GROUP_VALUE,), pending_partitions=("a-b-1",)),
+]
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+def raw(**changes: Any) -> dict[str, Any]:
+    return {**json.loads(to_json(an_event())), **changes}
+
+
+def why(value: bytes) -> PassedOver:
+    with pytest.raises(BadEventError) as refused:
+        from_bytes(value)
+    assert len(str(refused.value)) < 1_000, "what is shown of it is bounded"
+    return refused.value.why
+
+
+NOT_DECODED = {
+    "nested deeper than a decoder goes": DEEP,
+    "a field nested deeper than a decoder goes": json.dumps(raw())[:-1].encode() + b',"x":' + DEEP + b"}",
+    "not a number": json.dumps(raw(open_since_ms=float("nan"))).encode(),
+    "infinite": json.dumps(raw(open_since_ms=float("inf"))).encode(),
+    "a number of 5,000 digits": json.dumps(raw(x=1))[:-2].encode() + b"9" * 5_000 + b"}",
+    "no UTF-8": b'{"incident_id":"\xff"}',
+    "more behind it": to_avro(an_event()) + b"\x00",
+    "Avro that ends early": to_avro(an_event())[:-1],
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("value", NOT_DECODED.values(), ids=NOT_DECODED.keys())
+def test_what_cannot_be_decoded_is_said_to_be_so(value: bytes) -> None:
+    assert why(value) is PassedOver.UNDECODABLE
+
+
+def test_what_is_too_large_is_not_even_decoded() -> None:
+    assert why(b"[" + b" " * 50_000_000 + b"]") is PassedOver.TOO_LARGE
+    fits = json.dumps(raw(suggested_command="x" * 200_000)).encode()
+    assert len(fits) < MAX_BYTES
+    from_bytes(fits)
+
+
+NOT_AN_EVENT: dict[str, dict[str, Any]] = {
+    "a time of 1e30": {"open_since_ms": 1e30},
+    "a time beyond the last date": {"time_ms": LAST_TIME_MS + 1},
+    "a time before all times": {"detected_at_ms": -2},
+    "a fraction": {"partition": 1.0},
+    "a truth for a number": {"sequence": True},
+    "a number for a truth": {"is_lso_blocker": 1},
+    "sequence 0": {"sequence": 0},
+    "a sequence beyond its field": {"sequence": 1 << 31},
+    "a producer id beyond its field": {"producer_id": 1 << 63},
+    "an epoch beyond its field": {"producer_epoch": 1 << 15},
+    "half a character": {"transactional_id": "\ud800"},
+    "an id longer than Kafka's field": {"transactional_id": "\u00fc" * 16_384},
+    "an id of another form": {"incident_id": "../../etc"},
+    "an id in capitals": {"incident_id": "A" * 32},
+    "a topic that no topic can be": {"topic": "a topic"},
+    "a topic without a partition": {"partition": None},
+    "a verdict in free text": {"verdict": "all is lost"},
+    "a status with an escape": {"status": "opened\x1b[2J"},
+    "another severity": {"severity": "apocalyptic"},
+    "another reason": {"reason": "because"},
+    "another outcome": {"expected_outcome": "abort; rm -rf /"},
+    "another state": {"transaction_state": "Undead"},
+    "another clock": {"open_since_clock": "sundial"},
+    "a cluster id with spaces": {"cluster_id": "a b"},
+    "an end that goes on": {"status": "resolved"},
+    "an opening with an end": {"resolution": {"how": "aborted", "by": "txnwatch", "at_ms": 1}},
+    "another end": {"status": "resolved", "resolution": {"how": "magic", "by": "unknown", "at_ms": 1}},
+    "ended by another": {"status": "resolved", "resolution": {"how": "aborted", "by": "me", "at_ms": 1}},
+    "another decision": {"action": {**ACTION_VALUE, "decision": "shrug"}},
+    "another result": {"action": {**ACTION_VALUE, "result": "unsure"}},
+    "another refusal": {"action": {**ACTION_VALUE, "refusal": "mood"}},
+    "a group in another state": {"consumer_groups": [{**GROUP_VALUE, "state": "asleep"}]},
+    "a partition that is none": {"pending_partitions": ["orders"]},
+    "a partition with a number in other digits": {"pending_partitions": ["orders-\u0663"]},
+    "evidence without its word": {"evidence": {}},
+    "evidence of another kind": {"evidence": {"complete": "yes"}},
+}
+
+
+@pytest.mark.parametrize("changes", NOT_AN_EVENT.values(), ids=NOT_AN_EVENT.keys())
+def test_a_value_that_no_event_can_have_makes_it_none(changes: dict[str, Any]) -> None:
+    assert why(json.dumps(raw(**changes)).encode()) is PassedOver.INVALID
+
+
+def test_the_rules_are_about_exactly_the_fields_that_the_schema_has() -> None:
+    from txnwatch.sinks.delivery.encoding import schema
+
+    fields = {one["name"]: one["type"] for one in schema()["fields"]}
+    assert EVENT.keys() == fields.keys()
+    inner = {"evidence": fields["evidence"], "consumer_groups": fields["consumer_groups"]["items"]}
+    inner.update({name: fields[name][1] for name in ("action", "resolution")})
+    rules = {"evidence": EVIDENCE, "consumer_groups": GROUP, "action": ACTION, "resolution": RESOLUTION}
+    assert {name: {one["name"] for one in record["fields"]} for name, record in inner.items()} == {
+        name: set(found) for name, found in rules.items()
+    }
+
+
+def test_the_words_of_the_rules_are_those_that_are_written() -> None:
+    from txnwatch.sinks.abort import marker_write as marking
+
+    assert set(DECISIONS) == {marking.ABORT, marking.COMMIT, marking.DRY_RUN, marking.REFUSED}
+    assert set(RESULTS) == {marking.VERIFIED, marking.STILL_OPEN, marking.FAILED, marking.UNKNOWN}
+
+
+def test_what_a_ledger_tells_is_read_back_as_it_was() -> None:
+    world = World()
+    candidate = world.hang("caf\u00e9\n\x1b[31m'")
+    world.batch(candidate)
+    world.batch(world.abort(candidate))
+    world.batch(after_ms=HOUR_MS)
+    assert [event.status for event in world.topic.told] == ["opened", "resolved"]
+    for event in world.topic.told:
+        assert from_bytes(to_json(event)) == event
+        assert from_bytes(to_avro(event)).event_id == event.event_id
+
+
+def test_fields_of_a_later_version_are_left_out_inside_too() -> None:
+    later = raw(new={"deep": [1]})
+    later["evidence"]["new"] = [[[[1]]]]
+    later["consumer_groups"] = [{**GROUP_VALUE, "new": 1}]
+    later["action"] = {**ACTION_VALUE, "new": 1}
+    assert from_bytes(json.dumps(later).encode()) == updated_as_opened(
+        consumer_groups=(GROUP_VALUE,), action=ACTION_VALUE
+    )
+
+
+def updated_as_opened(**changes: Any) -> IncidentEvent:
+    return an_event(**changes)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_an_event_or_no_event(value: bytes) -> None:
+    check(value)
+
+
+@given(st.binary(max_size=200), st.sampled_from(WHOLE))
+def test_any_avro_body_is_an_event_or_no_event(body: bytes, event: IncidentEvent) -> None:
+    check(to_avro(event)[:10] + body)
+
+
+@given(st.sampled_from(WHOLE), st.integers(0, 3_000), st.integers(0, 255), st.sampled_from(sorted(FORMATS)))
+def test_a_byte_that_is_changed_makes_an_event_or_no_event(event: IncidentEvent, at: int, byte: int, how: str) -> None:
+    value = bytearray(FORMATS[how].encode(event))
+    value[at % len(value)] = byte
+    check(bytes(value))
+
+
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 70), 1 << 70)
+    | st.floats()
+    | st.text(st.characters(exclude_categories=()), max_size=20)
+    | st.sampled_from(["opened", "resolved", *Verdict, *Reason]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(sorted({*EVENT, *ACTION})), inner),
+    max_leaves=6,
+)
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> dict[str, Any]:
+    """An event that is whole, and then some of it, at any depth, is anything else."""
+    value: dict[str, Any] = copy.deepcopy(json.loads(to_json(draw(st.sampled_from(WHOLE)))))
+    for _ in range(draw(st.integers(1, 3))):
+        place = value
+        while True:
+            if not place:
+                break
+            name = draw(st.sampled_from(sorted(place)))
+            if isinstance(place[name], dict) and draw(st.booleans()):
+                place = place[name]
+                continue
+            if draw(st.booleans()):
+                place[name] = draw(ANYTHING)
+            else:
+                del place[name]
+            break
+    return value
+
+
+@given(mutated())
+def test_an_event_that_is_changed_anywhere_is_an_event_or_no_event(value: dict[str, Any]) -> None:
+    check(json.dumps(value).encode())
+
+
+def check(value: bytes) -> None:
+    """Whatever passes can be shown, and written again."""
+    try:
+        event = from_bytes(value)
+    except BadEventError:
+        return
+    assert event_line(event).isprintable()
+    cloud_event_headers(event, "application/json")
+    assert from_bytes(to_avro(event)).incident_id == event.incident_id
+    assert event.verdict in set(Verdict)
+
+
+def test_avro_whose_numbers_are_out_of_range_is_no_event() -> None:
+    from txnwatch.sinks.delivery.encoding import plain
+
+    event = an_event()
+    assert from_bytes(to_avro(event)) == event
+    with pytest.raises((ValueError, OverflowError, fastavro.validation.ValidationError)):
+        to_avro(an_event(open_since_ms=1 << 70))
+    assert plain(event)["open_since_ms"] == event.open_since_ms
+    assert why(to_avro(an_event(time_ms=(1 << 63) - 1))) is PassedOver.INVALID
+    assert why(to_avro(an_event(producer_epoch=-5))) is PassedOver.INVALID

@@ -1,0 +1,114 @@
+"""Who is hurt, as a table: the last stable offset stands at 100, and a group is looked at twice or more.
+
+Each look is (committed offset, end of the partition, seconds since the look before).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from txnwatch.state.evidence.affected_groups import NEAR_OFFSETS, Standing, hurt, stand
+from txnwatch.state.model.ports import GroupOffset
+
+LSO, FAR = 1100, 5
+Look = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Case:
+    looks: list[Look]
+    state: str | None
+    joined: bool = True
+
+
+CASES = {
+    # One look proves nothing, wherever the group is.
+    "at it, seen once": Case([(1100, 1120, 0)], "at_risk"),
+    "near it, seen once": Case([(1099, 1120, 0)], "at_risk"),
+    "far below, seen once": Case([(FAR, 1120, 0)], "at_risk"),
+    # Two looks, and the end has moved.
+    "at it, stands still": Case([(1100, 1120, 0), (1100, 1130, 10)], "stopped"),
+    "a marker below it, stands still": Case([(1099, 1120, 0), (1099, 1130, 10)], "stopped"),
+    "behind aborted data, stands still": Case(
+        [(LSO - NEAR_OFFSETS, 1120, 0), (LSO - NEAR_OFFSETS, 1130, 10)], "stopped"
+    ),
+    "far below, stands still for a reason of its own": Case([(FAR, 1120, 0), (FAR, 1130, 10)], "at_risk"),
+    "moves towards it": Case([(1050, 1120, 0), (1099, 1130, 10)], "at_risk"),
+    "moved there, and stands still since": Case([(1050, 1120, 0), (1099, 1130, 10), (1099, 1140, 10)], "stopped"),
+    "the end does not move, so nothing is kept from it": Case([(1100, 1120, 0), (1100, 1120, 60)], "at_risk"),
+    "the end moved before it came there": Case([(1050, 1120, 0), (1100, 1130, 10), (1100, 1130, 10)], "at_risk"),
+    "looked at twice too soon": Case([(1100, 1120, 0), (1100, 1130, 4)], "at_risk"),
+    "the end moves later": Case([(1100, 1120, 0), (1100, 1120, 60), (1100, 1121, 60)], "stopped"),
+    "stopped stays stopped": Case([(1100, 1120, 0), (1100, 1130, 10), (1100, 1130, 60)], "stopped"),
+    # read_uncommitted readers get past it.
+    "beyond it": Case([(1101, 1120, 0)], None),
+    "went past it": Case([(1099, 1120, 0), (1120, 1130, 10)], None),
+    "at it by chance, then past it": Case([(1100, 1120, 0), (1130, 1130, 10)], None),
+    # Nobody has joined: gone for good, or a reader that only stores its offsets.
+    "without members, far below": Case([(FAR, 1120, 0), (FAR, 1130, 10)], None, joined=False),
+    "without members, a little below": Case([(1090, 1120, 0), (1090, 1130, 10)], None, joined=False),
+    "without members, at it": Case([(1100, 1120, 0), (1100, 1130, 10)], "stopped", joined=False),
+    "without members, a marker below it": Case([(1099, 1120, 0), (1099, 1130, 10)], "stopped", joined=False),
+    "without members, but it moves": Case([(FAR, 1120, 0), (1060, 1130, 10)], "at_risk", joined=False),
+    # Nothing is hidden.
+    "nothing behind it": Case([(1100, 1100, 0), (1100, 1100, 60)], None),
+}
+
+
+def looked(case: Case, *, lso: int = LSO) -> str | None:
+    standing: Standing | None = None
+    now_ms = 0
+    found: tuple[dict[str, object], ...] = ()
+    for committed, end, seconds in case.looks:
+        now_ms += seconds * 1000
+        groups = [GroupOffset("group", committed, case.joined)]
+        standing = stand(standing, lso, end, groups, now_ms)
+        found = hurt(standing, end, groups, now_ms)
+    return str(found[0]["state"]) if found else None
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_the_table(case: Case) -> None:
+    assert looked(case) == case.state
+
+
+def test_a_last_stable_offset_that_moves_starts_everything_anew() -> None:
+    groups = [GroupOffset("group", 100, has_members=True)]
+    before = stand(None, 100, 120, groups, 0)
+    after = stand(before, 101, 130, groups, 60_000)
+    assert after.since_ms == 60_000
+    assert hurt(after, 130, groups, 60_000)[0]["state"] == "at_risk"
+
+
+def test_a_look_that_did_not_see_the_groups_forgets_nothing() -> None:
+    groups = [GroupOffset("group", 100, has_members=True)]
+    standing = stand(stand(None, 100, 120, groups, 0), 100, 125, None, 3_000)
+    standing = stand(standing, 100, 130, groups, 6_000)
+    assert standing.since_ms == 0
+    assert hurt(standing, 130, groups, 6_000) == (
+        {"group_id": "group", "state": "stopped", "committed_offset": 100, "hidden_lag": 30},
+    )
+
+
+def test_a_group_that_may_be_farther_than_its_offset_is_never_stopped() -> None:
+    groups = [GroupOffset("group", 100, has_members=True, is_floor=True)]
+    standing = stand(stand(None, 100, 120, groups, 0), 100, 130, groups, 60_000)
+    assert hurt(standing, 130, groups, 60_000)[0]["state"] == "at_risk"
+    exact = [GroupOffset("group", 100, has_members=True)]
+    standing = stand(standing, 100, 140, exact, 70_000)
+    assert hurt(standing, 140, exact, 70_000)[0]["state"] == "stopped"
+
+
+def test_a_floor_that_does_not_move_is_no_move() -> None:
+    groups = [GroupOffset("group", 90, has_members=False, is_floor=True)]
+    standing = stand(stand(None, 100, 120, groups, 0), 100, 130, groups, 60_000)
+    assert hurt(standing, 130, groups, 60_000) == ()
+
+
+def test_the_worst_come_first() -> None:
+    first = [GroupOffset("stopped", 1100, has_members=True), GroupOffset("behind", 5, has_members=True)]
+    then = [*first, GroupOffset("also", 40, has_members=True), GroupOffset("beyond", 1120, has_members=True)]
+    standing = stand(stand(None, LSO, 1120, first, 0), LSO, 1130, then, 10_000)
+    assert [one["group_id"] for one in hurt(standing, 1130, then, 10_000)] == ["stopped", "behind", "also"]

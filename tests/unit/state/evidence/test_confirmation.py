@@ -1,0 +1,221 @@
+"""The fresh read: what confirms a candidate, what refutes it, and what leaves it unknown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from support.facts import NAME, ORDERS, OTHER, PAYMENTS, PRODUCER, START_MS, TIMEOUT_MS, BucketRun, seen, transaction
+from txnwatch.state.evidence.confirmation import (
+    Answer,
+    CoordinatorReading,
+    assess_span,
+    assess_transaction,
+    coordinator_reading,
+)
+from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
+from txnwatch.state.model.ports import (
+    ActiveProducer,
+    ListedTransaction,
+    PartitionReading,
+    TransactionDescription,
+    TransactionListing,
+)
+from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.verdicts import Reason, Verdict
+
+
+def a_candidate(*records: object) -> SpanCandidate:
+    run = BucketRun()
+    run.batch(seen(0, 10, data=5), *records)  # type: ignore[arg-type]
+    (candidate,) = run.batch()
+    assert isinstance(candidate, SpanCandidate)
+    return candidate
+
+
+CANDIDATE = a_candidate()
+OPEN = PartitionReading(
+    ORDERS, None, "orders-id", 1, 3, 10, 10, 5, 10, 0, (ActiveProducer(PRODUCER, 0, 1, START_MS, -1, 5),)
+)
+CLOSED = replace(OPEN, producers=(ActiveProducer(PRODUCER, 0, 1, START_MS, 0, -1),))
+ANOTHER = replace(OPEN, producers=(ActiveProducer(PRODUCER, 0, 1, START_MS, 0, 8),))
+BROKEN = PartitionReading(ORDERS, "NOT_LEADER_OR_FOLLOWER")
+NOBODY = CoordinatorReading()
+
+
+def described(state: S, *partitions: object, producer_id: int = PRODUCER) -> CoordinatorReading:
+    return CoordinatorReading(
+        TransactionDescription(
+            NAME,
+            None,
+            state,
+            producer_id,
+            0,
+            TIMEOUT_MS,
+            START_MS,
+            frozenset(partitions),
+            1,  # type: ignore[arg-type]
+        )
+    )
+
+
+SPANS = {
+    "open, unowned, still open": (OPEN, NOBODY, OPEN, Answer.CONFIRMED),
+    "closed before": (CLOSED, NOBODY, CLOSED, Answer.REFUTED),
+    "closed in between": (OPEN, NOBODY, CLOSED, Answer.REFUTED),
+    "another span in between": (OPEN, NOBODY, ANOTHER, Answer.REFUTED),
+    "held by its live transaction": (OPEN, described(S.ONGOING, ORDERS), OPEN, Answer.REFUTED),
+    "its marker is outstanding": (OPEN, described(S.PREPARE_COMMIT, ORDERS), OPEN, Answer.REFUTED),
+    "held by the id's next producer id": (
+        OPEN,
+        described(S.ONGOING, ORDERS, producer_id=OTHER),
+        OPEN,
+        Answer.CONFIRMED,
+    ),
+    "live elsewhere": (OPEN, described(S.ONGOING, PAYMENTS), OPEN, Answer.CONFIRMED),
+    "complete": (OPEN, described(S.COMPLETE_COMMIT), OPEN, Answer.CONFIRMED),
+    "partition not read before": (BROKEN, NOBODY, OPEN, Answer.UNKNOWN),
+    "partition not read after": (OPEN, NOBODY, BROKEN, Answer.UNKNOWN),
+    "leader changed in between": (OPEN, NOBODY, replace(OPEN, leader_epoch=4), Answer.UNKNOWN),
+    "coordinator not read": (OPEN, CoordinatorReading(problem="NOT_COORDINATOR"), OPEN, Answer.UNKNOWN),
+    "closed, whatever the coordinator": (OPEN, CoordinatorReading(problem="away"), CLOSED, Answer.REFUTED),
+    "topic re-created": (replace(OPEN, topic_id="new"), NOBODY, replace(OPEN, topic_id="new"), Answer.REFUTED),
+}
+
+
+@pytest.mark.parametrize(("before", "coordinator", "after", "answer"), SPANS.values(), ids=SPANS.keys())
+def test_spans(
+    before: PartitionReading, coordinator: CoordinatorReading, after: PartitionReading, answer: Answer
+) -> None:
+    found = assess_span(CANDIDATE, before, coordinator, after)
+    assert found.answer is answer
+    assert bool(found.why) is (answer is not Answer.CONFIRMED), "an answer that is no yes says why"
+
+
+REASONS = {
+    "nobody": (NOBODY, Reason.NO_TRANSACTIONAL_ID),
+    "not started": (described(S.EMPTY), Reason.NOT_STARTED),
+    "completed": (described(S.COMPLETE_ABORT), Reason.ALREADY_COMPLETED),
+    "live elsewhere": (described(S.PREPARE_ABORT, PAYMENTS), Reason.NOT_A_PARTICIPANT),
+    "moved on": (described(S.ONGOING, ORDERS, producer_id=OTHER), Reason.PRODUCER_ID_SUPERSEDED),
+}
+
+
+@pytest.mark.parametrize(("coordinator", "reason"), REASONS.values(), ids=REASONS.keys())
+def test_the_fresh_read_names_the_reason(coordinator: CoordinatorReading, reason: Reason) -> None:
+    assert assess_span(CANDIDATE, OPEN, coordinator, OPEN).reason is reason
+
+
+def test_what_the_log_knew_better_stays() -> None:
+    candidate = a_candidate(transaction(1, S.COMPLETE_COMMIT, PAYMENTS))
+    found = assess_span(candidate, OPEN, described(S.COMPLETE_COMMIT), OPEN)
+    assert found.reason is Reason.NOT_A_PARTICIPANT, "its last transaction held other partitions"
+
+
+WHOLE = TransactionListing(())
+SHORT = TransactionListing((), ("broker 2 did not answer",))
+LISTED = TransactionListing((ListedTransaction(NAME, PRODUCER, S.EMPTY, 1),))
+TWICE = TransactionListing(tuple(ListedTransaction(NAME, PRODUCER, S.EMPTY, broker) for broker in (1, 2)))
+UNHEARD = TransactionListing((), ("coordinator 2: timed out",), ("coordinator 2: timed out",))
+KNOWN = a_candidate(transaction(1, S.COMPLETE_COMMIT, ORDERS))
+COMPLETE = TransactionDescription(NAME, None, S.COMPLETE_COMMIT, PRODUCER, coordinator=1)
+UNKNOWN_ID = TransactionDescription(NAME)
+HIDDEN = TransactionDescription(NAME, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+
+COORDINATORS = {
+    "no id, every broker answered": (CANDIDATE, {}, WHOLE, NOBODY),
+    "no id, but not every broker answered": (CANDIDATE, {}, SHORT, CoordinatorReading(problem=SHORT.problems[0])),
+    "listed and described": (CANDIDATE, {NAME: COMPLETE}, LISTED, CoordinatorReading(COMPLETE)),
+    "known from the log and described, another part of the listing is missing": (
+        KNOWN,
+        {NAME: COMPLETE},
+        SHORT,
+        CoordinatorReading(COMPLETE),
+    ),
+    "two brokers answer as its coordinators": (
+        KNOWN,
+        {NAME: COMPLETE},
+        TWICE,
+        CoordinatorReading(problem=f"brokers 1, 2 all answer as coordinators of {NAME}"),
+    ),
+    "a broker was not heard, it may be the coordinator now": (
+        KNOWN,
+        {NAME: COMPLETE},
+        UNHEARD,
+        CoordinatorReading(problem=UNHEARD.problems[0]),
+    ),
+    "known from the log, gone at its coordinator": (KNOWN, {NAME: UNKNOWN_ID}, WHOLE, NOBODY),
+    "known from the log, gone, but not every broker answered": (
+        KNOWN,
+        {NAME: UNKNOWN_ID},
+        SHORT,
+        CoordinatorReading(problem=SHORT.problems[0]),
+    ),
+    "hidden by a missing right": (
+        KNOWN,
+        {NAME: HIDDEN},
+        WHOLE,
+        CoordinatorReading(problem=f"transactional id {NAME!r}: {HIDDEN.problem}"),
+    ),
+    "listed, not described": (
+        CANDIDATE,
+        {},
+        LISTED,
+        CoordinatorReading(problem=f"transactional id {NAME!r}: it was not described"),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("candidate", "descriptions", "listing", "expected"), COORDINATORS.values(), ids=COORDINATORS.keys()
+)
+def test_what_the_coordinators_say_together(
+    candidate: SpanCandidate,
+    descriptions: dict[str, TransactionDescription],
+    listing: TransactionListing,
+    expected: CoordinatorReading,
+) -> None:
+    assert coordinator_reading(candidate, descriptions, listing) == expected
+
+
+LATE = TransactionCandidate(Verdict.LATE, PRODUCER, transaction(1, S.ONGOING, ORDERS).view, (), 1, 1, START_MS, 75_001)
+STUCK = replace(LATE, verdict=Verdict.STUCK_PREPARE, view=transaction(1, S.PREPARE_COMMIT, ORDERS).view)
+STILL_ONGOING = TransactionDescription(NAME, None, S.ONGOING, PRODUCER, 0, start_ms=START_MS)
+STILL_PREPARED = replace(STILL_ONGOING, state=S.PREPARE_COMMIT)
+
+TRANSACTIONS = {
+    "late and still ongoing": (LATE, STILL_ONGOING, Answer.CONFIRMED),
+    "late, aborting now": (LATE, replace(STILL_ONGOING, state=S.PREPARE_ABORT), Answer.REFUTED),
+    "late, the next transaction already": (LATE, replace(STILL_ONGOING, start_ms=START_MS + 1), Answer.REFUTED),
+    "late, another producer id": (LATE, replace(STILL_ONGOING, producer_id=OTHER), Answer.REFUTED),
+    "late, unknown to its coordinator": (LATE, TransactionDescription(NAME), Answer.REFUTED),
+    "late, not readable": (LATE, TransactionDescription(NAME, "NOT_COORDINATOR"), Answer.UNKNOWN),
+    "late, fenced meanwhile and Ongoing still": (LATE, replace(STILL_ONGOING, producer_epoch=1), Answer.CONFIRMED),
+    "stuck and still preparing": (STUCK, STILL_PREPARED, Answer.CONFIRMED),
+    "stuck, another outcome": (STUCK, replace(STILL_PREPARED, state=S.PREPARE_ABORT), Answer.REFUTED),
+    "stuck, an abort of nothing with the same start": (
+        STUCK,
+        replace(STILL_PREPARED, producer_epoch=1),
+        Answer.REFUTED,
+    ),
+    "stuck, complete now": (STUCK, replace(STILL_ONGOING, state=S.COMPLETE_COMMIT), Answer.REFUTED),
+}
+
+
+@pytest.mark.parametrize(("candidate", "fresh", "answer"), TRANSACTIONS.values(), ids=TRANSACTIONS.keys())
+def test_transactions(candidate: TransactionCandidate, fresh: TransactionDescription, answer: Answer) -> None:
+    assert assess_transaction(candidate, fresh).answer is answer
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_settled"),
+    [({}, True), ({"start_ms": START_MS + 1}, False), ({"state": S.COMPLETE_COMMIT}, False)],
+    ids=["the same", "the next one, with the same epoch and end", "another end"],
+)
+def test_what_is_known_of_the_outcome_is_of_that_very_transaction(changes: dict[str, Any], *, is_settled: bool) -> None:
+    candidate = a_candidate(transaction(1, S.COMPLETE_ABORT, ORDERS))
+    now = TransactionDescription(NAME, None, S.COMPLETE_ABORT, PRODUCER, 0, start_ms=START_MS)
+    found = assess_span(candidate, OPEN, CoordinatorReading(replace(now, **changes)), OPEN)
+    assert found.is_settled is is_settled

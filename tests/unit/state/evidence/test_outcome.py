@@ -1,0 +1,313 @@
+"""How a hanging transaction would have ended: said only where the coordinator's records leave no other owner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support.facts import ORDERS, PAYMENTS, START_MS, a_marker, transaction
+from txnwatch.state.detection.epoch_lineage import begun, follow
+from txnwatch.state.evidence.outcome import expected_outcome
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ports import SpanPast
+from txnwatch.state.model.transaction import CoordinatorView, Marker, Span
+from txnwatch.state.model.transaction import TransactionState as S
+
+SPAN = Span("orders-id", 50, 0, 0, 55, START_MS, START_MS, 1)
+SPAN_1 = replace(SPAN, start_epoch=1, epoch=1)
+Record = tuple  # state, producer epoch, start, partitions
+INIT = (S.EMPTY, 0, -1)
+
+
+def after(*records: Record) -> CoordinatorView | None:
+    """The view after these records of one producer id, read without a gap."""
+    view: CoordinatorView | None = None
+    for number, (state, epoch, start_ms, *held) in enumerate(records, 1):
+        read = transaction(number, state, *held, producer_epoch=epoch, start_ms=start_ms).view
+        view = follow(view, begun(read))
+    return view
+
+
+def ended(
+    commit: bool,  # noqa: FBT001 - the one thing every case says
+    *,
+    epoch: int = 0,
+    end_epoch: int | None = None,
+    start: int = 1_000,
+    on: tuple[TopicPartition, ...] = (ORDERS,),
+) -> list[Record]:
+    """One transaction from Ongoing to Complete*."""
+    prepare, complete = (S.PREPARE_COMMIT, S.COMPLETE_COMMIT) if commit else (S.PREPARE_ABORT, S.COMPLETE_ABORT)
+    last = epoch if end_epoch is None else end_epoch
+    return [(S.ONGOING, epoch, start, *on), (prepare, last, start, *on), (complete, last, start)]
+
+
+COMMITTED, ABORTED = after(INIT, *ended(True)), after(INIT, *ended(False))
+ITS_ABORT, ITS_COMMIT = a_marker(40, commit=False), a_marker(40, commit=True)
+BOTH = (ORDERS, PAYMENTS)
+
+CASES: dict[str, tuple[CoordinatorView | None, Span, Marker | None, int | None, str]] = {
+    # one transaction since InitProducerId: the epoch is its own
+    "committed, the partition never had a marker": (COMMITTED, SPAN, None, -1, "commit"),
+    "aborted, the partition never had a marker": (ABORTED, SPAN, None, -1, "abort"),
+    "committed, some marker was there that we did not see": (COMMITTED, SPAN, None, 4, "unknown"),
+    "aborted, some marker was there that we did not see": (ABORTED, SPAN, None, 4, "unknown"),
+    "aborted with its marker, data after it": (ABORTED, SPAN, ITS_ABORT, 0, "none"),
+    "committed with its marker, data after it": (COMMITTED, SPAN, ITS_COMMIT, 0, "none"),
+    "the marker before is of another outcome": (ABORTED, SPAN, ITS_COMMIT, 0, "unknown"),
+    "timed out: the end raised the epoch": (after(INIT, *ended(False, end_epoch=1)), SPAN, None, -1, "abort"),
+    "a marker of the epoch before InitProducerId": (
+        after((S.EMPTY, 1, -1), *ended(True, epoch=1)),
+        SPAN_1,
+        a_marker(40, epoch=0, commit=True),
+        0,
+        "commit",
+    ),
+    # transaction.version 0 and 1: an epoch has many owners
+    "aborted, but one before it committed there under the same epoch": (
+        after(INIT, *ended(True), *ended(False, start=2_000)),
+        SPAN,
+        None,
+        -1,
+        "unknown",
+    ),
+    "the same, timed out, and its marker may be the one before": (
+        after(INIT, *ended(True), *ended(False, start=2_000, end_epoch=1)),
+        SPAN,
+        a_marker(40, commit=True),
+        0,
+        "unknown",
+    ),
+    "the same after an abort marker that may be of an even earlier one": (
+        after(INIT, *ended(False), *ended(True, start=2_000), *ended(False, start=3_000)),
+        SPAN,
+        ITS_ABORT,
+        0,
+        "unknown",
+    ),
+    "its beginning was not read": (after(*ended(False)[1:]), SPAN, None, -1, "unknown"),
+    "what came before its beginning was not read": (after(*ended(False)), SPAN, None, -1, "unknown"),
+    # transaction.version 2: every transaction has its own
+    "aborted, and the one before had another epoch": (
+        after(INIT, *ended(True, end_epoch=1), *ended(False, epoch=1, end_epoch=2, start=2_000)),
+        SPAN_1,
+        a_marker(40, epoch=1, commit=True),
+        0,
+        "abort",
+    ),
+    "committed, and the one before had another epoch": (
+        after(INIT, *ended(True, end_epoch=1), *ended(True, epoch=1, end_epoch=2, start=2_000)),
+        SPAN_1,
+        a_marker(40, epoch=1, commit=True),
+        0,
+        "commit",
+    ),
+    "data of the epoch that its end handed out": (after(INIT, *ended(True, end_epoch=1)), SPAN_1, None, 0, "none"),
+    "data of an earlier transaction's epoch": (
+        after(INIT, *ended(True, end_epoch=1), *ended(False, epoch=1, end_epoch=2, start=2_000)),
+        SPAN,
+        None,
+        -1,
+        "unknown",
+    ),
+    "went over to version 2 under an epoch that had been used": (
+        after(INIT, *ended(True), *ended(False, end_epoch=1, start=2_000)),
+        SPAN,
+        None,
+        -1,
+        "unknown",
+    ),
+    "went back to version 1: its marker and the one before have one epoch": (
+        after(INIT, *ended(True, end_epoch=1), *ended(True, epoch=1, start=2_000)),
+        SPAN_1,
+        a_marker(40, epoch=1, commit=True),
+        0,
+        "unknown",
+    ),
+    "an abort of nothing has not the partitions of the commit before": (
+        after(INIT, *ended(True), (S.COMPLETE_ABORT, 1, 1_000)),
+        SPAN,
+        None,
+        -1,
+        "unknown",
+    ),
+    # whose data it is
+    "the last transaction held other partitions": (
+        after(INIT, *ended(False, on=(PAYMENTS,))),
+        SPAN,
+        None,
+        -1,
+        "unknown",
+    ),
+    "it held this one among others": (after(INIT, *ended(False, on=BOTH)), SPAN, None, -1, "abort"),
+    "two epochs in one span": (ABORTED, replace(SPAN, epoch=1), None, -1, "unknown"),
+    # no transaction
+    "initialised under this epoch, nothing was ever added": (after(INIT), SPAN, None, -1, "none"),
+    "initialised under a later epoch": (after((S.EMPTY, 1, -1)), SPAN, None, -1, "unknown"),
+    # past an InitProducerId: the last transaction before it
+    "committed, and initialised anew": (after(INIT, *ended(True), (S.EMPTY, 1, -1)), SPAN, None, -1, "commit"),
+    "aborted, and initialised anew": (after(INIT, *ended(False), (S.EMPTY, 1, -1)), SPAN, None, -1, "abort"),
+    "aborted, and initialised anew twice": (
+        after(INIT, *ended(False), (S.EMPTY, 1, -1), (S.EMPTY, 2, -1)),
+        SPAN,
+        None,
+        -1,
+        "abort",
+    ),
+    "aborted with its marker, and initialised anew": (
+        after(INIT, *ended(False), (S.EMPTY, 1, -1)),
+        SPAN,
+        ITS_ABORT,
+        0,
+        "none",
+    ),
+    "fenced, and a marker of the transaction before": (
+        after((S.EMPTY, 1, -1), *ended(False, epoch=1, end_epoch=2), (S.EMPTY, 3, -1)),
+        SPAN_1,
+        a_marker(40, epoch=0, commit=True),
+        0,
+        "abort",
+    ),
+    "initialised anew after an epoch of several": (
+        after(INIT, *ended(True), *ended(False, start=2_000), (S.EMPTY, 1, -1)),
+        SPAN,
+        None,
+        -1,
+        "unknown",
+    ),
+    "initialised anew, and data of an epoch before the last transaction's": (
+        after(INIT, *ended(True, end_epoch=1), *ended(False, epoch=1, end_epoch=2, start=2_000), (S.EMPTY, 3, -1)),
+        SPAN,
+        None,
+        -1,
+        "unknown",
+    ),
+    "an InitProducerId that was sent twice, answered after a transaction": (
+        after(INIT, *ended(True), INIT),
+        SPAN,
+        None,
+        -1,
+        "unknown",
+    ),
+    # nobody knows
+    "live elsewhere": (after(INIT, (S.ONGOING, 0, 1_000, PAYMENTS)), SPAN, None, -1, "unknown"),
+    "the coordinator never knew it": (None, SPAN, None, -1, "unknown"),
+    "the coordinator forgot it": (replace(ABORTED, state=S.DEAD), SPAN, None, -1, "unknown"),
+    "the coordinator forgot it before anything was added": (
+        replace(after(INIT), state=S.DEAD),
+        SPAN,
+        None,
+        -1,
+        "unknown",
+    ),
+    "moved on to another producer id": (replace(ABORTED, superseded_by=9), SPAN, None, -1, "unknown"),
+    "the coordinator's log has lost a tail": (replace(ABORTED, reading=1), SPAN, None, -1, "unknown"),
+    "the same, and nothing was added as far as it tells now": (
+        replace(after(INIT), reading=1),
+        SPAN,
+        None,
+        -1,
+        "unknown",
+    ),
+}
+
+
+@pytest.mark.parametrize(("view", "span", "marker", "coordinator_epoch", "outcome"), CASES.values(), ids=CASES.keys())
+def test_expected_outcome(
+    view: CoordinatorView | None, span: Span, marker: Marker | None, coordinator_epoch: int, outcome: str
+) -> None:
+    """-1 stands for a partition whose whole log has no marker of the producer, and whose leader knows of none."""
+    past = SpanPast(span.start_epoch, marker, is_first=marker is None and coordinator_epoch == -1)
+    assert expected_outcome(ORDERS, span.epoch, view, past, coordinator_epoch) == outcome
+
+
+RAISED = after(INIT, *ended(True, end_epoch=1))
+TIMED_OUT = after(INIT, *ended(False, end_epoch=1))
+FORGETS: dict[str, tuple[CoordinatorView | None, SpanPast, int, str]] = {
+    "nobody read its beginning": (COMMITTED, SpanPast(), -1, "unknown"),
+    "the log's beginning is gone, and so may be what its leader knew": (COMMITTED, SpanPast(0), -1, "unknown"),
+    "the same, but the end raised the epoch: aborted": (TIMED_OUT, SpanPast(0), -1, "abort"),
+    "the same, committed: what would publish data has to be seen": (RAISED, SpanPast(0), -1, "unknown"),
+    "the same, and its leader knows of a marker that is not there": (RAISED, SpanPast(0), 0, "unknown"),
+    "the log is whole, whatever its leader says": (COMMITTED, SpanPast(0, None, True), 3, "commit"),
+    "initialised, and more may have been lost": (
+        replace(after(INIT) or COMMITTED, may_have_gone_on=True),
+        SpanPast(0, None, True),
+        -1,
+        "unknown",
+    ),
+    "with its marker, and more may have been lost": (
+        replace(ABORTED or COMMITTED, may_have_gone_on=True),
+        SpanPast(0, ITS_ABORT),
+        0,
+        "unknown",
+    ),
+    "without its marker, and more may have been lost": (
+        replace(ABORTED or COMMITTED, may_have_gone_on=True),
+        SpanPast(0, None, True),
+        -1,
+        "abort",
+    ),
+}
+
+
+@pytest.mark.parametrize(("view", "past", "coordinator_epoch", "outcome"), FORGETS.values(), ids=FORGETS.keys())
+def test_who_forgets_proves_nothing(
+    view: CoordinatorView | None, past: SpanPast, coordinator_epoch: int, outcome: str
+) -> None:
+    assert expected_outcome(ORDERS, 0, view, past, coordinator_epoch) == outcome
+
+
+def test_a_gap_before_a_transaction_may_hide_another_owner_of_its_epoch() -> None:
+    begin, *_ = (transaction(2, S.ONGOING, ORDERS).view,)
+    assert follow(after(INIT), begun(begin)).epoch_use == "first"
+    assert follow(after(INIT), begun(begin), follows_on=False).epoch_use == "shared"
+
+
+def test_what_came_before_an_init_that_does_not_follow_it_is_not_known() -> None:
+    unread = follow(ABORTED, begun(transaction(9, S.EMPTY, producer_epoch=1, start_ms=-1).view), follows_on=False)
+    past = SpanPast(SPAN.start_epoch, None, is_first=True)
+    assert expected_outcome(ORDERS, SPAN.epoch, unread, past, -1) == "unknown"
+    again = follow(ABORTED, unread)  # joined with what was known before the range
+    assert expected_outcome(ORDERS, SPAN.epoch, again, past, -1) == "unknown"
+
+
+def read_in(*ranges: list[Record]) -> CoordinatorView | None:
+    """The view after these ranges: each is followed by itself first, as a fold does it, and then joined."""
+    known: CoordinatorView | None = None
+    number = 0
+    for records in ranges:
+        view: CoordinatorView | None = None
+        for state, epoch, start_ms, *held in records:
+            number += 1
+            read = begun(transaction(number, state, *held, producer_epoch=epoch, start_ms=start_ms).view)
+            view = read if view is None else follow(view, read)
+        assert view is not None
+        known = follow(known, view)
+    return known
+
+
+INIT_1, INIT_2, INIT_3 = ((S.EMPTY, epoch, -1) for epoch in (1, 2, 3))
+TWICE: dict[str, tuple[list[Record], int]] = {
+    "answered again after a commit, and aborted": ([INIT_1, INIT_2, *ended(True, epoch=2), INIT_2], 2),
+    "the same, and initialised anew": (
+        [INIT_1, INIT_2, *ended(True, epoch=2), INIT_2, *ended(False, epoch=2), INIT_3],
+        2,
+    ),
+    "an epoch that an end has raised, answered again": (
+        [INIT, *ended(True, end_epoch=1), INIT_1, *ended(True, epoch=1, start=2_000), INIT_2],
+        1,
+    ),
+    "two with one start, as a clock that was set back makes them": ([INIT, *ended(True), *ended(True), INIT_1], 0),
+}
+
+
+@pytest.mark.parametrize(("records", "epoch"), TWICE.values(), ids=TWICE.keys())
+def test_an_epoch_that_was_handed_out_twice_has_no_only_owner_wherever_ranges_begin(
+    records: list[Record], epoch: int
+) -> None:
+    past = SpanPast(epoch, None, is_first=True)
+    for cut in range(1, len(records)):
+        view = read_in(records[:cut], records[cut:])
+        assert expected_outcome(ORDERS, epoch, view, past, -1) == "unknown", cut

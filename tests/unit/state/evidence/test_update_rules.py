@@ -1,0 +1,77 @@
+"""When an open incident has news: every rule, and what is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.incidents import an_event
+from txnwatch.state.evidence.update_rules import worth_telling
+from txnwatch.state.model.incident import updated
+
+
+def a_group(name: str, state: str, committed: int = 90) -> dict[str, Any]:
+    return {"group_id": name, "state": state, "committed_offset": committed, "hidden_lag": 120 - committed}
+
+
+BEFORE: dict[str, Any] = {
+    "transactional_id": None,
+    "hidden_records": 21,
+    "lso_standing_ms": 5,
+    "consumer_groups": (a_group("billing", "stopped"), a_group("audit", "at_risk")),
+    "action": None,
+}
+ACTION = {"decision": "refused", "refusal": "outcome_unknown", "by": "one", "at_ms": 1}
+
+NEWS: dict[str, dict[str, Any]] = {
+    "its owner": {"transactional_id": "payments"},
+    "its verdict": {"verdict": "late"},
+    "its severity": {"severity": "warning"},
+    "ten times as many": {"hidden_records": 210},
+    "a decision": {"action": ACTION},
+    "another group has stopped": {"consumer_groups": (a_group("audit", "stopped"),)},
+    "a group nobody knew of has stopped": {"consumer_groups": (a_group("new", "stopped"),)},
+    "no command fits any more": {"suggested_command": None},
+}
+NOISE: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "not yet ten times as many": {"hidden_records": 209},
+    "fewer": {"hidden_records": 0},
+    "not known now": {"hidden_records": None},
+    "time": {"lso_standing_ms": 60_005, "last_write_ms": 9, "overdue_ms": 9},
+    "offsets": {"high_watermark": 130, "last_stable_offset": 100},
+    "it waits behind another now": {"is_lso_blocker": False},
+    "a group at risk": {"consumer_groups": (a_group("billing", "stopped"), a_group("new", "at_risk"))},
+    "a group that goes on": {"consumer_groups": ()},
+    "a stopped group's lag": {"consumer_groups": (a_group("billing", "stopped", 80),)},
+}
+
+
+@pytest.mark.parametrize("changes", NEWS.values(), ids=NEWS.keys())
+def test_news(changes: dict[str, Any]) -> None:
+    known = an_event(**BEFORE)
+    assert worth_telling(known, updated(known, known.time_ms + 1, **changes))
+
+
+@pytest.mark.parametrize("changes", NOISE.values(), ids=NOISE.keys())
+def test_noise(changes: dict[str, Any]) -> None:
+    known = an_event(**BEFORE)
+    assert not worth_telling(known, updated(known, known.time_ms + 1, **changes))
+
+
+@pytest.mark.parametrize(
+    ("known", "now", "is_news"), [(None, 9, False), (None, 10, True), (0, 9, False), (0, 10, True)]
+)
+def test_the_first_hidden_records(known: int | None, now: int, is_news: bool) -> None:  # noqa: FBT001
+    event = an_event(hidden_records=known)
+    assert worth_telling(event, updated(event, event.time_ms, hidden_records=now)) is is_news
+
+
+def test_a_million_hidden_records_one_by_one_are_six_events() -> None:
+    known, told = an_event(hidden_records=1), 0
+    for hidden in range(2, 1_000_001):
+        now = updated(known, known.time_ms, hidden_records=hidden)
+        if worth_telling(known, now):
+            known, told = now, told + 1
+    assert told == 6

@@ -1,0 +1,182 @@
+"""How long transactions took to end: from the coordinator's records, wherever the log is cut."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.batches import a_batch, a_record
+from support.facts import BucketRun
+from support.transaction_log import a_key, a_value
+from txnwatch.state.model.completion_latency import BOUNDS_MS, Latencies, Stage
+from txnwatch.state.model.facts import NoticeKind, PartitionNotice, TransactionSeen
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.streaming.log.transaction_fold import TransactionFold
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+
+T = 1_700_000_000_000
+COMMIT, ABORT = (S.PREPARE_COMMIT, S.COMPLETE_COMMIT), (S.PREPARE_ABORT, S.COMPLETE_ABORT)
+
+
+@dataclass(frozen=True)
+class Saying:
+    state: S
+    at: int
+    updated: int = 0
+    epoch: int = 0
+    producer_id: int = 7
+    previous: int = -1
+    name: str = "checkout-1"
+
+    def encoded(self, offset: int) -> bytes:
+        partitions = None if self.state is S.EMPTY else ((("orders", (0,)),) if self.state.is_live else ())
+        value = TransactionLogValue(
+            1, self.producer_id, 0, 60_000, self.state, partitions, T + self.updated, T, self.previous
+        )
+        record = a_record(key=a_key(self.name), value=a_value(value))
+        return a_batch(
+            offset,
+            records=[record],
+            producer_id=-1,
+            transactional=False,
+            leader_epoch=self.epoch,
+            base_timestamp=T + self.at,
+        )
+
+
+def facts(sayings: list[Saying], start: int = 0, end: int | None = None) -> list[TransactionSeen]:
+    last = len(sayings) if end is None else end
+    fold = TransactionFold(0, start, last)
+    fold.feed(b"".join(saying.encoded(offset) for offset, saying in enumerate(sayings) if offset >= start))
+    return [fact for fact in fold.facts() if isinstance(fact, TransactionSeen)]
+
+
+def timed(sayings: list[Saying], *cuts: int) -> dict[tuple[Stage, S], tuple[int, int]]:
+    """How many and how long in all, by stage and target state, after the ranges between the cuts."""
+    run = BucketRun()
+    found: Counter[tuple[Stage, S, str]] = Counter()
+    for start, end in pairwise(sorted({0, len(sayings), *cuts})):
+        run.batch(*facts(sayings, start, end))
+        take(found, run.ended)
+    return totals(found)
+
+
+def take(found: Counter[tuple[Stage, S, str]], latencies: list[Latencies]) -> None:
+    for stage, state, sum_ms, counts in latencies:
+        found[stage, state, "count"] += sum(counts)
+        found[stage, state, "sum"] += sum_ms
+
+
+def totals(found: Counter[tuple[Stage, S, str]]) -> dict[tuple[Stage, S], tuple[int, int]]:
+    return {
+        (stage, state): (found[stage, state, "count"], found[stage, state, "sum"]) for stage, state, _ in sorted(found)
+    }
+
+
+COMMITTED = [Saying(S.ONGOING, 0), Saying(S.PREPARE_COMMIT, 100), Saying(S.COMPLETE_COMMIT, 160, updated=107)]
+TIMES = {
+    (Stage.APPEND, S.PREPARE_COMMIT): (1, 7),
+    (Stage.MARKERS, S.COMPLETE_COMMIT): (1, 53),
+    (Stage.COMPLETION, S.COMPLETE_COMMIT): (1, 60),
+}
+
+
+@pytest.mark.parametrize("cuts", [(), (1,), (2,), (1, 2)])
+def test_the_way_to_the_end_is_split_by_when_prepare_was_committed(cuts: tuple[int, ...]) -> None:
+    assert timed(COMMITTED, *cuts) == TIMES
+
+
+@pytest.mark.parametrize("cuts", [(), (2,)])
+def test_across_a_failover_only_the_whole_is_told_and_told_apart(cuts: tuple[int, ...]) -> None:
+    moved = [*COMMITTED[:2], Saying(S.COMPLETE_COMMIT, 4_100, updated=4_050, epoch=1)]
+    assert timed(moved, *cuts) == {
+        (Stage.COMPLETION, S.COMPLETE_COMMIT): (1, 4_000),
+        (Stage.FAILOVER, S.COMPLETE_COMMIT): (1, 4_000),
+    }
+
+
+@pytest.mark.parametrize("cuts", [(), (1,), (2,)])
+def test_an_exhausted_epoch_completes_under_another_producer_id_and_counts_once(cuts: tuple[int, ...]) -> None:
+    moved = [*COMMITTED[:2], Saying(S.COMPLETE_COMMIT, 160, updated=107, producer_id=8, previous=7)]
+    assert timed(moved, *cuts) == TIMES
+
+
+def test_a_complete_that_ends_nothing_that_was_prepared_is_not_timed() -> None:
+    assert timed([Saying(S.PREPARE_ABORT, 1), Saying(S.COMPLETE_COMMIT, 2)]) == {}
+    assert timed([Saying(S.ONGOING, 1), Saying(S.COMPLETE_COMMIT, 2)], 1) == {}
+    assert timed([Saying(S.COMPLETE_COMMIT, 2)]) == {}
+
+
+def test_clocks_that_disagree_tell_zero_and_nothing_below() -> None:
+    assert timed([Saying(S.PREPARE_ABORT, 100), Saying(S.COMPLETE_ABORT, 90, updated=80)]) == {
+        (Stage.APPEND, S.PREPARE_ABORT): (1, 0),
+        (Stage.MARKERS, S.COMPLETE_ABORT): (1, 10),
+        (Stage.COMPLETION, S.COMPLETE_ABORT): (1, 0),
+    }
+
+
+@pytest.mark.parametrize("took_ms", [0, BOUNDS_MS[0], BOUNDS_MS[0] + 1, BOUNDS_MS[-1], BOUNDS_MS[-1] + 1])
+def test_a_bound_belongs_to_what_it_bounds(took_ms: int) -> None:
+    run = BucketRun()
+    run.batch(*facts([Saying(S.PREPARE_COMMIT, 0), Saying(S.COMPLETE_COMMIT, took_ms)]))
+    (whole,) = [told for told in run.ended if told.stage is Stage.COMPLETION]
+    within = [took_ms <= bound for bound in (*BOUNDS_MS, 10**9)]
+    assert whole.counts.index(1) == within.index(True)
+
+
+def test_a_first_reading_tells_nothing_of_what_had_ended_before_us() -> None:
+    fold = TransactionFold(0, 0, 4, news_from=4)
+    again = [*COMMITTED, Saying(S.ONGOING, 200)]
+    fold.feed(b"".join(saying.encoded(offset) for offset, saying in enumerate(again)))
+    (fact,) = [fact for fact in fold.facts(is_first=True) if isinstance(fact, TransactionSeen)]
+    assert (fact.ended, fact.first_end) == ((), None)
+
+
+def test_a_range_that_is_read_again_is_not_timed_again() -> None:
+    run = BucketRun()
+    run.batch(*facts(COMMITTED))
+    assert run.ended
+    run.batch(*facts(COMMITTED))
+    assert run.ended == []
+    log = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+    run.batch(PartitionNotice(NoticeKind.TRUNCATED, log, "", 3, 3, "made by a test"))
+    forgotten = [replace(saying, producer_id=9, name="long-idle") for saying in COMMITTED]
+    run.batch(*facts(forgotten), reread={log: 0}, stale_coordinator=frozenset({0}))
+    assert run.ended == [], "what the state has forgotten is no news either"
+    more = [replace(saying, producer_id=10, name="long-idle-too") for saying in COMMITTED]
+    run.batch(*facts([*COMMITTED, *more], 3), stale_coordinator=frozenset({0}))
+    assert run.ended == [], "nor while it goes on"
+    run.batch(*facts([*COMMITTED, *forgotten, *COMMITTED], 6))
+    run.batch(*facts([*COMMITTED, *COMMITTED, *COMMITTED, *COMMITTED], 9))
+    assert run.ended, "and then it goes on"
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["a", "b"]), st.sampled_from([COMMIT, ABORT]), st.integers(0, 50), st.booleans()),
+    max_size=8,
+)
+
+
+@given(STEPS, st.lists(st.integers(0, 24), max_size=5))
+def test_however_the_log_is_cut_every_transaction_is_timed_once(
+    steps: list[tuple[str, tuple[S, S], int, bool]], cuts: list[int]
+) -> None:
+    sayings, now, epoch = [], 0, 0
+    for name, (prepared, complete), took, fails in steps:
+        producer_id = 7 if name == "a" else 8
+        sayings += [Saying(state, now, now, epoch, producer_id, name=name) for state in (S.ONGOING, prepared)]
+        epoch += fails
+        now += took
+        sayings.append(Saying(complete, now, now - took, epoch, producer_id, name=name))
+    found = timed(sayings, *(cut for cut in cuts if cut < len(sayings)))
+    assert sum(count for (stage, _), (count, _) in found.items() if stage is Stage.COMPLETION) == len(steps)
+    assert sum(count for (stage, _), (count, _) in found.items() if stage is Stage.FAILOVER) == sum(
+        fails for *_, fails in steps
+    )
+    assert sum(took for (stage, _), (_, took) in found.items() if stage is Stage.COMPLETION) == now

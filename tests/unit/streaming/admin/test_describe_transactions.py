@@ -1,0 +1,32 @@
+"""A description counts only by the broker that leads the id's part of the coordinators' log, before and after."""
+
+from __future__ import annotations
+
+from support.fake_brokers import LEADERS, NAMES, Brokers
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC as LOG
+from txnwatch.streaming.client.metadata import PartitionInfo
+
+
+def test_the_leader_is_believed() -> None:
+    found = Brokers().describe(*NAMES)
+    assert [(one.problem, one.coordinator) for one in found.values()] == [(None, 1), (None, 2)]
+
+
+def test_a_broker_that_does_not_lead_the_ids_part_of_the_log_is_not_believed() -> None:
+    found = Brokers(found={NAMES[0]: 2}).describe(*NAMES)
+    assert found[NAMES[0]].problem == f"broker 2 described it and does not lead {LOG}-0"
+    assert found[NAMES[1]].problem is None
+
+
+def test_who_loses_it_meanwhile_is_not_believed_even_if_it_gets_it_back() -> None:
+    for after in (PartitionInfo(2, 1), PartitionInfo(1, 2)):
+        brokers = Brokers()
+        brokers.on_describe = lambda: brokers.__setattr__("leaders", [after, LEADERS[1]])  # noqa: B023
+        found = brokers.describe(*NAMES)
+        assert found[NAMES[0]].problem == f"the leader of {LOG}-0 changed while it was described"
+        assert found[NAMES[1]].problem is None
+
+
+def test_where_the_log_is_not_shown_nothing_is_compared() -> None:
+    found = Brokers(leaders=None).describe(*NAMES)
+    assert [one.problem for one in found.values()] == [None, None]

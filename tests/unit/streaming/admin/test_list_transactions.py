@@ -1,0 +1,141 @@
+"""A listing is whole or says what of it is missing, by name: whatever a broker or a partition of the log does."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.fake_brokers import DENIED, LOADING, NOT_COORDINATOR, Brokers
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC as LOG
+from txnwatch.state.model.ports import TransactionListing
+from txnwatch.streaming.admin.list_transactions import NOT_SHOWN, Listing, in_words
+from txnwatch.streaming.admin.queries import Filters
+from txnwatch.streaming.client.metadata import NO_LEADER, PartitionInfo
+
+
+def listed(found: Listing) -> list[int]:
+    return [row.producer_id for row in found.rows]
+
+
+def test_a_whole_listing_has_no_problems() -> None:
+    found = Brokers().list()
+    assert (listed(found), found.problems) == ([1, 2], {})
+
+
+def test_before_the_first_id_there_is_no_log_and_nothing_is_missing() -> None:
+    found = Brokers(leaders=None, states={}).list()
+    assert (found.problems, found.is_unused) == ({}, True)
+
+
+def test_but_nothing_is_proven_by_the_absence_of_a_log() -> None:
+    found = Brokers(leaders=None, states={}).prove()
+    assert found == TransactionListing((), *[(f"{LOG}: {NOT_SHOWN}",)] * 2, has_ids=False)
+
+
+@pytest.mark.parametrize("filters", [Filters(), Filters(producer_ids=(7,))])
+def test_where_there_are_ids_a_log_that_nobody_shows_is_hidden(filters: Filters) -> None:
+    brokers = Brokers(leaders=None)
+    assert brokers.list(filters).problems == {LOG: NOT_SHOWN}
+    assert brokers.prove().silent == (f"{LOG}: {NOT_SHOWN}",)
+
+
+NO_LEADER_WHY = "has no leader: its ids cannot be listed"
+TOO_OLD = "broker 2 is too old: it does not answer ListTransactions (Kafka 3.0 or later)"
+LOSSES: dict[str, tuple[Brokers, list[int], dict[str, str]]] = {
+    "nobody leads a partition": (
+        Brokers(leaders=[PartitionInfo(NO_LEADER, 1), PartitionInfo(2, 0)], listing={1: "away"}),
+        [2],
+        {f"{LOG}-0": NO_LEADER_WHY, "coordinator 1": "away"},
+    ),
+    "nobody leads it, and who has lost it does not know": (
+        Brokers(leaders=[PartitionInfo(NO_LEADER, 1), PartitionInfo(2, 0)]),
+        [2],
+        {f"{LOG}-0": NO_LEADER_WHY},
+    ),
+    "a broker loads": (
+        Brokers(listing={2: LOADING}, describing={2: LOADING}),
+        [1],
+        {f"{LOG}-1": "broker 2: COORDINATOR_LOAD_IN_PROGRESS", "coordinator 2": "COORDINATOR_LOAD_IN_PROGRESS"},
+    ),
+    "it has not begun to load, and lists without an error": (
+        Brokers(describing={2: NOT_COORDINATOR}),
+        [1, 2],
+        {f"{LOG}-1": "broker 2: NOT_COORDINATOR"},
+    ),
+    "ids are hidden": (
+        Brokers(describing={1: DENIED, 2: DENIED}),
+        [1, 2],
+        {
+            f"{LOG}-0": "broker 1: TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+            f"{LOG}-1": "broker 2: TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+        },
+    ),
+    "the log itself is hidden": (
+        Brokers(leaders=None, by_name="TOPIC_AUTHORIZATION_FAILED"),
+        [1, 2],
+        {LOG: "TOPIC_AUTHORIZATION_FAILED: which ids there are cannot be told"},
+    ),
+    "a broker does not answer": (
+        Brokers(listing={2: "timed out"}, describing={2: "timed out"}),
+        [1],
+        {"coordinator 2": "timed out"},
+    ),
+    "a broker is too old to list, and so to describe": (
+        Brokers(listing={2: TOO_OLD}, describing={2: "too old to describe"}),
+        [1],
+        {"coordinator 2": TOO_OLD},
+    ),
+}
+
+
+@pytest.mark.parametrize(("brokers", "rows", "problems"), LOSSES.values(), ids=LOSSES.keys())
+def test_what_is_missing_is_named(brokers: Brokers, rows: list[int], problems: dict[str, str]) -> None:
+    found = brokers.list()
+    assert (listed(found), found.problems) == (rows, problems)
+    assert brokers.prove().problems == in_words(problems)
+
+
+SILENCES: dict[str, list[str]] = {
+    "a broker loads": ["coordinator 2"],
+    "the log itself is hidden": [LOG],
+    "a broker does not answer": ["coordinator 2"],
+    "a broker is too old to list, and so to describe": ["coordinator 2"],
+    "nobody leads a partition": ["coordinator 1"],
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_who_was_silent_is_told_apart_from_what_is_missing(loss: str) -> None:
+    brokers = LOSSES[loss][0]
+    assert list(brokers.list().silent) == SILENCES.get(loss, [])
+    assert len(brokers.prove().silent) == len(SILENCES.get(loss, []))
+
+
+def test_a_coordinator_that_moves_meanwhile_is_told() -> None:
+    brokers = Brokers()
+    brokers.on_list = lambda: brokers.__setattr__("leaders", [PartitionInfo(2, 1), PartitionInfo(2, 0)])
+    moved = "its coordinator moved to another broker while the brokers were asked"
+    assert brokers.list().problems == {f"{LOG}-0": moved}
+
+
+def test_a_leader_that_is_lost_meanwhile_is_told_and_its_ids_do_not_count() -> None:
+    brokers = Brokers()
+    brokers.on_list = lambda: brokers.__setattr__("leaders", [PartitionInfo(NO_LEADER, 1), PartitionInfo(2, 0)])
+    found = brokers.list()
+    assert (listed(found), found.problems) == ([2], {f"{LOG}-0": NO_LEADER_WHY})
+
+
+def test_a_proof_does_not_rest_on_rows_of_a_log_that_is_hidden() -> None:
+    brokers = Brokers(leaders=None, by_name="TOPIC_AUTHORIZATION_FAILED")
+    assert brokers.prove().transactions == ()
+
+
+def test_a_state_of_a_newer_broker_does_not_end_the_listing_of_all() -> None:
+    found = Brokers(states={1: "Ongoing", 2: "Frozen"}).list()
+    assert listed(found) == [1]
+    assert list(found.problems) == ["coordinator 2"]
+    assert "upgrade txnwatch" in found.problems["coordinator 2"]
+
+
+def test_a_reason_is_told_once_however_many_partitions_have_it() -> None:
+    problems = {f"{LOG}-{number}": "no leader" for number in range(50)} | {"coordinator 3": "away"}
+    assert in_words(problems) == (f"{LOG}-0, {LOG}-1, {LOG}-2 and 47 more: no leader", "coordinator 3: away")

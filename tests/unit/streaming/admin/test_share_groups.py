@@ -1,0 +1,178 @@
+"""Share groups: who is asked, what a missing right or an old broker leaves unknown, and that the others are told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ports import GroupOffset
+from txnwatch.streaming.admin.consumer_groups import ClusterGroups
+from txnwatch.streaming.admin.share_groups import DescribeShareGroupOffsetsResponse
+
+ORDERS = TopicPartition("orders", 0)
+DENIED = 30
+
+
+def _listed(group: str, protocol: str, state: str) -> Any:
+    return SimpleNamespace(group_id=group, protocol_type=protocol, group_state=state)
+
+
+class Speaker:
+    """A connection to a broker that knows every message, or not the one about share groups."""
+
+    def __init__(self, *, is_old: bool) -> None:
+        self._is_old = is_old
+
+    def require_version(self, request: Any, highest: int = 0, lowest: int = 0) -> int:
+        del lowest
+        if self._is_old and "Share" in request.__name__:
+            raise BrokerError("broker one is too old: it does not answer DescribeShareGroupOffsets")
+        return highest
+
+
+class Broker:
+    """As much of a Cluster as groups take.
+
+    Attributes:
+        isolation: how each share group reads; an error code where that may not be asked.
+        lag: what share groups have yet to deal with; -1 where the coordinator does not know.
+        ends: the partition's end at each time it is asked for; the last one stays.
+        asked: the names of the requests, in order.
+    """
+
+    timeout_s = 1.0
+
+    def __init__(self, isolation: dict[str, str | int], *, is_old: bool = False) -> None:
+        self.isolation = isolation
+        self.lag: int | None = 3
+        self.ends = [20]
+        self.asked: list[str] = []
+        self.known = SimpleNamespace(brokers={1: "one"})
+        self._speaker = Speaker(is_old=is_old)
+
+    def any_connection(self) -> Speaker:
+        return self._speaker
+
+    def list_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Any]:
+        end = self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
+        return {partition: SimpleNamespace(offset=end, error=None) for partition in partitions}
+
+    def call(self, _: Speaker, request: Any) -> Any:
+        return self._answer(request)
+
+    def ask(self, requests: dict[int, Any], _: float) -> dict[int, Any]:
+        answers: dict[int, Any] = {}
+        for node, build in requests.items():
+            try:
+                answers[node] = self._answer(build(self._speaker))
+            except BrokerError as exc:
+                answers[node] = exc
+        return answers
+
+    def _answer(self, request: Any) -> Any:
+        name = type(request).__name__
+        self.asked.append(name.partition("Request")[0])
+        if name.startswith("ListGroups"):
+            rows = [_listed("app", "consumer", "Stable"), _listed("flow", "streams", "NotReady")]
+            rows += [_listed(group, "share", "Empty") for group in self.isolation]
+            return SimpleNamespace(error_code=0, groups=[*rows, _listed("sync", "connect", "Stable")])
+        if name.startswith("DescribeConfigs"):
+            return SimpleNamespace(results=[self._config(one.resource_name) for one in request.resources])
+        part = SimpleNamespace(partition_index=0, error_code=0, committed_offset=5, start_offset=7, lag=self.lag)
+        topic = SimpleNamespace(name="orders", topic_name="orders", partitions=[part])
+        return SimpleNamespace(
+            groups=[SimpleNamespace(group_id=one.group_id, error_code=0, topics=[topic]) for one in request.groups]
+        )
+
+    def _config(self, group: str) -> Any:
+        value = self.isolation[group]
+        if isinstance(value, int):
+            return SimpleNamespace(resource_name=group, error_code=value, configs=[])
+        config = SimpleNamespace(name="share.isolation.level", value=value)
+        return SimpleNamespace(resource_name=group, error_code=0, configs=[config])
+
+    def told(self) -> tuple[set[GroupOffset], Counter[str]]:
+        found = ClusterGroups(self).committed_offsets([ORDERS])  # type: ignore[arg-type]
+        return set(found.offsets[ORDERS]), Counter(found.problems)
+
+
+OTHERS = {GroupOffset("app", 5, has_members=True), GroupOffset("flow", 5, has_members=True)}
+FROZEN = GroupOffset("frozen", 17, has_members=False)
+
+
+def test_only_share_groups_that_read_committed_are_told() -> None:
+    found, problems = Broker({"frozen": "read_committed", "free": "read_uncommitted"}).told()
+    assert (found, problems) == (OTHERS | {FROZEN}, Counter())
+
+
+def test_where_no_share_group_reads_committed_no_offsets_are_asked_for() -> None:
+    broker = Broker({"free": "read_uncommitted"})
+    assert broker.told()[0] == OTHERS
+    assert broker.asked == ["ListGroups", "OffsetFetch", "DescribeConfigs"]
+
+
+def test_where_there_are_none_nothing_more_is_asked() -> None:
+    broker = Broker({})
+    assert broker.told() == (OTHERS, Counter())
+    assert broker.asked == ["ListGroups", "OffsetFetch"]
+
+
+def test_a_missing_right_is_said_and_the_others_are_told() -> None:
+    found, problems = Broker({"frozen": "read_committed", "hidden": DENIED}).told()
+    assert found == OTHERS | {FROZEN}
+    ((why, _),) = problems.items()
+    assert why.endswith("DESCRIBE_CONFIGS on the group is missing")
+
+
+def test_with_an_older_broker_the_others_are_told() -> None:
+    found, problems = Broker({"frozen": "read_committed"}, is_old=True).told()
+    assert found == OTHERS
+    assert list(problems) == ["broker one is too old: it does not answer DescribeShareGroupOffsets"]
+
+
+@pytest.mark.parametrize("lag", [-1, None], ids=["not counted yet", "an older answer"])
+def test_without_a_lag_the_start_offset_is_a_floor_and_that_is_said(lag: int | None) -> None:
+    broker = Broker({"frozen": "read_committed"})
+    broker.lag = lag
+    found, problems = broker.told()
+    assert found == OTHERS | {FROZEN._replace(committed_offset=7, is_floor=True)}
+    assert list(problems) == ["offsets of share groups: the broker does not tell the lag, so they are at_risk at most"]
+
+
+def test_an_end_that_moves_is_asked_for_again() -> None:
+    broker = Broker({"frozen": "read_committed"})
+    broker.ends = [18, 19, 20]
+    assert broker.told() == (OTHERS | {FROZEN}, Counter())
+    assert broker.asked.count("DescribeShareGroupOffsets") == 2
+
+
+def test_an_end_that_keeps_moving_leaves_a_floor() -> None:
+    broker = Broker({"frozen": "read_committed"})
+    broker.ends = list(range(20, 30))
+    ((found,), problems) = broker.told()[0] - OTHERS, broker.told()[1]
+    assert (found.is_floor, problems) == (True, Counter())
+    assert found.committed_offset >= FROZEN.committed_offset
+
+
+@pytest.mark.parametrize(("version", "lag"), [(0, -1), (1, 13)])
+def test_the_answer_tells_the_lag_from_version_1(version: int, lag: int) -> None:
+    group = DescribeShareGroupOffsetsResponse.Group
+    part = group.Topic.Partition(
+        version=version, partition_index=0, start_offset=7, leader_epoch=0, error_code=0, lag=13
+    )
+    topic = group.Topic(version=version, topic_name="orders", topic_id=UUID(int=1), partitions=[part])
+    answer = DescribeShareGroupOffsetsResponse(
+        version=version,
+        throttle_time_ms=0,
+        groups=[group(version=version, group_id="g", topics=[topic], error_code=0, error_message=None)],
+    )
+    read = DescribeShareGroupOffsetsResponse.decode(answer.encode(), version=version)
+    found = read.groups[0].topics[0].partitions[0]
+    assert (found.start_offset, -1 if found.lag is None else found.lag) == (7, lag)

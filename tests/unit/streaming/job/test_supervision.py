@@ -1,0 +1,130 @@
+"""What `run` does about a query that does not start, does not go on, or that nobody executes any more."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from types import SimpleNamespace
+
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkRuntimeError
+
+from txnwatch.cli import run
+from txnwatch.state.model.errors import CheckpointError
+from txnwatch.streaming.job import query as job
+from txnwatch.watch.coverage import Coverage
+
+
+def a_watch(batches: int = 0) -> SimpleNamespace:
+    coverage = Coverage(lambda _: None, is_ready=True)
+    return SimpleNamespace(
+        batches=batches, coverage=coverage, settings=SimpleNamespace(bootstrap_server="b:1"), spark_log="/log/spark.log"
+    )
+
+
+NO_SESSION = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None))
+
+
+@pytest.mark.parametrize("batches_before", [0, 3], ids=["at the start", "after some batches"])
+def test_a_query_without_a_thread_is_over(monkeypatch: pytest.MonkeyPatch, batches_before: int) -> None:
+    monkeypatch.setattr(run, "_POLL_S", 0.001)
+    monkeypatch.setattr(run, "_SILENCE_S", 0.02)
+    watch = a_watch(batches_before)
+    asked: list[bool] = []
+
+    def is_executing(_: object) -> bool:
+        asked.append(len(asked) < 2)
+        return asked[-1]
+
+    monkeypatch.setattr(job, "is_executing", is_executing)
+    waiting = threading.Thread(
+        target=run._watch_query, args=(watch, SimpleNamespace(isActive=True), threading.Event(), NO_SESSION)
+    )
+    waiting.start()
+    waiting.join(10.0)
+    assert not waiting.is_alive()
+    assert asked == [True, True, False], "it is asked as long as there is silence, and believed"
+
+
+@pytest.mark.parametrize("batches_before", [0, 3], ids=["at the start", "started again"])
+def test_a_first_batch_that_does_not_come_is_told_again_and_again_ever_later_and_where_to_look(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], batches_before: int
+) -> None:
+    seconds, stop, watch = 0.0, threading.Event(), a_watch(batches_before)
+
+    def second(_: float) -> bool:
+        nonlocal seconds
+        seconds += 1
+        if seconds == 400:
+            watch.batches += 1
+        return seconds > 600
+
+    monkeypatch.setattr(stop, "wait", second)
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: seconds))
+    monkeypatch.setattr(job, "is_executing", lambda _: True)
+    run._watch_query(watch, SimpleNamespace(isActive=True), stop, NO_SESSION)
+    first, *later = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert first == (
+        "warning: no micro-batch has gone through since the start, 32 s ago; "
+        "if the brokers answer, Spark's own output tells why: /log/spark.log"
+    )
+    assert [line.split(";")[0].rpartition(", ")[2] for line in later[:3]] == ["64 s ago", "128 s ago", "256 s ago"]
+    assert later[3:] == ["ready: every transaction is being watched", "warning: no broker of b:1 has answered for 15 s"]
+
+
+class Starts:
+    """A watch whose query starts at the third attempt, and asks to be stopped then."""
+
+    batches, spark_log = 0, "/log/spark.log"
+
+    def __init__(self, stop: threading.Event, *errors: Exception) -> None:
+        self.stop, self.errors = stop, list(errors)
+
+    def open_ledger(self) -> SimpleNamespace:
+        return SimpleNamespace(open_incidents=[])
+
+    def start_query(self, _: object) -> SimpleNamespace:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.stop.set()
+        return SimpleNamespace(isActive=False, stop=lambda: None)
+
+
+def test_a_query_that_spark_cannot_plan_is_one_line_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop = threading.Event()
+    monkeypatch.setattr(run, "_FIRST_PAUSE_S", 0.001)
+    broken = PySparkRuntimeError("[PYTHON_WORKER_EXITED] a worker went away\nJVM stacktrace:\n  at org.apache...")
+    run._supervise(Starts(stop, broken, Py4JError("the JVM is gone")), None, stop)  # type: ignore[arg-type]
+    first, second = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert first == (
+        "warning: the query could not be started: [PYTHON_WORKER_EXITED] a worker went away; "
+        "Spark's own output may tell more: /log/spark.log; trying again in 0 s"
+    )
+    assert "the JVM is gone" in second
+
+
+def test_a_query_that_refuses_its_checkpoint_is_not_tried_again() -> None:
+    stop = threading.Event()
+    wrong = PySparkRuntimeError("Traceback\n  txnwatch.state.model.errors.CheckpointError: of another cluster\n")
+    with pytest.raises(CheckpointError, match="of another cluster"):
+        run._supervise(Starts(stop, wrong), None, stop)  # type: ignore[arg-type]
+
+
+def test_a_disk_that_is_full_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("builtins.print", is_full)
+    run._report("still there")
+
+
+def test_a_reader_that_has_gone_away_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_gone(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("builtins.print", is_gone)
+    with pytest.raises(BrokenPipeError):
+        run._report("anybody?")

@@ -1,0 +1,173 @@
+"""A first reading of many ids: spread over tasks, bounded in memory, and told as by one task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support.batches import a_batch, a_record
+from support.large_log import a_large_log, end_of_large_log
+from support.row_facts import fact_of
+from support.transaction_log import a_key, a_value
+from txnwatch.state.detection.batch import Batch
+from txnwatch.state.model.broker_clocks import Clock
+from txnwatch.state.model.facts import Barrier, Fact, LogRead, NoticeKind, PartitionNotice, TransactionSeen
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.streaming.log.first_read_fold import PastFold, Room
+from txnwatch.streaming.log.transaction_fold import TransactionFold
+from txnwatch.streaming.source import read_plan
+from txnwatch.streaming.source.fact_rows import fact_rows, record_batch
+from txnwatch.streaming.source.offsets import Position, SourceOffset
+from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.read_plan import OFFSETS_WORTH_A_TASK, ReadPlan, plan_reads
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+
+OPTIONS = parse_options({"kafka.bootstrap.servers": "kafka:9092", "subscribe": "orders", "inputPartitions": "3"})
+ONE_TASK = replace(OPTIONS, input_partitions=1)
+NOW_MS = 1_700_000_000_000
+
+
+def log(number: int) -> TopicPartition:
+    return TopicPartition(TRANSACTION_STATE_TOPIC, number)
+
+
+def listed(ends: dict[int, int], *, known: bool = False) -> tuple[SourceOffset, SourceOffset]:
+    """A batch that begins to read partitions of the log, or goes on with them."""
+    positions = {log(number): Position("id", end, 0, end, leader=number % 2) for number, end in ends.items()}
+    end = SourceOffset("cluster", 1, NOW_MS, NOW_MS + 1, positions, news_from={log(n): end for n, end in ends.items()})
+    if not known:
+        return SourceOffset.beginning(), replace(end, begun=dict.fromkeys(positions, 0))
+    before = {partition: replace(at, offset=1, listed=1) for partition, at in positions.items()}
+    return replace(end, barrier=0, positions=before), end
+
+
+def shares(plans: list[ReadPlan]) -> list[list[int]]:
+    return [[found.partition.partition for found in plan.ranges] for plan in plans]
+
+
+def test_a_first_reading_is_spread_over_the_tasks_it_is_worth() -> None:
+    plans = plan_reads(*listed(dict.fromkeys(range(50), OFFSETS_WORTH_A_TASK)), OPTIONS)
+    assert [len(share) for share in shares(plans)] == [17, 17, 16]
+    assert sorted(number for share in shares(plans) for number in share) == list(range(50))
+    assert [plan.brings_barrier for plan in plans] == [True, False, False]
+    assert all(plan.end is not None for plan in plans), "whoever reads the log knows who led it"
+
+
+@pytest.mark.parametrize(
+    ("ends", "known", "expected"),
+    [
+        ({0: 10**9}, False, [[0]]),
+        ({0: 10, 1: 10, 2: 10}, False, [[0, 1, 2]]),
+        ({0: 10**9, 1: 10, 2: 10, 3: 9}, False, [[0, 3], [1], [2]]),
+        ({0: 10**9, 1: 10**9}, True, [[0, 1]]),
+    ],
+    ids=["one hot partition", "a small log", "those with the most offsets first", "what goes on"],
+)
+def test_what_is_not_spread(ends: dict[int, int], known: bool, expected: list[list[int]]) -> None:  # noqa: FBT001 - a case
+    assert shares(plan_reads(*listed(ends, known=known), OPTIONS)) == expected
+
+
+def a_log(number: int) -> bytes:
+    """An id that is idle, one that is live, and holes before both."""
+    said = ((3, S.COMPLETE_COMMIT, ()), (7, S.ONGOING, (("orders", (0,)),)))
+    return b"".join(
+        a_batch(
+            offset,
+            records=[
+                a_record(
+                    key=a_key(f"app-{number}-{offset}"),
+                    value=a_value(TransactionLogValue(1, number * 10 + offset, 0, 60_000, state, held, NOW_MS, 1)),
+                )
+            ],
+            producer_id=-1,
+            transactional=False,
+            base_timestamp=NOW_MS - number,
+        )
+        for offset, state, held in said
+    )
+
+
+def facts_of(plans: list[ReadPlan]) -> list[Fact]:
+    """The facts of all tasks, by way of rows."""
+    facts: list[Fact] = []
+    for plan in plans:
+        room = Room()
+        reads = [read_plan._read(found, OPTIONS, room) for found in plan.ranges]
+        for read in reads:
+            read.fold.feed(a_log(read.partition.partition))
+        rows = record_batch(fact_rows(read_plan._facts(plan, reads), buckets=1)).to_pylist()
+        facts.extend(fact_of(tuple(row.values())) for row in rows)
+    return facts
+
+
+def test_tasks_that_share_the_log_tell_what_one_task_tells() -> None:
+    listing = listed(dict.fromkeys(range(7), OFFSETS_WORTH_A_TASK))
+    plans = plan_reads(*listing, OPTIONS)
+    assert len(plans) == 3
+    spread, alone = Batch(facts_of(plans)), Batch(facts_of(plan_reads(*listing, ONE_TASK)))
+    assert spread.barrier == alone.barrier
+    assert spread.barrier.holes == dict.fromkeys(range(7), 7)
+    assert spread.barrier.clocks.keys() == {0, 1}
+    assert spread.for_one == alone.for_one
+    assert len(alone.for_one) == 7
+
+
+def test_of_two_that_have_read_stamps_of_one_clock_the_later_counts() -> None:
+    barrier = Barrier(1, NOW_MS, NOW_MS, clocks={5: Clock(-9, None, NOW_MS)}, holes={0: 4})
+    batch = Batch([LogRead({1: 6}, {5: Clock(-3, None, NOW_MS), 6: Clock(0, None, NOW_MS)}), barrier])
+    assert batch.barrier.clocks == {5: Clock(-3, None, NOW_MS), 6: Clock(0, None, NOW_MS)}
+    assert batch.barrier.holes == {0: 4, 1: 6}
+
+
+def test_what_two_tasks_say_of_a_hidden_partition_counts_once() -> None:
+    hidden = PartitionNotice(NoticeKind.HIDDEN, TopicPartition("secret", 0), "", 0, 0, "why")
+    assert Batch([hidden, hidden, Barrier(1, NOW_MS, NOW_MS)]).notices == [hidden]
+
+
+def test_no_more_is_held_than_there_is_room_for_and_the_live_ones_are_all_told() -> None:
+    ids, room = 3_000, Room(100_000)
+    end = end_of_large_log(ids)
+    folds = [PastFold(number, 0, end, news_from=end, room=room) for number in range(2)]
+    most = 0
+    for chunk in a_large_log(ids, live_every=30, chunk_bytes=30_000):
+        for fold in folds:
+            fold.feed(chunk)
+            most = max(most, sum(one.size for one in folds))
+    assert 50_000 < most <= 100_000
+    exact = TransactionFold(0, 0, end, news_from=end)
+    exact.feed(b"".join(a_large_log(ids, live_every=30)))
+    told = [fact for fact in folds[0].facts() if isinstance(fact, TransactionSeen)]
+    assert told == list(exact.facts(is_first=True))
+    assert len(told) == ids // 30
+    assert not folds[0]._chunks
+    assert len(folds[0]._views) == len(folds[0]._live) == ids // 30, "nothing is known of an idle id any more"
+
+
+def a_record_of(offset: int, name: str, producer_id: int, state: S, previous_id: int = -1) -> bytes:
+    held = (("orders", (offset,)),) if state.is_live else ()
+    value = TransactionLogValue(1, producer_id, 0, 60_000, state, held, NOW_MS, offset, previous_id)
+    record = a_record(key=a_key(name), value=a_value(value))
+    return a_batch(offset, records=[record], producer_id=-1, transactional=False)
+
+
+def test_what_has_ended_by_the_time_room_is_made_is_forgotten() -> None:
+    room = Room(0)  # each answer makes the second pass at once
+    fold, exact = PastFold(0, 0, 9, news_from=9, room=room), TransactionFold(0, 0, 9, news_from=9)
+    for offset, state in enumerate([S.ONGOING, S.COMPLETE_COMMIT, S.ONGOING]):
+        fold.feed(a_record_of(offset, "app", 5, state))
+        assert len(fold._views) == len(fold._owner) == len(fold._held) == int(state.is_live)
+        exact.feed(a_record_of(offset, "app", 5, state))
+        exact.forget_past_idle()
+    told = list(fold.facts())
+    assert told == list(exact.facts(is_first=True))
+    assert [fact.held for fact in told if isinstance(fact, TransactionSeen)] == [frozenset()]
+
+
+def test_whoever_names_a_producer_id_as_the_previous_one_has_ended_it() -> None:
+    answer = a_record_of(0, "app", 5, S.ONGOING) + a_record_of(1, "another", 6, S.EMPTY, previous_id=5)
+    fold, exact = PastFold(0, 0, 2, news_from=2, room=Room()), TransactionFold(0, 0, 2, news_from=2)
+    fold.feed(answer)
+    exact.feed(answer)
+    assert list(fold.facts()) == list(exact.facts(is_first=True)) == []

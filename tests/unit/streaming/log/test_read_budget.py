@@ -1,0 +1,131 @@
+"""What a task may read: small ranges as a whole, large ones what is left, and what is left is said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from txnwatch.state.model.facts import NoticeKind
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.read_budget import Budget
+from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.read_plan import LOG_BYTES, LOG_BYTES_AT_FIRST, Range, ReadPlan, budgets
+
+MB = 1 << 20
+
+
+@dataclass
+class Bytes:
+    """A fold of which an offset is a byte."""
+
+    position: int
+    end: int
+    leader_epoch: int = -1
+
+    @property
+    def is_done(self) -> bool:
+        return self.position >= self.end
+
+    def feed(self, buffer: memoryview | bytes) -> None:
+        self.position += len(buffer)
+
+
+def a_read(end: int, name: str = "orders", number: int = 0, *, must_check: bool = False) -> RangeRead:
+    return RangeRead(TopicPartition(name, number), "id", 0, end, 3, must_check, Bytes)
+
+
+def answer(read: RangeRead, size: int) -> None:
+    """What a leader sends: at most `size`."""
+    if read.needs_fetch:
+        sent = min(size, read.fold.end - read.fold.position)
+        read.must_check, read.is_answered = False, True
+        read.size += sent
+        read.fold.position += sent
+
+
+def rounds(reads: list[RangeRead], budget: Budget, size: int) -> None:
+    for _ in range(1000):
+        for read in reads:
+            answer(read, size)
+        budget.stop_spent(0.0)
+        if not any(read.needs_fetch for read in reads):
+            return
+    raise AssertionError("it never ends")
+
+
+def left(read: RangeRead) -> list[tuple[NoticeKind, int, int]]:
+    return [(notice.kind, notice.from_offset, notice.to_offset) for notice in read.notices]
+
+
+def test_small_ranges_are_read_whole_and_the_large_one_gets_the_rest() -> None:
+    small = [a_read(20, number=number) for number in range(4)]
+    large = a_read(10**6, number=9)
+    reads = [*small, large]
+    rounds(reads, Budget(reads, max_bytes=200), size=10)
+    assert [left(read) for read in small] == [[]] * 4
+    assert left(large) == [(NoticeKind.LEFT, large.fold.position, 10**6)]
+    assert 40 <= large.fold.position <= 200
+
+
+def test_many_large_ranges_read_no_more_than_twice_the_bytes() -> None:
+    reads = [a_read(10**6, number=number) for number in range(10)]
+    rounds(reads, Budget(reads, max_bytes=1000), size=7)
+    assert sum(read.size for read in reads) <= 2000
+    assert all(read.size >= 100 for read in reads), "each has its share"
+
+
+def test_time_stops_what_was_answered_and_nothing_else() -> None:
+    told, silent, unchecked = a_read(100, number=0), a_read(100, number=1), a_read(100, number=2, must_check=True)
+    answer(told, 10)
+    Budget([told, silent, unchecked], until_s=5.0).stop_spent(4.9)
+    assert told.needs_fetch
+    Budget([told, silent, unchecked], until_s=5.0).stop_spent(5.0)
+    assert left(told) == [(NoticeKind.LEFT, 10, 100)]
+    assert silent.needs_fetch, "nobody has answered: that is for patience to decide, and no budget"
+    assert unchecked.needs_fetch, "whether the log was cut is always asked"
+
+
+def test_what_is_read_to_its_end_is_never_left() -> None:
+    read = a_read(10)
+    answer(read, 10)
+    Budget([read], max_bytes=1, until_s=0.0).stop_spent(1.0)
+    assert left(read) == []
+
+
+OPTIONS = {"kafka.bootstrap.servers": "kafka:9092", "subscribe": "orders", "maxBytesPerTrigger": str(8 * MB)}
+
+
+def test_the_tasks_of_a_batch_share_its_bytes_and_each_has_its_time() -> None:
+    options = parse_options({**OPTIONS, "maxReadMsPerTrigger": "700", "controlFile": "wishes"})
+    data, log = a_read(10), a_read(10, TRANSACTION_STATE_TOPIC)
+    of_data, of_log, _ = budgets(ReadPlan((), 0, tasks=2), [log, data], options, 10.0)
+    assert (of_data.reads, of_data.max_bytes, of_data.until_s) == ([data], 4 * MB, 10.7)
+    assert (of_log.reads, of_log.max_bytes, of_log.until_s) == ([log], LOG_BYTES, float("inf"))
+
+
+def test_what_begins_the_first_reading_of_the_log_may_read_more() -> None:
+    options = parse_options({**OPTIONS, "controlFile": "wishes"})
+    log = a_read(10, TRANSACTION_STATE_TOPIC)
+    first = Range(log.partition, "id", 0, 10, -1, must_check=False, news_from=10, is_first=True)
+    for found, expected in (
+        (first, LOG_BYTES_AT_FIRST),
+        (replace(first, is_first=False), LOG_BYTES),
+        (replace(first, news_from=9), LOG_BYTES),
+    ):
+        (of_log,) = [one for one in budgets(ReadPlan((found,), 0), [log], options, 0.0) if one.reads]
+        assert of_log.max_bytes == expected
+
+
+def test_where_a_rate_is_set_the_log_has_its_time_as_well() -> None:
+    options = parse_options({**OPTIONS, "controlFile": "wishes", "maxBytesPerSecond": "1000"})
+    log = a_read(10, TRANSACTION_STATE_TOPIC)
+    (of_log,) = [one for one in budgets(ReadPlan((), 0), [log], options, 10.0) if one.reads]
+    assert (of_log.max_bytes, of_log.until_s) == (LOG_BYTES, 15.0)
+
+
+@pytest.mark.parametrize("option", ["maxBytesPerTrigger", "maxReadMsPerTrigger"])
+def test_nothing_is_left_where_nobody_could_ask_for_it_again(option: str) -> None:
+    options = parse_options({**OPTIONS, option: "1"})
+    assert budgets(ReadPlan((), 0), [a_read(10)], options, 0.0) == []

@@ -1,0 +1,197 @@
+"""Logs that are cut, cleaned or made anew while they are read: each case was first found by the simulation."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import replace
+
+import pytest
+
+from support.batches import a_batch, a_record
+from support.facts import (
+    NAME,
+    ORDERS,
+    OTHER,
+    PRODUCER,
+    TOPIC_IDS,
+    BucketRun,
+    census,
+    log_notice,
+    notice,
+    seen,
+    transaction,
+)
+from support.transaction_log import a_key, a_value
+from txnwatch.state.model.facts import Barrier, NoticeKind, TransactionalIdGone
+from txnwatch.state.model.findings import OutstandingGap, SpanCandidate, SpanEnd, SpanEnded
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.streaming.log.partition_fold import PartitionFold
+from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.transaction_fold import TransactionFold
+from txnwatch.streaming.source.offsets import Position, SourceOffset
+from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.planner import Answer, Limits, Listing, plan
+from txnwatch.streaming.source.read_plan import _facts, plan_reads
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+
+LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+OPTIONS = parse_options({"kafka.bootstrap.servers": "unused:1", "subscribe": "orders"})
+
+
+@pytest.mark.parametrize(
+    "told", [Answer("id", 30, epoch=4), Answer("id", 6, epoch=3)], ids=["under a new epoch", "below what was read"]
+)
+def test_a_rewind_waits_until_a_truncation_would_have_been_seen(told: Answer) -> None:
+    previous = SourceOffset("cluster", 6, 900, 901, {ORDERS: Position("id", 10, 3, 10)})
+    found = plan(previous, Listing("cluster", {ORDERS: told}, 1000, 1001), Limits(), {ORDERS: 4})
+    assert found.reread == {}
+
+
+def a_range(start: int, end: int) -> RangeRead:
+    return RangeRead(ORDERS, "id", start, end, last_epoch=3, must_check=False, new_fold=PartitionFold)
+
+
+def test_a_log_that_ends_below_what_was_read_is_asked_where_it_was_cut() -> None:
+    read = a_range(15, 13)
+    assert read.needs_fetch
+    assert read.notices == []
+
+
+def test_a_gap_before_the_leader_told_of_a_cut_puts_what_was_read_in_doubt() -> None:
+    unasked, asked = a_range(15, 13), a_range(13, 15)
+    unasked.gap("no leader")
+    asked.gap("no leader")
+    assert [found.kind for found in (*unasked.notices, *asked.notices)] == [NoticeKind.LOST, NoticeKind.GAP]
+
+
+def a_saying(offset: int, value: TransactionLogValue | None) -> bytes:
+    record = a_record(key=a_key(NAME), value=a_value(value) if value is not None else None)
+    return a_batch(offset, records=[record], producer_id=-1, transactional=False)
+
+
+def an_empty(producer_id: int) -> TransactionLogValue:
+    return TransactionLogValue(1, producer_id, 0, 60_000, S.EMPTY, None, 1, -1)
+
+
+def test_a_tombstone_counts_though_the_id_has_come_back_in_the_same_range() -> None:
+    fold = TransactionFold(0, 5, 7)
+    fold.feed(a_saying(5, None) + a_saying(6, an_empty(OTHER)))
+    assert TransactionalIdGone(NAME, 0, 5) in list(fold.facts())
+    run = BucketRun()
+    run.batch(transaction(4, S.ONGOING, ORDERS), seen(0, 10, data=5))
+    run.batch(*fold.facts())
+    assert any(isinstance(said, SpanCandidate) for said in run.batch())
+
+
+@pytest.mark.parametrize(("first", "hole"), [(5, None), (8, 5)], ids=["all there", "compacted"])
+def test_a_fold_of_the_log_knows_what_compaction_took(first: int, hole: int | None) -> None:
+    fold = TransactionFold(0, 5, 9)
+    fold.feed(b"".join(a_saying(offset, an_empty(PRODUCER)) for offset in range(first, 9)))
+    assert fold.hole == hole
+
+
+@pytest.mark.parametrize(
+    ("reread", "is_tail", "is_proven"),
+    [
+        pytest.param({}, True, True, id="goes on at the end"),
+        pytest.param({LOG: 2}, False, False, id="goes on where a first reading had read enough"),
+        pytest.param({LOG: 4}, True, True, id="again from a gap"),
+        pytest.param({LOG: 0}, False, False, id="again from the beginning"),
+    ],
+)
+def test_holes_count_and_the_log_is_proven_where_all_before_had_been_read(
+    reread: dict[TopicPartition, int],
+    is_tail: bool,  # noqa: FBT001 - a case
+    is_proven: bool,  # noqa: FBT001 - a case
+) -> None:
+    before = SourceOffset("cluster", 6, 900, 901, {LOG: Position("log-id", 5, 3, 5)}, news_from={LOG: 3})
+    positions = {LOG: Position("log-id", 9, 3, 9)}
+    end = SourceOffset("cluster", 7, 1000, 1001, positions, reread=reread, news_from={LOG: 3})
+    plan = plan_reads(before, end, OPTIONS)[0]
+    (found,) = plan.ranges
+    assert found.is_tail == is_tail
+    assert plan.unfinished == (frozenset() if is_proven else {0}), "a record may have moved on: one batch more"
+
+
+def test_a_log_that_is_read_for_the_first_time_is_not_proven_yet() -> None:
+    end = SourceOffset("cluster", 1, 1000, 1001, {LOG: Position("log-id", 9, 3, 9)}, begun={LOG: 0})
+    plan = plan_reads(SourceOffset.beginning(), end, OPTIONS)[0]
+    (barrier,) = _facts(replace(plan, ranges=()), [])
+    assert isinstance(barrier, Barrier)
+    assert barrier.stale_coordinator == {0}
+
+
+def test_a_wish_that_is_older_than_a_truncation_of_the_log_does_not_answer_it() -> None:
+    run = BucketRun()
+    run.batch(transaction(2, S.ONGOING, ORDERS), seen(0, 10, data=5))
+    run.batch(log_notice(NoticeKind.TRUNCATED, 5))
+    said = run.batch(reread={LOG: 4})
+    assert OutstandingGap(LOG, -1) in said
+    assert PRODUCER in run.bucket.agenda, "the live transaction was not asked for again yet"
+
+
+def test_after_a_truncation_of_the_log_a_lower_record_is_news_for_an_idle_id_too() -> None:
+    run = BucketRun()
+    run.batch(transaction(9, S.EMPTY))
+    run.batch(log_notice(NoticeKind.TRUNCATED, 5))
+    run.batch(transaction(3, S.PREPARE_ABORT, ORDERS), seen(0, 10, data=5), reread={LOG: 0})
+    view = run.producer().view
+    assert view is not None
+    assert view.holds(ORDERS)
+    assert not [said for _ in range(3) for said in run.batch() if isinstance(said, SpanCandidate)]
+
+
+def test_what_the_batch_of_the_loss_still_showed_is_forgotten_unless_it_is_seen_again() -> None:
+    run = BucketRun()
+    run.batch(log_notice(NoticeKind.LOST, 5), transaction(6, S.ONGOING, ORDERS), seen(0, 10, data=5))
+    run.batch(reread={LOG: 0})
+    assert any(isinstance(said, SpanCandidate) for _ in range(2) for said in run.batch())
+
+
+def test_after_a_loss_a_census_forgets_what_it_does_not_show() -> None:
+    run = BucketRun()
+    run.batch(seen(0, 10, data=5), seen(0, 10, data=6, producer_id=OTHER))
+    run.batch()
+    run.batch(notice(NoticeKind.LOST, 10))
+    said = [*run.batch(*census(5, below=20, stable=5)), *run.batch(*census(5, below=20, stable=5)), *run.batch()]
+    ended = [saying for saying in said if isinstance(saying, SpanEnded)]
+    assert [(saying.producer_id, saying.how) for saying in ended] == [(OTHER, SpanEnd.CENSUS)]
+    assert ORDERS in run.producer(PRODUCER).spans
+
+
+def test_an_election_brings_back_what_a_census_did_not_show() -> None:
+    run = BucketRun()
+    run.batch(seen(0, 10, data=5))
+    run.batch(*census(below=10))
+    run.batch(limited_data={ORDERS})
+    run.batch(risen=frozenset({ORDERS}))
+    assert ORDERS in run.producer().spans, "the marker that the census knew of may be lost"
+
+
+def test_a_gap_of_a_new_topic_outlives_the_news_that_the_old_one_is_gone() -> None:
+    gap, gone = notice(NoticeKind.GAP, 3), notice(NoticeKind.DELETED, 0, topic_id="the one before")
+    for order in ((gap, gone), (gone, gap)):
+        assert OutstandingGap(ORDERS, 3) in BucketRun().batch(*order)
+    own = dataclasses.replace(gone, topic_id=TOPIC_IDS[ORDERS.topic])
+    for order in ((gap, own), (own, gap)):
+        assert not [said for said in BucketRun().batch(*order) if isinstance(said, OutstandingGap)]
+
+
+def test_an_election_after_a_census_that_closed_a_gap_opens_nothing_that_was_not_shown() -> None:
+    run = BucketRun()
+    run.batch(seen(0, 10, data=5))
+    run.batch(notice(NoticeKind.LOST, 10))
+    said = [*run.batch(*census(below=20)), *run.batch(risen=frozenset({ORDERS})), *run.batch(), *run.batch()]
+    assert not [candidate for candidate in said if isinstance(candidate, SpanCandidate)]
+    run.batch(*census(below=20))
+    run.batch()
+    assert ORDERS not in run.producer().spans
+
+
+def test_a_census_of_a_log_that_is_shorter_than_a_span_ends_it() -> None:
+    run = BucketRun()
+    run.batch(seen(0, 10, data=5))
+    run.batch(notice(NoticeKind.LOST, 10))
+    run.batch(*census(below=5))
+    assert ORDERS not in run.producer().spans

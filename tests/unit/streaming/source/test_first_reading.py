@@ -1,0 +1,178 @@
+"""The first reading of the coordinators' log: cut by what is there, and what was there before is no news."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from support.batches import a_batch, a_record
+from support.facts import BucketRun, seen
+from support.transaction_log import a_key, a_value
+from txnwatch.state.model.facts import Barrier, Fact, TransactionSeen
+from txnwatch.state.model.findings import OutstandingGap, SpanCandidate
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.streaming.log.first_read_fold import Room
+from txnwatch.streaming.source import read_plan
+from txnwatch.streaming.source.offsets import SourceOffset
+from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.planner import Answer, Limits, Listing, plan
+from txnwatch.streaming.source.read_plan import Range, plan_reads
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+
+LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+OPTIONS = parse_options(
+    {"kafka.bootstrap.servers": "kafka:9092", "subscribe": "orders", "controlFile": "wishes", "buckets": "1"}
+)
+DAY_MS = 86_400_000
+NOW_MS = 1_700_000_000_000
+
+
+def a_log_record(offset: int, producer_id: int, state: S, at_ms: int) -> bytes:
+    partitions = ((("orders", (0,)),)) if state.is_live else ()
+    value = TransactionLogValue(1, producer_id, 0, 60_000, state, partitions, at_ms, at_ms, -1)
+    record = a_record(key=a_key(f"app-{producer_id}"), value=a_value(value))
+    return a_batch(offset, records=[record], producer_id=-1, transactional=False, leader_epoch=0, base_timestamp=at_ms)
+
+
+@dataclass
+class Watched:
+    """The real planner, plans, folds and bucket over one partition of the log; a batch reads some records of it."""
+
+    records: dict[int, bytes]
+    end: int
+    run: BucketRun = field(default_factory=BucketRun)
+    done: SourceOffset = field(default_factory=SourceOffset.beginning)
+    wishes: dict[TopicPartition, int] = field(default_factory=dict)
+    fetches: int = 0
+
+    def batch(self, *data: Fact, records: int = 10**9, back: int | None = None) -> list[object]:
+        """One batch, which may read so many records; returns what the state said."""
+        start = 0 if self.done.barrier == 0 else None
+        listing = Listing("cluster", {LOG: Answer("log-id", self.end, 0, start)}, NOW_MS, NOW_MS + 1)
+        wishes = self.wishes if back is None else {LOG: back}
+        following = plan(self.done, listing, Limits(), wishes)
+        (task,) = plan_reads(self.done, following, OPTIONS)
+        reads = [read_plan._read(found, OPTIONS, Room()) for found in task.ranges]
+        for read in reads:
+            self._read(read, records)
+        self.ranges: list[Range] = list(task.ranges)
+        facts = list(read_plan._facts(task, reads))
+        self.told = [fact for fact in facts if isinstance(fact, TransactionSeen)]
+        (self.barrier,) = [fact for fact in facts if isinstance(fact, Barrier)]
+        others = [fact for fact in facts if not isinstance(fact, Barrier)]
+        exceptions = {"stale_coordinator": self.barrier.stale_coordinator, "reread": self.barrier.reread}
+        said = self.run.batch(*data, *others, **exceptions, holes=self.barrier.holes)
+        self.wishes = {gap.partition: gap.from_offset for gap in said if isinstance(gap, OutstandingGap)}
+        self.done = following
+        return list(said)
+
+    def _read(self, read: object, records: int) -> None:
+        assert isinstance(read, read_plan.RangeRead)
+        for offset in sorted(self.records):
+            if read.fold.position <= offset and read.needs_fetch:
+                self.fetches += 1
+                read.fold.feed(self.records[offset])
+                read.is_answered, read.size = True, read.size + 1
+                budget = read_plan.Budget([read], max_bytes=records)
+                budget.stop_spent(0.0)
+
+
+def hanging(said: list[object]) -> list[int]:
+    return [one.producer_id for one in said if isinstance(one, SpanCandidate)]
+
+
+def a_log(*states: tuple[int, S], first: int = 0) -> dict[int, bytes]:
+    return {
+        first + offset: a_log_record(first + offset, producer_id, state, NOW_MS - 7 * DAY_MS + offset)
+        for offset, (producer_id, state) in enumerate(states)
+    }
+
+
+def test_thousands_of_millions_of_empty_offsets_cost_one_batch() -> None:
+    far = 2_500_000_000
+    watched = Watched({**a_log((1, S.COMPLETE_COMMIT)), **a_log((2, S.ONGOING), first=far - 1)}, far)
+    watched.batch()
+    assert (watched.fetches, watched.wishes) == (2, {})
+    assert watched.run.producer(2).view is not None
+
+
+def test_what_was_there_is_no_news_up_to_the_end_that_was_listed_first() -> None:
+    states = [(number, S.COMPLETE_COMMIT if number % 2 else S.PREPARE_COMMIT) for number in range(10)]
+    watched = Watched(a_log(*states, *((number, S.COMPLETE_COMMIT) for number in range(10))), 20)
+    batches = 0
+    while not batches or watched.wishes:
+        assert not [said for said in watched.batch(records=4) if isinstance(said, SpanCandidate)]
+        batches += 1
+        assert watched.run.ended == [], "what had ended before us took as long as it took"
+        bounds = {clock.highest_ms for clock in watched.barrier.clocks.values()}
+        assert bounds <= {None}, "a record of last week does not tell how late it is"
+        assert all(found.is_old for found in watched.ranges)
+        assert 0 in watched.barrier.stale_coordinator, "not read to its end, or just now, while the cleaner went on"
+    assert batches == 5
+    watched.batch()
+    assert watched.barrier.stale_coordinator == frozenset()
+    idle = [number for number in range(10) if number % 2]
+    assert [watched.run.producer(number).view for number in idle] == [None] * 5, "idle ids are not loaded"
+    assert not watched.run.bucket.agenda, "what an early chunk showed as live, and a later one as complete, is over"
+
+
+def test_what_comes_after_the_end_that_was_listed_first_is_news() -> None:
+    watched = Watched(a_log((1, S.PREPARE_COMMIT)), 1)
+    watched.batch()
+    watched.batch()
+    watched.records[1] = a_log_record(1, 1, S.COMPLETE_COMMIT, NOW_MS)
+    watched.records[2] = a_log_record(2, 5, S.COMPLETE_COMMIT, NOW_MS)
+    watched.end = 3
+    watched.batch()
+    assert [found.is_old for found in watched.ranges] == [False]
+    assert watched.run.ended
+    assert watched.run.producer(5).view is not None
+
+
+def test_a_range_that_reaches_from_the_first_reading_into_what_is_news_tells_them_apart() -> None:
+    watched = Watched(a_log((1, S.COMPLETE_COMMIT), (2, S.COMPLETE_COMMIT)), 2)
+    watched.batch(records=1)
+    watched.records[2] = a_log_record(2, 3, S.COMPLETE_COMMIT, NOW_MS)
+    watched.end = 3
+    watched.batch()
+    assert [(fact.producer_id, fact.is_past) for fact in watched.told] == [(2, True), (3, False)]
+    assert [watched.run.producer(number).view is None for number in (1, 2, 3)] == [True, True, False]
+
+
+def test_an_idle_id_is_told_to_whom_has_something_open() -> None:
+    watched = Watched(a_log((9, S.ONGOING), (7, S.COMPLETE_ABORT)), 2)
+    watched.batch(seen(0, 10, data=5), records=1)
+    for _ in range(2):
+        watched.batch()
+    assert hanging(watched.batch()) == [7]
+    view = watched.run.producer(7).view
+    assert view is not None
+    assert view.state is S.COMPLETE_ABORT
+
+
+def test_a_log_that_is_read_again_as_a_whole_is_read_in_parts_and_loads_no_idle_ids() -> None:
+    watched = Watched(a_log((1, S.ONGOING), (2, S.COMPLETE_COMMIT), (3, S.COMPLETE_COMMIT)), 3)
+    watched.batch()
+    watched.batch()
+    watched.records[1] = a_log_record(1, 1, S.COMPLETE_COMMIT, NOW_MS)
+    watched.batch(records=1, back=0)
+    assert watched.wishes == {LOG: 1}
+    while watched.wishes:
+        watched.batch(records=1)
+        assert watched.run.ended == []
+    watched.batch()
+    assert [watched.run.producer(number).view for number in (2, 3)] == [None, None]
+    assert not watched.run.bucket.agenda
+
+
+def test_what_was_passed_over_does_not_lead_to_what_comes_later() -> None:
+    watched = Watched(a_log((1, S.ONGOING)), 1)
+    watched.batch()
+    watched.records[1] = a_log_record(1, 1, S.COMPLETE_COMMIT, NOW_MS)
+    watched.end = 2
+    watched.batch()
+    watched.records[2] = a_log_record(2, 1, S.COMPLETE_ABORT, NOW_MS)
+    watched.end = 3
+    watched.batch(back=0)
+    watched.batch()
+    assert watched.run.bucket.holes == {0: 3}

@@ -1,0 +1,261 @@
+"""A topic that may not be seen any more is not a topic that is gone: nothing may be resolved because of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.client.cluster import Cluster, Listed
+from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
+from txnwatch.streaming.source.lister import Lister
+from txnwatch.streaming.source.offsets import NOT_BEGUN, Position, SourceOffset
+from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.reread_requests import Wish, write_wishes
+from txnwatch.streaming.source.snapshot_schedule import CensusRota
+
+ORDERS, OTHER = TopicPartition("orders", 0), TopicPartition("other", 0)
+LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+SECRET = TopicPartition("secret", 0)
+BROKER = Endpoint("a", 1)
+LOOKS = 6
+NOTHING_YET = SourceOffset("", 0, 0, 0, {})
+
+
+class OneBroker(Cluster):
+    """Tells what a broker would tell; topics can be hidden or deleted."""
+
+    def __init__(self) -> None:
+        super().__init__([BROKER], OPTIONS.security)
+        self.hidden: set[str] = set()
+        self.there = {"orders", "other", LOG.topic}
+        self.made_anew: set[str] = set()
+
+    def metadata_from(self, _: Endpoint, topics: Iterable[str] | None = None) -> Metadata:
+        found = {
+            name: TopicInfo(name, self.id_of(name), partitions={0: PartitionInfo(1, 0)})
+            for name in (self.there - self.hidden if topics is None else topics)
+        }
+        for name, topic in found.items():
+            if name in self.hidden:
+                found[name] = replace(topic, topic_id="", partitions={}, error="TOPIC_AUTHORIZATION_FAILED")
+            elif name not in self.there:
+                found[name] = replace(topic, topic_id="", partitions={}, error="UNKNOWN_TOPIC_OR_PARTITION")
+        return Metadata("cluster", {1: BROKER}, found)
+
+    def id_of(self, name: str) -> str:
+        return f"{'new-' if name in self.made_anew else ''}id-of-{name}"
+
+    def list_offsets(self, partitions: Iterable[TopicPartition], **_: Any) -> dict[TopicPartition, Listed]:
+        return dict.fromkeys(partitions, Listed(10, 0))
+
+
+def restarted(broker: OneBroker) -> OneBroker:
+    broker.metadata = None
+    return broker
+
+
+OPTIONS = parse_options(
+    {"kafka.bootstrap.servers": "a:1", "subscribePattern": ".*", "metadataRefreshMs": "1", "healIntervalMs": "1"}
+)
+
+
+@pytest.fixture
+def broker() -> OneBroker:
+    return OneBroker()
+
+
+def gone_after(lister: Lister, offset: SourceOffset) -> set[TopicPartition]:
+    found: set[TopicPartition] = set()
+    for _ in range(LOOKS):
+        lister._looked_s = float("-inf")
+        following = lister.next_offset(offset)
+        assert following is not None
+        offset = following
+        found |= offset.gone.keys()
+    return found
+
+
+def begun(broker: OneBroker) -> tuple[Lister, SourceOffset]:
+    lister = Lister(OPTIONS, broker)
+    offset = lister.next_offset(NOTHING_YET)
+    assert offset is not None
+    return lister, offset
+
+
+def test_a_deleted_topic_is_gone(broker: OneBroker) -> None:
+    lister, offset = begun(broker)
+    broker.there.remove("orders")
+    assert gone_after(lister, offset) == {ORDERS}
+
+
+def test_a_hidden_topic_is_not_gone(broker: OneBroker) -> None:
+    lister, offset = begun(broker)
+    broker.hidden.add("orders")
+    assert gone_after(lister, offset) == set()
+    following = lister.next_offset(offset)
+    assert following is not None
+    assert following.positions[ORDERS].is_stale, "what is not read is not proven"
+
+
+def test_nor_is_it_after_a_restart(broker: OneBroker) -> None:
+    _, offset = begun(broker)
+    broker.hidden.add("orders")
+    broker.metadata = None
+    assert gone_after(Lister(OPTIONS, broker), offset) == set()
+
+
+def test_a_hidden_topic_that_is_deleted_later_is_gone(broker: OneBroker) -> None:
+    lister, offset = begun(broker)
+    broker.hidden.add("orders")
+    assert gone_after(lister, offset) == set()
+    broker.hidden.clear()
+    broker.there.remove("orders")
+    assert gone_after(lister, offset) == {ORDERS}
+
+
+def test_a_coordinators_log_that_is_made_anew_is_followed(broker: OneBroker) -> None:
+    lister, offset = begun(broker)
+    broker.made_anew.add(LOG.topic)
+    stale, ids = [], []
+    for _ in range(LOOKS):
+        lister._looked_s = float("-inf")
+        following = lister.next_offset(offset)
+        assert following is not None
+        offset = following
+        stale.append(offset.positions[LOG].is_stale)
+        ids.append(offset.positions[LOG].topic_id)
+        if LOG in offset.begun:
+            assert (offset.begun[LOG], offset.gone) == (10, {LOG: f"id-of-{LOG.topic}"}), "from its beginning"
+    assert stale == [True, True, False, False, False, False], "only after several looks, each at another broker"
+    assert ids[0] == f"id-of-{LOG.topic}"
+    assert ids[-1] == broker.id_of(LOG.topic)
+
+
+def test_a_coordinators_log_that_is_not_shown_is_never_gone(broker: OneBroker) -> None:
+    lister, offset = begun(broker)
+    broker.there.remove(LOG.topic)
+    assert gone_after(lister, offset) == set()
+    following = lister.next_offset(offset)
+    assert following is not None
+    assert following.positions[LOG].is_stale
+
+
+class Wishing:
+    """A lister whose job wishes for a hidden partition."""
+
+    def __init__(self, broker: OneBroker, directory: Path) -> None:
+        self.file = directory / "wishes"
+        self.broker = broker
+        self.lister = Lister(replace(OPTIONS, control_file=str(self.file)), broker)
+        self.offset = SourceOffset("", 0, 0, 0, {})
+
+    def round(self, *wished: TopicPartition) -> SourceOffset:
+        write_wishes(self.file, [Wish(partition, -1) for partition in wished])
+        following = self.lister.next_offset(self.offset)
+        assert following is not None
+        self.offset = following
+        self.lister._looked_s = float("-inf")
+        return following
+
+
+@pytest.fixture
+def wishing(broker: OneBroker, tmp_path: Path) -> Wishing:
+    return Wishing(broker, tmp_path)
+
+
+def test_a_hidden_participant_is_unproven_for_as_long_as_it_is_hidden(wishing: Wishing) -> None:
+    wishing.broker.there.add(SECRET.topic)
+    wishing.broker.hidden.add(SECRET.topic)
+    wishing.round()
+    for looks in range(LOOKS):
+        barrier = wishing.round(*([SECRET] if not looks else [])).barrier_fact(None)
+        assert barrier.stale_data == {SECRET}
+        assert not barrier.limited_data, "and it holds nobody up"
+    offset = SourceOffset.from_json(json.loads(json.dumps(wishing.offset.to_json())))
+    again = Lister(OPTIONS, restarted(wishing.broker)).next_offset(offset)
+    assert again is not None
+    assert SECRET in again.barrier_fact(None).stale_data, "after a restart too"
+
+
+def test_a_hidden_participant_stays_unproven_between_two_looks_at_the_metadata(wishing: Wishing) -> None:
+    wishing.broker.there.add(SECRET.topic)
+    wishing.broker.hidden.add(SECRET.topic)
+    wishing.round()
+    wishing.round(SECRET)
+    for _ in range(LOOKS):
+        wishing.lister._looked_s = float("inf")
+        assert SECRET in wishing.round().barrier_fact({}).stale_data
+
+
+def test_once_it_is_shown_it_is_read_from_where_nothing_is_open_below(wishing: Wishing) -> None:
+    wishing.broker.there.add(SECRET.topic)
+    wishing.broker.hidden.add(SECRET.topic)
+    wishing.round()
+    wishing.round(SECRET)
+    wishing.broker.hidden.clear()
+    offset = wishing.round()
+    assert (offset.begun, offset.gone) == ({SECRET: 10}, {}), "at once, and nothing of it was ever read"
+    assert not wishing.round().barrier_fact(None).stale_data
+
+
+def test_a_participant_that_is_gone_is_not_hidden(wishing: Wishing) -> None:
+    wishing.round()
+    assert SECRET not in wishing.round(SECRET).positions
+
+
+def test_what_is_not_watched_on_purpose_is_not_missing(wishing: Wishing) -> None:
+    wishing.lister._options = replace(wishing.lister._options, pattern="o.*")
+    wishing.broker.there.add(SECRET.topic)
+    wishing.broker.hidden.add(SECRET.topic)
+    wishing.round()
+    assert SECRET not in wishing.round(SECRET).positions
+
+
+def test_what_is_no_longer_wanted_is_let_go_though_it_is_hidden(wishing: Wishing) -> None:
+    wishing.broker.there.add(SECRET.topic)
+    wishing.broker.hidden.add(SECRET.topic)
+    wishing.round()
+    assert SECRET in wishing.round(SECRET).positions
+    without = Lister(replace(OPTIONS, pattern="(?!secret).*"), restarted(wishing.broker))
+    offset = without.next_offset(wishing.offset)
+    assert offset is not None
+    assert SECRET not in offset.positions
+    assert not offset.barrier_fact(None).stale_data
+
+
+@pytest.mark.parametrize("changes", [{}, {"reread": {LOG: 0}}], ids=["hidden", "the coordinators' log is read again"])
+def test_what_no_census_can_be_of_puts_off_none_of_what_is_behind(changes: dict[str, Any]) -> None:
+    rota = CensusRota(OPTIONS)
+    log, hidden = Position("log-id", 5, 0, 5), Position("", NOT_BEGUN, -1, 0, is_stale=True)
+    positions = {LOG: log, SECRET: hidden} if not changes else {LOG: log}
+    whole = SourceOffset("cluster", 2, 0, 0, {**positions, ORDERS: Position("id", 9, 0, 9)}, **changes)
+    behind = replace(whole, positions={**positions, ORDERS: Position("id", 9, 0, 100)})
+    known = Metadata("cluster", {}, {})
+    rota.next_census(known, whole, whole, ())
+    census = rota.next_census(known, whole, behind, ())
+    assert census is not None
+    assert census.asked[ORDERS].is_behind
+
+
+def test_a_census_keeps_asking_for_a_hidden_topic(broker: OneBroker) -> None:
+    rota = CensusRota(
+        parse_options(
+            {"kafka.bootstrap.servers": "a:1", "subscribe": "none", "censusPattern": ".*", "censusIntervalMs": "1"}
+        )
+    )
+    offset = NOTHING_YET
+    for looks in range(LOOKS):
+        if looks:
+            broker.hidden.add("orders")
+        rota._round_due_s = 0.0
+        census = rota.next_census(broker.refresh(), offset, offset, ())
+        assert census is not None
+    assert ORDERS in census.missing
+    assert OTHER in census.asked

@@ -1,0 +1,82 @@
+"""History: what was folded below a cut is kept, and what could not be had is a row."""
+
+from __future__ import annotations
+
+import json
+
+from support.batches import a_batch, a_marker
+from support.facts import ORDERS, PAYMENTS
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.log.partition_fold import PartitionFold
+from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.source.fact_rows import Row
+from txnwatch.streaming.source.history_rows import episode_rows, unlisted
+from txnwatch.streaming.source.offsets import NOT_BEGUN, Position, SourceOffset
+
+
+def range_of(end: int) -> RangeRead:
+    return RangeRead(
+        ORDERS, "id", 0, end, 3, must_check=False, new_fold=lambda *at: PartitionFold(*at, keep_episodes=True)
+    )
+
+
+def transaction(offset: int) -> bytes:
+    """A batch and its marker."""
+    return bytes(a_batch(offset, producer_id=7) + a_marker(offset + 1, producer_id=7))
+
+
+def episodes(rows: list[Row]) -> list[int]:
+    return [row["txn_start_offset"] for row in rows if row["kind"] == "episode"]
+
+
+def missing(rows: list[Row]) -> list[tuple[str, int, int]]:
+    return [
+        (json.loads(row["detail"])["notice"], row["range_start"], row["range_end"])
+        for row in rows
+        if row["kind"] == "notice"
+    ]
+
+
+def test_what_was_read_before_retention_overtook_the_reading_is_kept() -> None:
+    read = range_of(10)
+    read.fold.feed(transaction(0))
+    read.lost(6, "retention")
+    read.fold.feed(transaction(6) + transaction(8))
+    rows = list(episode_rows([read], ()))
+    assert episodes(rows) == [0, 6, 8]
+    assert missing(rows) == [("lost", 2, 6)]
+    assert not read.needs_fetch
+
+
+def test_what_was_folded_below_a_cut_is_there_once() -> None:
+    read = range_of(6)
+    read.fold.feed(transaction(0) + transaction(2) + a_batch(4, producer_id=7))
+    read.truncated(4, "cut", 1)
+    assert (read.fold.position, read.last_epoch) == (0, 3), "from the range's beginning, which both logs have"
+    read.fold.feed(transaction(0) + transaction(2) + transaction(4))
+    rows = list(episode_rows([read], ()))
+    assert episodes(rows) == [0, 2, 4]
+    assert missing(rows) == [("truncated", 4, 5)]
+
+
+def test_a_cut_below_the_range_is_read_from_there() -> None:
+    read = RangeRead(ORDERS, "id", 8, 9, 3, must_check=True, new_fold=PartitionFold)
+    read.truncated(4, "cut", 2)
+    assert (read.fold.position, read.last_epoch, read.must_check) == (4, 2, False)
+
+
+def test_what_cannot_be_read_is_a_row_of_its_partition() -> None:
+    read = range_of(10)
+    read.fold.feed(transaction(0))
+    read.gap("CORRUPT_MESSAGE")
+    rows = list(episode_rows([read], ()))
+    assert (episodes(rows), missing(rows)) == ([0], [("gap", 2, 10)])
+
+
+def test_a_partition_that_did_not_answer_is_a_row_and_so_is_a_log_in_the_facts() -> None:
+    log = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+    silent = Position("id", NOT_BEGUN, -1, 0, is_stale=True)
+    end = SourceOffset("c", 1, 0, 0, {ORDERS: Position("id", 5, 0, 5), PAYMENTS: silent, log: silent})
+    told = unlisted(end)
+    assert [notice.partition for notice in told] == [log, PAYMENTS]
+    assert [(row["topic"], row["partition"]) for row in episode_rows([], told)] == [("payments", 1)]

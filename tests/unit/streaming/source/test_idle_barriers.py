@@ -1,0 +1,107 @@
+"""Which barriers are left out, and that what is damaged, late or missing leaves out none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from support.facts import BucketRun, notice, seen, transaction
+from txnwatch.state.detection.evaluate import NEVER_MS
+from txnwatch.state.model.facts import Fact, NoticeKind
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.streaming.source.idle_barriers import Judged, need_not_be, read_judged, write_judged
+from txnwatch.streaming.source.offsets import NOT_BEGUN, Position, SourceOffset
+
+ORDERS, LOG = TopicPartition("orders", 0), TopicPartition("__transaction_state", 3)
+BEFORE = SourceOffset(
+    "cluster", 7, 1_000, 1_001, {ORDERS: Position("id", 9, 3, 9, leader=1), LOG: Position("log", 5, 0, 5, leader=1)}
+)
+SAME = replace(BEFORE, barrier=8, data_listed_ms=2_000, coordinator_listed_ms=2_001)
+QUIET = Judged(7, NEVER_MS)
+
+
+def at(offset: SourceOffset, position: Position) -> SourceOffset:
+    return replace(offset, positions={**offset.positions, ORDERS: position})
+
+
+def test_where_nothing_has_changed_and_nothing_is_due_a_barrier_need_not_be() -> None:
+    assert need_not_be(BEFORE, SAME, QUIET)
+    assert need_not_be(BEFORE, SAME, Judged(7, 2_002))
+
+
+NEEDED = {
+    "nobody has said when the next one is due": (BEFORE, SAME, None),
+    "it is due": (BEFORE, SAME, Judged(7, 2_001)),
+    "it is due at once": (BEFORE, SAME, Judged(7, 0)),
+    "the batch before is not judged yet": (BEFORE, SAME, Judged(6, NEVER_MS)),
+    "data was written": (BEFORE, at(SAME, Position("id", 10, 3, 10, leader=1)), QUIET),
+    "data was cut": (BEFORE, at(SAME, Position("id", 8, 3, 8, leader=1)), QUIET),
+    "a leader was elected": (BEFORE, at(SAME, Position("id", 9, 4, 9, leader=2)), QUIET),
+    "the topic is another one": (BEFORE, at(SAME, Position("new", 9, 3, 9, leader=1)), QUIET),
+    "a partition does not answer": (BEFORE, at(SAME, Position("id", 9, 3, 9, is_stale=True, leader=1)), QUIET),
+    "it did not answer before either": (
+        at(BEFORE, Position("id", 9, 3, 9, is_stale=True, leader=1)),
+        at(SAME, Position("id", 9, 3, 9, is_stale=True, leader=1)),
+        QUIET,
+    ),
+    "a limit holds it back": (
+        at(BEFORE, Position("id", 9, 3, 12, leader=1)),
+        at(SAME, Position("id", 9, 3, 12, leader=1)),
+        QUIET,
+    ),
+    "it is not begun": (
+        at(BEFORE, Position("id", NOT_BEGUN, -1, NOT_BEGUN)),
+        at(SAME, Position("id", NOT_BEGUN, -1, NOT_BEGUN)),
+        QUIET,
+    ),
+    "reading begins": (BEFORE, replace(SAME, begun={ORDERS: 9}), QUIET),
+    "the batch before began to read": (replace(BEFORE, begun={ORDERS: 9}), SAME, QUIET),
+    "the batch before read again": (replace(BEFORE, reread={ORDERS: 2}), SAME, QUIET),
+    "something is read again": (BEFORE, replace(SAME, reread={ORDERS: 2}), QUIET),
+    "a partition is gone": (BEFORE, replace(SAME, gone={ORDERS: "id"}), QUIET),
+    "the past of a log ends elsewhere": (BEFORE, replace(SAME, news_from={LOG: 5}), QUIET),
+    "coordinators look less often": (BEFORE, replace(SAME, scan_interval_ms=60_000), QUIET),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "judged"), NEEDED.values(), ids=NEEDED.keys())
+def test_a_barrier_that_may_say_something_takes_place(
+    before: SourceOffset, after: SourceOffset, judged: Judged | None
+) -> None:
+    assert not need_not_be(before, after, judged)
+
+
+def test_what_was_said_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "judged.json"
+    for judged in (Judged(7, NEVER_MS), Judged(8, 0)):
+        write_judged(path, judged)
+        assert read_judged(path) == judged
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[7", b"[7]", b'[7, "1"]', b"7", b"\xff\xfe", b"[7, 1, 2]", b"{}", b"[true, 1]"]
+)
+def test_a_damaged_file_says_nothing(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "judged.json"
+    assert read_judged(None) is read_judged(path) is None
+    path.write_bytes(content)
+    assert read_judged(path) is None
+
+
+def due_ms(run: BucketRun, *facts: Fact) -> int:
+    run.batch(*facts)
+    (count,) = run.counts
+    return count.due_ms
+
+
+def test_a_bucket_says_when_it_has_to_look_again() -> None:
+    run = BucketRun()
+    assert due_ms(run) == NEVER_MS
+    owner = transaction(1, S.ONGOING, ORDERS, start_ms=run.now_ms)
+    assert run.now_ms < due_ms(run, seen(0, 10, data=5), owner) < NEVER_MS, "its timeout"
+    assert due_ms(run, transaction(2, S.COMPLETE_ABORT, start_ms=owner.view.start_ms)) == 0, "nobody holds it any more"
+    assert due_ms(BucketRun(), notice(NoticeKind.GAP, 3)) == 0

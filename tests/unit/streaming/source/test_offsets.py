@@ -1,0 +1,199 @@
+"""The source's offset: the same text for the same offset, and every exception told to the barrier."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from random import Random
+from typing import TypeVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from txnwatch.state.model.broker_clocks import Clock, Leader
+from txnwatch.state.model.errors import CheckpointError
+from txnwatch.state.model.facts import Barrier
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.source.offsets import NOT_BEGUN, VERSION, Position, SourceOffset
+
+_T = TypeVar("_T")
+ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 1)
+LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 3)
+
+NAMES = ("orders", "orders-1", "orders-1-10", "a.b_c", TRANSACTION_STATE_TOPIC)
+whole_numbers = st.integers(0, 2**62)
+partitions = st.builds(TopicPartition, st.sampled_from(NAMES), st.integers(0, 12))
+topic_ids = st.text("abcXYZ_-", max_size=4)
+starts = st.dictionaries(partitions, st.integers(-1, 2**62), max_size=3)
+
+
+@st.composite
+def offsets(draw: st.DrawFn) -> SourceOffset:
+    """Any offset; all partitions of a topic share its id, as they do in one answer of the cluster."""
+    ids = draw(st.fixed_dictionaries(dict.fromkeys(("orders", "orders-1", "orders-1-10", "a.b_c"), topic_ids)))
+    ids[TRANSACTION_STATE_TOPIC] = draw(topic_ids)
+    positions = {
+        partition: Position(
+            ids[partition.topic],
+            draw(st.integers(NOT_BEGUN, 2**62)),
+            draw(st.integers(-1, 99)),
+            draw(whole_numbers),
+            is_stale=draw(st.booleans()),
+        )
+        for partition in draw(st.lists(partitions, max_size=6, unique=True))
+    }
+    return SourceOffset(
+        draw(st.text(max_size=9)),
+        draw(whole_numbers),
+        draw(whole_numbers),
+        draw(whole_numbers),
+        positions,
+        draw(starts),
+        draw(starts),
+        draw(st.dictionaries(partitions, topic_ids, max_size=3)),
+    )
+
+
+def text(offset: SourceOffset) -> str:
+    return json.dumps(offset.to_json())
+
+
+@settings(max_examples=50)
+@given(offsets())
+def test_an_offset_comes_back_from_its_text(offset: SourceOffset) -> None:
+    assert SourceOffset.from_json(json.loads(text(offset))) == offset
+
+
+@settings(max_examples=50)
+@given(offsets(), st.randoms(use_true_random=False))
+def test_the_same_offset_has_the_same_text_in_whatever_order_it_was_made(offset: SourceOffset, random: Random) -> None:
+    def shuffled(entries: dict[TopicPartition, _T]) -> dict[TopicPartition, _T]:
+        return dict(random.sample(list(entries.items()), len(entries)))
+
+    made_otherwise = replace(
+        offset,
+        positions=shuffled(offset.positions),
+        begun=shuffled(offset.begun),
+        reread=shuffled(offset.reread),
+        gone=shuffled(offset.gone),
+    )
+    assert text(made_otherwise) == text(offset)
+
+
+def test_the_text_is_pinned_because_checkpoints_hold_it() -> None:
+    offset = SourceOffset(
+        "cluster",
+        7,
+        1000,
+        1001,
+        {
+            TopicPartition("orders", 10): Position("id-o", 9, 3, 9),
+            ORDERS: Position("id-o", 5, 2, 8, is_stale=True, leader=4),
+            LOG: Position("id-t", NOT_BEGUN, -1, 0, is_stale=True),
+        },
+        begun={TopicPartition("orders", 10): 4},
+        reread={ORDERS: 2},
+        gone={PAYMENTS: "id-p"},
+        news_from={LOG: 6},
+        scan_interval_ms=2000,
+    )
+    assert text(offset) == (
+        '{"barrier": 7, "begun": {"orders-10": 4}, "cluster_id": "cluster", "coordinator_listed_ms": 1001, '
+        '"data_listed_ms": 1000, "gone": {"payments-1": "id-p"}, "news_from": {"__transaction_state-3": 6}, '
+        '"reread": {"orders-0": 2}, "scan_interval_ms": 2000, '
+        '"topics": {"__transaction_state": {"id": "id-t", "partitions": {"3": [-1, -1, 0, 1, -1]}}, '
+        '"orders": {"id": "id-o", "partitions": {"0": [5, 2, 8, 1, 4], "10": [9, 3, 9, 0, -1]}}}, "version": 4}'
+    )
+
+
+@pytest.mark.parametrize("version", [VERSION + 1, 0, str(VERSION)])
+def test_an_offset_of_another_version_asks_for_a_new_checkpoint(version: object) -> None:
+    raw = {**SourceOffset.beginning().to_json(), "version": version}
+    with pytest.raises(CheckpointError, match=f"has version {version}; this txnwatch reads version {VERSION}: "):
+        SourceOffset.from_json(raw)
+
+
+def test_a_checkpoint_of_something_else_asks_for_a_new_one() -> None:
+    with pytest.raises(CheckpointError, match="has no version: it is another program's checkpoint; this"):
+        SourceOffset.from_json({"topics": {}})
+
+
+def test_at_the_beginning_nothing_is_listed_and_nothing_read() -> None:
+    assert SourceOffset.beginning() == SourceOffset("", 0, 0, 0, {})
+
+
+def an_offset(**positions: Position) -> SourceOffset:
+    named = {"orders": ORDERS, "payments": PAYMENTS, "log": LOG}
+    return SourceOffset("cluster", 7, 1000, 1001, {named[name]: position for name, position in positions.items()})
+
+
+READ = Position("id", 9, 3, 9)
+CUT = Position("id", 5, 3, 9)
+NOT_TOLD = Position("id", 9, 3, 9, is_stale=True)
+CUT_AND_NOT_TOLD = Position("id", 5, 3, 9, is_stale=True)
+UNKNOWN = Position("id", NOT_BEGUN, -1, 0, is_stale=True)
+NONE: frozenset[TopicPartition] = frozenset()
+DATA, COORDINATOR = frozenset({ORDERS}), frozenset({LOG.partition})
+
+
+@pytest.mark.parametrize(
+    ("offset", "stale_data", "limited_data", "stale_coordinator"),
+    [
+        pytest.param(an_offset(orders=READ, log=READ), NONE, NONE, NONE, id="all read to the listed end"),
+        pytest.param(an_offset(orders=CUT, log=READ), NONE, DATA, NONE, id="data cut by a limit"),
+        pytest.param(an_offset(orders=NOT_TOLD, log=READ), DATA, NONE, NONE, id="data not told"),
+        pytest.param(an_offset(orders=CUT_AND_NOT_TOLD, log=READ), DATA, DATA, NONE, id="data cut and not told"),
+        pytest.param(an_offset(orders=UNKNOWN, log=READ), DATA, NONE, NONE, id="data not begun"),
+        pytest.param(an_offset(orders=READ, log=CUT), NONE, NONE, COORDINATOR, id="log cut into chunks"),
+        pytest.param(an_offset(orders=READ, log=NOT_TOLD), NONE, NONE, COORDINATOR, id="log not told"),
+        pytest.param(an_offset(orders=READ, log=UNKNOWN), NONE, NONE, COORDINATOR, id="log not begun"),
+        pytest.param(an_offset(orders=NOT_TOLD, payments=READ, log=CUT), DATA, NONE, COORDINATOR, id="some of each"),
+        pytest.param(an_offset(), NONE, NONE, NONE, id="nothing watched"),
+    ],
+)
+def test_a_barrier_tells_where_it_proves_nothing(
+    offset: SourceOffset,
+    stale_data: frozenset[TopicPartition],
+    limited_data: frozenset[TopicPartition],
+    stale_coordinator: frozenset[int],
+) -> None:
+    fact = offset.barrier_fact({})
+    assert (fact.stale_data, fact.limited_data, fact.stale_coordinator) == (stale_data, limited_data, stale_coordinator)
+
+
+def test_a_barrier_has_the_numbers_and_the_ranges_that_went_back() -> None:
+    led, away = Position("id", 9, 3, 9, leader=2), TopicPartition(TRANSACTION_STATE_TOPIC, 4)
+    offset = replace(an_offset(orders=READ, log=led), reread={ORDERS: 2}, scan_interval_ms=2_000)
+    offset.positions[away] = replace(led, is_stale=True)
+    clocks = {2: Clock(-35, 40, 1001)}
+    assert offset.barrier_fact(clocks) == Barrier(
+        number=7,
+        data_listed_ms=1000,
+        coordinator_listed_ms=1001,
+        reread={ORDERS: 2},
+        stale_coordinator=frozenset({4}),
+        leaders={LOG.partition: Leader(2, 3)},
+        clocks=clocks,
+        scan_interval_ms=2_000,
+    )
+
+
+@pytest.mark.parametrize(("offset", "has_log"), [(an_offset(orders=READ), False), (an_offset(log=UNKNOWN), True)])
+def test_a_barrier_tells_whether_there_is_a_coordinators_log(offset: SourceOffset, has_log: object) -> None:
+    assert offset.barrier_fact(None).has_coordinator_log is has_log
+
+
+@pytest.mark.parametrize("word", ["latest", "anything"])
+def test_a_word_for_the_end_bounds_nothing(word: str) -> None:
+    offset = an_offset(orders=READ)
+    assert offset.bounded(word) is offset
+
+
+@pytest.mark.parametrize(
+    ("end", "read_to"), [(4, 4), (9, 9), (99, 9), (0, 0)], ids=["within", "at the end", "behind it", "nothing"]
+)
+def test_an_end_cuts_reading_and_never_listing(end: int, read_to: int) -> None:
+    bounded = an_offset(orders=READ, payments=READ, log=READ).bounded({ORDERS: end, TopicPartition("unwatched", 0): 1})
+    assert bounded.positions == {ORDERS: replace(READ, offset=read_to), PAYMENTS: READ, LOG: READ}
+    assert bounded.barrier_fact({}).limited_data == (DATA if read_to < READ.listed else NONE)

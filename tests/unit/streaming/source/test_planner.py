@@ -1,0 +1,304 @@
+"""From the last offset and a listing to the next offset: each rule by itself, then all of them over any history."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.source.offsets import NOT_BEGUN, Position, SourceOffset
+from txnwatch.streaming.source.planner import Answer, Limits, Listing, is_begun, plan
+
+ORDERS, PAYMENTS, AUDIT = (TopicPartition(name, 0) for name in ("orders", "payments", "audit"))
+LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+Positions = dict[TopicPartition, Position]
+Answers = dict[TopicPartition, Answer]
+
+NO_LIMITS = Limits()
+Wishes = dict[TopicPartition, int]
+
+
+def planned(
+    known: Positions, answers: Answers, limits: Limits = NO_LIMITS, wishes: Wishes | None = None
+) -> SourceOffset:
+    return plan(
+        SourceOffset("cluster", 6, 900, 901, known), Listing("cluster", answers, 1000, 1001), limits, wishes or {}
+    )
+
+
+def at(
+    offset: int, listed: int | None = None, *, topic_id: str = "id", epoch: int = 3, stale: bool = False
+) -> Position:
+    return Position(topic_id, offset, epoch, offset if listed is None else listed, is_stale=stale)
+
+
+def told(end: int | None, *, start: int | None = None, topic_id: str = "id", epoch: int = 3) -> Answer:
+    return Answer(topic_id, end, epoch if end is not None else -1, start)
+
+
+UNREAD = Position("id", NOT_BEGUN, -1, 0, is_stale=True)
+
+
+def test_a_plan_is_one_barrier_further_with_the_times_of_its_listing() -> None:
+    listing = Listing("cluster", {}, data_listed_ms=1000, coordinator_listed_ms=1001)
+    assert plan(SourceOffset.beginning(), listing, NO_LIMITS, {}) == SourceOffset("cluster", 1, 1000, 1001, {})
+
+
+# what was known, what the leader told -> where the partition stands now
+ONE_PARTITION: dict[str, tuple[Position | None, Answer, Position]] = {
+    "read on to the end": (at(10), told(30), at(30)),
+    "nothing was written": (at(10), told(10), at(10)),
+    "a new leader's epoch is kept": (at(10), told(30, epoch=4), at(30, epoch=4)),
+    "a start is for what is not begun": (at(10), told(30, start=20), at(30)),
+    "cut short before, caught up now": (at(10, 20), told(30), at(30)),
+    "told lower than read: truncated": (at(10), told(6), at(6)),
+    "not told: carried, with the old epoch and end": (at(10, 20), told(None), at(10, 20, stale=True)),
+    "still not told": (at(10, stale=True), told(None), at(10, stale=True)),
+    "told again": (at(10, stale=True), told(30), at(30)),
+    "new": (None, told(30, start=5), at(30)),
+    "new and not told": (None, told(None), UNREAD),
+    "new and not told, though its start is": (None, told(None, start=5), UNREAD),
+    "new and its start not told": (None, told(30), UNREAD),
+    "unread and told": (UNREAD, told(30, start=5), at(30)),
+    "unread and not told": (UNREAD, told(None), UNREAD),
+    "unread and its start still not told": (UNREAD, told(30), UNREAD),
+    "another topic of the same name": (at(10, topic_id="old"), told(30, start=0), at(30)),
+    "another topic, not told": (at(10, topic_id="old"), told(None), UNREAD),
+}
+
+
+@pytest.mark.parametrize("partition", [ORDERS, LOG], ids=["data", "log"])
+@pytest.mark.parametrize(("known", "answer", "position"), ONE_PARTITION.values(), ids=ONE_PARTITION.keys())
+def test_a_partition_stands_where_its_answer_allows(
+    partition: TopicPartition, known: Position | None, answer: Answer, position: Position
+) -> None:
+    before = {} if known is None else {partition: known}
+    assert planned(before, {partition: answer}).positions == {partition: position}
+
+
+@pytest.mark.parametrize(
+    ("known", "answer", "begun"),
+    [
+        pytest.param(None, told(30, start=5), {ORDERS: 5}, id="new"),
+        pytest.param(None, told(30, start=30), {ORDERS: 30}, id="new and empty"),
+        pytest.param(UNREAD, told(30, start=5), {ORDERS: 5}, id="answered at last"),
+        pytest.param(at(10, topic_id="old"), told(30, start=0), {ORDERS: 0}, id="another topic of the same name"),
+        pytest.param(at(0), told(30, start=5), {}, id="begun before, at 0"),
+        pytest.param(None, told(30), {}, id="start not told"),
+        pytest.param(None, told(None, start=5), {}, id="end not told"),
+    ],
+)
+def test_reading_begins_once_start_and_end_are_told(
+    known: Position | None, answer: Answer, begun: dict[TopicPartition, int]
+) -> None:
+    assert planned({} if known is None else {ORDERS: known}, {ORDERS: answer}).begun == begun
+
+
+@pytest.mark.parametrize(
+    ("known", "answers", "gone"),
+    [
+        pytest.param(at(10), {}, {ORDERS: "id"}, id="deleted"),
+        pytest.param(UNREAD, {}, {ORDERS: "id"}, id="deleted before it was read"),
+        pytest.param(at(10, topic_id="old"), {ORDERS: told(3, start=0)}, {ORDERS: "old"}, id="made anew"),
+        pytest.param(at(10, topic_id="old"), {ORDERS: told(None)}, {ORDERS: "old"}, id="made anew, not told"),
+        pytest.param(at(10), {ORDERS: told(None)}, {}, id="there, but not told"),
+    ],
+)
+def test_what_is_no_longer_there_is_let_go_under_its_id(
+    known: Position, answers: Answers, gone: dict[TopicPartition, str]
+) -> None:
+    assert planned({ORDERS: known}, answers).gone == gone
+
+
+THREE: Answers = {ORDERS: told(100), PAYMENTS: told(310), AUDIT: told(5)}
+THREE_KNOWN: Positions = {ORDERS: at(0), PAYMENTS: at(10), AUDIT: at(5)}
+
+
+@pytest.mark.parametrize(
+    ("limit", "ends"),
+    [
+        pytest.param(None, (100, 310, 5), id="no limit"),
+        pytest.param(400, (100, 310, 5), id="as much as there is"),
+        pytest.param(40, (20, 30, 5), id="both are far behind and get the same"),
+        pytest.param(150, (100, 60, 5), id="the small backlog is read whole, the large one gets the rest"),
+        pytest.param(1, (1, 11, 5), id="each moves on, however small the share"),
+    ],
+)
+def test_a_limit_fills_small_backlogs_first_and_cuts_reading_but_not_listing(
+    limit: int | None, ends: tuple[int, int, int]
+) -> None:
+    found = planned(THREE_KNOWN, THREE, Limits(data_offsets=limit)).positions
+    assert found == {
+        partition: at(end, answer.end) for (partition, answer), end in zip(THREE.items(), ends, strict=True)
+    }
+
+
+def test_one_partition_that_is_far_behind_limits_no_other() -> None:
+    busy = {TopicPartition("busy", number): (at(0), told(700)) for number in range(5)}
+    known = {ORDERS: at(0), **{partition: position for partition, (position, _) in busy.items()}}
+    answers = {ORDERS: told(400_000), **{partition: answer for partition, (_, answer) in busy.items()}}
+    found = planned(known, answers, Limits(data_offsets=4_000))
+    assert found.barrier_fact(None).limited_data == {ORDERS}
+    assert found.positions[ORDERS].offset == 500
+
+
+def test_a_limit_counts_neither_what_is_truncated_nor_what_is_not_told() -> None:
+    known = {ORDERS: at(50), PAYMENTS: at(10), AUDIT: at(5)}
+    answers = {ORDERS: told(20), PAYMENTS: told(20), AUDIT: told(None)}
+    found = planned(known, answers, Limits(data_offsets=10)).positions
+    assert found == {ORDERS: at(20), PAYMENTS: at(20), AUDIT: at(5, stale=True)}
+
+
+def test_no_distance_in_offsets_cuts_the_log() -> None:
+    """The cleaner leaves a handful of records in thousands of millions of offsets: only reading tells what is there."""
+    found = planned({}, {LOG: told(2_500_000_000, start=0)}, Limits(data_offsets=1))
+    assert found.positions == {LOG: at(2_500_000_000)}
+    assert found.barrier_fact(None).stale_coordinator == frozenset()
+
+
+NEWS: dict[str, tuple[int, Position | None, int | None, Answer, Wishes, int]] = {
+    "there when reading began": (0, None, None, told(30, start=0), {}, 30),
+    "there, but it had not answered": (6, UNREAD, None, told(30, start=0), {}, 30),
+    "made later": (6, None, None, told(30, start=0), {}, 0),
+    "made later, and it had not answered": (6, UNREAD, 0, told(30, start=0), {}, 0),
+    "shown later": (6, None, None, told(5_000_000, start=0), {}, 5_000_000),
+    "shown later, and it had not answered": (6, UNREAD, 0, told(5_000_000, start=0), {}, 5_000_000),
+    "read on": (6, at(30), 30, told(40), {}, 30),
+    "not told": (6, at(30), 30, told(None), {}, 30),
+    "read on from what a batch left": (6, at(30), 30, told(40), {LOG: 7}, 30),
+    "read again as a whole": (6, at(30), 20, told(40), {LOG: 0}, 40),
+    "cut": (6, at(30), 30, told(20), {}, 20),
+    "another log of that name": (6, at(30, topic_id="old"), 30, told(9, start=0), {}, 9),
+}
+
+
+@pytest.mark.parametrize(
+    ("barrier", "known", "news_from", "answer", "wishes", "expected"), NEWS.values(), ids=NEWS.keys()
+)
+def test_what_was_in_the_log_when_reading_began_is_no_news(
+    barrier: int, known: Position | None, news_from: int | None, answer: Answer, wishes: Wishes, expected: int
+) -> None:
+    known_news = {} if news_from is None else {LOG: news_from}
+    before = SourceOffset("cluster", barrier, 900, 901, {} if known is None else {LOG: known}, news_from=known_news)
+    found = plan(before, Listing("cluster", {LOG: answer}, 1000, 1001), NO_LIMITS, wishes)
+    assert found.news_from.get(LOG, 0) == expected
+
+
+@pytest.mark.parametrize(("barrier", "expected"), [(0, 30), (6, 0)], ids=["there at the start", "made later"])
+def test_a_log_that_answers_late_is_as_old_as_when_it_was_found(barrier: int, expected: int) -> None:
+    before = SourceOffset("cluster", barrier, 900, 901, {})
+    for answer in (told(None), told(None), told(30, start=0), told(40, start=0)):
+        before = SourceOffset.from_json(
+            json.loads(json.dumps(plan(before, Listing("cluster", {LOG: answer}, 1000, 1001), NO_LIMITS, {}).to_json()))
+        )
+        at_first = expected if before.positions[LOG].offset >= 0 else 0
+        assert before.news_from.get(LOG, 0) == at_first
+
+
+WISH: dict[str, tuple[Position | None, Answer, Wishes, Wishes]] = {
+    "reread from below": (at(10), told(30), {ORDERS: 4}, {ORDERS: 4}),
+    "reread from where it stands": (at(10), told(30), {ORDERS: 12}, {ORDERS: 10}),
+    "not told": (at(10), told(None), {ORDERS: 4}, {}),
+    "not begun before": (UNREAD, told(30, start=5), {ORDERS: 4}, {}),
+    "not known": (None, told(30, start=5), {ORDERS: 4}, {}),
+    "another topic by now": (at(10, topic_id="old"), told(30, start=0), {ORDERS: 4}, {}),
+    "no longer there": (at(10), told(1), {PAYMENTS: 4}, {}),
+}
+
+
+@pytest.mark.parametrize(("known", "answer", "wishes", "reread"), WISH.values(), ids=WISH.keys())
+def test_what_has_begun_and_answers_can_be_read_again(
+    known: Position | None,
+    answer: Answer,
+    wishes: Wishes,
+    reread: dict[TopicPartition, int],
+) -> None:
+    found = planned({} if known is None else {ORDERS: known}, {ORDERS: answer}, wishes=wishes)
+    assert found.reread == reread
+
+
+def test_a_range_that_went_back_is_cut_no_lower_than_where_it_stood() -> None:
+    limits = Limits(data_offsets=15)
+    back = planned({ORDERS: at(80)}, {ORDERS: told(100)}, limits, {ORDERS: 40})
+    assert back.positions == {ORDERS: at(80, 100)}
+    assert planned(back.positions, {ORDERS: told(100)}, limits).positions == {ORDERS: at(95, 100)}
+
+
+def test_an_unread_position_is_not_begun() -> None:
+    assert [is_begun(position) for position in (None, UNREAD, at(0), at(5, stale=True))] == [False, False, True, True]
+
+
+small = st.integers(0, 60)
+answers_of_a_round = st.dictionaries(
+    st.sampled_from([ORDERS, PAYMENTS, AUDIT, LOG]),
+    st.builds(Answer, st.sampled_from(["id", "id", "new"]), st.none() | small, st.integers(0, 3), st.none() | small),
+)
+wishes = st.dictionaries(st.sampled_from([ORDERS, PAYMENTS, LOG]), small, max_size=2)
+rounds = st.tuples(
+    answers_of_a_round,
+    st.builds(Limits, st.none() | st.integers(1, 30)),
+    wishes,
+)
+
+
+@given(st.lists(rounds, min_size=1, max_size=8))
+def test_every_plan_of_any_history_keeps_the_law(history: list[tuple[Answers, Limits, Wishes]]) -> None:
+    before = SourceOffset.beginning()
+    for number, (answers, limits, wishes) in enumerate(history, start=1):
+        after = plan(before, Listing("cluster", answers, 10 * number, 10 * number + 1), limits, wishes)
+        assert (after.barrier, after.data_listed_ms, after.coordinator_listed_ms) == (
+            number,
+            10 * number,
+            10 * number + 1,
+        )
+        check_partitions(before, after, answers)
+        check_limits(before, after, answers, limits)
+        assert SourceOffset.from_json(json.loads(json.dumps(after.to_json()))) == after
+        before = after
+
+
+def check_partitions(before: SourceOffset, after: SourceOffset, answers: Answers) -> None:
+    same = {
+        partition: position
+        for partition, position in before.positions.items()
+        if partition in answers and answers[partition].topic_id == position.topic_id
+    }
+    assert after.positions.keys() == answers.keys()
+    assert after.gone == {p: position.topic_id for p, position in before.positions.items() if p not in same}
+    for partition, answer in answers.items():
+        now, known = after.positions[partition], same.get(partition)
+        assert now.topic_id == answer.topic_id
+        if answer.end is None:
+            assert now == replace(known or UNREAD, topic_id=answer.topic_id, is_stale=True)
+        assert is_begun(now) == (is_begun(known) or partition in after.begun), "nothing is read without a beginning"
+        assert not (is_begun(known) and partition in after.begun), "nothing begins twice"
+        if is_begun(now) and answer.end is not None:
+            assert (now.listed, now.epoch, now.is_stale) == (answer.end, answer.epoch, False)
+            assert now.offset <= answer.end
+        else:
+            assert now.is_stale
+    for partition in after.reread:
+        assert is_begun(same.get(partition))
+        assert answers[partition].end is not None
+
+
+def check_limits(before: SourceOffset, after: SourceOffset, answers: Answers, limits: Limits) -> None:
+    read, waiting = 0, 0
+    for partition, now in after.positions.items():
+        end = answers[partition].end
+        if end is None or not is_begun(now):
+            continue
+        known = before.positions.get(partition)
+        start = after.begun.get(partition, known.offset if known is not None else 0)
+        start = min(start, after.reread.get(partition, start))
+        if partition == LOG or end <= start or limits.data_offsets is None:
+            assert now.offset == end
+        else:
+            assert now.offset > start, "whoever is behind moves on"
+            read, waiting = read + now.offset - start, waiting + 1
+    if limits.data_offsets is not None:
+        assert read <= limits.data_offsets + waiting

@@ -1,0 +1,96 @@
+"""When the source grants a wish: what keeps coming back waits longer each time; what nobody answers does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from txnwatch.state.model.findings import CensusReason
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.client.cluster import Cluster, Listed
+from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
+from txnwatch.streaming.source.lister import Lister
+from txnwatch.streaming.source.offsets import SourceOffset
+from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.reread_requests import Wish, census_of, write_wishes
+
+ORDERS = TopicPartition("orders", 0)
+BROKER = Endpoint("a", 1)
+A_PROOF, IT_STANDS, IT_FAILED = (
+    census_of(ORDERS, why) for why in (CensusReason.PROOF, CensusReason.STANDING, CensusReason.FAILED)
+)
+
+
+class OneBroker(Cluster):
+    """A broker that may not answer for its data."""
+
+    def __init__(self) -> None:
+        super().__init__([BROKER], parse_options({"kafka.bootstrap.servers": "a:1", "subscribe": "orders"}).security)
+        self.is_away = False
+
+    def metadata_from(self, *_: Any) -> Metadata:
+        names = (TRANSACTION_STATE_TOPIC, ORDERS.topic)
+        topics = {name: TopicInfo(name, f"id-of-{name}", partitions={0: PartitionInfo(1, 0)}) for name in names}
+        return Metadata("cluster", {1: BROKER}, topics)
+
+    def list_offsets(self, partitions: Iterable[TopicPartition], **_: Any) -> dict[TopicPartition, Listed]:
+        error = "LEADER_NOT_AVAILABLE" if self.is_away else None
+        return {p: Listed(10, 0, error if p == ORDERS else None) for p in partitions}
+
+
+class Source:
+    """A lister and the file of its wishes; nothing is due for a census by itself."""
+
+    def __init__(self, directory: Path) -> None:
+        self.broker, self._file = OneBroker(), directory / "wishes"
+        options = {"subscribe": "orders", "controlFile": str(self._file), "healIntervalMs": "1000000"}
+        self._lister = Lister(parse_options({"kafka.bootstrap.servers": "a:1", **options}), self.broker)
+        self._offset = SourceOffset("", 0, 0, 0, {})
+        self.grants()
+
+    def grants(self, *wishes: Wish) -> bool:
+        """Whether the next barrier describes, or reads again, what is wished for."""
+        write_wishes(self._file, wishes)
+        following = self._lister.next_offset(self._offset)
+        assert following is not None
+        self._offset = following
+        census = self._lister.census_of(following.barrier)
+        return bool(following.reread) or (census is not None and ORDERS in census.asked)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Source:
+    return Source(tmp_path)
+
+
+@pytest.mark.parametrize("wish", [A_PROOF, IT_STANDS, Wish(ORDERS, 4)], ids=["a proof", "it stands", "a gap"])
+def test_what_keeps_coming_back_waits_twice_as_long_each_time(source: Source, wish: Wish) -> None:
+    granted = [number for number in range(40) if source.grants(wish)]
+    assert granted == [0, 1, 3, 7, 15, 31]
+
+
+def test_one_reason_does_not_make_another_one_wait(source: Source) -> None:
+    for _ in range(33):
+        source.grants(IT_STANDS)
+    assert not source.grants(IT_STANDS)
+    assert source.grants(IT_STANDS, A_PROOF)
+
+
+@pytest.mark.parametrize("wish", [IT_FAILED, Wish(ORDERS, 4)], ids=["a census", "a gap"])
+def test_a_partition_that_was_away_is_asked_at_once_when_it_answers(source: Source, wish: Wish) -> None:
+    source.broker.is_away = True
+    assert not any(source.grants(wish) for _ in range(40))
+    source.broker.is_away = False
+    assert source.grants(wish)
+    assert source.grants(wish)
+    assert not source.grants(wish)
+
+
+def test_what_was_not_wished_for_once_begins_anew(source: Source) -> None:
+    assert [source.grants(A_PROOF) for _ in range(3)] == [True, True, False]
+    assert not source.grants()
+    assert source.grants(A_PROOF)

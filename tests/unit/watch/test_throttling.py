@@ -1,0 +1,88 @@
+"""Being throttled is told once, and its end once; the patience of a connection begins when the broker reads again."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+
+from support.facts import BucketRun
+from txnwatch.state.model.facts import Throttled
+from txnwatch.state.model.findings import RequestsThrottled
+from txnwatch.streaming.client.answer_wait import NEVER, PROGRESS, AnswerWait, Throttle
+from txnwatch.streaming.client.fetch_pace import FIRST, LEAST, MOST, Pace
+from txnwatch.watch.throttling import Throttling
+
+
+def test_it_is_told_once_and_its_end_too() -> None:
+    lines: list[str] = []
+    clock = [0]
+    throttling = Throttling(lines.append, lambda: clock[0])
+    for at_ms, fetch_ms in ((0, 0), (1_000, 1_200), (2_000, 900), (31_000, 0)):
+        clock[0] = at_ms
+        throttling.on_batch([RequestsThrottled((("Fetch", fetch_ms),))] if fetch_ms else [])
+    assert len(lines) == 1
+    assert "Fetch for 1.2 s" in lines[0]
+    clock[0] = 32_000
+    throttling.on_batch([])
+    assert lines[1:] == ["brokers no longer throttle us; it was Fetch for 2.1 s in all"]
+
+
+def test_what_the_driver_itself_is_throttled_for_counts_too() -> None:
+    lines: list[str] = []
+    throttling = Throttling(lines.append, lambda: 0, lambda: {"ListTransactions": 500})
+    assert throttling.on_batch([]) == [RequestsThrottled((("ListTransactions", 500),))]
+    assert "ListTransactions for 0.5 s" in lines[0]
+
+
+def test_one_bucket_tells_what_the_tasks_were_throttled_for() -> None:
+    said = BucketRun().batch(Throttled({"Fetch": 700}), Throttled({"Fetch": 50, "ListOffsets": 1}))
+    assert said == [RequestsThrottled((("Fetch", 700),)), RequestsThrottled((("Fetch", 50), ("ListOffsets", 1)))]
+
+
+def test_a_throttle_lasts_for_what_was_told_last_and_is_added_up() -> None:
+    told_ms: Counter[str] = Counter()
+    throttle = Throttle(told_ms)
+    assert throttle.left_s == 0.0
+    throttle.told("Fetch", 0)
+    assert (throttle.left_s, told_ms) == (0.0, {})
+    throttle.told("Fetch", 60_000)
+    throttle.told("ListOffsets", 10)
+    assert 50 < throttle.left_s <= 60
+    assert told_ms == {"Fetch": 60_000, "ListOffsets": 10}
+
+
+def test_bytes_renew_the_patience_and_a_trickle_does_not() -> None:
+    wait = AnswerWait(time.monotonic() + 0.01, 60.0, NEVER)
+    wait.got(PROGRESS - 1)
+    assert wait.left_s() <= 0.01
+    wait.got(1)
+    assert wait.left_s() > 50.0
+
+
+def test_what_is_there_already_is_read_after_the_patience_but_not_after_the_deadline() -> None:
+    now = time.monotonic()
+    assert AnswerWait(now - 1.0, 1.0, NEVER).left_s() == 0.0
+    with pytest.raises(TimeoutError):
+        AnswerWait(now + 60.0, 60.0, now - 1.0).left_s()
+
+
+PACES = {
+    "a quick answer that is full makes it more": ([(FIRST, FIRST, 0.1, 0.0)], FIRST * 5 // 4),
+    "a quick answer with little in it says nothing": ([(FIRST, 1_000, 0.1, 0.0)], FIRST),
+    "never more than the most": ([(MOST, MOST, 0.1, 0.0)] * 20, MOST),
+    "a slow answer makes it what comes in a second": ([(FIRST, FIRST, 4.0, 0.0)], FIRST // 4),
+    "a throttle makes it what is throttled for a quarter of a second": ([(FIRST, 0, 0.1, 2.0)], FIRST // 8),
+    "a short throttle says nothing": ([(FIRST, 0, 0.1, 0.2)], FIRST),
+    "never less than the least": ([(FIRST, 0, 9.0, 0.0)], LEAST),
+    "it grows again": ([(FIRST, FIRST, 5.0, 0.0), (FIRST // 5, FIRST // 5, 0.2, 0.0)], FIRST // 4),
+}
+
+
+@pytest.mark.parametrize(("answers", "size"), PACES.values(), ids=PACES.keys())
+def test_the_pace_follows_the_answers(answers: list[tuple[int, int, float, float]], size: int) -> None:
+    pace = Pace()
+    for answer in answers:
+        pace.answered(*answer)
+    assert abs(pace.size - size) <= 1
