@@ -1,4 +1,4 @@
-"""docs/benchmarks.md: what the last `make bench` measured (docs/benchmarks.json)."""
+"""docs/benchmarks.md: the results of the last `make bench` (docs/benchmarks.json)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TITLES = {
 
 
 def benchmarks_page(found: dict[str, Any], docs: Path, generated: str) -> str:
-    """The page; rows are by benchmark, and a benchmark has a plot where it was measured at several sizes."""
+    """The page: rows grouped by benchmark, with a plot for a benchmark that was measured at several sizes."""
     lines = ["# Benchmarks", "", generated, ABOUT, ""]
     rows = sorted(found.values(), key=lambda row: (list(TITLES).index(row["bench"]), row["name"]))
     for bench, its in groupby(rows, key=lambda row: str(row["bench"])):

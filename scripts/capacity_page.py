@@ -1,4 +1,4 @@
-"""docs/capacity.md: what a watch of a large cluster needs, computed from what `make bench` measured."""
+"""docs/capacity.md: the resources that a watch of a large cluster needs, computed from the results of `make bench`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MARKERS_OF_A_TRANSACTION = 3
 
 
 class Load(NamedTuple):
-    """A cluster."""
+    """The size and the load of one example cluster."""
 
     name: str
     brokers: int
@@ -23,15 +23,15 @@ class Load(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """CPU seconds on one core of the machine that was measured.
+    """The cost of single operations, in seconds on one core of the machine that was measured.
 
     Attributes:
-        batch_s: of one record batch, its header walked and folded.
-        byte_s: of one byte, received.
-        record_s: of one record of the coordinators' log.
-        producer_s: of one producer that changed in a micro-batch, packed and judged.
-        idle_s: of a micro-batch in which nothing changes.
-        described_s: of one partition in a round of the census.
+        batch_s: CPU time of one record batch, its header decoded and folded.
+        byte_s: CPU time of one received byte.
+        record_s: CPU time of one record of the coordinators' log.
+        producer_s: CPU time of one producer that changed in a micro-batch, packed and judged.
+        idle_s: CPU time of a micro-batch of 100 changing producers in Spark, the smallest that was measured.
+        described_s: wall time of one partition in a round of the census.
     """
 
     batch_s: float
@@ -76,7 +76,7 @@ tasks for them; docs/benchmarks.md has the slope from one to two.
 
 
 def capacity_page(found: dict[str, Any], generated: str) -> str:
-    """The page; it says what is not measured yet where rows are missing."""
+    """The page; if rows are missing, the list of the benchmarks that are not measured yet."""
     missing = sorted(NEEDED - found.keys())
     if missing:
         return "\n".join(["# Capacity", "", generated, MISSING, "", *(f"- {name}" for name in missing), ""])
@@ -97,7 +97,7 @@ def capacity_page(found: dict[str, Any], generated: str) -> str:
 
 
 def costs_of(found: dict[str, Any]) -> Costs:
-    """From the rows of docs/benchmarks.json."""
+    """Computes the costs from the rows of docs/benchmarks.json."""
     large, small = (_last(found, f"scan/{shape}: fold to Arrow") for shape in ("1 MB batches", "one-record batches"))
     ids = _last(found, "first_reading/exact fold")
     changing, census = _last(found, "buckets/10,000 others open"), _last(found, "census/a round")
@@ -113,7 +113,7 @@ def costs_of(found: dict[str, Any]) -> Costs:
 
 
 def needs(load: Load, costs: Costs) -> dict[str, str]:
-    """What a watch of this cluster needs, in words."""
+    """The resources that a watch of this cluster needs, as the rows of the table."""
     batches_s = load.bytes_s / load.batch_bytes + load.transactions_s * MARKERS_OF_A_TRANSACTION
     reading = batches_s * costs.batch_s + load.bytes_s * costs.byte_s
     records = load.transactions_s * RECORDS_OF_A_TRANSACTION * costs.record_s

@@ -1,9 +1,9 @@
-"""Draws docs/dashboard.svg: the dashboard's own queries, answered by a real Prometheus that scraped a real run.
+"""Draws docs/dashboard.svg: the queries of the dashboard, answered by a real Prometheus that scraped a real run.
 
-It needs `prometheus` on the PATH and `pip install matplotlib`, and takes some five minutes: a real Kafka with ordinary
-applications is watched by `txnwatch run` while a transaction is stuck in Prepare and completes under another
-coordinator, one hangs and is ended by hand, and a second one still hangs when the picture is taken. It is not a
-screenshot of Grafana: panels, queries and figures are the dashboard's, the drawing is matplotlib's.
+Needs `prometheus` on the PATH and `pip install matplotlib`; takes about five minutes. `txnwatch run` watches a real
+Kafka with healthy applications. One transaction is stuck in Prepare* and completes under another coordinator. One hangs
+and is ended by hand. A second one still hangs when the picture is drawn. The picture is not a screenshot of Grafana:
+panels and queries are those of the dashboard, the values are those of the run, and matplotlib draws them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ FIXED = {
 
 
 class Play:
-    """What happens while it is recorded."""
+    """The recorded run: servers, applications, txnwatch, Prometheus, and the faults."""
 
     def __init__(self, home: Path, stack: contextlib.ExitStack) -> None:
         self.home, self.stack = home, stack
@@ -71,7 +71,7 @@ class Play:
         self.metrics_port, self.prometheus_port = free_ports(2)
 
     def watch(self) -> None:
-        """The applications, txnwatch, and Prometheus."""
+        """Starts the applications, txnwatch and Prometheus; waits until txnwatch is ready."""
         applications = [
             transactional_writer(self.bootstrap, "checkout-1", "payments", seed=1, pause_s=0.05),
             transactional_writer(self.bootstrap, "checkout-2", "payments", seed=2, abort_every=3, pause_s=0.1),
@@ -104,7 +104,7 @@ class Play:
         self.stack.callback(process.terminate)
 
     def ask(self, path: str, **parameters: str | float) -> list[dict[str, Any]]:
-        """One question to Prometheus."""
+        """The result of one query to Prometheus."""
         query = urllib.parse.urlencode(parameters)
         url = f"http://127.0.0.1:{self.prometheus_port}/api/v1/{path}?{query}"
         with urllib.request.urlopen(url, timeout=30.0) as answer:
@@ -112,7 +112,7 @@ class Play:
         return found
 
     def until(self, expression: str, patience_s: float) -> None:
-        """Waits until an expression has a value."""
+        """Waits until an expression has a result."""
         deadline = time.monotonic() + patience_s
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError):
@@ -127,7 +127,7 @@ class Play:
         return next(name for name in names if log[coordinator_partition(name, len(log))].leader == node)
 
     def play(self) -> float:
-        """Everything; returns when it began."""
+        """Makes all faults; returns the start time of the run."""
         begun = time.time()
         time.sleep(45.0)
         print("stuck in Prepare: a replica is away; then its coordinator starts anew")
@@ -157,7 +157,7 @@ class Play:
 
 
 def draw(play: Play, begun: float, target: Path) -> None:
-    """The panels, where the dashboard has them."""
+    """Draws each panel at its position in the dashboard."""
     mpl.rcParams.update({"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 7, "text.color": INK})
     mpl.rcParams.update(
         {"axes.edgecolor": CARD, "xtick.color": FAINT, "ytick.color": FAINT, "svg.hashsalt": "txnwatch"}
@@ -245,7 +245,7 @@ def _series(axes: Any, play: Play, panel: dict[str, Any], begun: float, ended: f
 
 
 def main() -> None:
-    """Records and draws."""
+    """Records a run and draws the picture."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, nargs="+", default=[ROOT / "docs" / "dashboard.svg"])
     target = parser.parse_args().out

@@ -1,9 +1,9 @@
-"""Writes the pages that are generated from code: `make docs`. A test compares them with the tree.
+"""Writes the pages that are generated from code: `make docs`. A test compares the pages with their generators.
 
-What is generated: docs/verdicts.md (the table of verdicts), docs/abort.md (the table of refusals), docs/events.md
-(the Avro schema), docs/cli.md (the parser), deploy/reference-config.toml (the settings model), docs/metrics.md (the
-table of metrics), docs/faults.md (docs/faults.json, what the last `make faults` found), docs/benchmarks.md and
-docs/capacity.md (docs/benchmarks.json, what the last `make bench` measured).
+The pages and their sources: docs/verdicts.md (the table of verdicts), docs/abort.md (the table of refusals),
+docs/events.md (the Avro schema), docs/cli.md (the parser), deploy/reference-config.toml (the settings model),
+docs/metrics.md (the table of metrics), docs/faults.md (docs/faults.json, the results of the last `make faults`),
+docs/benchmarks.md and docs/capacity.md (docs/benchmarks.json, the results of the last `make bench`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def verdicts_page() -> str:
 
 def events_page() -> str:
     """docs/events.md."""
-    schema = json.loads((ROOT / "sinks" / "incident_event.avsc").read_text())
+    schema = json.loads((ROOT / "sinks" / "delivery" / "incident_event.avsc").read_text())
     return "\n".join(
         [
             "# Incident events",
@@ -238,7 +238,7 @@ def _answer(row: dict[str, Any], name: str) -> str:
 
 
 def _each(rows: list[dict[str, Any]], tell: Callable[[dict[str, Any]], object], *, always: bool = False) -> str:
-    """What is told of each version, once where it is the same."""
+    """The text of each Kafka version; only once if it is the same for all, apart from seconds."""
     told = {row["version"]: str(tell(row)) for row in rows}
     plain = {re.sub(r", [0-9.]+ s", "", text) for text in told.values()}
     if len(plain) == 1 and not always:

@@ -1,4 +1,4 @@
-"""What generated pages say beside their tables."""
+"""The text of the generated pages around their tables."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The outbound edge: what was judged, told to people and programs."""
+"""Output: incidents and their events, delivery to the events topic and Redis, and aborts."""

@@ -1,1 +1,1 @@
-"""The pure core: facts in, judgements out. No clock, no I/O, no logging; time is an argument."""
+"""The core of the detector: facts in, findings out. Pure: no I/O, no clock, no logging; the time is an argument."""

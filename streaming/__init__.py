@@ -1,1 +1,1 @@
-"""The inbound edge: raw record batches from brokers into facts, and the Spark job around the core."""
+"""Input from Kafka: broker connections, decoding of record batches into facts, the Spark job around the core."""

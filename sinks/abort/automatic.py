@@ -1,14 +1,17 @@
-"""The verified abort: acts on open incidents, one at a time, and never in silence.
+"""The automatic abort: ends hanging transactions one at a time, with an event before and after each marker.
 
-Law: nothing is acted upon but what this process has found itself (sinks/incidents/own_findings.py), and that is read
-anew right before it; an event only says what was told. Nothing is written that a fresh read and state/abort/decision.py
-do not allow;
-the marker is preceded by an event that is already on its topic, and followed by a reading and an event with what it
-came to. Kafka answers NONE to a marker on nothing as well, so only the reading counts, and the marker that it finds to
-have closed the transaction: it may be somebody else's, of the other kind. A process that dies in between leaves an
-`abort` without a result behind: the next one reads the partition again and tells what the log says; who wrote what, it
-does not know. One instance acts, the holder of the lease, which is asked for once more right before the marker.
-Refusals are told too, each reason once for an incident.
+Law:
+  * It acts only on what this process has found itself (sinks/incidents/own_findings.py), and reads that again right
+    before it acts. Events are not a source.
+  * It writes only a marker that a fresh read and state/abort/decision.py allow.
+  * An event that announces the marker is on the topic before the marker is written. A read and an event with the result
+    follow.
+  * Only that read counts, because Kafka answers NONE also to a marker without a transaction. The marker that closed the
+    transaction may be another writer's, of the other kind.
+  * If the process dies in between, an `abort` without a result remains. The next process reads the partition again and
+    publishes what the log shows. It cannot know who wrote the marker.
+  * Only the holder of the lease acts. The lease is checked again right before the marker.
+  * Refusals are published too, each reason once per incident.
 """
 
 from __future__ import annotations
@@ -33,23 +36,23 @@ from txnwatch.state.model.verdicts import Verdict
 
 OFF, ON = "off", "on"
 MARKERS_AT_A_TIME = 5
-FRESH_MS = 5_000  # older than that, a reading is not what a marker is written on
+FRESH_MS = 5_000  # the greatest age of the read on which a marker is written
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 60_000
 _ABANDONED_MS = 60_000
-_UNPROVEN_MS = 150_000  # the state repeats what hangs within a minute; a start takes less than another one
+_UNPROVEN_MS = 150_000  # the state repeats a candidate within a minute; a start takes less than another minute
 _IDLE_HOLDER_MS = 300_000
-Tries = dict[str, tuple[int, int]]  # by incident: how often, and when again
+Tries = dict[str, tuple[int, int]]  # by incident: the number of tries, and the time of the next one
 
 
 @dataclass(slots=True)
 class AutoAbort:
-    """Called after every micro-batch of the ledger.
+    """Decides about open incidents, before and after every micro-batch of the ledger.
 
     Attributes:
         mode: off, dry-run or on.
-        lease: None where nothing is to be done anyway.
+        lease: None if the mode is off.
         instance: this instance's name in events; the same after a restart.
-        report: told what an operator should know that is no event.
+        report: called with messages for the operator that are not events.
         counts: decisions, for the metrics.
     """
 
@@ -71,7 +74,10 @@ class AutoAbort:
     _idle_since_ms: int | None = None
 
     def recover(self) -> None:
-        """Before each batch of the ledger: what was announced and never told gets its result before its end."""
+        """Publishes the results of markers that were announced without one.
+
+        Call it before each batch of the ledger, so that the result is published before the end.
+        """
         left = [one for one in _of_a_watch(self.ledger.open_incidents) if self._is_left_open(one)]
         self._looked = {one.incident_id: self._looked.get(one.incident_id, (0, 0)) for one in left}
         for incident in left:
@@ -80,7 +86,7 @@ class AutoAbort:
                 self._tell_what_became_of(incident)
 
     def on_batch(self) -> None:
-        """Decides about every open incident that is due; at most a few markers a batch."""
+        """Decides about every open incident that is due; at most `MARKERS_AT_A_TIME` markers per batch."""
         if self.mode == OFF or self.lease is None:
             return
         proven = self.ledger.proven()
@@ -99,7 +105,7 @@ class AutoAbort:
         self._refuse_unproven({incident.incident_id for incident, _ in proven})
 
     def _watch_the_holder(self, proven: list[tuple[IncidentEvent, Evidence]]) -> None:
-        """Whoever may join the group can hold the lease and do nothing: then nothing is aborted, and it is said."""
+        """Warns if another member holds the lease and decides nothing. Anyone who may join the group can do that."""
         now_ms, wait_ms = self.now_ms(), self.policy.after_ms + _IDLE_HOLDER_MS
         left = [one for one, evidence in proven if one.action is None and now_ms - evidence.since_ms >= wait_ms]
         if not left:
@@ -112,7 +118,7 @@ class AutoAbort:
             )
 
     def _refuse_unproven(self, proven: set[str]) -> None:
-        """What somebody has told and this process does not find is not acted upon; if it lasts, that is said."""
+        """Refuses incidents that others have published and this process does not find; published after a while."""
         now_ms = self.now_ms()
         left = [one for one in _of_a_watch(self.ledger.open_incidents) if one.incident_id not in proven]
         self._unproven = {one.incident_id: self._unproven.get(one.incident_id, now_ms) for one in left}
@@ -122,7 +128,7 @@ class AutoAbort:
                 self._refuse(one, refused)
 
     def close(self) -> None:
-        """Lets another instance act."""
+        """Releases the lease."""
         if self.lease is not None:
             self.lease.close()
 
@@ -149,7 +155,7 @@ class AutoAbort:
         return Case(evidence, found, self.policy, usage, now_ms)
 
     def _markers_last_hour(self, now_ms: int) -> int:
-        """Our own, and those that were told: an event can take from the budget, and never add to it."""
+        """Our own markers and those on the topic: a forged event can use up the budget, and never extend it."""
         done = self.ledger.findings.marked | self._told_markers
         return sum(now_ms - HOUR_MS < at_ms <= now_ms for _, at_ms in done)
 
@@ -158,7 +164,7 @@ class AutoAbort:
         return {(incident_id, done["at_ms"]) for incident_id, done in told if done["decision"] == ABORT}
 
     def _decide(self, incident: IncidentEvent, evidence: Evidence) -> bool:
-        """Whether a marker was written."""
+        """Decides about one incident. Returns whether a marker was sent."""
         refused = objection(self._case(evidence, None))
         if refused is not None:
             self._refuse(incident, refused)
@@ -238,7 +244,7 @@ class AutoAbort:
     def _tell_once(
         self, incident: IncidentEvent, decision: str, refusal: str | None, detail: str, spec: AbortSpec | None = None
     ) -> None:
-        """A decision that comes to nothing: told the first time it is made for the incident."""
+        """Publishes a decision that leads to no marker, once for each incident and reason."""
         said = self._told.setdefault(incident.incident_id, set())
         if not said and incident.action is not None:
             said.add(f"{incident.action['decision']} {incident.action['refusal']}")
@@ -250,13 +256,13 @@ class AutoAbort:
         self.ledger.tell(updated(incident, self.now_ms(), action=told))
 
     def _trip(self, why: str) -> None:
-        """Stops everything until it has cooled down; what is not as it was believed to be comes in numbers."""
+        """Opens the circuit breaker until the cooldown is over, because unexpected results come in numbers."""
         self._tripped = (self.now_ms() + self.cooldown_ms, why)
         self.counts["circuit breaker opened"] += 1
         self.report(f"warning: the automatic abort stops for {self.cooldown_ms / 1000:.0f} s: {why}")
 
     def _is_left_open(self, incident: IncidentEvent) -> bool:
-        """Announced, and what came of it was never told: by us before a restart, or by an instance that is gone."""
+        """Whether it was announced and has no result: by us before a restart, or by an instance that is gone."""
         done = incident.action
         if done is None or done["decision"] != ABORT or done["result"] is not None:
             return False
@@ -264,12 +270,15 @@ class AutoAbort:
         return is_ours or self.now_ms() - done["at_ms"] > _ABANDONED_MS
 
     def _tell_what_became_of(self, incident: IncidentEvent) -> None:
-        """By the log alone: what was announced says where to look, and not how far it had been open."""
+        """Publishes the result of an announced marker, by the log alone.
+
+        Of the announcement only the place is used. Its `end_before` is a claim.
+        """
         claimed = replace(incident, evidence={**incident.evidence, "end_before": None})
         with self.ledger.admin.within(CONFIRM_BUDGET_MS):
             came_to = look_after(self.ledger.admin, claimed, commit=False)
         if came_to.result == UNKNOWN:
-            return  # it is asked again with the next batch
+            return  # it is read again after a pause
         detail = "a marker was announced and no result told; this is what the log says"
         if came_to.result == STILL_OPEN:
             detail += ": the transaction is open, so no marker has ended it"
@@ -279,5 +288,5 @@ class AutoAbort:
 
 
 def _of_a_watch(incidents: Iterable[IncidentEvent]) -> list[IncidentEvent]:
-    """Those about hanging transactions; one of an abort by hand belongs to that hand."""
+    """Incidents about hanging transactions, without those of aborts by hand."""
     return [one for one in incidents if one.verdict == Verdict.HANGING and not one.is_by_hand]

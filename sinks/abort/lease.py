@@ -1,8 +1,8 @@
-"""Which of several instances acts: the member of a consumer group that has partition 0 of the events topic.
+"""The lease: the member of a consumer group that has partition 0 of the events topic may abort.
 
-The group's coordinator hands a partition to one member. What a member believes may be old (a process that was
-stopped for a minute believes it still has what another has been given), so right before acting it commits an offset:
-the coordinator takes that from a member of the current generation only.
+The group's coordinator assigns a partition to one member. A member's own view may be outdated: a process that was
+stopped for a minute does not know that another member has the partition now. So it commits an offset right before it
+acts: the coordinator accepts that only from a member of the current generation.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class GroupLease:
         self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._gone, on_lost=self._gone)
 
     def is_held(self) -> bool:
-        """See Lease; also takes part in the group, whose records are of no interest."""
+        """See Lease. It also polls, to stay in the group; the records are ignored."""
         for _ in range(_MOST_POLLS):
             try:
                 if self._consumer.poll(0) is None:

@@ -1,6 +1,6 @@
-"""One marker by an administrator, and what it came to: written, read again, and put into words for the event.
+"""Writes one marker, reads the partition again, and describes the result for the event.
 
-The automatic abort and the one by hand share it.
+The automatic abort and the abort by hand share this code.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _DENIED = frozenset({"CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED
 
 @dataclass(frozen=True, slots=True)
 class CameTo:
-    """What a marker came to.
+    """The result of a marker.
 
     Attributes:
-        stable_after: the last stable offset after it, None where it could not be read.
+        stable_after: the last stable offset after it; None if it could not be read.
         is_denied: whether the right to write markers is missing.
-        is_closed: whether the transaction was read to be open no more.
-        closed_by: the marker that closed it, whoever wrote it; None where it is open, or nobody could read that.
-        is_ours: whether that one is proven to be the one that was just written.
+        is_closed: whether a read has shown that the transaction is no longer open.
+        closed_by: the marker that closed it, of any writer; None if it is open, or if the marker could not be read.
+        is_ours: whether `closed_by` is proven to be the marker that was just written.
     """
 
     result: str
@@ -39,7 +39,7 @@ class CameTo:
 
 
 def write(admin: TransactionAdmin, incident: IncidentEvent, spec: AbortSpec) -> CameTo:
-    """Writes the marker and looks what has closed the transaction; the broker's own answer proves neither way."""
+    """Writes the marker and reads what has closed the transaction; the broker's answer alone proves nothing."""
     problem = admin.write_marker(spec.marker)
     found = look_after(admin, incident, commit=spec.marker.commit)
     if problem is None:
@@ -53,11 +53,11 @@ def write(admin: TransactionAdmin, incident: IncidentEvent, spec: AbortSpec) -> 
 
 
 def _whose(admin: TransactionAdmin, incident: IncidentEvent, spec: AbortSpec, found: CameTo) -> CameTo:
-    """Whether a marker that the leader took is the one that closed the transaction; by a last look, which counts.
+    """Whether a marker that the leader accepted is the one that closed the transaction, by a last read, which counts.
 
-    A marker names no author, and a leader takes one for a transaction that is closed as well: then ours stands behind
-    somebody else's. So it is ours only if it has our epochs and none like it follows; one of a newer epoch may, because
-    behind that one ours would have been refused.
+    A marker does not name its writer. A leader also accepts one for a closed transaction: then ours follows the marker
+    of another writer. So the closing marker is ours only if it has our epochs and no other marker follows it. Only a
+    marker of a newer epoch may follow: after that one, ours would have been refused.
     """
     marker, closed_by = spec.marker, found.closed_by
     if closed_by is None:
@@ -67,15 +67,15 @@ def _whose(admin: TransactionAdmin, incident: IncidentEvent, spec: AbortSpec, fo
     is_alone = next_one is None or next_one.producer_epoch > marker.producer_epoch
     epochs = (closed_by.producer_epoch, closed_by.coordinator_epoch, closed_by.commit)
     is_like_it = epochs == (marker.producer_epoch, marker.coordinator_epoch, marker.commit)
-    # That none follows says something only where the log can be read still.
+    # That none follows proves something only if the log can still be read.
     last = look_after(admin, incident, commit=marker.commit)
     return replace(last, is_ours=is_alone and is_like_it and last.closed_by == closed_by)
 
 
 def look_after(admin: TransactionAdmin, incident: IncidentEvent, *, commit: bool) -> CameTo:
-    """Whether the incident's transaction is still open at its leader, or closed by a marker of the kind `commit` says.
+    """Whether the incident's transaction is still open at its leader, or closed by a marker of the kind `commit`.
 
-    Somebody else's may have been there first, and decided the data the other way.
+    Another writer's marker may have been first, with the other outcome.
     """
     partition = partition_of(incident)
     reading = admin.read_partitions([partition])[partition]
@@ -94,7 +94,7 @@ def look_after(admin: TransactionAdmin, incident: IncidentEvent, *, commit: bool
 
 
 def _open_until(incident: IncidentEvent, reading: PartitionReading, start: int) -> int:
-    """An end at which the transaction was open; under another leader the log may be another."""
+    """An end at which the transaction was open; its start after a leader change, because the log may differ."""
     end = incident.evidence.get("end_before")
     is_same_log = incident.evidence.get("leader_epoch") == reading.leader_epoch
     return max(start, end) if end is not None and is_same_log else start
@@ -110,7 +110,10 @@ def _by(marker: Marker | None, *, commit: bool) -> tuple[str, str | None]:
 
 
 def read_afresh(incident: IncidentEvent, reading: PartitionReading, now_ms: int) -> dict[str, Any]:
-    """The incident's evidence with the reading a marker is decided on: whatever closes it, does so above this end."""
+    """The incident's evidence, with the read on which the decision about a marker is based.
+
+    The marker that closes the transaction lies above the end of this read.
+    """
     return {
         **incident.evidence,
         "confirmed_ms": now_ms,

@@ -1,1 +1,1 @@
-"""Where events go: the events topic, Redis, a schema registry; encoding and signature."""
+"""Delivery of events: the events topic, Redis, a schema registry; encoding and signature."""

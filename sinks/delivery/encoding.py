@@ -1,4 +1,4 @@
-"""Incident events as bytes: flat JSON, or Avro single-object encoding; one Avro schema owns the shape of both.
+"""Incident events as bytes: flat JSON, or Avro single-object encoding; one Avro schema defines both.
 
 The third encoding, Confluent framing, needs a registry: sinks/delivery/registry.py.
 """
@@ -28,13 +28,13 @@ _ARRAYS: Final = ("pending_partitions", "consumer_groups")
 _RECORDS: Final = {"evidence": EVIDENCE, "action": ACTION, "resolution": RESOLUTION}
 _FILLED: Final = ("action", "resolution")
 _SHOWN: Final = 200
-MAX_BYTES: Final = 4 * 1024 * 1024  # brokers take 1 MiB unless they are told otherwise
+MAX_BYTES: Final = 4 * 1024 * 1024  # brokers accept 1 MiB by default
 
 CONFLUENT_MAGIC: Final = b"\x00"
 
 
 class Encoding(NamedTuple):
-    """How events become a record's value, and the content type that says so."""
+    """How events become a record's value, and the content type of the value."""
 
     encode: Callable[[IncidentEvent], bytes]
     content_type: str
@@ -66,7 +66,7 @@ def _header_of(text: str) -> bytes:
 
 @cache
 def _writers() -> dict[bytes, Any]:
-    """The schemas events may have been written with, by header; a former one stays in the package when it changes."""
+    """The schemas that events may have been written with, by header; old schemas stay in the package."""
     texts = [path.read_text() for path in files("txnwatch.sinks.delivery").iterdir() if path.name.endswith(".avsc")]
     return {_header_of(text): fastavro.parse_schema(json.loads(text)) for text in texts}
 
@@ -84,10 +84,10 @@ def to_avro(event: IncidentEvent) -> bytes:
 
 
 def from_bytes(value: bytes) -> IncidentEvent:
-    """An event as either encoding wrote it.
+    """An event from either encoding.
 
     Raises:
-        BadEventError: neither JSON nor our Avro, of a schema we do not know, or with a value that no event can have.
+        BadEventError: the value is neither JSON nor Avro of a known schema, or not valid for an event.
     """
     if value[:1] == CONFLUENT_MAGIC:
         told = "found Confluent framing: expected --schema-registry-url, to ask for its schema"
@@ -95,14 +95,14 @@ def from_bytes(value: bytes) -> IncidentEvent:
     check_size(value)
     try:
         raw = _avro(value) if value.startswith(_SINGLE_OBJECT_MAGIC) else json.loads(value, parse_constant=_no_number)
-    except Exception as exc:  # whatever a decoder makes of bytes that are none; nesting ends it with a RecursionError
+    except Exception as exc:  # invalid bytes can raise anything, deep nesting a RecursionError
         why = f"expected an incident event in JSON or Avro, found {value[:40]!r}...: {str(exc)[:_SHOWN]}"
         raise BadEventError(PassedOver.UNDECODABLE, why) from exc
     return event_of(raw)
 
 
 def check_size(value: bytes) -> None:
-    """Looks at its size before anything else does.
+    """Checks the size before the value is decoded.
 
     Raises:
         BadEventError: it is too large for an event.
@@ -112,7 +112,7 @@ def check_size(value: bytes) -> None:
         raise BadEventError(PassedOver.TOO_LARGE, told)
 
 
-def _avro(value: bytes) -> Any:  # noqa: ANN401 - whatever stands there
+def _avro(value: bytes) -> Any:  # noqa: ANN401 - any decoded value
     size = len(_single_object_header())
     body = io.BytesIO(value[size:])
     raw = fastavro.schemaless_reader(body, _writers()[value[:size]], schema())
@@ -125,11 +125,14 @@ def _no_number(word: str) -> float:
     raise ValueError(f"found {word}: it is no number in JSON")
 
 
-def event_of(raw: Any) -> IncidentEvent:  # noqa: ANN401 - whatever stood there
-    """An event from its fields; fields of a later version are left out, those that an earlier one lacks have defaults.
+def event_of(raw: Any) -> IncidentEvent:  # noqa: ANN401 - any decoded value
+    """An event from its fields.
+
+    Fields of a later version are left out. Fields that an earlier version lacks get their defaults.
 
     Raises:
-        BadEventError: it has not the schema's shape, or a value that no event can have (state/events/value_rules.py).
+        BadEventError: it does not have the schema's shape, or a value is not valid for an event
+            (state/events/value_rules.py).
     """
     if not isinstance(raw, Mapping):
         raise BadEventError(PassedOver.INVALID, f"expected an incident event, found {str(raw)[:40]!a}")
@@ -153,7 +156,7 @@ def _known(raw: Mapping[str, Any], fields: Mapping[str, object]) -> dict[str, An
 
 @cache
 def _defaults_of(name: str | None) -> dict[str, Any]:
-    """What an event, or a record inside it, has where its writer did not know a field."""
+    """The defaults of an event, or of a record inside it, for fields that its writer did not know."""
     record = schema()
     if name is not None:
         (kinds,) = (field["type"] for field in record["fields"] if field["name"] == name)
@@ -175,7 +178,7 @@ def cloud_event_headers(event: IncidentEvent, content_type: str) -> dict[str, st
 
 
 def heartbeat_headers(heartbeat: Heartbeat) -> dict[str, str | bytes | None]:
-    """The same for a watcher's heartbeat."""
+    """The same headers for a watcher's heartbeat."""
     return {
         "ce_specversion": SPEC_VERSION,
         "ce_id": f"{heartbeat.key}-{heartbeat.time_ms}",
@@ -193,7 +196,7 @@ def _rfc3339(time_ms: int) -> str:
 
 
 def plain(event: IncidentEvent) -> dict[str, Any]:
-    """The event as the schema's record."""
+    """The event as a record of the Avro schema."""
     raw = asdict(event)
     return {**raw, **{name: list(raw[name]) for name in _ARRAYS}}
 

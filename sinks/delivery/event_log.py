@@ -1,10 +1,10 @@
-"""The events topic, read back: to its end for the ledger's memory, and then what others add to it.
+"""Reader of the events topic: its history for the incident store, then new records.
 
-Law: a record that is no event comes as the error it raised, with its place; a record that cannot be decoded now (the
-registry is away) is never passed over: it is kept and decoded later, and nothing behind it is handed out before.
-Whoever may write the topic can write anything: only an event whose key is its incident's id, whose values an event
-can have and, where there are keys, whose signature is right comes as an event. Our events are in no transaction: one
-that somebody leaves open on the topic would hide all that stands behind it from a reader of committed records.
+Law: an invalid record is returned as its error, with its position. A record that cannot be decoded now (the registry
+does not answer) is never skipped: it is kept and decoded later, and no later record is returned before it. Anyone who
+may write the topic can write anything. So a record is an event only if its key is its incident's id, its values are
+valid for an event and, where there are keys, its signature is valid. The reader uses read_uncommitted: our events are
+in no transaction, and an open transaction on the topic would hide all later events from read_committed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Found = IncidentEvent | Heartbeat | Overwritten | BadEventError
 
 
 class EventLog:
-    """One reader of the topic, from its beginning; joins no group and commits nothing."""
+    """Reads the topic from its beginning. It joins no group and commits nothing."""
 
     def __init__(
         self, client_config: Mapping[str, str], topic: str, decode: Decoder = from_bytes, keys: Keys | None = None
@@ -37,7 +37,7 @@ class EventLog:
         """Connects.
 
         Raises:
-            BrokerError: the topic is not there, or no broker answers.
+            BrokerError: the topic does not exist, or no broker answers.
         """
         self._topic = topic
         self._decode = decode
@@ -65,11 +65,11 @@ class EventLog:
             raise
 
     def close(self) -> None:
-        """Lets go of the connections."""
+        """Closes the connections."""
         self._consumer.close()
 
     def history(self) -> Iterator[Found]:
-        """Everything up to the end as it is now, in order.
+        """All records up to the current end, in order.
 
         Raises:
             BrokerError: the topic cannot be read to its end, or the registry does not answer.
@@ -82,7 +82,7 @@ class EventLog:
             yield from self._decoded()
 
     def follow(self) -> Iterator[Found]:
-        """What comes after `history`; waits for it, for ever.
+        """Records after `history`. It waits for them, forever.
 
         Raises:
             BrokerError: as `history`.
@@ -94,7 +94,7 @@ class EventLog:
                 yield from self._decoded()
 
     def news(self) -> Iterator[Found]:
-        """What has come since, without waiting; brokers or a registry that are away make it shorter, not wrong."""
+        """New records, without waiting. If brokers or the registry do not answer, the rest comes with a later call."""
         try:
             for message in self._consumer.consume(_AT_A_TIME, timeout=0):
                 if message.error() is None:
@@ -119,7 +119,7 @@ class EventLog:
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
             self._left.discard(message.partition() or 0)
         elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return  # librdkafka looks for the coordinator of a group that it then has no use for
+            return  # librdkafka looks up the coordinator of a group that it does not use
         elif error.fatal() or not error.retriable():
             raise BrokerError(f"events topic {self._topic!r}: {error.str()}")
 
@@ -139,14 +139,14 @@ class EventLog:
                 yield found
 
     def _found(self, message: Message) -> Found | None:
-        """What a record is; None for a tombstone that is about no incident.
+        """The decoded record; None for a tombstone whose key is no incident id.
 
         Raises:
-            BadEventError: nothing of ours.
-            RegistryAwayError: that cannot be known now.
+            BadEventError: the record is not valid.
+            RegistryAwayError: the record cannot be decoded now.
         """
         key, value = _key_of(message), message.value()
-        if value is None:  # believed by nobody, so it needs no signature
+        if value is None:  # a tombstone ends no incident, so it needs no signature
             return Overwritten(key) if _is_incidents(message) else None
         value, signature = without_signature(value)
         self._check_signature(key, value, signature)
@@ -183,10 +183,10 @@ def read_events(
     decode: Decoder = from_bytes,
     keys: Keys | None = None,
 ) -> Iterator[Found]:
-    """Everything the topic holds, in order, and with `follow` what comes; a bad record comes as the error it raised.
+    """All records of the topic in order, then new ones with `follow`; an invalid record is returned as its error.
 
     Raises:
-        BrokerError: the topic is not there, or cannot be read to its end.
+        BrokerError: the topic does not exist, or cannot be read to its end.
     """
     log = EventLog(client_config, topic, decode, keys)
     try:

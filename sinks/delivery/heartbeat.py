@@ -1,9 +1,9 @@
-"""A watcher's heartbeat: which one it is, when it last judged, and how far it reaches.
+"""A watcher's heartbeat: which instance it is, when it last evaluated a barrier, and what it covers.
 
-On the events topic it is a record with a key of its own, which is no incident's id, and a CloudEvents type of its
-own; in Redis a hash that expires. Both are the claim of whoever may write there.
+On the events topic it is a record with its own key, which is not an incident's id, and its own CloudEvents type; in
+Redis it is a hash that expires. Anyone who may write there can forge one.
 
-Law: one that cannot be (of the future, or with a number out of range) is not believed, and never taken for an event.
+Law: an impossible heartbeat (from the future, or with a number out of range) is rejected, and never used as an event.
 """
 
 from __future__ import annotations
@@ -21,24 +21,26 @@ KEY_PREFIX: Final = "txnwatch.heartbeat:"
 EVENT_TYPE: Final = "io.txnwatch.heartbeat.v1"
 CONTENT_TYPE: Final = "application/json"
 MAX_BYTES: Final = 128 * 1024
-FRESH_MS: Final = 60_000  # several heartbeats, and a batch that took long
+FRESH_MS: Final = 60_000  # several heartbeats, and one slow batch
 MOST_NAMES: Final = 3
 AHEAD_MS: Final = 60_000  # how far another machine's clock may be ahead of ours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """What a watcher says of itself; times are its machine's clock.
+    """The state of a watcher; times are its machine's clock.
 
     Attributes:
-        judged_ms: when it last judged a barrier, and `barrier` its number; `time_ms` is when this was said.
-        scanned_partitions, census_partitions: what it watches, by how.
-        unproven_partitions: of which nothing is proven for half a minute, or since the start; hidden ones, those that a
-            census alone watches and that are not described, and those of the coordinators' log too. `unproven_names`
-            has the first, those of the log before the others.
-        furthest_behind: offsets that the partition lacks that is furthest behind.
-        unread_log_partitions: how many of `unproven_partitions` are partitions of the coordinators' log.
-        is_coordinator_read: whether at least a part of that log is read to its end: else nothing at all is proven.
+        judged_ms: when it last evaluated a barrier; `barrier` is its number, `time_ms` the time of this heartbeat.
+        scanned_partitions, census_partitions: how many partitions it scans, and how many it watches by producer
+            snapshots only.
+        unproven_partitions: partitions of which nothing is proven for half a minute, or since the start; also hidden
+            ones, snapshot-only ones that are not described, and those of `__transaction_state`. `unproven_names` has
+            the first few, those of `__transaction_state` before the others.
+        furthest_behind: unread offsets of the partition that is furthest behind.
+        unread_log_partitions: how many of `unproven_partitions` are partitions of `__transaction_state`.
+        is_coordinator_read: whether at least a part of `__transaction_state` is read to its end: else nothing at all is
+            proven.
     """
 
     instance: str
@@ -62,12 +64,12 @@ class Heartbeat:
         return KEY_PREFIX + hashlib.sha256(named).hexdigest()[:32]
 
     def doubt(self, now_ms: int) -> str | None:
-        """Why it is not believed, None for nothing."""
+        """Why the heartbeat is not plausible; None if it is."""
         ahead_ms = max(self.judged_ms, self.time_ms) - now_ms
         return f"it is of {ahead_ms} ms in the future" if ahead_ms > AHEAD_MS else None
 
     def is_looking(self, now_ms: int) -> bool:
-        """Whether this watcher judges now; how far it reaches is said by the other fields."""
+        """Whether this watcher is active now; the other fields show what it covers."""
         return self.doubt(now_ms) is None and now_ms - self.judged_ms <= FRESH_MS
 
 
@@ -95,22 +97,22 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
 
 
 def to_bytes(heartbeat: Heartbeat) -> bytes:
-    """As one line of JSON."""
+    """The heartbeat as one line of JSON."""
     return json.dumps(asdict(heartbeat), separators=(",", ":")).encode()
 
 
 def from_bytes(value: bytes, key: str) -> Heartbeat:
-    """A heartbeat from its JSON, under the key it was found.
+    """A heartbeat from its JSON; `key` is the key of its record.
 
     Raises:
-        BadEventError: it is none, or has another's key.
+        BadEventError: it is not a heartbeat, or has another instance's key.
     """
     if len(value) > MAX_BYTES:
         raise BadEventError(PassedOver.TOO_LARGE, f"expected a heartbeat of at most {MAX_BYTES} bytes")
     try:
         raw = json.loads(value)
         found = {spec.name: raw[spec.name] for spec in fields(Heartbeat)}
-    except Exception as exc:  # whatever a decoder makes of bytes that are none
+    except Exception as exc:  # a decoder can raise anything on invalid bytes
         raise BadEventError(PassedOver.UNDECODABLE, f"expected a heartbeat, found {value[:40]!r}...") from exc
     wrong = [name for name, check in _CHECKS.items() if not check(found[name])]
     if wrong:

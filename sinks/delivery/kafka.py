@@ -1,4 +1,4 @@
-"""The events topic, written: produced idempotently, keyed by incident, compacted. event_log.py reads it back."""
+"""The Kafka sink: idempotent writes to a compacted topic, keyed by incident. event_log.py reads the topic."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from txnwatch.state.model.incident import IncidentEvent
 _TIMEOUT_S = 10.0
 _BURY_TIMEOUT_S = 2.0
 _REPLICAS = 3
-# Heartbeats are a record every few seconds: closed segments and compaction at least so often keep the topic small.
+# Heartbeats add a record every few seconds: new segments every hour and compaction within 6 h keep the topic small.
 _CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "max.compaction.lag.ms": "21600000"}
-QUIET = {"log_level": 2}  # what goes wrong comes back as an error, not as a line on stderr
+QUIET = {"log_level": 2}  # failures are returned as errors, not logged to stderr
 
 
 class KafkaEventSink:
-    """An EventSink over confluent-kafka; `deliver` returns when every replica in sync has the events."""
+    """An EventSink over confluent-kafka; `deliver` returns when all in-sync replicas have the events."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class KafkaEventSink:
                 "client.id": "txnwatch-events",
                 "enable.idempotence": True,
                 "linger.ms": 0,
-                # Never given up: produced again it would stand behind a later event, and compaction keep the older.
+                # No timeout: produced again, an event would follow a later one, and compaction would keep the older.
                 "message.timeout.ms": 0,
             }
         )
@@ -60,7 +60,7 @@ class KafkaEventSink:
         return f"topic {self.topic}"
 
     def deliver(self, events: Sequence[IncidentEvent]) -> None:
-        """See EventSink. An event still under way from an earlier try is waited for, not produced again.
+        """See EventSink. An event in flight from an earlier try is awaited, not produced again.
 
         Raises:
             SinkError: not all were acknowledged in time, or an event cannot be encoded now.
@@ -98,10 +98,10 @@ class KafkaEventSink:
             raise SinkError(f"{self.name}: {exc}") from exc
 
     def _signed(self, key: str, value: bytes) -> bytes:
-        """A record's value with its signature, where there are keys.
+        """A record's value, signed if there are keys.
 
         Raises:
-            SinkError: no broker tells which cluster this is.
+            SinkError: no broker answers with the cluster's id.
         """
         if self._keys is None:
             return value
@@ -114,7 +114,7 @@ class KafkaEventSink:
         return with_signature(value, self._keys.sign(self._place, key, value))
 
     def bury(self, keys: Sequence[str]) -> None:
-        """Puts tombstones behind what these keys hold, so that compaction takes it away; once more does no harm.
+        """Writes tombstones for these keys, so that compaction removes their records. Repeating this does no harm.
 
         Raises:
             SinkError: not all were acknowledged in time.
@@ -136,10 +136,10 @@ class KafkaEventSink:
             raise SinkError(f"{self.name}: {len(left)} of {len(keys)} tombstones not acknowledged")
 
     def beat(self, heartbeat: Heartbeat) -> None:
-        """Tells a heartbeat without waiting; nothing where the one before is still under way.
+        """Sends a heartbeat without waiting; none while the previous one is in flight.
 
         Raises:
-            SinkError: it cannot be told now.
+            SinkError: it cannot be sent now.
         """
         self._producer.poll(0)
         if self._is_heartbeat_under_way:
@@ -157,25 +157,26 @@ class KafkaEventSink:
         self._is_heartbeat_under_way = True
 
     def has_lost_everything(self) -> bool:
-        """See EventSink: the topic is the memory itself, nobody else could fill it."""
+        """See EventSink. Never: the ledger itself depends on the topic, so nothing could fill it again."""
         return False
 
     def forget(self, is_past: Callable[[str], bool]) -> None:
-        """See EventSink: the topic misses no end, by definition."""
+        """See EventSink. Nothing to do: the topic has every end."""
 
     def close(self) -> None:
-        """Lets librdkafka send what it still has."""
+        """Sends what librdkafka still has queued."""
         self._producer.flush(self._timeout_s)
 
 
 def ensure_topic(client_config: Mapping[str, str], topic: str) -> str | None:
-    """Creates the events topic, compacted, if it is not there.
+    """Creates the events topic, compacted, if it does not exist.
 
-    Returns a warning if it is there and not compacted: then it cannot be the ledger's memory for ever.
+    Returns a warning if it exists and is not compacted: the ledger then loses incidents that are older than the
+    retention.
 
     Raises:
-        BrokerError: the cluster does not answer, or does not let us create the topic.
-        ConfigError: it is no name for a topic.
+        BrokerError: the cluster does not answer, or refuses to create the topic.
+        ConfigError: the name is not valid for a topic.
     """
     admin = AdminClient({**client_config, **QUIET, "client.id": "txnwatch-events"})
     try:
@@ -188,7 +189,7 @@ def ensure_topic(client_config: Mapping[str, str], topic: str) -> str | None:
         error = exc.args[0]
         if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return None
-        if error.code() == KafkaError.TOPIC_EXCEPTION:  # no topic can have that name: waiting does not mend it
+        if error.code() == KafkaError.TOPIC_EXCEPTION:  # an invalid name: a retry does not help
             raise ConfigError(f"events topic {topic!r}: {error.str()}") from exc
         raise BrokerError(f"events topic {topic!r}: expected to create it, found: {error.str()}") from exc
     return None
@@ -199,7 +200,7 @@ def _compaction_warning(admin: AdminClient, topic: str) -> str | None:
     try:
         found = admin.describe_configs([resource])[resource].result(_TIMEOUT_S)
     except KafkaException:
-        return None  # without the right to ask there is nothing to warn of
+        return None  # no right to read the setting: no warning
     policy = str(found["cleanup.policy"].value)
     if "compact" in policy:
         return None

@@ -1,6 +1,6 @@
-"""What is open now, shown elsewhere as a whole: once a second if it has changed, and now and then if it has not.
+"""Publishes the list of open transactions: at most once a second if it has changed, every 20 s if it has not.
 
-It is a picture and no event: what could not be shown is not kept, the next one holds everything again.
+The list is not an event. A list that could not be published is not kept, because the next one has everything again.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _PAUSE_MS, _UNCHANGED_PAUSE_MS, _AWAY_PAUSE_MS = 1_000, 20_000, 30_000
 
 
 class OpenList:
-    """Shows the oldest open transactions; never raises.
+    """Publishes the oldest open transactions; never raises.
 
-    `show` replaces what is shown; if it raises SinkError, it is left alone for a while: the outbox tells of it.
+    `show` replaces the published list. After a SinkError it is not called for 30 s; the outbox reports the failure.
     """
 
     def __init__(self, show: Callable[[Sequence[OpenTransaction]], None]) -> None:
@@ -27,7 +27,7 @@ class OpenList:
         self._again_ms = 0
 
     def on_batch(self, emitted: Sequence[Emitted], now_ms: int) -> None:
-        """One micro-batch."""
+        """Publishes the list after a micro-batch, if it is due."""
         if now_ms < self._due_ms:
             return
         told = (one for said in emitted if isinstance(said, OpenTransactions) for one in said.transactions)

@@ -1,4 +1,4 @@
-"""What one sink still has to get: in order, kept while the sink is away, tried again with growing pauses."""
+"""The queue of undelivered events of one sink: in order, kept while the sink does not answer, with backoff."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AT_A_TIME = 500
 
 
 class Outbox:
-    """Delivers to one sink; never raises. A sink that is away costs a batch one try, and then only now and then.
+    """Delivers to one sink and never raises. While a sink does not answer, retries come after growing pauses.
 
     Attributes:
         failures: deliveries that failed.
@@ -37,20 +37,20 @@ class Outbox:
 
     @property
     def waiting(self) -> int:
-        """Events that were not delivered yet."""
+        """The number of undelivered events."""
         return len(self._waiting)
 
     @property
     def waiting_incidents(self) -> set[str]:
-        """The incidents they are about."""
+        """The ids of incidents with undelivered events."""
         return {event.incident_id for event in self._waiting}
 
     def put(self, events: Sequence[IncidentEvent]) -> None:
-        """Queues events behind those that wait."""
+        """Adds events at the end of the queue."""
         self._waiting.extend(events)
 
     def withdraw(self, event: IncidentEvent) -> None:
-        """Drops what waits and is no newer than this event of the same incident."""
+        """Drops queued events of the same incident that are not newer than this event."""
         self._waiting = deque(
             waiting
             for waiting in self._waiting
@@ -62,13 +62,13 @@ class Outbox:
         return self._sink.has_lost_everything()
 
     def forget(self, is_past: Callable[[str], bool], now_ms: int) -> None:
-        """See EventSink; asked now and then, because one that is away costs time."""
+        """See EventSink; called only every 10 minutes, because a sink that does not answer costs time."""
         if now_ms >= self._forget_ms:
             self._forget_ms = now_ms + _FORGET_PAUSE_MS
             self._sink.forget(is_past)
 
     def deliver(self, now_ms: int) -> list[IncidentEvent]:
-        """Delivers what waits, as far as the sink takes it; returns what it took."""
+        """Delivers queued events until one delivery fails; returns those that the sink took."""
         taken: list[IncidentEvent] = []
         if not self._waiting or now_ms < self._due_ms:
             return taken
@@ -90,7 +90,7 @@ class Outbox:
         return taken
 
     def close(self, now_ms: int) -> None:
-        """A last try, then lets go."""
+        """Tries to deliver once more, then closes the sink."""
         self._due_ms = 0
         self.deliver(now_ms)
         self._sink.close()

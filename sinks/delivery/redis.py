@@ -1,15 +1,16 @@
-"""Redis: what is wrong right now, for programs that ask and people that look.
+"""The Redis sink: current incidents, open transactions and heartbeats, for programs and people.
 
 Keys, under `txnwatch:<cluster id>:`
   incidents         sorted set of open incidents' ids by open_since_ms
-  incident:<id>     hash of one incident's latest event, the event's field names; kept a week after it is resolved
-  events            stream of every event, capped
-  filled            since when the keys are kept (epoch milliseconds); gone if Redis was emptied, then all is sent again
-  heartbeat:<hash>  hash of a watcher's heartbeat and its signature; goes a day after the last one
-  open              sorted set of the oldest open transactions, healthy ones too, by when they began; each member is a
-                    JSON object; it goes a minute after nobody writes it any more
-One script changes the first three, and only if the event's sequence is newer than what the hash holds: events may be
-delivered twice, late, or by two writers.
+  incident:<id>     hash of one incident's latest event, by the event's field names; kept for a week after the end
+  events            stream of all events, with a maximum length
+  filled            since when the keys exist (epoch milliseconds); missing if Redis was emptied: all is sent again
+  heartbeat:<hash>  hash of a watcher's heartbeat and its signature; expires a day after the last one
+  open              sorted set of the oldest open transactions, also healthy ones, by their start; each member is a
+                    JSON object; expires a minute after the last write
+
+One script changes the first three, and only if the event's sequence is higher than the one in the hash: events may
+be delivered twice, late, or by two writers.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ TIMEOUT_S: Final = 2.0
 OUR_KEYS: Final = "txnwatch."
 HEARTBEAT: Final = KEY_PREFIX.removeprefix(OUR_KEYS)
 _KEEP_OPEN_S: Final = 60
-_KEEP_HEARTBEAT_S: Final = 24 * 3600  # long enough to say when the last watcher judged
+_KEEP_HEARTBEAT_S: Final = 24 * 3600  # long enough to show when the last watcher was active
 
 # KEYS: incidents, incident hash, events stream. ARGV: id, sequence, is open, open_since_ms, stream length,
-# seconds to keep, event as JSON, the sequence from which on it is none of ours, then field, value, ... of the hash.
+# seconds to keep, event as JSON, the lowest sequence that is not valid, then field, value, ... of the hash.
 _APPLY: Final = """
 local held = redis.call('HGET', KEYS[2], 'sequence')
 held = held and tonumber(held)
@@ -58,7 +59,7 @@ return 1
 
 
 def is_url(url: str) -> bool:
-    """Whether redis-py takes it. Checked to the end, as a connection would: it reads `redis://host/x` as database 0."""
+    """Whether redis-py accepts the URL, and its database is a number: redis-py reads `redis://host/x` as database 0."""
     try:
         pool = redis.ConnectionPool.from_url(url)
         pool.connection_class(**pool.connection_kwargs)
@@ -76,7 +77,7 @@ class RedisEventSink:
         self._keys = keys
         self._place = redis_place(cluster_id)
         self._prefix = f"txnwatch:{cluster_id}:"
-        # No retries and short timeouts: the outbox keeps what could not be delivered, and the batch must go on.
+        # No retries and short timeouts: the outbox keeps undelivered events, and the batch must not wait.
         self._client = redis.Redis.from_url(
             url,
             socket_timeout=TIMEOUT_S,
@@ -87,14 +88,14 @@ class RedisEventSink:
 
     @property
     def name(self) -> str:
-        """For messages and metrics; without the password a URL may hold."""
+        """For messages and metrics; without the password that a URL may have."""
         return f"Redis {self._url.rpartition('@')[2].removeprefix('redis://')}"
 
     def deliver(self, events: Sequence[IncidentEvent]) -> None:
         """See EventSink.
 
         Raises:
-            SinkError: Redis is away, or refuses.
+            SinkError: Redis does not answer, or answers with an error.
         """
         try:
             for event in events:
@@ -124,14 +125,14 @@ class RedisEventSink:
         )
 
     def has_lost_everything(self) -> bool:
-        """See EventSink. Of several instances one is told so and fills it for all."""
+        """See EventSink. Only one of several instances gets True; it fills Redis for all."""
         try:
             return bool(self._client.set(f"{self._prefix}filled", _now_ms(self._client), nx=True))
         except redis.RedisError:
             return False
 
     def forget(self, is_past: Callable[[str], bool]) -> None:
-        """See EventSink. One that was away when an incident ended, and until we forgot how, shows it for ever."""
+        """See EventSink. A Redis that did not answer when an incident ended would show it as open forever."""
         try:
             shown: Any = self._client.zrange(f"{self._prefix}incidents", 0, -1)
             for incident_id in filter(is_past, (member.decode(errors="backslashreplace") for member in shown)):
@@ -140,13 +141,13 @@ class RedisEventSink:
                     changes.delete(f"{self._prefix}incident:{incident_id}")
                     changes.execute()
         except redis.RedisError:
-            return  # it is asked again
+            return  # the outbox calls it again
 
     def show_open(self, transactions: Sequence[OpenTransaction]) -> None:
-        """Replaces the set of open transactions, as a whole.
+        """Replaces the whole set of open transactions.
 
         Raises:
-            SinkError: Redis is away, or refuses.
+            SinkError: Redis does not answer, or answers with an error.
         """
         key = f"{self._prefix}open"
         try:
@@ -160,10 +161,10 @@ class RedisEventSink:
             raise SinkError(f"{self.name}: {exc}") from exc
 
     def beat(self, heartbeat: Heartbeat) -> None:
-        """Tells a heartbeat; it goes when none has followed for long.
+        """Writes a heartbeat, which expires if no other follows.
 
         Raises:
-            SinkError: Redis is away, or refuses.
+            SinkError: Redis does not answer, or answers with an error.
         """
         value, key = to_bytes(heartbeat), f"{self._prefix}{heartbeat.key.removeprefix(OUR_KEYS)}"
         held: dict[Any, Any] = {"heartbeat": value}
@@ -184,7 +185,7 @@ class RedisEventSink:
 
 
 def _member(told: OpenTransaction) -> str:
-    """Told often, changed seldom: nothing in it grows with time."""
+    """An open transaction as JSON. No value in it grows with time, so that it rarely changes."""
     described = {
         "transactional_id": told.transactional_id,
         "producer_id": told.producer_id,

@@ -1,7 +1,7 @@
-"""What a Redis shows of every cluster it knows, read back for `txnwatch status`; written by sinks/delivery/redis.py.
+"""Reads the incidents and heartbeats of all clusters from Redis, for `txnwatch status`; redis.py writes them.
 
-Law: whoever may write there can write anything. A key that holds nothing of ours is named with the reason, and the
-others are read; it is never taken for the truth about a cluster.
+Law: anyone who may write to Redis can write anything. An invalid key is reported with the reason, and the others are
+still read. It is never used as information about a cluster.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _TEXTS: Final = frozenset(
 
 
 class Shown(NamedTuple):
-    """What a Redis shows.
+    """The content of a Redis.
 
     Attributes:
-        clusters: those it is kept for.
+        clusters: ids of the clusters that have keys there.
         incidents: the open incidents, oldest first.
-        heartbeats: the watchers that have told of themselves.
-        unread: the keys that could not be read, and why.
+        heartbeats: the heartbeats of watchers.
+        unread: the keys that could not be read, with the reason.
     """
 
     clusters: list[str]
@@ -41,10 +41,10 @@ class Shown(NamedTuple):
 
 
 def read_shown(url: str, keys: Keys | None = None) -> Shown:
-    """What this Redis shows of every cluster it knows; `keys` are for the heartbeats, which are signed with them.
+    """Reads all clusters of this Redis; `keys` verify the signatures of heartbeats.
 
     Raises:
-        SinkError: Redis is away, or holds nothing of ours.
+        SinkError: Redis does not answer, or has no keys of txnwatch.
     """
     where = f"Redis {url.rpartition('@')[2].removeprefix('redis://')}"
     try:
@@ -85,7 +85,7 @@ def _heartbeats_under(
             held = client.hgetall(key)
             value = held.get("heartbeat", "").encode(errors="surrogatepass")
             name = OUR_KEYS + key.removeprefix(prefix)
-            if not held:  # it has expired in between
+            if not held:  # it has expired in the meantime
                 continue
             problem = keys.problem(redis_place(cluster_id), name, value, held.get("signature")) if keys else None
             beat = from_bytes(value, name)
@@ -101,7 +101,7 @@ def _heartbeats_under(
 
 
 def _literal(text: str) -> str:
-    """A pattern that Redis matches with this text alone."""
+    """The text as a Redis pattern that matches only this text."""
     return "".join(f"\\{one}" if one in "*?[]^\\" else one for one in text)
 
 
@@ -117,7 +117,7 @@ def _open_under(
         except redis.ResponseError as exc:  # another type under this key
             unread[key] = str(exc)
             continue
-        if not held:  # a resolved one keeps its hash
+        if not held:  # even a resolved incident keeps its hash
             unread[key] = "an open incident, and its hash is gone: does this Redis evict keys?"
             continue
         try:
@@ -127,12 +127,12 @@ def _open_under(
             continue
         if event.incident_id != incident_id:
             unread[key] = "expected the incident of its own key, found another"
-        elif event.is_open:  # else it was resolved in between
+        elif event.is_open:  # else it was resolved in the meantime
             yield event
 
 
 def _value(name: str, text: str) -> object:
     try:
         return text if name in _TEXTS else json.loads(text)
-    except Exception as exc:  # whatever a decoder makes of text that is none; nesting ends it with a RecursionError
+    except Exception as exc:  # invalid text can raise anything, deep nesting a RecursionError
         raise BadEventError(PassedOver.UNDECODABLE, f"expected the fields of an incident event: {name}") from exc

@@ -1,8 +1,8 @@
-"""Confluent framing: a magic byte, the id of a schema in a registry, Avro; by confluent-kafka's own serializers.
+"""Confluent framing: a magic byte, the id of a schema in a registry, Avro; with confluent-kafka's own serializers.
 
-Law: a registry that does not answer is an error before anything is produced, so that the outbox keeps the event. When
-events are read back it is a RegistryAwayError and never a record that is passed over: what cannot be decoded now is no
-bad record. The schema is registered under `<topic>-value`, once a process; a schema id is asked for once.
+Law: a registry that does not answer is an error before anything is produced, so the outbox keeps the event. When events
+are read back, it is a RegistryAwayError, and the record is not skipped: a record that cannot be decoded now is not
+invalid. The schema is registered under `<topic>-value`, once per process; each schema id is requested once.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 CONTENT_TYPE: Final = "application/vnd.confluent.avro"
 _TIMEOUT_S: Final = 2.0
 _FRAME: Final = 5
-_ITS_WORD: Final = {404, 409, 422}  # not found, incompatible, invalid; anything else will pass
+_ITS_WORD: Final = {404, 409, 422}  # not found, incompatible, invalid; any other status is temporary
 
 
 class RegistryCodec:
-    """Events of one topic in Confluent framing, and back; what has no such framing is read as well."""
+    """Encodes and decodes the events of one topic in Confluent framing; decodes the other formats as well."""
 
     def __init__(self, client_config: Mapping[str, Any], topic: str) -> None:
-        """Prepares; nothing is asked of the registry yet.
+        """Creates the serializers, without a request to the registry.
 
         Args:
-            client_config: what confluent-kafka's SchemaRegistryClient takes, `url` among it.
+            client_config: what confluent-kafka's SchemaRegistryClient takes, including `url`.
             topic: where the events go; the subject is named after it.
 
         Raises:
@@ -56,7 +56,7 @@ class RegistryCodec:
         self._url = str(client_config["url"]).rpartition("@")[2]
         subject = {"subject.name.strategy": topic_subject_name_strategy}
         try:
-            # No retries of its own: the outbox tries again, and the micro-batch must go on.
+            # No retries here: the outbox retries, and the micro-batch must not wait.
             self._client: SchemaRegistryClient = SchemaRegistryClient(
                 {"timeout": _TIMEOUT_S, "max.retries": 0, **client_config}
             )
@@ -71,15 +71,15 @@ class RegistryCodec:
 
     @property
     def encoding(self) -> Encoding:
-        """For the sink."""
+        """The encoding for the sink."""
         return Encoding(self.encode, CONTENT_TYPE)
 
     def encode(self, event: IncidentEvent) -> bytes:
-        """The event with its frame.
+        """The event in Confluent framing.
 
         Raises:
             RegistryAwayError: the registry does not answer.
-            SinkError: it refuses the schema.
+            SinkError: the registry refuses the schema.
         """
         encoded: bytes = self._asking(lambda: self._serialize(event, self._context), "cannot register the schema")
         return encoded
@@ -88,14 +88,14 @@ class RegistryCodec:
         """An event in any of the three encodings.
 
         Raises:
-            RegistryAwayError: it cannot be known now what it is.
-            BadEventError: it is no event, or its schema is in no registry we know.
+            RegistryAwayError: the registry does not answer, so the value cannot be decoded now.
+            BadEventError: it is not an event, or the registry does not have its schema.
         """
         if value[:1] != CONFLUENT_MAGIC:
             return from_bytes(value)
         check_size(value)
         what = f"cannot read {value[:8]!r}..."
-        if len(value) >= _FRAME:  # asked for first, so that an error of the registry is none of the record's
+        if len(value) >= _FRAME:  # requested first, to tell errors of the registry from invalid records
             schema_id = int.from_bytes(value[1:_FRAME], "big")
             try:
                 self._asking(lambda: self._client.get_schema(schema_id, self._subject), what)
@@ -107,7 +107,7 @@ class RegistryCodec:
             decoded: IncidentEvent = self._deserialize(value, self._context)
         except BadEventError:
             raise
-        except Exception as exc:  # whatever a decoder makes of bytes that are none
+        except Exception as exc:  # a decoder can raise anything on invalid bytes
             told = f"{what}: expected an incident event in Confluent framing: {str(exc)[:200]}"
             raise BadEventError(PassedOver.UNDECODABLE, told) from exc
         return decoded
@@ -126,5 +126,5 @@ class RegistryCodec:
             told = f"{where}: {what}: {exc.error_message} (HTTP {exc.http_status_code}, code {exc.error_code})"
             error = SinkError if exc.http_status_code in _ITS_WORD else RegistryAwayError
             raise error(told) from exc
-        except Exception as exc:  # its HTTP library's errors are no part of its interface
+        except Exception as exc:  # errors of its HTTP library are not part of its interface
             raise RegistryAwayError(f"{where}: {what}: {type(exc).__name__}: {exc}") from exc

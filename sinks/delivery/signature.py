@@ -1,16 +1,17 @@
-"""A signature for what stands on the events topic or in Redis: HMAC-SHA256 with a key that only txnwatch has.
+"""Signatures of records on the events topic and in Redis: HMAC-SHA256 with a key that only txnwatch has.
 
-It covers the place (the cluster and the topic, or Redis), the record's key and its value, so that a record that is
-copied to another cluster, topic or key does not pass there. What is replayed at its own place says nothing new: a
-lower sequence, or an older time. Without a key nothing is signed and nothing is checked.
+A signature covers the place (the cluster and the topic, or Redis), the record's key and its value. So a record that is
+copied to another cluster, topic or key is invalid there. A record that is replayed at its own place has no effect,
+because it has a lower sequence or an older time. Without a key nothing is signed and nothing is checked.
 
-On the topic the signature is the end of the value: the last member of a JSON object, or bytes behind an Avro datum,
-which decoders leave alone. It is not a header. confluent-kafka decodes the names of all headers of a record in one call
-that does not stop at a name that is not UTF-8: it returns a list with a hole and leaves an exception pending, which
-Python raises at some later line, or never (then reading the list ends the process). No `except` around that call holds.
+On the topic the signature is the end of the value: the last member of a JSON object, or bytes after an Avro datum,
+which decoders ignore. It is not a header, because reading headers is not safe. confluent-kafka decodes the names of all
+headers of a record in one call. If a name is not UTF-8, the call continues, returns a list with a missing entry and
+leaves an exception pending. Python raises it at some later line, or never (then reading the list ends the process). No
+`except` around that call helps.
 
-Law: a key is never shown, neither in an error nor by `repr`; signatures are compared in constant time; nothing that
-reads the events topic calls `Message.headers`.
+Law: a key is never shown, neither in an error nor by `repr`; signatures are compared in constant time; code that reads
+the events topic never calls `Message.headers`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class _Ending(NamedTuple):
-    """How a signature stands at the end of a value, and what the value ends with without one."""
+    """The bytes around a signature at the end of a value, and the end of an unsigned value."""
 
     before: bytes
     after: bytes
@@ -43,13 +44,13 @@ _BINARY: Final = _Ending(b"txnwatch-signature:", b"", b"")
 
 
 def with_signature(value: bytes, signature: str) -> bytes:
-    """A record's value with its signature: JSON stays JSON, and an Avro datum stays in front."""
+    """A record's value with its signature: JSON stays valid JSON, and an Avro datum stays at the front."""
     ending = _ending(value)
     return value.removesuffix(ending.unsigned) + ending.before + signature.encode() + ending.after
 
 
 def without_signature(value: bytes) -> tuple[bytes, bytes | None]:
-    """A record's value as it was before it was signed, and the signature; None where there is none."""
+    """A record's value before it was signed, and the signature; None if there is none."""
     ending = _ending(value)
     start = len(value) - len(ending.before) - _SIZE - len(ending.after)
     if start < 0 or not value.startswith(ending.before, start) or not value.endswith(ending.after):
@@ -73,30 +74,30 @@ class Keys:
         return f"{_VERSION}={_digest(self._keys[0], place, key, value)}"
 
     def problem(self, place: str, key: str, value: bytes, signature: str | bytes | None) -> PassedOver | None:
-        """What is wrong with a record's signature, None for nothing."""
+        """What is wrong with a record's signature; None if it is valid."""
         if signature is None:
             return PassedOver.UNSIGNED
         given = signature if isinstance(signature, bytes) else signature.encode(errors="replace")
         own = [f"{_VERSION}={_digest(one, place, key, value)}".encode() for one in self._keys]
-        # Each is compared, so that the time tells nothing about which one fits.
+        # All keys are compared, so that the duration does not show which one fits.
         return None if sum([hmac.compare_digest(given, one) for one in own]) else PassedOver.BAD_SIGNATURE
 
 
 def topic_place(cluster_id: str, topic: str) -> str:
-    """The place of an events topic."""
+    """The place of an events topic, for its signatures."""
     return f"topic:{cluster_id}:{topic}"
 
 
 def redis_place(cluster_id: str) -> str:
-    """The place of a cluster's keys in Redis."""
+    """The place of a cluster's keys in Redis, for their signatures."""
     return f"redis:{cluster_id}"
 
 
 def read_keys(path: Path) -> Keys:
-    """The keys in a file: one a line, at least 32 characters; blank lines and lines that begin with # are none.
+    """The keys in a file: one per line, at least 32 characters; blank lines and lines that begin with # are ignored.
 
     Raises:
-        ConfigError: the file cannot be read, or holds no key or one that is too short.
+        ConfigError: the file cannot be read, or has no key, or a key is too short.
     """
     try:
         lines = path.read_bytes().splitlines()
@@ -113,7 +114,7 @@ def read_keys(path: Path) -> Keys:
 
 
 def mode_warning(path: Path) -> str | None:
-    """What is wrong with who may read the file, None for nothing."""
+    """A warning if other users have access to the file; None if not."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if not mode & _OTHERS:
         return None

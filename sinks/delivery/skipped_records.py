@@ -1,4 +1,4 @@
-"""Records of the events topic that are no events: each is counted; they are said once in a while, with their number."""
+"""Counts the invalid records of the events topic, and reports their number from time to time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 60_000, 3_600_000
 
 @dataclass(slots=True)
 class PassedOverRecords:
-    """Counts them; `say` tells of those that are new, with pauses that grow while more of them come.
+    """Counts skipped records; `say` reports new ones, with pauses that grow while more of them come.
 
     Attributes:
-        counts: all there were, by why.
-        last: the last of each kind.
+        counts: all skipped records, by the reason.
+        last: the last one of each reason, as a text.
     """
 
     report: Callable[[str], None]
@@ -29,12 +29,12 @@ class PassedOverRecords:
     _pause_ms: int = _FIRST_PAUSE_MS
 
     def take(self, error: BadEventError) -> None:
-        """One more."""
+        """Counts one more."""
         self.counts[error.why] += 1
         self.last[error.why] = str(error)
 
     def say(self) -> None:
-        """Tells how many came since it was told last, if it is time to."""
+        """Reports how many came since the last report, if the pause is over."""
         now_ms = self.now_ms()
         if now_ms < self._due_ms:
             return
@@ -46,7 +46,7 @@ class PassedOverRecords:
         self._pause_ms = min(2 * self._pause_ms, _LONGEST_PAUSE_MS)
 
     def say_all(self) -> None:
-        """Tells how many came since it was told last."""
+        """Reports how many came since the last report."""
         new = self.counts - self._said
         for why, count in new.items():
             records = "a record" if count == 1 else f"{count} records"

@@ -1,1 +1,1 @@
-"""The ledger of incidents: candidates confirmed, events built, open incidents followed to their end."""
+"""The ledger of incidents: confirms candidates, builds events, follows open incidents to their end."""

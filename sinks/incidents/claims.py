@@ -1,9 +1,9 @@
-"""What the events topic claims, beside what this process has found: nothing that is claimed there is taken over.
+"""Compares events on the events topic with what this process has found. A claim never replaces a finding.
 
-Whoever may write the topic can write an `opened` about what is healthy, a `resolved` about what hangs, any outcome and
-any command. So an event of somebody else makes this process look anew, at once: an incident that was said to be over
-and is not opens again under another id; one that was said to be open and is not ends; and where a told event differs
-in what matters from what was found here, the next event says what was found.
+Anyone who may write the topic can write an `opened` about a healthy transaction, a `resolved` about a hanging one, any
+outcome and any command. So an event of another writer causes a fresh read at once. An incident that was reported as
+resolved and still hangs is opened again under another id. An incident that was reported as open and is not ends. If an
+event differs from this process's finding in a relevant field, the next event has the finding.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BEGINNING = ("action", "resolution", "detected_at_ms", "detection_latency_ms")
 
 @dataclass(slots=True)
 class Claims:
-    """Holds what was told against what was found."""
+    """Compares events of other writers with findings of this process."""
 
     origin: Origin
     admin: TransactionAdmin
@@ -49,7 +49,7 @@ class Claims:
         self.memory = Memory(self.origin.cluster_id, self._ours, self.is_found)
 
     def is_found(self, incident: IncidentEvent) -> bool:
-        """Whether this process has found itself what the incident is about, and has made what it says."""
+        """Whether this process has found the subject of the incident itself, and built the incident's content."""
         if incident.topic is None:
             return incident.incident_id in self.findings.transactions
         key = incident.span
@@ -59,7 +59,7 @@ class Claims:
         return evidence.start_offset == incident.txn_start_offset
 
     def as_found(self, event: IncidentEvent) -> IncidentEvent:
-        """An event of ours about a hang: its outcome is the one this process has found, a told one may be forged."""
+        """A hanging event with the outcome that this process has found; the one in the event may be forged."""
         evidence = self.findings.get(event.span) if event.span is not None and self.is_found(event) else None
         outcome = evidence.outcome if evidence is not None else UNKNOWN
         if event.verdict != Verdict.HANGING or event.expected_outcome == outcome:
@@ -68,9 +68,10 @@ class Claims:
         return replace(found, suggested_command=suggested(self.origin, found))
 
     def _ours(self, event: IncidentEvent) -> IncidentEvent:
-        """What is remembered of an event that was told: its content only where there is none of our own.
+        """What to store of an event from the topic: its content only if this process has none of its own.
 
-        What an incident is about never changes: an event that says so gives nothing but its sequence.
+        The subject of an incident never changes. Of an event with another subject, or about an incident of this
+        process's own, only sequence, status, time, action and resolution are used.
         """
         known = self.memory.known.get(event.incident_id)
         if known is None or not (self.is_found(known) or _is_elsewhere(event, known)):
@@ -87,7 +88,7 @@ class Claims:
         )
 
     def _action(self, event: IncidentEvent, known: IncidentEvent | None) -> dict[str, Any] | None:
-        """The last decision: ours as we know it. That somebody else's was a success, only the log can tell."""
+        """The last decision: our own version if it is ours. Only the log proves another writer's success."""
         told, ours = event.action, self._acted.get(event.incident_id)
         if ours is not None and (told is None or told["by"] == ours["by"]):
             return ours
@@ -96,12 +97,12 @@ class Claims:
         return {**told, "result": None} if told["result"] == VERIFIED else told
 
     def acted(self, event: IncidentEvent) -> None:
-        """A decision of this process, as it tells it."""
+        """Remembers a decision of this process, as it is published."""
         if event.action is not None:
             self._acted[event.incident_id] = event.action
 
     def heard(self, event: IncidentEvent, now_ms: int) -> IncidentEvent | None:
-        """An event of somebody else that is news; returns what has to be told because it says something else."""
+        """Handles a new event of another writer; returns a correction if it differs from what was found here."""
         known = self.memory.known[event.incident_id]
         if not self.is_found(known) or known.is_by_hand:
             return None
@@ -119,14 +120,14 @@ class Claims:
         return transaction_incident_id(cluster_id, name, producer_id, view.start_ms, said.verdict)
 
     def is_told(self, event: IncidentEvent) -> bool:
-        """Whether the very thing was told before, and not something else under its id."""
+        """Whether the same subject was published before, and not another subject under its id."""
         known = self.memory.known.get(event.incident_id)
         if known is None:
             return self.memory.is_past(event.incident_id) and not self.memory.is_spent(event.incident_id)
         return (known.span, known.txn_start_offset) == (event.span, event.txn_start_offset)
 
     def ended(self, incident: IncidentEvent) -> None:
-        """An incident has ended, and we know it ourselves."""
+        """Forgets an incident whose end this process has found itself."""
         self.findings.transactions.pop(incident.incident_id, None)
         self._acted.pop(incident.incident_id, None)
 
@@ -140,12 +141,12 @@ class Claims:
             self._doubted[incident.span] = None
 
     def doubt_spent(self, ends: Iterable[IncidentEvent]) -> None:
-        """Incidents that end because their ids are spent: what they are about goes on, or has ended."""
+        """Plans fresh reads for incidents that end because their ids are spent: they may still hang."""
         for incident in ends:
             self._doubt(incident)
 
     def gone_on(self) -> list[SpanCandidate | TransactionCandidate]:
-        """Of what others have ended, what a fresh read shows to go on; asked again until it is open, or is over."""
+        """Candidates that others have ended and a fresh read confirms; read again until they are open, or over."""
         return [*self._spans_gone_on(), *self._transactions_gone_on()]
 
     def _spans_gone_on(self) -> Iterator[SpanCandidate]:
@@ -167,7 +168,7 @@ class Claims:
 
     @property
     def has_doubts(self) -> bool:
-        """Whether what others have ended is still to be asked about."""
+        """Whether incidents that others have ended still need a fresh read."""
         return bool(self._doubted or self._doubted_transactions)
 
     def _transactions_gone_on(self) -> Iterator[TransactionCandidate]:
@@ -184,7 +185,7 @@ class Claims:
     def refuted(
         self, incidents: Sequence[IncidentEvent], now_ms: int
     ) -> Iterator[tuple[IncidentEvent, dict[str, Any]]]:
-        """Open incidents of which this process has found nothing, and that a fresh read contradicts."""
+        """Open incidents to end: doubles, and those not found by this process that a fresh read contradicts."""
         spans = [one for one in incidents if self._is_strange_span(one)][:CANDIDATES_AT_A_TIME]
         for one in incidents:
             if self.memory.is_double(one):
@@ -202,16 +203,16 @@ class Claims:
                 yield one, compose.refuted(now_ms, owner)
 
     def _is_strange_span(self, incident: IncidentEvent) -> bool:
-        """Told by somebody, and not found here: not in this run, and not in the one before."""
+        """Whether another writer published it, and this process has not found it, also not before a restart."""
         if incident.verdict != Verdict.HANGING or incident.is_by_hand or incident.txn_start_offset is None:
             return False
         return incident.span is not None and not self.findings.has_known(incident.span)
 
 
 def differs(told: IncidentEvent, found: IncidentEvent) -> bool:
-    """Whether an event says something else, in what matters, than what this process has found of the same thing.
+    """Whether an event differs, in a relevant field, from what this process has found about the same subject.
 
-    Two honest instances can differ in what one of them has not learned yet: that is not meant.
+    A value that one of two honest instances does not know yet is no difference.
     """
     if _is_elsewhere(told, found):
         return True
@@ -219,30 +220,30 @@ def differs(told: IncidentEvent, found: IncidentEvent) -> bool:
         return True
     told_as = Verdict(told.verdict)
     if rank(told_as) > rank(Verdict(found.verdict)) or told.severity != RULE_OF[told_as].severity:
-        return True  # milder than it is: another instance that is behind tells that too, and is corrected
+        return True  # milder than found: also the case for an instance that is behind, which is corrected
     return found.expected_outcome not in {UNKNOWN, told.expected_outcome}
 
 
 def rank(verdict: Verdict) -> int:
-    """Its place in the table of rules: a lower one is worse."""
+    """The verdict's place in the table of rules: a lower one is worse."""
     return list(RULE_OF).index(verdict)
 
 
 def _is_elsewhere(one: IncidentEvent, other: IncidentEvent) -> bool:
-    """Whether two events of one incident are about different things."""
+    """Whether two events of one incident have different subjects."""
     pairs = [(getattr(one, name), getattr(other, name)) for name in _IDENTITY]
     has_other = any(first != second and None not in {first, second} for first, second in pairs)
     return has_other or (one.topic is None) is not (other.topic is None)
 
 
 def found_too(known: IncidentEvent, event: IncidentEvent) -> IncidentEvent:
-    """An incident that was told, with the content that this process has found; it began no later than found here."""
+    """A published incident with the content that this process has found, and the earlier of both start times."""
     changes = {name: value for name, value in compose.changes(known, event).items() if name not in _BEGINNING}
     return replace(known, **changes, open_since_ms=min(known.open_since_ms, event.open_since_ms))
 
 
 def asked_about(incident: IncidentEvent) -> SpanCandidate:
-    """A told incident as a question for a fresh read: whether this producer's transaction hangs there."""
+    """A published incident as a candidate for a fresh read: does this producer's transaction hang there?"""
     assert incident.span is not None
     assert incident.txn_start_offset is not None
     (topic_id, partition, producer_id), start, epoch = incident.span, incident.txn_start_offset, incident.producer_epoch

@@ -1,4 +1,4 @@
-"""The next command for an operator, ready to be pasted: txnwatch's own, with the connection of the run that says it."""
+"""The next command for an operator, ready to paste: with the connection settings of the run that suggests it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OUTCOMES = frozenset({ABORT, COMMIT, NONE})
 
 @dataclass(frozen=True, slots=True)
 class EventsAt:
-    """Where a run tells its events, as flags; None is what every command does without the flag."""
+    """Where a run publishes its events, as flags; None omits the flag."""
 
     events_topic: str | None = None
     events_format: str | None = None
@@ -25,7 +25,7 @@ class EventsAt:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What every event of one run shares; `command_config` is the client properties file it was given."""
+    """What all events of one run share; `command_config` is the run's client properties file."""
 
     cluster_id: str
     bootstrap_servers: str
@@ -34,22 +34,22 @@ class Origin:
 
 
 def explain_partition(origin: Origin, partition: TopicPartition) -> str:
-    """What holds the partition."""
+    """The command that explains what holds the partition."""
     return _command(origin, "explain", topic=partition.topic, partition=str(partition.partition))
 
 
 def explain_id(origin: Origin, transactional_id: str) -> str:
-    """What the transactional id is doing."""
+    """The command that explains what the transactional id is doing."""
     return _command(origin, "explain", transactional_id=transactional_id)
 
 
 def rehearse_abort(origin: Origin, partition: TopicPartition, start_offset: int) -> str:
-    """What ending it would mean, without ending it."""
+    """The command that shows what an abort would do, without the abort."""
     return f"{_abort(origin, partition, start_offset)} --dry-run"
 
 
 def end_hanging(origin: Origin, partition: TopicPartition, start_offset: int, expected_outcome: str) -> str:
-    """The marker that is missing; where nobody knows which one, the command that tells more."""
+    """The command that writes the missing marker; if its kind is unknown, the command that explains the partition."""
     if expected_outcome == UNKNOWN:
         return explain_partition(origin, partition)
     result = {"result": COMMIT} if expected_outcome == COMMIT else {}
@@ -57,9 +57,9 @@ def end_hanging(origin: Origin, partition: TopicPartition, start_offset: int, ex
 
 
 def suggested(origin: Origin, event: IncidentEvent) -> str | None:
-    """The command for an event that somebody has told, made here; whatever command stands in it is not looked at.
+    """The command for an event that was read from the topic, built anew; the text of the command in it is not used.
 
-    It only saves typing: `abort` and `explain` read everything themselves, whatever they are told.
+    The command only saves typing: `abort` and `explain` read everything themselves.
     """
     if not event.is_open or event.suggested_command is None:
         return None
@@ -74,7 +74,7 @@ def suggested(origin: Origin, event: IncidentEvent) -> str | None:
 
 
 def fence(origin: Origin, transactional_id: str) -> str:
-    """Kafka's own command that takes an epoch from the client that has it (KIP-939)."""
+    """Kafka's own command that fences the client of a transactional id (KIP-939)."""
     words = ["kafka-transactions.sh", "--bootstrap-server", origin.bootstrap_servers]
     if origin.command_config is not None:
         words += ["--command-config", origin.command_config]
@@ -82,7 +82,7 @@ def fence(origin: Origin, transactional_id: str) -> str:
 
 
 def _abort(origin: Origin, partition: TopicPartition, start_offset: int, **flags: str) -> str:
-    """With the run's events: the abort is told there."""
+    """With the flags for the run's events, so that the abort is published there."""
     where = {"topic": partition.topic, "partition": str(partition.partition), "start_offset": str(start_offset)}
     told = {name: value for name, value in asdict(origin.events).items() if value is not None}
     return _command(origin, "abort", **where, **flags, **told)

@@ -1,7 +1,7 @@
-"""The fresh read before anything is said: partition, coordinator, partition, for all candidates side by side.
+"""Confirms candidates by a fresh read before anything is published: partition, coordinator, partition.
 
-Reads through a TransactionAdmin and lets state/evidence/confirmation.py decide. The ledger, the abort and the one-shot
-commands use this one function.
+All candidates are read in parallel through a TransactionAdmin; state/evidence/confirmation.py decides. The ledger, the
+abort and the one-shot commands share this code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from txnwatch.state.model.ports import SpanStart, TransactionAdmin, TransactionD
 def confirm_spans(
     admin: TransactionAdmin, candidates: Sequence[SpanCandidate]
 ) -> list[tuple[SpanCandidate, SpanConfirmation]]:
-    """Confirms hanging candidates; the order of the readings is the proof's."""
+    """Confirms hanging candidates; the proof depends on the order of the reads."""
     if not candidates:
         return []
     partitions = [candidate.partition for candidate in candidates]
@@ -52,11 +52,11 @@ def confirm_spans(
 def confirm_contradicted(
     admin: TransactionAdmin, doubted: Sequence[SpanCandidate]
 ) -> list[tuple[SpanCandidate, SpanConfirmation]]:
-    """Spans of which the log proves nothing: those that the coordinators disown, at two looks in a row.
+    """Confirms spans for which the log proves nothing: the coordinators must disown them in two reads in a row.
 
-    By the log a live transaction holds them, or nobody is known to have their producer id (then the candidate has no
-    view) while a part of the log is not read. So the fresh answers must be the whole proof: the second reading of the
-    partition and the second answer of its coordinator are listed after the first of either.
+    By the log, a live transaction holds the span; or the owner of its producer id is not known (then the candidate has
+    no view), while a part of the log is not read. So the fresh answers must be the whole proof: the second read of the
+    partition and of its coordinator comes after the first read of both.
     """
     names = sorted({candidate.view.transactional_id for candidate in doubted if candidate.view is not None})
     descriptions = admin.describe_transactions(names) if names else {}
@@ -74,7 +74,7 @@ def confirm_contradicted(
 def with_pasts(
     admin: TransactionAdmin, confirmed: Sequence[tuple[SpanCandidate, SpanConfirmation]]
 ) -> list[tuple[SpanCandidate, SpanConfirmation]]:
-    """Confirmations with what the partitions' logs tell of the spans' beginnings; their outcomes rest on it."""
+    """Confirmations with what the partition logs show at and below the spans' starts; outcomes depend on it."""
     starts = [start_of(candidate, found) for candidate, found in confirmed]
     pasts = admin.read_pasts(starts) if starts else {}
     return [
@@ -84,13 +84,13 @@ def with_pasts(
 
 
 def with_past(admin: TransactionAdmin, candidate: SpanCandidate, found: SpanConfirmation) -> SpanConfirmation:
-    """The same for one."""
+    """The same for one confirmation."""
     ((_, whole),) = with_pasts(admin, [(candidate, found)])
     return whole
 
 
 def start_of(candidate: SpanCandidate, found: SpanConfirmation) -> SpanStart:
-    """Where a confirmed span begins, by its leader."""
+    """Where a confirmed span begins, according to its leader."""
     assert found.producer is not None
     return SpanStart(candidate.partition, candidate.producer_id, found.producer.txn_start_offset)
 
@@ -102,7 +102,7 @@ def _is_contradicted(description: TransactionDescription, candidate: SpanCandida
 def confirm_transactions(
     admin: TransactionAdmin, candidates: Sequence[TransactionCandidate]
 ) -> list[tuple[TransactionCandidate, TransactionConfirmation]]:
-    """Confirms candidates of the rules that rest on time."""
+    """Confirms candidates of the time-based rules."""
     if not candidates:
         return []
     descriptions = admin.describe_transactions([candidate.view.transactional_id for candidate in candidates])

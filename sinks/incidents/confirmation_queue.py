@@ -1,4 +1,4 @@
-"""Whose turn it is: of more candidates than one batch confirms, those that have waited longest. Nobody starves."""
+"""Queues of candidates to confirm: if one batch cannot confirm all, those that have waited longest are first."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Generic, TypeVar
 from txnwatch.state.model.findings import SpanCandidate, SpanEnded, TransactionCandidate
 
 CANDIDATES_AT_A_TIME = 200
-GONE_MS = 7_200_000  # what is not settled is said again, at least once an hour
+GONE_MS = 7_200_000  # the state repeats an unsettled candidate at least once an hour
 
 T = TypeVar("T")
 
 
 class _Line(Generic[T]):
-    """Those that were left out, by what makes them the same when they are said again.
+    """A queue of the candidates that did not fit into a batch; a key identifies a candidate that is repeated.
 
-    They need not be said again: the state repeats a candidate after a growing pause. What has become of one that stands
-    in line, the fresh read sees.
+    A candidate stays in the queue without being repeated, because the state repeats it only after a growing pause. If
+    it has changed in the meantime, the fresh read shows that.
     """
 
     def __init__(self, same: Callable[[T], Hashable]) -> None:
@@ -25,7 +25,7 @@ class _Line(Generic[T]):
         self._waiting: dict[Hashable, tuple[T, int]] = {}
 
     def next(self, candidates: Iterable[T], now_ms: int) -> list[T]:
-        """As many as one batch confirms, as they were said last; the others stand in line."""
+        """The candidates for this batch, in their latest version; the others stay in the queue."""
         self._waiting.update({self._same(candidate): (candidate, now_ms) for candidate in candidates})
         line = [(key, one) for key, (one, said_ms) in self._waiting.items() if now_ms - said_ms < GONE_MS]
         chosen, left = line[:CANDIDATES_AT_A_TIME], line[CANDIDATES_AT_A_TIME:]
@@ -34,21 +34,21 @@ class _Line(Generic[T]):
 
     @property
     def waiting(self) -> int:
-        """How many stand in line."""
+        """The number of candidates in the queue."""
         return len(self._waiting)
 
     def drop(self, key: Hashable) -> None:
-        """It is over."""
+        """Drops a candidate that is over."""
         self._waiting.pop(key, None)
 
 
 class Turns:
-    """A line for each kind of candidate.
+    """A queue for each kind of candidate.
 
     Attributes:
         spans: held by no live transaction.
-        held: held by one that is older than it should be.
-        transactions: of the rules that rest on time.
+        held: in doubt: held by a transaction that is older than it should be, or with an owner that may be unread.
+        transactions: of the time-based rules.
     """
 
     def __init__(self) -> None:
@@ -58,11 +58,11 @@ class Turns:
 
     @property
     def waiting(self) -> int:
-        """How many stand in line."""
+        """The number of candidates in all queues."""
         return sum(line.waiting for line in (self.spans, self.held, self.transactions))
 
     def over(self, ends: Iterable[SpanEnded]) -> None:
-        """These spans are over."""
+        """Drops spans that have ended."""
         for ended in ends:
             for line in (self.spans, self.held):
                 line.drop((ended.partition, ended.producer_id))

@@ -1,4 +1,4 @@
-"""Confirmed candidates into events: every field filled from evidence, nothing decided, nothing asked."""
+"""Builds events from confirmed candidates. All fields come from evidence. Pure: no I/O, no clock, no decisions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def hanging_event(
     now_ms: int,
     outcome: str | None = None,
 ) -> IncidentEvent:
-    """The event that opens an incident about a confirmed hanging span; `outcome` is what is known of it already."""
+    """The event that opens an incident about a confirmed hanging span; `outcome` is the outcome, if already known."""
     reading, producer = found.reading, found.producer
     assert reading is not None
     assert producer is not None
@@ -95,7 +95,7 @@ def hanging_event(
 
 
 def outcome_of(candidate: SpanCandidate, found: SpanConfirmation) -> str:
-    """The outcome as an event tells it; `found` has the span's past."""
+    """The expected outcome for an event; `found.past` must be set."""
     return known_outcome(candidate, found).word
 
 
@@ -145,7 +145,7 @@ def transaction_event(
 
 
 def stray_event(origin: Origin, stray: StrayWrite, now_ms: int) -> IncidentEvent:
-    """The event about data that no transaction owned and a later one took in."""
+    """The event about data that no transaction owned and that a later transaction took in."""
     joined, view = stray.joined, stray.view
     return IncidentEvent(
         incident_id=span_incident_id(
@@ -192,7 +192,7 @@ def span_resolution(
     now_ms: int,
     ours: Marker | None = None,
 ) -> dict[str, Any]:
-    """How an incident about a span ended, by the marker or notice that ended it; `ours` is a marker proven ours."""
+    """The resolution of an incident about a span, by what ended it; `ours` is a marker proven to be ours."""
     marker = ended.marker
     match ended.how:
         case SpanEnd.MARKER if marker is not None:
@@ -214,18 +214,18 @@ def _was_announced(incident: IncidentEvent) -> bool:
 
 
 def partition_gone(now_ms: int) -> dict[str, Any]:
-    """The resolution of an incident whose partition is no more."""
+    """The resolution of an incident whose partition no longer exists."""
     return _resolution("partition_gone", ADMINISTRATOR, now_ms, None, "the topic was deleted or re-created")
 
 
 def refuted(now_ms: int, owner: TransactionDescription) -> dict[str, Any]:
-    """The resolution of an incident that a fresh look has contradicted: the span's own transaction is live."""
+    """The resolution of an incident that a fresh read contradicts: the span's own transaction is live."""
     detail = f"{owner.transactional_id} is {owner.state} and has it: its coordinator will end it"
     return _resolution("refuted", COORDINATOR, now_ms, None, detail)
 
 
 def surroundings(incident: IncidentEvent, reading: PartitionReading) -> dict[str, Any]:
-    """What a fresh reading says of the partition around an open span."""
+    """Event fields of the partition around an open span, from a fresh read."""
     if reading.problem is not None or reading.last_stable_offset < 0 or incident.txn_start_offset is None:
         return {}
     stable = reading.last_stable_offset
@@ -238,13 +238,13 @@ def surroundings(incident: IncidentEvent, reading: PartitionReading) -> dict[str
 
 
 def absorbed(marker: Marker, now_ms: int) -> dict[str, Any]:
-    """The resolution of data that was decided together with a later transaction."""
+    """The resolution of data that was committed or aborted together with a later transaction."""
     detail = f"{_outcome(marker)} together with a later transaction of the same producer"
     return _resolution("absorbed", NEXT_TRANSACTION, now_ms, marker, detail)
 
 
 def changes(known: IncidentEvent, event: IncidentEvent) -> dict[str, Any]:
-    """What an open incident learns from a newer verdict about the same span; its identity and beginning stay."""
+    """The fields that a newer verdict about the same span changes; the incident's identity and start stay."""
     fixed = {
         "incident_id",
         "sequence",
@@ -260,12 +260,12 @@ def changes(known: IncidentEvent, event: IncidentEvent) -> dict[str, Any]:
 
 
 def no_longer_open(now_ms: int, detail: str) -> dict[str, Any]:
-    """The resolution of an incident whose end was not seen, only that it is over."""
+    """The resolution of an incident that is over, but whose end was not seen."""
     return _resolution(NO_LONGER_OPEN, UNKNOWN_WHO, now_ms, None, detail)
 
 
 def transaction_resolution(moved: TransactionMoved, now_ms: int) -> dict[str, Any]:
-    """How an incident about a transaction ended: by what the coordinator did next."""
+    """The resolution of an incident about a transaction, by what the coordinator did next."""
     view = moved.view
     how = {"commit": "committed", "abort": "aborted"}.get(view.state.outcome or "", "moved_on")
     if view.state is TransactionState.DEAD:

@@ -1,8 +1,8 @@
-"""What this process has found, kept in a file beside its checkpoint.
+"""Keeps this process's own evidence in a file beside its checkpoint.
 
-The first line holds the markers it has written within the hour, each other line one hanging transaction, as JSON.
-Nobody but this process writes it; a client of the cluster has no way to it. It saves an outcome that the coordinator
-shows no more from being lost at a restart. A file that cannot be read or written costs that and nothing else.
+The first line has the markers written within the last hour, each other line one hanging transaction, as JSON. Only this
+process writes the file; a client of the cluster has no access to it. It keeps outcomes that the coordinator no longer
+shows over a restart. If the file cannot be read or written, only these data are lost.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How events leave the ledger: to the events topic first, and to the other sinks what the topic has taken.
+"""Delivers the ledger's events: to the events topic first, and to the other sinks after the topic has taken them.
 
-A restart would forget what the topic has not got, and other instances would never hear of its end.
+An event that is not on the topic is lost in a restart. Its incident would then never end in the other sinks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Delivery:
     """The outboxes, that of the events topic first.
 
     Attributes:
-        listens: whether what was told is heard again from the topic.
+        listens: whether published events are read back from the topic.
     """
 
     outboxes: Sequence[Outbox]
@@ -34,7 +34,7 @@ class Delivery:
     _tidy_ms: int = 0
 
     def tell(self, events: Sequence[IncidentEvent], now_ms: int) -> None:
-        """Hands events out, in order, as they fit into a record."""
+        """Delivers events in order, cut where they do not fit into a record."""
         events = [fitting(event) for event in events]
         if self.listens:
             self.memory.telling(events)
@@ -48,18 +48,18 @@ class Delivery:
             self.on_event(event)
 
     def tell_again(self) -> int:
-        """Puts the last event of open incidents behind what others put over it; returns of how many.
+        """Publishes the last event of open incidents again if an invalid record follows it; returns how many.
 
-        It is no news: no sequence rises.
+        The events keep their sequence.
         """
         again = [fitting(event) for event in self.memory.overwritten()]
         self.outboxes[0].put(again)
         return len(again)
 
     def resend_to(self, outboxes: Iterable[Outbox]) -> None:
-        """Queues the latest event of every incident that is known again, for sinks that may have missed some.
+        """Queues the latest event of every known incident again, for sinks that may have missed some.
 
-        What the topic has not got yet goes to the others once it has.
+        Incidents with events that the topic has not taken yet are left out: these events follow once it has.
         """
         waiting = self.outboxes[0].waiting_incidents
         events = [event for event in self.memory.known.values() if event.incident_id not in waiting]
@@ -67,7 +67,7 @@ class Delivery:
             outbox.put(events)
 
     def tidy(self, now_ms: int) -> None:
-        """Lets go of what is long over, here and where it is shown as open still, and fills what was lost."""
+        """Drops incidents that ended long ago, also in sinks that show them as open, and fills emptied sinks."""
         if now_ms < self._tidy_ms:
             return
         self._tidy_ms = now_ms + TIDY_MS

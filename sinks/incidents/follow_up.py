@@ -1,8 +1,7 @@
-"""The look at what is open: its end if that was missed, what surrounds it, and who is hurt by it.
+"""Checks open incidents again: an end that was missed, the state of the partition, and the affected consumer groups.
 
-Reads through TransactionAdmin and ConsumerGroups and lets resolution.py and affected_groups.py of state/evidence
-decide. An answer that is missing changes nothing of what is known; why it is missing is reported once for as long as it
-is.
+It reads through TransactionAdmin and ConsumerGroups; resolution.py and affected_groups.py of state/evidence decide. A
+missing answer changes nothing that is known. Its reason is reported once until it changes.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ LOG_TELLS_MS = 5_000
 
 
 class Finding(NamedTuple):
-    """What a look makes of one open incident: its end, or else how its fields are now."""
+    """The result of a check of one open incident: its resolution, or else the current values of its fields."""
 
     incident: IncidentEvent
     resolution: dict[str, Any] | None = None
@@ -39,13 +38,13 @@ class Finding(NamedTuple):
 
     @property
     def is_missed(self) -> bool:
-        """Whether it is over, and nothing has told how."""
+        """Whether it is over, and nothing shows how it ended."""
         return self.resolution is not None and self.resolution["how"] == compose.NO_LONGER_OPEN
 
 
 @dataclass(slots=True)
 class Lookout:
-    """Remembers of each partition with an open incident where its last stable offset stands, and since when."""
+    """Checks open incidents. It remembers each partition's last stable offset, and since when it has not moved."""
 
     admin: TransactionAdmin
     groups: ConsumerGroups
@@ -57,14 +56,14 @@ class Lookout:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something was found to be over that the log has not told yet."""
+        """Whether an incident is over, but the log has not shown its end yet."""
         return bool(self._gone)
 
     def look(self, incidents: Sequence[IncidentEvent], now_ms: int) -> Iterator[Finding]:
-        """A fresh look at open incidents.
+        """Reads open incidents again.
 
-        What is over at one look is left to the log, which tells how it ended; only what still is at another one,
-        `LOG_TELLS_MS` later, was missed.
+        If an incident is over at one read, the log should show how it ended. Only if it is still open here at another
+        read, `LOG_TELLS_MS` later, its end was missed.
         """
         found = list(self._findings(incidents, now_ms))
         over = {one.incident.incident_id for one in found if one.is_missed}
@@ -102,7 +101,7 @@ class Lookout:
                 yield Finding(incident, None, changes | _owner(incident, owner))
 
     def _count_absences(self, readings: Mapping[TopicPartition, PartitionReading]) -> None:
-        """Brokers learn of changes one after the other, and each look asks another: one makes no partition gone."""
+        """Brokers learn of changes at different times, and each read asks another one: one absence proves nothing."""
         before = self._absences
         absent = (partition for partition, reading in readings.items() if reading.problem == UNKNOWN_PARTITION)
         self._absences = Counter({partition: before[partition] + 1 for partition in absent})
@@ -110,7 +109,7 @@ class Lookout:
     def around(
         self, readings: Mapping[TopicPartition, PartitionReading], now_ms: int, known: Iterable[IncidentEvent] = ()
     ) -> dict[TopicPartition, dict[str, Any]]:
-        """How long each partition's last stable offset has stood, and who is hurt by it, as fields of an event."""
+        """How long each partition's last stable offset has not moved, and the affected groups, as event fields."""
         found: dict[TopicPartition, dict[str, Any]] = {}
         readable = {at: one for at, one in readings.items() if one.problem is None and one.last_stable_offset >= 0}
         if not readable:
@@ -119,7 +118,7 @@ class Lookout:
         self._say_once(frozenset(answer.problems))
         before = {**_recalled(known), **self._standing}
         for partition, reading in readable.items():
-            # An answer with problems adds to what was seen of the others; it takes nobody away.
+            # An incomplete answer without groups does not clear those that are known.
             groups = answer.offsets.get(partition, ())
             is_seen = bool(groups) or not answer.problems
             stable, end = reading.last_stable_offset, reading.high_watermark
@@ -141,7 +140,7 @@ class Lookout:
 
 
 def where(incident: IncidentEvent) -> TopicPartition:
-    """The partition an incident is about."""
+    """The partition of an incident."""
     assert incident.topic is not None
     assert incident.partition is not None
     return TopicPartition(incident.topic, incident.partition)
@@ -154,7 +153,10 @@ def _transaction(incident: IncidentEvent, owner: TransactionDescription | None, 
 
 
 def _owner(incident: IncidentEvent, owner: TransactionDescription | None) -> dict[str, Any]:
-    """A span that the producer's next transaction holds will be ended by its marker: nobody should write one now."""
+    """The fields about the owner of a hanging span.
+
+    If the producer's next transaction holds the span, its marker will end it: then no command is suggested.
+    """
     if incident.verdict != Verdict.HANGING or owner is None or owner.problem is not None:
         return {}
     state = str(owner.state) if owner.state is not None else None
@@ -162,7 +164,7 @@ def _owner(incident: IncidentEvent, owner: TransactionDescription | None) -> dic
 
 
 def _recalled(known: Iterable[IncidentEvent]) -> dict[TopicPartition, Standing]:
-    """Since when each last stable offset stands, by what was told before a restart."""
+    """Since when each last stable offset has not moved, by events that were published before a restart."""
     return {
         where(event): Standing(event.last_stable_offset, event.time_ms - event.lso_standing_ms)
         for event in known

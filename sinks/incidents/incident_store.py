@@ -1,16 +1,19 @@
-"""What was told: the latest event of every incident, and what other instances add to it.
+"""The latest event of every incident, from this instance and from others.
 
-Law: the events topic decides. Of two events of one sequence the first on the topic counts, because a consumer that
-keeps `ce_id` drops the second; who told the second takes the first over, and says an end that was dropped so once more,
-behind it. An event that came to stand behind a later one of its incident, or behind its end, is followed by that one
-again, because compaction keeps what stands last. An abort by hand has an incident of its own; it takes no span.
-Of what ended long ago only that it was told is kept, and how far: its id is not used again. After the retention
-(retention.py) that goes too, if this process has itself known for an hour that it ended.
-A tombstone, or any record that is no event, ends nothing: what is open is told again behind it.
+Law: the order on the events topic decides.
+  * Of two events with one sequence the first on the topic counts, because a consumer that keeps `ce_id` drops the
+    second. The writer of the second takes over the first. If the second was an end, its writer publishes the end again
+    after it.
+  * If an older event of an incident follows a later one, or its end, the later one is published again, because
+    compaction keeps the last record.
+  * An abort by hand has its own incident, which does not take the span.
+  * Of an incident that ended long ago only its id and last sequence are kept, so that the id is not used again. After
+    the retention (retention.py) these go too, if this process has itself known for an hour that the incident ended.
+  * A tombstone, or any invalid record, ends nothing: an open incident is published again after it.
 
-Anybody who may write the topic can write what looks like an event. So the memory decides only which ids and sequences
-are used. What an event says about an incident of which this process has evidence is not taken over (`ours`), and an id
-whose sequence somebody has used up is spent: its incident ends, and goes on under another id.
+Anyone who may write the topic can write what looks like an event. So the topic decides only which ids and sequences are
+used. The content of an event about an incident of which this process has evidence is not used (`ours`). An id whose
+sequences another writer has used up is spent: its incident ends, and continues under another id.
 """
 
 from __future__ import annotations
@@ -25,14 +28,14 @@ from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import SPENT_SEQUENCE, IncidentEvent, Overwritten, SpanKey, id_once_more, resolved
 
 IN_HAND_MS = 60_000
-KEPT_MS = 24 * 3_600_000  # longer than an abort counts in its budget, and than any instance may be behind
+KEPT_MS = 24 * 3_600_000  # longer than the hour of an abort's budget, and than any instance may be behind
 SEEN_OVER_MS = 3_600_000
-ROOM = 1_000  # sequences that nobody else may use: an announced marker must be followed by what it came to
+ROOM = 1_000  # sequences that other writers may not use: an announced marker must be followed by its result
 _USED_UP = "somebody else's record has used up its sequence; what it is about goes on under another id"
 
 
 class Past(NamedTuple):
-    """What ended long ago: how far it was told, when it ended, and since when this process has known it as ended."""
+    """An incident that ended long ago: its last sequence, its end, and since when this process knows of the end."""
 
     sequence: int
     ended_ms: int
@@ -44,9 +47,9 @@ class Memory:
     """The incidents of one cluster.
 
     Attributes:
-        ours: what is remembered of an event that somebody else has told: its sequence and status, and its content only
-            where this process has none of its own.
-        is_ours: whether this process has found what an incident is about.
+        ours: what to store of another writer's event: its sequence and status, and its content only if this process has
+            none of its own.
+        is_ours: whether this process has found the subject of an incident.
         known: the latest event of each incident that is open, or ended less than a day ago.
     """
 
@@ -62,7 +65,7 @@ class Memory:
     _owed: list[IncidentEvent] = field(default_factory=list)
 
     def remember(self, found: Iterable[IncidentEvent | Overwritten], now_ms: int) -> None:
-        """Takes in what was published before: the highest sequence of each incident counts, and of two the first."""
+        """Loads published events: the highest sequence of each incident counts; of two equal ones, the first."""
         for event in found:
             incident_id = event.incident_id
             if isinstance(event, Overwritten):
@@ -84,17 +87,17 @@ class Memory:
             self.enter(event)
 
     def overwritten(self) -> list[IncidentEvent]:
-        """Open incidents whose last record is no event of theirs: they have to be told again; each is named once."""
+        """Open incidents whose last record is invalid: they must be published again; each is returned once."""
         known = [event for name in sorted(self._overwritten) if (event := self.known.get(name)) and event.is_open]
-        self._overwritten = {event.incident_id for event in known if not self.is_ours(event)}  # it may be found yet
+        self._overwritten = {event.incident_id for event in known if not self.is_ours(event)}  # it may still be found
         return [event for event in known if self.is_ours(event)]
 
     def overwrite(self, incident_id: str) -> None:
-        """A record that is no event has come to stand behind those of an incident."""
+        """Records that an invalid record follows those of an incident."""
         self._overwritten.add(incident_id)
 
     def expired(self, now_ms: int, retention_ms: int, most: int) -> list[str]:
-        """Incidents that ended so long ago, so many at most."""
+        """The ids of incidents that ended before the retention, at most `most`."""
         found = (
             incident_id
             for incident_id, past in self._past.items()
@@ -103,12 +106,12 @@ class Memory:
         return list(islice(found, most))
 
     def drop(self, incident_ids: Iterable[str]) -> None:
-        """Forgets that they ever were: their ids may be used again."""
+        """Forgets incidents completely: their ids may be used again."""
         for incident_id in incident_ids:
             self._past.pop(incident_id, None)
 
     def forget(self, now_ms: int) -> None:
-        """Lets go of what ended long ago, unless its end is still on its way to the topic."""
+        """Drops incidents that ended long ago, unless the end is still on its way to the topic."""
         on_their_way = {event.incident_id for event in self._unheard.values()}
         for event in list(self.known.values()):
             if _is_long_over(event, now_ms) and event.incident_id not in on_their_way:
@@ -120,18 +123,18 @@ class Memory:
         self._past[event.incident_id] = Past(sequence, event.time_ms, now_ms)
 
     def owed(self) -> list[IncidentEvent]:
-        """The ends of incidents whose ids are spent, once."""
+        """The ends of incidents whose ids are spent; each is returned once."""
         owed, self._owed = self._owed, []
         return owed
 
     def _is_none_of_ours(self, event: IncidentEvent) -> bool:
-        """Whether it is of another cluster, or leaves no room for our next events; what we have told ourselves does."""
+        """Whether it is of another cluster, or its sequence leaves no room for our next events; ours are exempt."""
         if event.cluster_id != self.cluster_id:
             return True
         return event.sequence >= SPENT_SEQUENCE - ROOM and event != self._unheard.get(event.event_id)
 
     def _pass_over(self, event: IncidentEvent, now_ms: int) -> None:
-        """Passes over what no event of this cluster can be; an id that was used up with it is never used again."""
+        """Skips an event that is not valid in this cluster; an id that it has used up is never used again."""
         incident_id = event.incident_id
         if event.cluster_id != self.cluster_id:
             if self.is_used(incident_id):
@@ -143,7 +146,7 @@ class Memory:
         self._unheard = {key: told for key, told in self._unheard.items() if told.incident_id != incident_id}
         if known is not None and known.is_open:
             self._release(known)
-        elif event.is_open and not event.is_spent:  # nobody else would end what it shows as open
+        elif event.is_open and not event.is_spent:  # no other instance would end this incident
             known = replace(event, action=None)
         if known is not None and known.is_open:
             above = known.sequence if event.is_spent else max(known.sequence, event.sequence)
@@ -154,11 +157,11 @@ class Memory:
         return incident_id in self._past
 
     def is_spent(self, incident_id: str) -> bool:
-        """Whether somebody has used its sequence up."""
+        """Whether another writer has used up its sequences."""
         return self._past_sequence(incident_id) == SPENT_SEQUENCE
 
     def is_used(self, incident_id: str) -> bool:
-        """Whether there is, or ever was, such an incident."""
+        """Whether an incident with this id exists, or existed."""
         return incident_id in self.known or incident_id in self._past
 
     def sequence(self, incident_id: str) -> int:
@@ -179,15 +182,15 @@ class Memory:
         return sorted((event for event in self.known.values() if event.is_open), key=lambda event: event.open_since_ms)
 
     def left_to_us(self, now_ms: int) -> list[IncidentEvent]:
-        """Open incidents, without those whose end the hand that told them may be about to tell."""
+        """Open incidents, without aborts by hand whose command may still publish the end."""
         return [one for one in self.open_incidents if not one.is_by_hand or now_ms - one.time_ms >= IN_HAND_MS]
 
     def enter(self, event: IncidentEvent) -> IncidentEvent:
-        """This is the latest event of its incident now."""
+        """Stores an event as the latest of its incident."""
         self._past.pop(event.incident_id, None)
         self.known[event.incident_id] = event
         if event.is_by_hand:
-            return event  # the span belongs to the watch's own incident, which goes on
+            return event  # the span stays with the watcher's own incident
         if not event.is_open:
             self._release(event)
         elif event.span is not None and not self._has_another(event.span, event.incident_id):
@@ -204,11 +207,11 @@ class Memory:
         return other != incident_id and other in self.known and self.known[other].is_open
 
     def is_double(self, event: IncidentEvent) -> bool:
-        """Whether another open incident is about the very span."""
+        """Whether another open incident is about the same span."""
         return event.span is not None and not event.is_by_hand and self._has_another(event.span, event.incident_id)
 
     def is_next(self, event: IncidentEvent) -> bool:
-        """Whether it comes after all that is known of its incident, which has not ended."""
+        """Whether it comes after all known events of its incident, which is still open."""
         known = self.known.get(event.incident_id)
         return known is not None and known.is_open and known.sequence < event.sequence
 
@@ -218,7 +221,7 @@ class Memory:
         return self.known.get(incident_id) if incident_id is not None else None
 
     def open_one(self, incident_id: str) -> IncidentEvent | None:
-        """The open incident of this id, or of one that it goes on under."""
+        """The open incident of this id, or of an id under which it was opened again."""
         found, times = incident_id, 0
         while self.is_used(found):
             known = self.known.get(found)
@@ -229,10 +232,10 @@ class Memory:
         return None
 
     def unused(self, incident_id: str) -> str:
-        """The id for what was just confirmed; another one if there was an incident about it, and it was resolved.
+        """The id for a newly confirmed incident; another one if an incident with this id was resolved.
 
-        An election can take the very marker away that ended it, and then it hangs again, at the same offset. And
-        whoever may write the topic can say that it has ended.
+        A leader election can remove the marker that ended a transaction, which then hangs again, at the same offset.
+        And anyone who may write the topic can write a false end.
         """
         found, times = incident_id, 0
         while self.is_used(found):
@@ -241,25 +244,25 @@ class Memory:
         return found
 
     def telling(self, events: Iterable[IncidentEvent]) -> None:
-        """These are on their way to the topic and will be heard from there."""
+        """Registers events that are on their way to the topic and will be read back from it."""
         self._unheard.update({event.event_id: event for event in events})
 
     def _to_stand_last(self, incident_id: str) -> IncidentEvent | None:
-        """The latest event, to be told again; not one that somebody else has told of what is not found here."""
+        """The latest event, to be published again; None for an open incident that was not found here."""
         known = self.known.get(incident_id)
         is_claim = known is not None and known.is_open and not self.is_ours(known)
         return None if is_claim else known
 
     def _end_hidden_by(self, event: IncidentEvent) -> IncidentEvent | None:
-        """The end of an incident, where another event of the same sequence has come to stand behind it."""
+        """The end of an incident, if another event of the same sequence follows it on the topic."""
         known = self.known.get(event.incident_id)
         is_hidden = known is not None and known.sequence == event.sequence and not known.is_open and event.is_open
         return known if is_hidden else None
 
     def hear(self, event: IncidentEvent, now_ms: int) -> tuple[bool, IncidentEvent | None]:
-        """An event as it stands on the topic next, ours or another instance's.
+        """Processes the next event on the topic, from this instance or another.
 
-        Returns whether it is news to us, and what has to be told because of it.
+        Returns whether it is new for this instance, and an event that must be published because of it.
         """
         if self._is_none_of_ours(event):
             self._pass_over(event, now_ms)

@@ -1,11 +1,13 @@
-"""The ledger: which incidents are open, and what is told about them.
+"""The ledger: which incidents are open, and which events are published about them.
 
-Law: nothing is said that a fresh read does not confirm; an `opened` is followed by exactly one `resolved`, with
-`updated` in between only where there is news; nothing is resolved without evidence; an incident is never opened twice.
-Its memory is the compacted events topic, which it follows: a restart, a replayed micro-batch, another instance or a
-lost Redis changes nothing. What was published is known, what was not is said again by the state, and an end that was
-missed is found by looking again at what is open. The topic says only what was told: what an event of somebody else
-claims is held against what this process finds (sinks/incidents/claims.py).
+Law: an incident is published only after a fresh read confirms it (a stray write is proven by the log itself). An
+`opened` event is followed by exactly one `resolved` event, with `updated` events in between only for relevant changes.
+Nothing is resolved without evidence. An incident is never opened twice.
+
+The ledger's durable storage is the compacted events topic, which it follows. So a restart, a replayed micro-batch,
+another instance or a lost Redis changes nothing: published events are known, the state emits the others again, and a
+missed end is found when open incidents are checked again. An event on the topic is only a claim: events of other
+writers are compared with what this process finds (sinks/incidents/claims.py).
 """
 
 from __future__ import annotations
@@ -53,23 +55,24 @@ from txnwatch.state.model.verdicts import Verdict
 CONFIRM_BUDGET_MS = 2_000
 OUTCOME_BUDGET_MS = 500
 LOOK_AGAIN_MS = 60_000
-SECOND_LOOK_MS = 10_000  # after an opening, because who is hurt takes two looks
+SECOND_LOOK_MS = 10_000  # after an opening, because affected groups show only in a second read
 
 
 @dataclass(slots=True)
 class Ledger:
-    """Turns what the state says into events, once each.
+    """Turns findings of the state into events, each once.
 
     Attributes:
-        outboxes: that of the events topic first.
-        heard: what stands on the events topic since it was asked last, ours and others'; None where nobody listens.
+        outboxes: the outbox of the events topic first.
+        heard: returns the records of the events topic since the last call, ours and others'; None if the topic is not
+            followed.
         counts: confirmations by answer, for the metrics.
-        on_event: told of every event, after it was handed to the outboxes.
-        doubted: partitions whose leader has contradicted a candidate of the last batch.
-        report: told, once, why a candidate could be neither confirmed nor refuted.
+        on_event: called with every event, after it was handed to the outboxes.
+        doubted: partitions whose leader has refuted a candidate of the last batch.
+        report: called once with the reason why a candidate could be neither confirmed nor refuted.
         retention: how long an incident that ended is kept.
-        evidence: where evidence outlives this process; None where it need not.
-        findings: what this process has found itself; the abort acts on nothing else.
+        evidence: durable storage for evidence; None for none.
+        findings: what this process has found itself; the abort uses nothing else.
     """
 
     origin: Origin
@@ -106,12 +109,12 @@ class Ledger:
 
     @property
     def can_wait(self) -> bool:
-        """Whether nothing here is to be done again soon: no incident is open, no candidate and no event waits."""
+        """Whether the next barrier may wait: no incident is open, and no candidate and no event is queued."""
         waits = self._turns.waiting or self._claims.has_doubts or any(outbox.waiting for outbox in self.outboxes)
         return not (self.open_incidents or waits)
 
     def remember(self, found: Iterable[IncidentEvent | Overwritten]) -> None:
-        """Takes in what was published before."""
+        """Loads events that were published before."""
         self._memory.remember(found, self.now_ms())
         self._look_again_ms = 0
 
@@ -121,7 +124,7 @@ class Ledger:
         return self._memory.open_incidents
 
     def on_batch(self, emitted: Sequence[Emitted]) -> None:
-        """One micro-batch: ends first, then what is new, then a look again at what has been open for a while."""
+        """Processes one micro-batch: ends first, then new candidates, then a check of open incidents."""
         now_ms = self.now_ms()
         self.doubted.clear()
         self._delivery.tidy(now_ms)
@@ -144,9 +147,9 @@ class Ledger:
         self.findings.keep(now_ms)
 
     def tell(self, event: IncidentEvent) -> bool:
-        """Tells the next event of an open incident; whether the topic, the ledger's memory, has it already.
+        """Publishes the next event of an open incident. Returns whether the events topic already has it.
 
-        Nothing is told if another instance has told the next one, or its end, meanwhile.
+        Nothing is published if another instance has published the next event, or the end, in the meantime.
         """
         now_ms = self.now_ms()
         self._delivery.tell(list(self._listen(now_ms)), now_ms)
@@ -157,7 +160,7 @@ class Ledger:
         return self.outboxes[0].waiting == 0
 
     def proven(self) -> list[tuple[IncidentEvent, Evidence]]:
-        """Open incidents about hanging transactions of which this process has evidence, with it."""
+        """Open incidents about hanging transactions of which this process has its own evidence, with it."""
         return [
             (incident, evidence)
             for incident in self.open_incidents
@@ -166,7 +169,7 @@ class Ledger:
         ]
 
     def wrote(self, incident: IncidentEvent, marker: Marker) -> None:
-        """A marker that this process has written is proven to have ended an incident's span."""
+        """Records that a marker of this process is proven to have ended an incident's span."""
         if incident.span is not None:
             self.findings.wrote(incident.span, marker)
 
@@ -176,7 +179,7 @@ class Ledger:
         return list(self._memory.known.values())
 
     def resend_to(self, outboxes: Iterable[Outbox]) -> None:
-        """Queues the latest event of every incident that is known again, for sinks that may have missed some."""
+        """Queues the latest event of every known incident again, for sinks that may have missed some."""
         self._delivery.resend_to(outboxes)
 
     def _listen(self, now_ms: int) -> Iterable[IncidentEvent]:
@@ -185,7 +188,7 @@ class Ledger:
                 self._memory.overwrite(event.incident_id)
                 continue
             is_news, to_tell = self._memory.hear(event, now_ms)
-            if is_news:  # behind it, what waits for the topic would be old
+            if is_news:  # queued events of the incident are older than this one
                 self.outboxes[0].withdraw(event)
                 for outbox in self.outboxes[1:]:
                     outbox.put([self._memory.known[event.incident_id]])
@@ -219,13 +222,13 @@ class Ledger:
                 self.findings.over((said.span.topic_id, said.partition, said.producer_id))
 
     def _end(self, incident: IncidentEvent, resolution: dict[str, Any], now_ms: int) -> IncidentEvent:
-        """The end of an incident, as this process has found it."""
+        """The `resolved` event of an incident, with the outcome that this process has found."""
         told = self._claims.as_found(incident)
         self._claims.ended(incident)
         return self._memory.enter(resolved(told, now_ms, resolution))
 
     def _learned_owners(self, emitted: Sequence[Emitted], now_ms: int) -> Iterable[IncidentEvent]:
-        """A candidate that is said again may know by now whose it is."""
+        """Updates with the owner, if a candidate that is repeated names it now."""
         for candidate in emitted:
             if isinstance(candidate, SpanCandidate) and candidate.view is not None and self._is_open(candidate):
                 known = self._memory.open_span(candidate.span.topic_id, candidate.partition, candidate.producer_id)
@@ -234,7 +237,7 @@ class Ledger:
                     yield self._memory.enter(self._claims.as_found(updated(known, now_ms, transactional_id=name)))
 
     def _stray_writes(self, emitted: Sequence[Emitted], now_ms: int) -> Iterable[IncidentEvent]:
-        """Needs no fresh read: the log itself shows two epochs in one span, or two barriers have proven it."""
+        """Events for stray writes. No fresh read: the log shows two epochs in one span, or two barriers prove it."""
         for stray in emitted:
             if isinstance(stray, StrayWrite):
                 event = compose.stray_event(self.origin, stray, now_ms)
@@ -265,7 +268,7 @@ class Ledger:
         policies = self.admin.cleanup_policies(topics) if topics else {}
         readings = {candidate.partition: found.reading for candidate, found in confirmed if found.reading is not None}
         around = self._lookout.around(readings, self.now_ms())
-        with self.admin.within(OUTCOME_BUDGET_MS):  # what does not fit is opened without, and found later
+        with self.admin.within(OUTCOME_BUDGET_MS):  # if time runs out, the outcome is found later
             whole = dict(with_pasts(self.admin, confirmed))
         for candidate, found in confirmations:
             what = f"{candidate.partition}@{candidate.span.start_offset} of producer id {candidate.producer_id}"
@@ -289,7 +292,7 @@ class Ledger:
                 )
 
     def _hanging(self, candidate: SpanCandidate, event: IncidentEvent) -> Iterable[IncidentEvent]:
-        """What is told of it: that it began, that it came to hang, or what was told otherwise before."""
+        """Events for a confirmed hanging span: it opens an incident, ends an older one, or changes a published one."""
         known, now_ms = self._memory.open_span(*key_of(candidate)), event.time_ms
         if known is not None and known.txn_start_offset != event.txn_start_offset:
             yield self._end(known, compose.no_longer_open(now_ms, "another transaction is open there now"), now_ms)
@@ -302,7 +305,7 @@ class Ledger:
             yield from self._found_too(known, event)
 
     def _found_too(self, known: IncidentEvent, event: IncidentEvent) -> Iterable[IncidentEvent]:
-        """Told already, before a restart or by somebody else: from now on its content is what was found here."""
+        """An incident published before a restart or by another writer: its content becomes what was found here."""
         ours = found_too(known, event)
         is_known_now = known.expected_outcome == UNKNOWN != ours.expected_outcome
         is_named_now = known.transactional_id is None is not ours.transactional_id
@@ -312,18 +315,18 @@ class Ledger:
         self._memory.enter(ours)
 
     def _is_open(self, candidate: SpanCandidate) -> bool:
-        """Whether the span is told as hanging already; a stray write that came to hang is news."""
+        """Whether an incident with the same verdict is open; a stray write that hangs later has another verdict."""
         known = self._memory.open_span(*key_of(candidate))
         return known is not None and known.verdict == candidate.verdict
 
     def _is_settled(self, candidate: SpanCandidate) -> bool:
-        """Whether it is told, and this process has found it itself."""
+        """Whether the incident is published, and this process has found it itself."""
         self.findings.said(candidate)
         known = self._memory.open_span(*key_of(candidate))
         return known is not None and known.verdict == candidate.verdict and self._claims.is_found(known)
 
     def _is_confirmed(self, verdict: Verdict, what: str, answer: Answer, why: str) -> bool:
-        """Counts an answer; an unknown one is said once, because evidence that is missing must be visible."""
+        """Counts an answer. An unknown answer is reported once, because missing evidence must be visible."""
         self.counts[f"{verdict}:{answer}"] += 1
         key = f"{verdict} {what}"
         if answer is not Answer.UNKNOWN:
@@ -347,7 +350,7 @@ class Ledger:
                 changes = {"verdict": event.verdict, "severity": event.severity, "overdue_ms": event.overdue_ms}
                 told = self._memory.enter(updated(known, event.time_ms, **changes))
                 yield told
-            else:  # told already
+            else:  # published already
                 ours = found_too(known, event)
                 if differs(known, ours):
                     ours = updated(ours, event.time_ms)
@@ -356,14 +359,14 @@ class Ledger:
             self.findings.transactions[told.incident_id] = candidate
 
     def _is_news(self, candidate: TransactionCandidate) -> bool:
-        """Not found yet, or worse than what was said: long_running that has become late."""
+        """Whether the candidate is new, or worse than the open incident: long_running that has become late."""
         known = self._memory.open_one(self._claims.transaction_id(candidate.producer_id, candidate.view, candidate))
         if known is None or known.incident_id not in self.findings.transactions:
             return True
         return rank(candidate.verdict) < rank(Verdict(known.verdict))
 
     def _look_again(self, now_ms: int) -> Iterable[IncidentEvent]:
-        """Open incidents whose end may have been missed (before a restart, in a gap) are read afresh now and then."""
+        """Reads open incidents again from time to time: an end may be missed before a restart, or in a gap."""
         if now_ms < self._look_again_ms:
             return
         is_young = any(now_ms - known.detected_at_ms < SECOND_LOOK_MS for known in self.open_incidents)
@@ -381,7 +384,7 @@ class Ledger:
             self._look_again_ms = now_ms + LOG_TELLS_MS
 
     def _over(self, incident: IncidentEvent, resolution: dict[str, Any], now_ms: int) -> IncidentEvent:
-        """The end of an incident by a look, and of what was found about it."""
+        """Ends an incident after a check, and drops the findings about it."""
         key = incident.span
         its_own = self._memory.open_span(*key) if key is not None else None
         is_found = self._claims.is_found(incident)

@@ -1,9 +1,9 @@
-"""Outcomes that could not be found when their incident was opened: asked for again, in turns, until they are known.
+"""Finds outcomes that were not known when their incident was opened, by retries with backoff.
 
-A hang is told without waiting for its outcome. What is missing for want of an answer is asked for again with growing
-pauses, at most so many spans a batch and those first that have waited longest; what is being read goes on with the next
-batch. An outcome that nobody can know is not asked for again until the state says something else of the span. A found
-one is told only if a fresh read shows the same start, epoch and last sequence as this process has confirmed before.
+An incident is published without waiting for its outcome. A missing answer is requested again after growing pauses, for
+a limited number of spans per batch, first those that have waited longest. A read that is not finished continues in the
+next batch. An outcome that cannot be known is not requested again until the state emits other values for the span. An
+outcome is published only if a fresh read shows the start, epoch and last sequence that this process confirmed before.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 60_000
 
 @dataclass(slots=True)
 class _Awaited:
-    """A span whose outcome somebody may yet tell, as the state said it last."""
+    """A span whose outcome may still be found, with its latest candidate."""
 
     candidate: SpanCandidate
     due_ms: int
@@ -48,7 +48,7 @@ class _Awaited:
 
 @dataclass(slots=True)
 class Outcomes:
-    """What is awaited, by incident, and of which spans nobody can know more; only of incidents that are open."""
+    """Open incidents whose outcome is awaited, and those whose outcome cannot be known."""
 
     origin: Origin
     admin: TransactionAdmin
@@ -58,12 +58,12 @@ class Outcomes:
     _settled: dict[str, Hashable] = field(default_factory=dict)
 
     def told(self, incident: IncidentEvent, candidate: SpanCandidate, outcome: Outcome) -> None:
-        """A hang is told, with what is known of its outcome."""
+        """Registers a published incident whose outcome is not known."""
         if outcome.word == UNKNOWN:
             self._take(incident, _Awaited(candidate, incident.time_ms), outcome.awaited, incident.time_ms)
 
     def found(self, emitted: Iterable[Emitted], now_ms: int) -> Iterator[IncidentEvent]:
-        """The next events of incidents whose outcomes are known by now."""
+        """The next events of incidents whose outcomes are now known."""
         for said in emitted:
             if isinstance(said, SpanCandidate):
                 known = self.memory.open_span(said.span.topic_id, said.partition, said.producer_id)
@@ -86,7 +86,7 @@ class Outcomes:
                 yield self.memory.enter(self._next(incident, outcome, now_ms))
 
     def _said(self, incident_id: str, candidate: SpanCandidate, now_ms: int) -> None:
-        """The state says the span of an open incident again, perhaps knowing more than before."""
+        """Handles a repeated candidate of an open incident, which may have more information than before."""
         known = self._awaited.get(incident_id)
         if known is not None:
             known.candidate = candidate
@@ -101,7 +101,7 @@ class Outcomes:
         return [known[one] for _, one in line[:AT_A_TIME]]
 
     def _start(self, incident: IncidentEvent) -> SpanStart:
-        """Where the span begins that this process has found; what is told of it may be forged."""
+        """The start of the span that this process has found; the one in an event may be forged."""
         candidate, evidence = self._awaited[incident.incident_id].candidate, self._evidence(incident)
         assert evidence is not None
         return SpanStart(candidate.partition, candidate.producer_id, evidence.start_offset)
@@ -117,7 +117,7 @@ class Outcomes:
             case Answer.CONFIRMED if self._is_same_data(awaited.candidate, fresh):
                 evidence = self.findings.confirmed(awaited.candidate, fresh, now_ms)
                 outcome = known_outcome(awaited.candidate, fresh)
-                if evidence.outcome != outcome.word:  # two looks have led to two outcomes
+                if evidence.outcome != outcome.word:  # two reads have led to two outcomes
                     outcome = Outcome(evidence.outcome, outcome.awaited)
             case _:
                 outcome = Outcome(UNKNOWN)
@@ -151,5 +151,5 @@ def _is_unknown(incident: IncidentEvent | None) -> TypeGuard[IncidentEvent]:
 
 
 def _basis(candidate: SpanCandidate) -> Hashable:
-    """All that an outcome takes from the state."""
+    """All values of the state that an outcome depends on."""
     return candidate.view, candidate.span.start_offset, candidate.span.absorbed

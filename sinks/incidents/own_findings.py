@@ -1,10 +1,9 @@
-"""What this process has found itself: of each hanging span the evidence, of each transaction what the state said.
+"""What this process has found itself: the evidence of each hanging span, and the candidate of each transaction.
 
-Law: only the state and fresh reads put something in here, and only what is in here is acted upon. The events topic
-tells what was told; it is never a source. An outcome stays true for as long as nothing is appended to the data, also
-when the coordinator has moved on and no longer shows it; so it is kept, and kept in a file of this process's own for
-the next start. What the file holds counts only once a fresh read has confirmed the same hang on the same data, and
-the time an abort waits begins anew.
+Law: findings come only from the state and from fresh reads, and the abort acts only on findings. The events topic is
+never a source. An outcome stays true as long as nothing is appended to the data, even if the coordinator has moved on
+and no longer shows it. So it is kept, also in a file of this process for the next start. What the file has counts only
+after a fresh read has confirmed the same hanging span on the same data. The time that an abort waits then begins again.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from txnwatch.state.model.incident import SpanKey
 from txnwatch.state.model.ports import TransactionAdmin
 from txnwatch.state.model.transaction import Marker
 
-Marked = tuple[str, int]  # incident, and when its marker was announced
+Marked = tuple[str, int]  # incident id, and when its marker was announced
 
 
 def key_of(candidate: SpanCandidate) -> SpanKey:
-    """What a span is known by."""
+    """The key of a candidate's span."""
     return candidate.span.topic_id, candidate.partition, candidate.producer_id
 
 
@@ -40,13 +39,13 @@ class Kept(NamedTuple):
 
 
 class EvidenceStore(Protocol):
-    """Where it does: a place that only this process writes."""
+    """Durable storage for `Kept`, which only this process writes."""
 
     def load(self) -> Kept:
-        """What was kept; nothing where that cannot be read."""
+        """The stored findings; none if they cannot be read."""
 
     def keep(self, kept: Kept) -> None:
-        """Replaces what is kept."""
+        """Replaces the stored findings."""
 
 
 @dataclass(slots=True)
@@ -54,9 +53,9 @@ class Findings:
     """The evidence of one process.
 
     Attributes:
-        store: None where nothing is to outlive the process.
+        store: durable storage; None for none.
         transactions: the candidates behind the incidents about transactions, by incident id.
-        marked: the markers that this process has written, or has been about to; the latest hour of them.
+        marked: the markers of the last hour that this process has written, or was about to write.
     """
 
     store: EvidenceStore | None = None
@@ -78,29 +77,29 @@ class Findings:
         return len(self._spans)
 
     def get(self, key: SpanKey) -> Evidence | None:
-        """What was found of a span."""
+        """The evidence of a span."""
         return self._spans.get(key)
 
     def told_as(self, key: SpanKey, incident_id: str) -> None:
-        """This process has itself made what the incident says of the span."""
+        """Records that this process built the content of the incident about the span."""
         self._incidents[key] = incident_id
 
     def incident_of(self, key: SpanKey) -> str | None:
-        """The incident whose content this process has made; whatever else is told of the span is a claim."""
+        """The incident whose content this process has built; any other incident about the span is a claim."""
         return self._incidents.get(key)
 
     def has_known(self, key: SpanKey) -> bool:
-        """Whether this process has found it, now or before it was started anew."""
+        """Whether this process has found the span, now or before its last restart."""
         return key in self._spans or key in self._kept
 
     def said(self, candidate: SpanCandidate) -> None:
-        """The state says it again, perhaps with a later view of its coordinator."""
+        """Stores a repeated candidate, perhaps with a newer view of its coordinator."""
         found = self._spans.get(key_of(candidate))
         if found is not None:
             self._spans[key_of(candidate)] = replace(found, candidate=candidate)
 
     def confirmed(self, candidate: SpanCandidate, found: SpanConfirmation, now_ms: int) -> Evidence:
-        """A fresh read has confirmed the hang; `found` has the span's past."""
+        """Stores the evidence of a confirmed hanging span; `found.past` must be set."""
         assert found.producer is not None
         key, outcome = key_of(candidate), outcome_of(candidate, found)
         new = Evidence(candidate, found.producer, outcome, candidate, now_ms)
@@ -113,28 +112,28 @@ class Findings:
         return new
 
     def marking(self, incident_id: str, now_ms: int) -> None:
-        """A marker is about to be written; it counts from now on, whatever becomes of us."""
+        """Records a marker before it is written, so that it counts even if the process dies."""
         self.marked = {marked for marked in self.marked if marked[1] > now_ms - HOUR_MS}
         self.marked.add((incident_id, now_ms))
         self._is_changed = True
         self.keep(now_ms)
 
     def wrote(self, key: SpanKey, marker: Marker) -> None:
-        """The marker that closed the span is proven to be ours."""
+        """Records that the marker that closed the span is proven to be ours."""
         self._markers[key] = marker
 
     def marker(self, key: SpanKey) -> Marker | None:
-        """Our own marker that closed the span, None if there is none or that is not proven."""
+        """Our own marker that closed the span; None if there is none, or if that is not proven."""
         return self._markers.get(key)
 
     def over(self, key: SpanKey) -> None:
-        """The span has ended."""
+        """Drops the findings about a span that has ended."""
         self._markers.pop(key, None)
         self._incidents.pop(key, None)
         self._is_changed |= self._spans.pop(key, None) is not None or self._kept.pop(key, None) is not None
 
     def keep(self, now_ms: int) -> None:
-        """What has changed, for the next start; what was not confirmed again since this start is let go."""
+        """Stores changes for the next start. Drops earlier evidence not confirmed within 2 h after the start."""
         self._from_ms = self._from_ms or now_ms
         if self._kept and now_ms - self._from_ms >= GONE_MS:
             self._kept, self._is_changed = {}, True
@@ -144,7 +143,7 @@ class Findings:
 
 
 def _together(new: Evidence, earlier: Evidence | None) -> Evidence:
-    """Evidence of the same data: a known outcome stays known, and two that differ are none."""
+    """Combines evidence of the same data: a known outcome stays known, and two different ones give UNKNOWN."""
     if earlier is None or earlier.data != new.data or earlier.outcome == UNKNOWN:
         return new
     if new.outcome == UNKNOWN:
@@ -155,10 +154,10 @@ def _together(new: Evidence, earlier: Evidence | None) -> Evidence:
 def read_anew(
     admin: TransactionAdmin, evidence: Evidence, found: SpanConfirmation
 ) -> tuple[Evidence, SpanConfirmation]:
-    """The evidence after one more look at the span's past in its partition's log, right before an action.
+    """The evidence after another read of the span's start in its partition's log, right before an action.
 
-    The outcome stays only if the log leads to it again, and if what the state says of the coordinator by now does not
-    lead to another one. Without an answer the confirmation is none.
+    The outcome stays only if the log leads to it again, and if the state's current view of the coordinator does not
+    lead to another one. Without an answer from the log, the confirmation becomes UNKNOWN.
     """
     row, candidate = found.producer, evidence.candidate
     if row is None or evidence.outcome == UNKNOWN:

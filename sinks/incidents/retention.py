@@ -1,7 +1,7 @@
-"""What ended before the retention leaves the events topic, by a tombstone, and then the ledger's memory.
+"""Removes incidents that ended before the retention: from the events topic by a tombstone, then from the store.
 
-Several instances may put a tombstone for the same incident: it does no harm. An instance takes nothing away that it
-has not itself known as ended for a while: the time of an end is what somebody wrote on the topic.
+Several instances may write a tombstone for the same incident; that does no harm. An instance removes only incidents
+that it has itself known as ended for a while, because the time of an end on the topic may be forged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Retention:
     """How long an incident that ended is kept.
 
     Attributes:
-        bury: takes incidents away from the topic; raises SinkError where it is not known that all are gone.
+        bury: removes incidents from the topic; raises SinkError if some may not be removed.
     """
 
     retention_ms: int = RETENTION_MS
@@ -30,7 +30,7 @@ class Retention:
     _due_ms: int = 0
 
     def on_tidy(self, memory: Memory, now_ms: int) -> None:
-        """Takes away what is due; looks for it now and then."""
+        """Removes what has expired; checks at most every 10 minutes once nothing is left over."""
         if now_ms < self._due_ms:
             return
         expired = memory.expired(now_ms, self.retention_ms, AT_A_TIME)
@@ -41,6 +41,6 @@ class Retention:
         try:
             self.bury(expired)
         except SinkError:
-            self._due_ms = now_ms + PAUSE_MS  # it is tried again
+            self._due_ms = now_ms + PAUSE_MS  # it is retried
             return
         memory.drop(expired)

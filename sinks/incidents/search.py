@@ -1,7 +1,8 @@
-"""find-hanging's readings in the order of the proof in state/evidence/screening.py, through a TransactionAdmin.
+"""The search of `find-hanging`: reads partitions and coordinators in the order of the proof.
 
-One partition or coordinator that does not answer ends nothing: it is in `not_checked`, with its reason. A look that
-was in vain for a reason that may pass (a leader or a coordinator moved) is taken again, a few times.
+state/evidence/screening.py has the proof and its steps P1, C1, P2, C2, P3. A partition or coordinator that does not
+answer does not stop the search: it is in `not_checked`, with the reason. A read that fails for a temporary reason (a
+leader or a coordinator moved) is repeated a few times.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _MOVED = "its coordinator moved while it was asked"
 
 
 class Log(NamedTuple):
-    """What the coordinators' log knows: the views by producer id, what could not be read, and who leads a partition."""
+    """What `__transaction_state` shows: the views by producer id, what could not be read, who leads a partition."""
 
     views: Mapping[int, CoordinatorView] = {}
     problems: Mapping[str, str] = {}
@@ -43,16 +44,16 @@ IsOpenForLonger = Callable[[TransactionDescription, int], bool | str]
 
 @dataclass(slots=True)
 class Search:
-    """What was found, and what could not be looked at.
+    """What was found, and what could not be checked.
 
     Attributes:
-        readings: P1, of every partition.
-        hanging: proven, with the readings that prove it.
+        readings: the first read (P1) of every partition.
+        hanging: proven, with the confirmation.
         overdue: late, long running and stuck transactions, confirmed.
         covered: open, and held by a live transaction.
-        unproven: open, and not known whether it is held; why.
-        not_checked: what, and why; the unproven among it.
-        policy: the thresholds it was judged by.
+        unproven: open, and not known whether a live transaction holds it, with the reason.
+        not_checked: what was not checked, with the reason; includes the unproven.
+        policy: the thresholds that were used.
     """
 
     readings: dict[TopicPartition, PartitionReading] = field(default_factory=dict)
@@ -66,15 +67,15 @@ class Search:
 
 @dataclass(slots=True)
 class Searcher:
-    """Looks once.
+    """Searches once.
 
     Attributes:
-        read_log: reads the coordinators' log for the owners of some producer ids.
+        read_log: reads `__transaction_state` for the owners of some producer ids.
         is_open_for_longer: whether a transaction has been open for longer than so many milliseconds by the clock of its
-            coordinator; a text says why that is not known.
-        now_ms: our clock.
-        progress: told how many partitions have been read.
-        hidden: of what live transactions have, what is not shown to us, and why.
+            coordinator; a text is the reason why that is not known.
+        now_ms: local clock.
+        progress: called with the number of partitions that have been read.
+        hidden: returns the hidden participants of live transactions, with the reason.
     """
 
     admin: TransactionAdmin
@@ -88,7 +89,7 @@ class Searcher:
     def search(
         self, partitions: Sequence[TopicPartition], is_wanted: Callable[[SpanCandidate], bool] = lambda _: True
     ) -> Search:
-        """Both views of the partitions; `is_wanted` narrows what is open before anything is proven."""
+        """Searches the partitions and the coordinators; `is_wanted` filters open spans before anything is proven."""
         found = Search(policy=self.policy)
         spans = [span for span in self._open(partitions, found) if is_wanted(span)]
         for attempt in range(_TRIES):
@@ -103,7 +104,7 @@ class Searcher:
         return found
 
     def _open(self, partitions: Sequence[TopicPartition], found: Search) -> list[SpanCandidate]:
-        """P1."""
+        """Step P1: the open spans of the partitions."""
         for first in range(0, len(partitions), _AT_ONCE):
             chunk = partitions[first : first + _AT_ONCE]
             found.readings.update(self.admin.read_partitions(chunk))
@@ -117,9 +118,9 @@ class Searcher:
     def _prove(
         self, spans: list[SpanCandidate], found: Search, *, is_first: bool, is_last: bool
     ) -> list[SpanCandidate]:
-        """C1 to P3; returns the spans that have to be looked at again."""
+        """Steps C1 to P3; returns the spans that need another attempt."""
         asked = [] if is_first else [span.producer_id for span in spans]
-        listing = self.admin.list_transactions(asked)  # the first time all: the coordinators' view needs them too
+        listing = self.admin.list_transactions(asked)  # the first time all: `_judge_times` needs them too
         live = [row.transactional_id for row in listing.transactions if row.state.is_live] if is_first else []
         ids = {span.producer_id for span in spans}
         owners = [row.transactional_id for row in listing.transactions if row.producer_id in ids]
@@ -142,13 +143,13 @@ class Searcher:
         return [span for span, _ in again]
 
     def judge(self, described: TransactionDescription) -> Search:
-        """One live transaction by its own timeout, alone."""
+        """Checks one live transaction against its own timeout."""
         found = Search(policy=self.policy)
         self._judge_times([described], self._log((), [described]), found)
         return found
 
     def _log(self, candidates: Sequence[SpanCandidate], live: Sequence[TransactionDescription]) -> Log:
-        """What the coordinators' log knows that their answers lack: former owners, and stamps."""
+        """What `__transaction_state` adds to the coordinators' answers: former owners, and broker timestamps."""
         wanted = {candidate.producer_id for candidate in candidates}
         wanted |= {one.producer_id for one in live if self._needs_log(one)}
         return self.read_log(wanted) if wanted else Log()
@@ -168,7 +169,7 @@ class Searcher:
         log: Log,
         found: Search,
     ) -> list[tuple[SpanCandidate, str]]:
-        """P2, C2, P3, with what the log knows of the producer ids; returns what stays unknown."""
+        """Steps P2, C2, P3, with the owners from the log; returns the spans that stay unknown."""
         listed = {row.producer_id for row in listing.transactions}
         named = [replace(candidate, view=log.views.get(candidate.producer_id)) for candidate in candidates]
         again: list[tuple[SpanCandidate, str]] = []
@@ -186,7 +187,7 @@ class Searcher:
         return again
 
     def _judge_times(self, live: Sequence[TransactionDescription], log: Log, found: Search) -> None:
-        """The coordinators' view: every live transaction by its own timeout."""
+        """Checks every live transaction against its own timeout."""
         candidates: list[TransactionCandidate] = []
         coordinators = {described.transactional_id: described.coordinator for described in live}
         for described in live:
@@ -206,12 +207,12 @@ class Searcher:
     def _proven(
         self, described: TransactionDescription, log: Log
     ) -> tuple[Claim | None, CoordinatorView | None, str | None]:
-        """The gravest claim that its coordinator confirms, of which view; and why it is not known, or a graver one."""
+        """The worst claim that the coordinator confirms, with its view; and why that, or a worse one, is not known."""
         if described.problem is not None or not described.is_live or described.state is None:
             return None, None, described.problem
         logged = log.views.get(described.producer_id)
         view = logged if described.state.is_prepare else view_of(described)
-        if view is None:  # since when an outcome has been decided only the log tells
+        if view is None:  # only the log has the time when an outcome was decided
             why = next(iter(log.problems.values()), "its record is not in the log")
             return None, None, f"{described.state}, not known since when: {why}"
         led = log.led.get(logged.log_partition) if logged is not None else None
@@ -236,6 +237,6 @@ def _named(transactional_id: str) -> str:
 
 
 def _unread_owner(unread: Mapping[str, str]) -> str:
-    """An id can be hidden so that every listing looks whole; its own record is what would name it."""
+    """Why the owner is not known. A hidden id is missing from every listing; only its own record names it."""
     log, why = next(iter(unread.items()))
     return f"its owner may be named in {log}, which could not be read: {why}"

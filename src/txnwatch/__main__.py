@@ -1,4 +1,4 @@
-"""`python -m txnwatch` is the same program as `txnwatch`."""
+"""Entry point of `python -m txnwatch`, the same program as `txnwatch`."""
 
 import sys
 

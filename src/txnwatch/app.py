@@ -1,4 +1,4 @@
-"""Composition: the only place that constructs adapters and hands them to the streaming job and the sinks."""
+"""Composition root of `txnwatch run`: constructs the adapters and passes them to the streaming job and the sinks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from txnwatch.watch.event_listener import Listening
 from txnwatch.watch.heartbeat_sender import Pulse, Told
 from txnwatch.watch.throttling import Throttling
 
-if TYPE_CHECKING:  # a second of imports that only `run` needs
+if TYPE_CHECKING:  # these imports take a second, and only `run` needs them
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -66,14 +66,14 @@ _REDIS_HEARTBEAT_MS = 5_000
 
 @dataclass
 class Watch:
-    """One running txnwatch: what `txnwatch run` starts, watches and stops.
+    """One running detector: `txnwatch run` starts, supervises and stops it.
 
     Attributes:
         cluster_id, topics: known after `check`.
-        report: gets one line for everything an operator should know that is no event.
-        on_event: gets every event.
-        coverage: what is not seen, and whether the watch is ready.
-        counts: what was told of partitions and views, and confirmations by answer.
+        report: receives one line for each operational message that is not an incident event.
+        on_event: receives every incident event.
+        coverage: the partitions without evidence, and whether the watch is ready.
+        counts: partition notices, view mismatches, confirmations by answer, and abort decisions.
     """
 
     settings: RunSettings
@@ -115,12 +115,12 @@ class Watch:
 
     @property
     def instance(self) -> str:
-        """This watch, for heartbeats and decisions."""
+        """The name of this watch in heartbeats and abort decisions: host name and checkpoint."""
         return f"{socket.gethostname()}:{self.checkpoint}"
 
     @property
     def spark_log(self) -> Path:
-        """Where everything that Spark prints goes."""
+        """The file that receives all output of Spark."""
         return self._scratch / _SPARK_LOG
 
     def _source_options(self) -> dict[str, str]:
@@ -143,10 +143,10 @@ class Watch:
         }
 
     def check(self) -> None:
-        """Reaches the cluster and checks rights and checkpoint, before anything slow starts.
+        """Connects to the cluster and checks rights and checkpoint, before anything slow starts.
 
         Raises:
-            TxnwatchError: something is in the way; the message says what.
+            TxnwatchError: a check fails; the message has the reason.
         """
         cluster = Cluster(self.options.bootstrap, self.options.security)
         with contextlib.closing(cluster):
@@ -158,10 +158,10 @@ class Watch:
 
     @contextlib.contextmanager
     def served_metrics(self) -> Iterator[None]:
-        """Serves metrics while the block runs, if there is a port for them.
+        """Serves metrics while the block runs, if `metrics_port` is set.
 
         Raises:
-            ConfigError: the port is taken.
+            ConfigError: the port is in use.
         """
         port = self.settings.metrics_port
         if port is None:
@@ -178,14 +178,14 @@ class Watch:
         query = self._query
         try:
             return read_progress(query.lastProgress) if query is not None else None
-        except Exception:  # noqa: BLE001 - Spark is going away; what it could tell is absent
+        except Exception:  # noqa: BLE001 - Spark is shutting down: the progress is unknown
             return None
 
     def open_ledger(self) -> Ledger:
-        """The ledger with its sinks, knowing what was published before; one that is open is closed.
+        """Opens a ledger with its sinks and loads the published events; closes the previous ledger first.
 
         Raises:
-            BrokerError: the events topic can be neither created nor read.
+            BrokerError: the events topic cannot be created, or cannot be read.
         """
         self.close()
         config = librdkafka_config(self.options)
@@ -227,7 +227,7 @@ class Watch:
         )
         ledger.remember(self._listening.heard(log.history()))
         for outbox in ledger.outboxes[1:]:
-            outbox.has_lost_everything()  # it is filled now in any case
+            outbox.has_lost_everything()  # the sink is filled below in any case
         ledger.resend_to(ledger.outboxes[1:])
         self._ledger = ledger
         self._abort = self._auto_abort(ledger, config)
@@ -253,7 +253,7 @@ class Watch:
         )
 
     def start_spark(self) -> SparkSession:
-        """The Spark session; what the JVM and its workers print goes to the log file."""
+        """Starts the Spark session; the output of the JVM and its workers goes to `spark_log`."""
         from txnwatch.streaming.job.query import spark_session  # noqa: PLC0415
 
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -285,7 +285,7 @@ class Watch:
         self.on_event(event)
 
     def on_batch(self, batch_id: int, emitted: list[Emitted]) -> None:
-        """One micro-batch in the driver."""
+        """Processes the output of one micro-batch, in the driver."""
         assert self._ledger is not None
         emitted = self._throttling.on_batch(emitted)
         for said in emitted:
@@ -307,7 +307,7 @@ class Watch:
         self.batches += 1
 
     def _write_judged(self, emitted: list[Emitted]) -> None:
-        """When the next barrier has to be: at once, unless every bucket and the ledger can wait."""
+        """Writes the due time of the next barrier: at once, unless every bucket and the ledger can wait."""
         assert self._ledger is not None
         counts = [said for said in emitted if isinstance(said, BucketCount)]
         if len(counts) == self.options.buckets:
@@ -320,7 +320,7 @@ class Watch:
         self._listening.bury_old(self.settings.events_retention_ms, now_ms, self._bury)
 
     def _tell(self, said: Emitted) -> None:
-        """What an operator should know that is no event."""
+        """Reports a finding that an operator should know and that is not an incident event."""
         match said:
             case PartitionAlarm(notice):
                 self.counts[f"partitions {notice.kind}"] += 1
@@ -335,7 +335,7 @@ class Watch:
                 )
 
     def close(self) -> None:
-        """A last try to deliver what waits."""
+        """Closes the ledger, with one last attempt to deliver the waiting events."""
         if self._abort is not None:
             self.counts.update(self._abort.counts)
             self._abort.close()

@@ -1,7 +1,8 @@
-"""Settings: flag > environment > file > default, typed, and every error names key, value, source and expectation.
+"""The typed settings of `txnwatch run`. Precedence: flag, environment, file, default.
 
-One model is the list of all settings: the command line's flags, the keys of `txnwatch.toml`, the TXNWATCH_*
-variables and deploy/reference-config.toml are derived from it.
+Every error names the key, the value, its source and what is expected. The model `RunSettings` is the only list of the
+settings: the flags, the keys of `txnwatch.toml`, the TXNWATCH_* variables and deploy/reference-config.toml are derived
+from it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.policy import DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
 
 ENVIRONMENT_PREFIX = "TXNWATCH_"
-# Read elsewhere, before settings are: where downloads are cached and from where, which servers the tests use.
+# Variables that are not settings: the cache and the repository of downloads, the servers and seeds of the tests.
 RESERVED_ENVIRONMENT = {
     "TXNWATCH_CACHE",
     "TXNWATCH_MAVEN_REPOSITORY",
@@ -54,7 +55,7 @@ _ABORT = AbortPolicy()
 
 
 class RunSettings(BaseModel):
-    """Settings of `txnwatch run`; descriptions are the help texts."""
+    """Settings of `txnwatch run`; the description of a field is the help text of its flag."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -171,7 +172,7 @@ class RunSettings(BaseModel):
 
     @property
     def abort_policy(self) -> AbortPolicy:
-        """What the automatic abort may do."""
+        """The policy of the automatic abort: which incidents it may end, and when it stops."""
         return AbortPolicy(
             after_ms=self.abort_after_ms,
             topics=self.abort_topics,
@@ -184,7 +185,7 @@ class RunSettings(BaseModel):
 
     @property
     def policy(self) -> DetectionPolicy:
-        """The thresholds among the settings."""
+        """The thresholds of detection."""
         return DetectionPolicy(
             late_buffer_ms=self.late_buffer_ms,
             coordinator_scan_interval_ms=self.coordinator_scan_interval_ms,
@@ -197,10 +198,11 @@ class RunSettings(BaseModel):
 def load_settings(
     flags: Mapping[str, Any], config_file: Path | None, environ: Mapping[str, str] = os.environ
 ) -> RunSettings:
-    """The settings of one run.
+    """Merges flags, environment and file into the settings of one run.
 
     Raises:
-        ConfigError: an unknown key, a bad value or a missing one; the message has key, value, source and expectation.
+        ConfigError: a key is unknown, or a value is invalid or missing; the message has key, value, source and what is
+            expected.
     """
     layers = [
         (f"file {config_file}", _from_file(config_file)),
@@ -242,7 +244,7 @@ def _problem(error: Any, sources: Mapping[str, str]) -> str:  # noqa: ANN401 - p
     if error["type"] == "missing":
         variable = ENVIRONMENT_PREFIX + key.upper()
         return f"{key}: expected a value, found none: give --{key.replace('_', '-')}, {variable} or a line in the file"
-    if not key:  # about several keys together: the message names them
+    if not key:  # a rule about several keys; its message names them
         return str(error["msg"]).removeprefix("Value error, ")
     source = sources.get(key.partition(".")[0], "default")
     if error["type"] == "extra_forbidden":
@@ -270,13 +272,13 @@ def client_properties(path: Path | None) -> dict[str, str]:
 
 
 def registry_config(url: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """What confluent-kafka's registry client takes: the URL, and `schema.registry.*` of `--command-config`."""
+    """The settings of confluent-kafka's registry client: the URL, and `schema.registry.*` of `--command-config`."""
     mine = {name.removeprefix(_REGISTRY_PREFIX): value for name, value in properties.items() if _is_registry(name)}
     return {**mine, "url": url}
 
 
 def broker_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """What of `--command-config` is for the brokers."""
+    """The properties of `--command-config` for the brokers: all except `schema.registry.*`."""
     return {name: value for name, value in properties.items() if not _is_registry(name)}
 
 

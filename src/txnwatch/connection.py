@@ -1,6 +1,6 @@
-"""How a command that only asks reaches the cluster: bootstrap servers and a client properties file, nothing more.
+"""The cluster connection of a one-off command, from bootstrap servers and a client properties file.
 
-Apart from `app.py`, so that such a command starts without what only `run` needs.
+Separate from `app.py`, so that such a command does not import what only `run` needs.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from txnwatch.streaming.source.options import SourceOptions, parse_options
 
 
 def options_of(bootstrap_server: str, command_config: Path | None) -> SourceOptions:
-    """Where and how to connect.
+    """The connection options: addresses and security.
 
     Raises:
-        ConfigError: no host:port, or a properties file that cannot be read.
+        ConfigError: an address is not host:port, or the properties file cannot be read.
     """
     properties = {f"kafka.{name}": value for name, value in client_properties(command_config).items()}
     return parse_options({**properties, "kafka.bootstrap.servers": bootstrap_server, "subscribePattern": ".*"})
@@ -26,7 +26,7 @@ def options_of(bootstrap_server: str, command_config: Path | None) -> SourceOpti
 
 @contextlib.contextmanager
 def connected(bootstrap_server: str, command_config: Path | None, *, timeout_s: float) -> Iterator[Cluster]:
-    """A cluster that has answered once, for the length of one command.
+    """Connects to a cluster and reads its metadata, for the duration of one command.
 
     Raises:
         BrokerError: no broker answers.

@@ -1,4 +1,4 @@
-"""What confluent-kafka's clients are told: the connection as `--command-config` has it, and how events are written."""
+"""Configuration of confluent-kafka's clients: the connection of `--command-config`, and the encoding of events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from txnwatch.streaming.source.options import SourceOptions
 
 
 def librdkafka_config(options: SourceOptions) -> dict[str, str]:
-    """The same connection for confluent-kafka."""
+    """The connection options as properties of librdkafka."""
     security: Security = options.security
     config = {
         "bootstrap.servers": ",".join(str(endpoint) for endpoint in options.bootstrap),
@@ -40,19 +40,19 @@ def librdkafka_config(options: SourceOptions) -> dict[str, str]:
 
 
 def registry_codec(url: str | None, properties: Mapping[str, str], topic: str) -> RegistryCodec | None:
-    """What speaks to the schema registry, if there is one.
+    """The codec of the schema registry; None without a registry.
 
     Raises:
-        ConfigError: the registry client is not installed, or refuses the settings.
+        ConfigError: the registry client is not installed, or rejects the settings.
     """
     return RegistryCodec(registry_config(url, properties), topic) if url is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class EventsTopic:
-    """The topic of incident events as a client has it: how its records are written and read.
+    """The topic of incident events: its name, and how its records are encoded and decoded.
 
-    `read_events` is given `decode`, which reads all three encodings where there is a registry.
+    `decode` is for `read_events`; it reads all three encodings if there is a registry.
     """
 
     name: str
@@ -62,10 +62,10 @@ class EventsTopic:
 
 
 def events_keys(path: Path | None, warn: Callable[[str], None]) -> Keys | None:
-    """The keys of `--events-key-file`, if there is one; `warn` is told where others may read the file.
+    """The keys of `--events-key-file`, None without one; calls `warn` if other users may read the file.
 
     Raises:
-        ConfigError: there is no key in it, or it cannot be read.
+        ConfigError: the file has no key, or cannot be read.
     """
     if path is None:
         return None
@@ -82,17 +82,17 @@ def events_topic(
     properties: Mapping[str, str],
     keys: Keys | None = None,
 ) -> EventsTopic:
-    """The topic for a run, or for a command beside one.
+    """The events topic of a run, or of a command that reads or writes the same topic.
 
     Args:
-        name: the topic.
-        events_format: what is written; None for Confluent framing where there is a registry, else JSON.
-        registry_url: the schema registry, if there is one.
-        properties: the client properties, for the registry's own among them.
-        keys: what signs events, and verifies those that are read.
+        name: the name of the topic.
+        events_format: the encoding to write; None means Confluent framing if there is a registry, else JSON.
+        registry_url: the schema registry; None without one.
+        properties: the client properties; those of the registry are among them.
+        keys: they sign the events that are written and verify those that are read.
 
     Raises:
-        ConfigError: Confluent framing without a registry, or one whose client refuses the settings.
+        ConfigError: Confluent framing without a registry, or the registry client rejects the settings.
     """
     registry = registry_codec(registry_url, properties, name)
     chosen = events_format or ("json" if registry is None else CONFLUENT_AVRO)
@@ -104,7 +104,7 @@ def events_topic(
 
 
 def told_at(settings: RunSettings) -> EventsAt:
-    """Where a run's events are, for commands that are pasted; a password in the registry's address is kept out."""
+    """The event flags of a run for suggested commands, without the password in the registry's URL."""
     url = urlsplit(settings.schema_registry_url) if settings.schema_registry_url is not None else None
     return EventsAt(
         settings.events_topic if settings.events_topic != EVENTS_TOPIC else None,
@@ -115,5 +115,5 @@ def told_at(settings: RunSettings) -> EventsAt:
 
 
 def decoder(registry: RegistryCodec | None) -> Callable[[bytes], IncidentEvent]:
-    """What reads events back: all three encodings where there is a registry."""
+    """The decoder of events; with a registry it reads all three encodings."""
     return registry.decode if registry is not None else from_bytes

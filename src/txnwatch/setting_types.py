@@ -1,7 +1,7 @@
-"""What a setting takes, as types of pydantic's; the flags of the other commands share the rules.
+"""Validated types of settings, for pydantic; the flags of the other commands use the same rules.
 
-Law: a value that could only fail later (a URL that redis-py refuses, a name no topic can have, a number that does not
-fit Kafka's or Spark's field) is refused here, in words that say what is expected.
+Law: a value that would fail later (a URL that redis-py rejects, an invalid topic name, a number that does not fit the
+field of Kafka or Spark) is rejected here, with an error that has what is expected.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _regex(value: str) -> str:
 
 
 def _prefixes(value: object) -> object:
-    """A flag and a variable are text, a file may have a list; then a prefix may have a comma in it."""
+    """Flags and variables are comma-separated text; a file may have a list, whose prefixes may contain commas."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     if not isinstance(value, list | tuple) or not all(isinstance(part, str) and part for part in value):
@@ -71,14 +71,14 @@ def _redis(value: str) -> str:
 
 
 def is_redis_url(url: str) -> bool:
-    """Whether redis-py takes it; no connection is made."""
-    from txnwatch.sinks.delivery.redis import is_url  # noqa: PLC0415 - redis-py is a quarter of a second that few need
+    """Whether redis-py accepts the URL; makes no connection."""
+    from txnwatch.sinks.delivery.redis import is_url  # noqa: PLC0415 - the import takes 0.25 s
 
     return is_url(url)
 
 
 def without_password(url: str) -> str:
-    """A URL for messages."""
+    """The URL for messages: `***` replaces user and password."""
     before, at, place = url.rpartition("@")
     scheme, has_scheme, _ = before.partition("://")
     return f"{scheme + has_scheme if has_scheme else ''}{'***@' if at else ''}{place}"

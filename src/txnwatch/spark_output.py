@@ -1,4 +1,4 @@
-"""Spark's own noise, out of the terminal: what the JVM and its workers print goes to a file."""
+"""Redirects the output of Spark (the JVM and its workers) from the terminal to a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def output_to(log: Path) -> Iterator[None]:
-    """Sends what this process and those it starts print to a file; the JVM keeps it for life."""
+    """Redirects the output of this process and its children to a file; a JVM started here keeps the file."""
     log.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""What a decision about ending a hanging transaction rests on: values, no decisions."""
+"""The inputs of a decision about ending a hanging transaction: values only, no decisions."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from txnwatch.state.model.ports import ActiveProducer
 
 @dataclass(frozen=True, slots=True)
 class AbortPolicy:
-    """What may be ended.
+    """Which hanging transactions may be ended.
 
     Attributes:
-        after_ms: since this process proved the hang; the alert comes first.
-        topics, deny_topics: regular expressions for whole names; None denies nothing.
-        id_prefixes, deny_id_prefixes: of transactional ids; an empty allow list allows all. A transaction without an
-            id is on no allow list, and any deny list may be about it.
-        budget_per_hour: markers in any hour; None for no limit.
-        breaker_incidents: transactions that this process finds to hang at once, above which something larger is wrong.
-        outcomes: expected outcomes that a marker may decide.
-        commit: the marker is a COMMIT; only where that is the proven outcome.
+        after_ms: minimum time since this process proved the hang, so that the alert comes first.
+        topics, deny_topics: regular expressions for whole topic names; None denies nothing.
+        id_prefixes, deny_id_prefixes: prefixes of transactional ids; an empty allow list allows all. A transaction
+            whose id is not known is refused if either list is set.
+        budget_per_hour: maximum number of markers in any hour; None for no limit.
+        breaker_incidents: maximum number of transactions that this process finds hanging at the same time; more of them
+            mean a larger problem, and nothing is ended. None for no limit.
+        outcomes: expected outcomes for which a marker may be written.
+        commit: the marker is a COMMIT; only allowed if that is the proven outcome.
     """
 
     after_ms: int = 300_000
@@ -38,7 +39,7 @@ class AbortPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What has been done so far, and how things are; `tripped` is why the breaker is open, None if it is not."""
+    """Counts so far, and the state of the breaker; `tripped` is why the breaker is open, None if it is not."""
 
     markers_last_hour: int = 0
     open_hanging: int = 0
@@ -47,13 +48,13 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What this process has found itself about a hanging transaction. No event and no other store is a source of it.
+    """What this process itself has found about a hanging transaction. Events and other stores are never a source.
 
     Attributes:
-        candidate: what the state said last.
-        row: the producer at the partition's leader when the outcome was found.
-        outcome: how the transaction would have ended; it is true of the data that `row` describes.
-        witness: the candidate that the outcome rests on. The coordinator may have moved on since.
+        candidate: the last candidate from the state.
+        row: the producer's row at the partition's leader when the outcome was found.
+        outcome: the expected outcome; it applies to the data that `row` describes.
+        witness: the candidate from which the outcome was derived. The coordinator may have moved on since.
         since_ms: when this process confirmed the hang for the first time, by our clock.
     """
 
@@ -70,22 +71,22 @@ class Evidence:
 
     @property
     def data(self) -> tuple[int, int, int]:
-        """Start, epoch and last sequence: as long as they stay the same, nothing was appended."""
+        """Start offset, epoch and last sequence; if they are unchanged, nothing was appended."""
         return data_of(self.row)
 
 
 def data_of(row: ActiveProducer) -> tuple[int, int, int]:
-    """What says of which data a leader's row is."""
+    """The values that identify the data of a leader's row."""
     return row.txn_start_offset, row.producer_epoch, row.last_sequence
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Everything a decision rests on.
+    """All inputs of a decision.
 
     Attributes:
-        evidence: None as long as this process has not proven the hang itself.
-        found: the fresh read, None as long as there was none.
+        evidence: None until this process has proven the hang itself.
+        found: the fresh read, None if there was none yet.
     """
 
     evidence: Evidence | None
@@ -96,13 +97,13 @@ class Case:
 
     @property
     def proven(self) -> Evidence:
-        """The evidence, for every rule behind the one that asks for it."""
+        """The evidence; only for rules after NOT_PROVEN_HERE, which checks that there is some."""
         assert self.evidence is not None
         return self.evidence
 
     @property
     def owners(self) -> frozenset[str]:
-        """Every transactional id that the state or the coordinator has named as the owner."""
+        """All transactional ids that the state or the coordinator has named as the owner."""
         views = (self.proven.candidate.view, self.proven.witness.view)
         names = {view.transactional_id for view in views if view is not None}
         if self.found is not None and self.found.description is not None:

@@ -1,23 +1,25 @@
-"""Whether a hanging transaction may be ended, and by which marker: one pure decision over the table of abort_rules.py.
+"""Decides whether a hanging transaction may be ended, and by which marker, with the table of rules.py.
 
-A marker names a producer id and an epoch and no transaction. So between the last fresh read and the append anything
-may happen, and what protects the next healthy transaction is not speed but these three:
+A marker names a producer id and an epoch, but no transaction. Anything can happen between the last fresh read and the
+append, and speed does not protect the next healthy transaction. These three rules do:
 
-* Never against the outcome. This process found it for the data of one moment; it is true of the data that is aborted
-  because nothing was appended since (same start, epoch and last sequence at the leader). The partition's log is read
-  once more right before the marker (sinks/incidents/own_findings.py), and must lead to the same outcome.
-* Never an epoch that may be used again. The coordinator has handed out a newer epoch, or another producer id, or
-  knows the id no more; then no transaction can begin under the marker's epoch. Idle is not dead: a client that was
-  paused for an hour goes on under the epoch it has, and up to transaction.version 1 so does every next transaction.
-  From 2 on each end raises the epoch, and the same rule sees just that.
-* The leader compares epochs when it appends. The request carries TransactionVersion 0, for which a marker is taken
-  if its epoch is not older than the partition's: if a transaction of a newer epoch has reached the partition in
-  between, joining the open data, the marker is refused and nothing is harmed.
+* Never against the outcome. This process found the outcome for the data of one moment. It applies to the data that is
+  aborted, because nothing was appended since (same start, epoch and last sequence at the leader). The partition's log
+  is read once more directly before the marker (sinks/incidents/own_findings.py), and must give the same outcome.
+* Never under an epoch that may be used again. The coordinator must have handed out a newer epoch, or another producer
+  id, or no longer know the id; then no transaction can begin under the marker's epoch. An idle client is not a dead
+  client: after a pause of an hour it continues under its epoch, and up to transaction.version 1 so does every next
+  transaction. From version 2 on each end raises the epoch, and the same rule detects that.
+* The leader compares epochs when it appends. The request has TransactionVersion 0, for which the leader accepts a
+  marker if its epoch is not older than the partition's. If a transaction of a newer epoch has joined the open data in
+  the meantime, the leader refuses the marker and no data is harmed.
 
 The marker is written only under the leader epoch of the reading: another leader may have another log.
 
-The marker's coordinator epoch is the one of the producer's last marker there, 0 where it has had none; a higher one
-would make the leader refuse the coordinator's own markers for ever.
+The marker's coordinator epoch is that of the producer's last marker on the partition, 0 if there is none. With a higher
+one, the leader would refuse the coordinator's own markers for ever.
+
+Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ class AbortSpec(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Nothing is to be done, and why; `detail` is in words."""
+    """No marker is written; `refusal` is the reason, `detail` explains it."""
 
     refusal: Refusal
     detail: str
@@ -75,7 +77,7 @@ def decide_abort(case: Case) -> AbortSpec | Refused:
 
 
 def objection(case: Case) -> Refused | None:
-    """What speaks against it before anything is read afresh."""
+    """The first refusal that needs no fresh read, or None."""
     for rule in REFUSALS:
         detail = None if rule.needs_reading else rule.check(case)
         if detail is not None:
@@ -84,7 +86,7 @@ def objection(case: Case) -> Refused | None:
 
 
 def partition_of(incident: IncidentEvent) -> TopicPartition:
-    """The partition an incident about a span is about."""
+    """The partition of an incident about a span."""
     assert incident.topic is not None
     assert incident.partition is not None
     return TopicPartition(incident.topic, incident.partition)

@@ -1,4 +1,4 @@
-"""The words for what was decided about a marker, and for what became of it."""
+"""The values for a decision about a marker, and for its result."""
 
 from __future__ import annotations
 

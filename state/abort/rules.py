@@ -1,7 +1,7 @@
-"""The table of refusals: what speaks against ending a hanging transaction, in the order it is asked.
+"""The table of refusals: all reasons not to end a hanging transaction, in the order of the checks.
 
-Every row is a pure check of one case; the decision is in abort_plan.py, with the argument. The page docs/abort.md
-is generated from the table.
+Each row is a pure check of one case. decision.py has the decision and its argument. The page docs/abort.md is generated
+from the table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from txnwatch.state.model.transaction import TransactionState
 
 
 class Refusal(StrEnum):
-    """Why nothing is done; the value is the word in `action.refusal`."""
+    """Why no marker is written; the value is used in `action.refusal`."""
 
     NOT_PROVEN_HERE = "not_proven_here"
     OUTCOME_WAS_COMMIT = "outcome_was_commit"
@@ -41,8 +41,8 @@ class RefusalRule(NamedTuple):
     """One row of the table: the check returns the detail of the refusal, or None.
 
     Attributes:
-        needs_reading: whether it looks at the fresh read; the others come first and cost nothing.
-        is_told: whether an event tells it; what passes by itself is not told.
+        needs_reading: whether it uses the fresh read; the other checks come first and need no request.
+        is_told: whether an event reports the refusal; a refusal that passes by itself is not reported.
     """
 
     refusal: Refusal
@@ -132,7 +132,7 @@ def _still_owned(case: Case) -> str | None:
         return None
     if found.answer is Answer.REFUTED:
         return found.why
-    # Taken for written here, perhaps; but whoever takes the coordinator's log over sends every marker again.
+    # The marker of this partition may count as written, but a new leader of the coordinators' log sends all again.
     is_ending = owner.is_live and owner.state is not TransactionState.ONGOING
     if is_ending and owner.producer_id == case.proven.row.producer_id:
         return f"{owner.transactional_id} is {owner.state}: its markers are under way"
@@ -170,10 +170,10 @@ def _may_be_reused(case: Case) -> str | None:
 
 
 def _never(_: Case) -> str | None:
-    return None  # only a broker can tell, when it is asked to write
+    return None  # only the broker can refuse, when the marker is written
 
 
-# In this order: what is wrong for good comes before what passes, and what costs nothing before what is read.
+# Order: permanent refusals before those that pass, and checks without a read before checks that need one.
 REFUSALS: tuple[RefusalRule, ...] = (
     RefusalRule(
         Refusal.NOT_PROVEN_HERE,

@@ -1,1 +1,1 @@
-"""From facts to findings: one producer, one bucket of producers, one barrier."""
+"""From facts to findings: for one producer, for one bucket of producers, at one barrier."""

@@ -1,9 +1,10 @@
-"""Which awaited producers a fact concerns that names none: by transactional id, by partition, by log partition.
+"""An index of the awaited producers, for facts that name none: by transactional id, partition and log partition.
 
-Law: asking costs as much as there are answers, however many are awaited and however many facts ask. It is kept from
-batch to batch beside the agenda, and told of every producer that a batch has changed. Within a batch it is as of the
-batch's beginning. So it may name a producer that the fact no longer concerns, which changes nothing; and whom the
-batch has concerned already has to be looked at besides.
+An awaited producer has an open span or a live transaction. Law: a lookup costs as much as its result, however many
+producers are awaited and however many facts ask. The index is kept from batch to batch beside the agenda, and updated
+with every producer that a batch has changed. Within a batch it is as of the start of the batch. So it may return a
+producer that the fact no longer concerns, which changes nothing; and producers that the batch has already touched must
+be checked in addition.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _Key = TypeVar("_Key")
 
 
 class Places(NamedTuple):
-    """Where a producer is found; `log_partition` is -1 and the id None while the coordinators' log has not named it."""
+    """The index keys of a producer; `log_partition` is -1 and the id None until the coordinators' log has named it."""
 
     partitions: tuple[TopicPartition, ...]
     transactional_id: str | None
@@ -27,7 +28,7 @@ class Places(NamedTuple):
 
 
 def places_of(producer: ProducerState) -> Places:
-    """Where a producer is found."""
+    """The index keys of a producer."""
     view = producer.view
     if view is None:
         return Places(tuple(producer.spans), None, -1)
@@ -35,7 +36,7 @@ def places_of(producer: ProducerState) -> Places:
 
 
 class Awaited:
-    """Producer ids with something open or live; every answer is in their order."""
+    """The index of producer ids with an open span or a live transaction; every result is sorted."""
 
     __slots__ = ("_by_log", "_by_name", "_by_partition", "_places")
 
@@ -43,10 +44,10 @@ class Awaited:
         self._places: dict[int, Places] = {}
         self._by_partition: dict[TopicPartition, set[int]] = {}
         self._by_log: dict[int, set[int]] = {}
-        self._by_name: dict[str, tuple[int, ...]] = {}  # one, as a rule: a set for each would be the largest part
+        self._by_name: dict[str, tuple[int, ...]] = {}  # usually one: a set for each would use most of the memory
 
     def put(self, producer_id: int, places: Places) -> None:
-        """The producer is awaited, and is there now."""
+        """Adds the producer, or moves it to its new keys."""
         before = self._places.get(producer_id)
         if before == places:
             return
@@ -61,7 +62,7 @@ class Awaited:
             self._by_name[places.transactional_id] = (*named, producer_id)
 
     def drop(self, producer_id: int) -> None:
-        """The producer has nothing open or live."""
+        """Removes a producer that has nothing open or live."""
         before = self._places.pop(producer_id, None)
         if before is not None:
             self._leave(producer_id, before)
@@ -79,19 +80,19 @@ class Awaited:
 
     @property
     def partitions(self) -> Collection[TopicPartition]:
-        """The data partitions on which something is open."""
+        """The data partitions with an open span."""
         return self._by_partition.keys()
 
     def on(self, partitions: Iterable[TopicPartition]) -> list[int]:
-        """Those with something open on one of the data partitions."""
+        """Producers with an open span on one of the data partitions."""
         return sorted(set().union(*(self._by_partition.get(partition, ()) for partition in partitions)))
 
     def in_logs(self, log_partitions: Iterable[int]) -> list[int]:
-        """Those whose id is in one of these partitions of the coordinators' log."""
+        """Producers whose id is in one of these partitions of the coordinators' log."""
         return sorted(set().union(*(self._by_log.get(log_partition, ()) for log_partition in log_partitions)))
 
     def concerned_by(self, fact: PartitionNotice | TransactionalIdGone) -> list[int]:
-        """Those that the fact may change."""
+        """Producers that the fact may change."""
         if isinstance(fact, TransactionalIdGone):
             return sorted(self._by_name.get(fact.transactional_id, ()))
         if fact.partition.topic == TRANSACTION_STATE_TOPIC:

@@ -1,6 +1,6 @@
-"""The facts of one batch, sorted: whatever order they arrive in, they are applied in the same one.
+"""The facts of one batch, sorted: they are always applied in the same order, whatever order they arrive in.
 
-Partition-wide facts come first, then each log's in the order of its offsets, then the census, then the barrier.
+First come partition-wide facts, then the facts of each log by offset, then the census, then the barrier.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Batch:
     """One batch, sorted.
 
     Raises:
-        ValueError: it does not carry exactly one barrier fact.
+        ValueError: it does not have exactly one barrier fact.
     """
 
     def __init__(self, facts: Iterable[Fact]) -> None:
@@ -43,7 +43,7 @@ class Batch:
         if len(sorts[Barrier]) != 1:
             raise ValueError(f"expected one barrier fact in a batch, found {len(sorts[Barrier])}")
         self.barrier = _with_what_others_read(sorts[Barrier][0], sorts[LogRead])
-        self.notices: list[PartitionNotice] = list(dict.fromkeys(sorts[PartitionNotice]))  # two tasks may say the same
+        self.notices: list[PartitionNotice] = list(dict.fromkeys(sorts[PartitionNotice]))  # without duplicates
         self.censuses: list[CensusTaken] = sorts[CensusTaken]
         self.described: list[OpenDescribed] = sorts[OpenDescribed]
         self.last_stable: list[LastStable] = sorts[LastStable]
@@ -56,17 +56,17 @@ class Batch:
 
     @property
     def for_awaited(self) -> tuple[PartitionNotice | TransactionalIdGone, ...]:
-        """What concerns every producer with something open, first of all."""
+        """Facts that concern every producer with something open; they are applied first."""
         return (*(notice for notice in self.notices if notice.kind not in KEEPS_WHAT_IS_KNOWN), *self._gone)
 
     def brackets(self) -> Iterable[tuple[TopicPartition, Bracket]]:
-        """The partitions of the batch's census that it can be held to.
+        """The partitions for which the batch's census is valid.
 
-        Not those whose log is no longer what it was when the census was planned; nor, of those that were to be read as
-        far as the census speaks, those that were not. A loss takes nothing from a census that rests on no reading: a
-        partition that is behind may lose a range in every batch, and the leader still knows what is open. Where a range
-        could not be read, the census is the reading, whatever was planned: that, too, may be so in every batch. That a
-        topic was deleted takes nothing from the census of another one that has its name now.
+        It is not valid if the log has changed since the census was planned, or if the log should be read as far as the
+        census reaches and was not. A loss does not make a census invalid that does not depend on reading: a partition
+        that is behind may lose a range in every batch, and the leader still knows what is open. If a range could not be
+        read, the census replaces the log, whatever was planned; this, too, may be so in every batch. The deletion of a
+        topic does not make the census of a new topic with the same name invalid.
         """
         still_told = KEEPS_WHAT_IS_KNOWN | {NoticeKind.LOST, NoticeKind.DELETED}
         changed = {notice.partition for notice in self.notices if notice.kind not in still_told}
@@ -82,7 +82,7 @@ class Batch:
                 yield partition, bracket._replace(is_scanned=False, is_behind=True) if is_planned else bracket
 
     def known_to_round(self) -> Container[TopicPartition] | None:
-        """The partitions there are, as a whole round of the census found them; None if there was no round."""
+        """The partitions that exist, as a complete round of the census found them; None if there was no round."""
         if not any(census.is_round for census in self.censuses):
             return None
         known = {partition for census in self.censuses for partition in (*census.taken, *census.failed)}
@@ -90,7 +90,7 @@ class Batch:
 
 
 def _with_what_others_read(barrier: Barrier, reads: Iterable[LogRead]) -> Barrier:
-    """The barrier as one task would bring it that had read the whole log."""
+    """The barrier as if one task had read the whole log."""
     holes, clocks = dict(barrier.holes), dict(barrier.clocks)
     for read in reads:
         holes.update(read.holes)

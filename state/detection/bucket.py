@@ -1,11 +1,10 @@
-"""One bucket of producer ids through one batch: facts first, in log order, then the barrier.
+"""Runs one bucket of producer ids through one batch: facts first, in log order, then the barrier.
 
-A bucket (a hash of the producer id) is the unit Spark keys its state by: one state key per producer costs twice
-the time (docs/decisions/0002). The bucket keeps an agenda of the producers that have something open or live, so
-a barrier never walks those whose time has not come; at most one read and one write of the store per producer a batch
-touches. What concerns a partition goes to the producers that are open there (`awaited`).
-Nothing here knows Spark: the store is a protocol, and the same code runs in the simulation and in one-shot
-commands.
+A bucket (a hash of the producer id) is the unit by which Spark keys its state: one state key per producer costs twice
+the time (docs/decisions/0002). The bucket keeps an agenda of the producers that have something open or live, so a
+barrier never visits those that are not due. A batch makes at most one read and one write of the store per producer that
+it touches. Facts about a partition go to the producers that are open there (`awaited`). This module does not know
+Spark: the store is a protocol, and the same code runs in the simulation and in one-shot commands.
 """
 
 from __future__ import annotations
@@ -65,12 +64,12 @@ def process(
     *,
     speaks_for_partitions: bool,
 ) -> list[Emitted]:
-    """Runs one batch of facts through a bucket, changing `bucket` and `store`; returns what there is to say.
+    """Runs one batch of facts through a bucket, changing `bucket` and `store`; returns the findings.
 
-    `speaks_for_partitions` is true for one bucket only: notices reach every bucket and are reported once.
+    `speaks_for_partitions` is True for one bucket only: notices reach every bucket and are reported once.
 
     Raises:
-        ValueError: the batch does not carry exactly one barrier fact.
+        ValueError: the batch does not have exactly one barrier fact.
     """
     batch = Batch(facts)
     give_up(bucket, batch, policy)
@@ -110,7 +109,7 @@ def process(
 
 
 def _apply_to_awaited(batch: Batch, desk: Desk) -> None:
-    """Facts that name no producer, to the producers they concern."""
+    """Applies facts that name no producer to the producers they concern."""
     if not batch.barrier.risen and not batch.for_awaited:
         return
     for partition in sorted(batch.barrier.risen):
@@ -122,7 +121,7 @@ def _apply_to_awaited(batch: Batch, desk: Desk) -> None:
 
 
 def _forget_unseen(log_partitions: set[int], desk: Desk) -> None:
-    """What whole readings of the coordinators' log did not show again is gone."""
+    """Removes the ids that complete readings of the coordinators' log did not show again."""
     if not log_partitions:
         return
     for producer_id in sorted({*desk.awaited.in_logs(log_partitions), *desk.touched} & desk.bucket.agenda.keys()):
@@ -139,7 +138,7 @@ def _place_of(seen: ProducerSeen | TransactionSeen) -> TopicPartition:
 
 
 def _take_census(batch: Batch, desk: Desk) -> None:
-    """What the batch's census shows as open is opened; what it should show and does not is over."""
+    """Opens what the batch's census shows as open; ends what it should show and does not."""
     if not batch.censuses:
         return
     brackets = {partition: as_read(desk.bucket, partition, bracket) for partition, bracket in batch.brackets()}
@@ -223,7 +222,7 @@ def _figures(bucket: BucketState, bench: Bench, ended: Tally) -> Iterable[Emitte
 
 
 def _due_ms(bucket: BucketState) -> int:
-    """When there is something to look at again, though no fact comes."""
+    """When there is something to evaluate again, even if no fact arrives."""
     unread = (bucket.gaps, bucket.left, bucket.failing, bucket.coordinator_gaps, bucket.rereading)
     if any(unread) or bucket.standing or bucket.hidden or bucket.undescribed:
         return 0
@@ -231,7 +230,7 @@ def _due_ms(bucket: BucketState) -> int:
 
 
 def _standing_still(bucket: BucketState, batch: Batch, policy: DetectionPolicy) -> Iterable[LastStableStands]:
-    """Last stable offsets that have stood for a while; the transaction that holds one may be any bucket's."""
+    """Last stable offsets that have not moved for a while; the transaction that holds one may be in any bucket."""
     now_ms = batch.barrier.coordinator_listed_ms
     for told in batch.last_stable:
         known = bucket.standing.get(told.partition)
@@ -239,7 +238,7 @@ def _standing_still(bucket: BucketState, batch: Batch, policy: DetectionPolicy) 
         bucket.standing[told.partition] = Standing(told.offset, since_ms, now_ms)
     for partition, standing in list(bucket.standing.items()):
         if now_ms - standing.seen_ms > policy.standing_still_ms:
-            del bucket.standing[partition]  # it has moved, or nothing is written behind it
+            del bucket.standing[partition]  # it has moved, or nothing is written above it
         elif now_ms - standing.since_ms >= policy.standing_still_ms:
             yield LastStableStands(partition, standing.offset)
 
@@ -251,7 +250,7 @@ def _incomplete(batch: Batch) -> Iterable[CensusIncomplete]:
 
 
 def _take_clocks(bucket: BucketState, barrier: Barrier) -> bool:
-    """Takes in what the barrier tells of clocks and settings; whether the agenda must be made anew."""
+    """Updates clocks and settings from the barrier; returns whether every awaited producer must be evaluated."""
     has_changed = bucket.clocks.take(barrier.leaders, barrier.clocks, barrier.coordinator_listed_ms)
     was_ms, bucket.scan_interval_ms = bucket.scan_interval_ms, barrier.scan_interval_ms
     return has_changed or was_ms != barrier.scan_interval_ms

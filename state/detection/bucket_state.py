@@ -1,4 +1,4 @@
-"""What a bucket's producers share between batches."""
+"""The state that a bucket's producers share between batches."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from txnwatch.state.model.broker_clocks import Clocks
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.ids import TopicPartition
 
-NEEDS_CENSUS = -1  # a gap that no reading can close, only the leader's own word on what is open
-FROM_BEGINNING = -1  # a coordinator partition that is read again as a new reading
-MADE_ANEW = -2  # the same, of another log: the topic was re-created
+NEEDS_CENSUS = -1  # a gap that no reading can close, only a census at the leader
+FROM_BEGINNING = -1  # a partition of the coordinators' log that is read again as a new reading
+MADE_ANEW = -2  # the same, because the topic was re-created
 
 
 class Standing(NamedTuple):
-    """A last stable offset, and since when (our clock) it has been the same; `seen_ms` is when it was told last."""
+    """A last stable offset, and since when (our clock) it has not moved; `seen_ms` is when it was last reported."""
 
     offset: int
     since_ms: int
@@ -34,33 +34,34 @@ class Failing(NamedTuple):
 
 @dataclass(slots=True)
 class BucketState:
-    """What a bucket's producers share between batches.
+    """The state that a bucket's producers share between batches.
 
     Attributes:
-        agenda: producer ids with something open or live -> when (our clock, ms) the next look is due.
-        gaps, coordinator_gaps: lowest offset of an unread range, kept until a re-read from there, or NEEDS_CENSUS.
-        failing: data partitions with a range that could not be read, and that is not given up yet.
-        left: where reading of a data partition stopped because the batch had read as much as it may.
-        standing: last stable offsets below their partition's end, in the one bucket that speaks for partitions.
-        rereading: coordinator partitions whose re-read has begun and has not reached the listed end yet, with
-            the gap it is for; until then they count as stale anyway.
-        readings: how often a coordinator partition has been found truncated: records of a later reading win
-            over those of an earlier one, whatever their offsets, of idle producer ids too.
-        holes: where the last hole of a coordinator partition ended: no record below leads to one from there on.
+        agenda: producer ids with an open span or a live transaction -> when (our clock, ms) the next look is due.
+        gaps, coordinator_gaps: lowest offset of an unread range, kept until a re-read from there, or NEEDS_CENSUS (of
+            the coordinators' log FROM_BEGINNING).
+        failing: data partitions with a range that could not be read and is not given up yet.
+        left: where reading of a data partition stopped because of the read limit of a batch.
+        standing: last stable offsets below their partition's end, only in the one bucket that reports on partitions.
+        rereading: coordinator partitions whose re-read has begun and has not reached the listed end yet, with the gap
+            that it closes; until then they count as stale.
+        readings: how often a coordinator partition was found truncated. Records of a later reading replace those of an
+            earlier one, whatever their offsets, also of idle producer ids.
+        holes: the end of the last compaction hole of a coordinator partition; never carry state across it.
         clocks: the brokers' clocks.
         scan_interval_ms: that of the last barrier.
-        hidden: partitions that transactions name and that are not shown to us, by the barrier at which that was seen;
-            until the planner knows of them.
+        hidden: partitions that transactions name and that are hidden from us, with the barrier at which this was seen;
+            kept until the planner knows them.
         undescribed: scanned partitions whose last census failed.
         states: how many awaited producer ids are in each state.
-        followed: the oldest of what is open, by producer id.
-        told: a digest of what was told last as open; None for who must not rely on its having been heard.
-        number: which of the buckets this is.
-        awaited: where what is on the agenda is found, once somebody has asked.
-        shown: what `told` is the digest of, where it was made in this process.
-        barrier: the last barrier that was judged in this process; the same one again is another attempt.
+        followed: the oldest open transactions, by producer id.
+        told: a digest of the last emitted open list; None if that list may not have arrived.
+        number: the number of this bucket.
+        awaited: the index of the producers on the agenda; None until it is used.
+        shown: the list of which `told` is the digest, if it was made in this process.
+        barrier: the last barrier evaluated in this process; the same one again is another attempt.
 
-    What is from `number` on is never stored.
+    `number` and the fields after it are never stored.
     """
 
     agenda: Agenda = field(default_factory=Agenda)

@@ -1,13 +1,15 @@
-"""What a coordinator record inherits from the one before it: its participants, and whose its epoch is. Pure.
+"""What a coordinator record inherits from the one before it: its participants, and who used its epoch.
 
-A hanging transaction may be aborted only where no committed one can own the data, and data carries nothing but a
-producer id and an epoch. So for the transaction in view two things are remembered: the epoch its data carries
-(`data_epoch`, that of its Ongoing record: the end may raise it) and whether another one may have had that epoch
-(`epoch_use`). Up to transaction.version 1 an epoch is used from one InitProducerId to the next, by any number of
-transactions; from 2 on each end raises it; and a client changes over without a new InitProducerId. Only records
-that follow one another say so, and that two are there does not mean that they do: compaction takes records from
-between, those that ended a transaction too. So no offset between them may be missing; everything else is SHARED, which
-proves nothing.
+A hanging transaction may be aborted only if no committed transaction can own the data, and data has nothing but a
+producer id and an epoch. So the state keeps two values for the transaction in view: the epoch of its data
+(`data_epoch`, from its Ongoing record, because the end may raise it) and whether another transaction may have used that
+epoch (`epoch_use`). Up to transaction.version 1 an epoch is used from one InitProducerId to the next, by any number of
+transactions. From version 2 on each end raises it. A client can change the version without a new InitProducerId. Only
+consecutive records show which case it is, and two adjacent records need not be consecutive: compaction removes records
+between them, also those that ended a transaction. So no offset between them may be missing. Everything else is SHARED,
+which proves nothing.
+
+Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ _COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLE
 
 
 def begun(view: CoordinatorView) -> CoordinatorView:
-    """The first record of a range: what it inherits is not known yet."""
+    """Prepares the first record of a range; what it inherits is not known yet."""
     match view.state:
         case TransactionState.EMPTY:
             return replace(view, epoch_use=EpochUse.FIRST)
@@ -31,15 +33,15 @@ def begun(view: CoordinatorView) -> CoordinatorView:
 
 
 def follow(prior: CoordinatorView | None, view: CoordinatorView, *, follows_on: bool = True) -> CoordinatorView:
-    """The view after what was known before it; what its own range has already settled stays as it is.
+    """The view after what was known before it; values that its own range has already decided do not change.
 
-    `follows_on` is false where something between the two was not read or is no longer there.
+    `follows_on` is False if something between the two was not read or is no longer there.
     """
     same = prior if prior is not None and follows_on and is_same_transaction(prior, view) else None
     if view.state is TransactionState.EMPTY:
         return _after_init(prior, view, follows_on=follows_on)
     if same is not None and view.state in _COMPLETE and not view.participants:
-        # Complete* has forgotten its partitions; what they were says what became of a marker that never came.
+        # Complete* does not contain its partitions; they are needed for the outcome of a missing marker.
         view = replace(view, participants=same.participants)
     if view.epoch_use is not EpochUse.UNJUDGED and not _was_out_before(prior, view, same):
         return view
@@ -50,18 +52,18 @@ def follow(prior: CoordinatorView | None, view: CoordinatorView, *, follows_on: 
 
 
 def is_same_transaction(prior: CoordinatorView, view: CoordinatorView) -> bool:
-    """Whether a record goes on with the transaction of the one before: Complete* keeps the start of what it ended."""
+    """Whether a record continues the transaction of the one before; Complete* keeps the start of what it ended."""
     if prior.start_ms != view.start_ms or view.start_ms < 0:
         return False
     if view.state is TransactionState.ONGOING:
         return prior.state is TransactionState.ONGOING and prior.producer_epoch == view.producer_epoch
     if prior.state in _COMPLETE and view.epoch_use is EpochUse.UNJUDGED and view.data_epoch >= 0:
-        return False  # its own range has its Ongoing record: another transaction, whatever the clock said
+        return False  # its own range has its Ongoing record: another transaction, even if the start is equal
     return prior.state.is_live or (prior.state is view.state and prior.producer_epoch == view.producer_epoch)
 
 
 def is_unused(view: CoordinatorView, epoch: int) -> bool:
-    """Whether no transaction can have written data of this epoch yet: it was handed out, and none has begun."""
+    """Whether no transaction can have written data of this epoch yet: it was handed out, and none has begun with it."""
     if view.producer_epoch != epoch or view.superseded_by >= 0:
         return False
     if view.state is TransactionState.EMPTY:
@@ -70,14 +72,14 @@ def is_unused(view: CoordinatorView, epoch: int) -> bool:
 
 
 def _was_out_before(prior: CoordinatorView | None, view: CoordinatorView, same: CoordinatorView | None) -> bool:
-    """Whether a range begins with an InitProducerId whose epoch was out before: then it is not the first to use it."""
+    """Whether a range begins with an InitProducerId whose epoch was handed out before, so it is not its first use."""
     if prior is None or same is not None or view.epoch_use is not EpochUse.FIRST:
         return False
     return prior.superseded_by < 0 and prior.producer_epoch >= view.data_epoch
 
 
 def _after_init(prior: CoordinatorView | None, view: CoordinatorView, *, follows_on: bool) -> CoordinatorView:
-    """An InitProducerId that was sent twice is answered with the same epoch again, also after a transaction."""
+    """The view after an InitProducerId; a repeated one returns the same epoch again, also after a transaction."""
     if prior is None:
         return view if follows_on else replace(view, past_outcome=UNKNOWN_PAST)
     if prior.producer_epoch == view.producer_epoch and prior.superseded_by < 0 and view.epoch_use is EpochUse.FIRST:
@@ -93,7 +95,7 @@ def _after_init(prior: CoordinatorView | None, view: CoordinatorView, *, follows
 
 
 def _past(prior: CoordinatorView, view: CoordinatorView) -> tuple[str, int]:
-    """How the last transaction before an InitProducerId ended, if no other one has had its epoch, nor ever will."""
+    """How the last transaction before an InitProducerId ended, if no other has used its epoch, or ever will."""
     if prior.state is TransactionState.EMPTY:
         return prior.past_outcome, prior.past_end_epoch
     is_its_own = prior.state in _COMPLETE and prior.epoch_use in ITS_OWN and view.producer_epoch > prior.data_epoch
@@ -109,6 +111,6 @@ def _use(prior: CoordinatorView | None, epoch: int) -> EpochUse:
 
 
 def _at_its_end(view: CoordinatorView) -> CoordinatorView:
-    """An end that leaves the epoch as it is has a marker like the one that raised it to there, one before."""
+    """A RAISED epoch becomes SHARED if the end does not raise it: two transactions then have markers of this epoch."""
     is_left = view.state is not TransactionState.ONGOING and view.producer_epoch == view.data_epoch
     return replace(view, epoch_use=EpochUse.SHARED) if is_left and view.epoch_use is EpochUse.RAISED else view

@@ -1,7 +1,7 @@
-"""What a barrier makes of one producer: looks at its open spans, and the rules that rest on time.
+"""Evaluates one producer at a barrier: looks at its open spans, and the time-based rules.
 
-Level-triggered: a candidate is said again, after one second and then with doubling pauses, until its span closes
-or is covered. A confirmation that could not run is so tried again, and a refuted one needs no way back to here.
+Level-triggered: a candidate is emitted again, after one second and then with doubling pauses, until its span closes or
+is covered. So a confirmation that could not run is tried again, and a refuted one needs no message back to here.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from txnwatch.state.model.verdicts import (
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What every producer of a bucket is judged by at one barrier.
+    """The inputs for evaluating every producer of a bucket at one barrier.
 
     Attributes:
         gaps, coordinator_gaps: partitions with a range that was listed and could not be read.
-        left: partitions that a batch did not read to their ends, because it had read as much as it may.
+        left: partitions that a batch did not read to their ends because of its read limit.
         clocks: the brokers' clocks.
-        made_anew: partitions of the coordinator's log of which the views of an earlier reading count for nothing: that
-            log is gone, and all of the new one is not read yet.
-        waiting: counts, filled while judging, of looks that proved nothing.
-        wanted: filled while judging: partitions whose next census would prove something.
+        made_anew: partitions of a re-created coordinators' log that is not completely read yet, with the number of the
+            new reading; views of an earlier reading do not count.
+        waiting: counts, filled during the evaluation, of looks that proved nothing.
+        wanted: filled during the evaluation: partitions whose next census would help a proof.
     """
 
     barrier: Barrier
@@ -60,7 +60,7 @@ class Bench:
     wanted: set[TopicPartition] = field(default_factory=set)
 
     def is_behind(self, partition: TopicPartition) -> bool:
-        """Whether a limit has kept the partition from being read to its end; a census speaks for it then."""
+        """Whether a limit stopped the reading of the partition before its end; then a census replaces the log."""
         return partition in self.barrier.limited_data or partition in self.left
 
     @property
@@ -74,7 +74,7 @@ class Bench:
         return self.policy.scan_interval_ms(self.barrier.scan_interval_ms)
 
     def age_ms(self, view: CoordinatorView) -> int:
-        """At least how long a live transaction has been in its state at this barrier."""
+        """The minimum time that a live transaction has been in its state at this barrier."""
         return self.clocks.age_ms(view, self.now_ms)
 
 
@@ -101,9 +101,10 @@ def judge(producer: ProducerState, bench: Bench) -> Step:
 
 
 def at_rest_until(producer: ProducerState, bench: Bench) -> int | None:
-    """What `due_ms` would be of a producer that `judge` would leave as it is, saying nothing; None if it might not.
+    """The value of `due_ms` for a producer that `judge` would not change and not report; None if it might.
 
-    Nearly all producers at nearly all barriers: idle, or of a young transaction that holds whatever is open.
+    This is the fast path for nearly all producers at nearly all barriers: idle ones, and those with a young transaction
+    that holds everything open.
     """
     view = producer.view
     if view is None or not view.is_live:
@@ -117,7 +118,7 @@ def at_rest_until(producer: ProducerState, bench: Bench) -> int | None:
             return None
     age_ms, found = bench.age_ms(view), thresholds(view, bench.policy, bench.scan_interval_ms)
     if not found or age_ms > found[0].age_ms:
-        return None  # the first of them passes first, and doubt comes with the last
+        return None  # the thresholds ascend, and the doubt begins with the last
     return bench.now_ms + found[0].age_ms - age_ms
 
 
@@ -157,7 +158,7 @@ def _look(producer: ProducerState, partition: TopicPartition, span: Span, bench:
 
 
 def _is_told_by_its_log(view: CoordinatorView | None, bench: Bench) -> bool:
-    """Whether the coordinator's log has named the producer id and will tell what becomes of it."""
+    """Whether the coordinators' log has named the producer id and will show its next states."""
     return view is not None and not _is_of_old_log(view, bench) and view.log_partition not in bench.coordinator_gaps
 
 
@@ -177,7 +178,7 @@ def _proven(
 def _covered(
     producer: ProducerState, partition: TopicPartition, span: Span, bench: Bench
 ) -> tuple[Span, tuple[Emitted, ...]]:
-    """A live transaction holds the span now. If it was proven that none did before, that one has absorbed it."""
+    """A live transaction holds the span now. If it was proven that none did before, this one has absorbed it."""
     if span.uncovered_at is None:
         return (replace(span, absorbed=True) if span.stray and not span.absorbed else span), ()
     anew = replace(span, uncovered_at=None, reseen_at=None, absorbed=span.stray)
@@ -200,8 +201,8 @@ def _covered(
 def _is_still_open(partition: TopicPartition, span: Span, bench: Bench) -> bool:
     """Whether the span was seen open after the look that found it uncovered, and before this look.
 
-    In the log, read to an end that this barrier has listed; or by a census before this barrier, and just now. Where
-    the log is read, but not to its end, either will do.
+    Either the log shows it, read to an end that this barrier has listed; or one census before this barrier and the
+    latest one do. If the log is read, but not to its end, one of the two is sufficient.
     """
     if not span.by_census and not _data_unproven(partition, bench):
         return True
@@ -210,7 +211,7 @@ def _is_still_open(partition: TopicPartition, span: Span, bench: Bench) -> bool:
 
 
 def _needs_census(partition: TopicPartition, span: Span, bench: Bench) -> bool:
-    """Whether the proof, or its repetition, waits for another look at a partition of which the log does not tell."""
+    """Whether the proof, or its repetition, needs another census, because the partition's log proves nothing now."""
     if not span.by_census and not _data_unproven(partition, bench):
         return False
     is_due = span.said is None or span.said.next_ms <= bench.now_ms
@@ -239,7 +240,7 @@ def _candidate(
 
 
 def _listed(producer: ProducerState, bench: Bench) -> ProducerState:
-    """A view that was read before any listing could show its record counts from the first that can."""
+    """Sets `since_ms` at the first listing that can show a record that was read before any such listing."""
     view = producer.view
     if view is None or view.since_ms != NOT_LISTED_MS or not was_listed(view, bench.barrier):
         return producer
@@ -271,7 +272,7 @@ def _judge_time(producer: ProducerState, bench: Bench) -> Step:
 
 
 def _is_read(view: CoordinatorView, bench: Bench) -> bool:
-    """Whether its log is read to an end of this barrier: hours of backlog after a restart must not raise a storm."""
+    """Whether the view's log is read to an end of this barrier: a backlog after a restart must not raise alerts."""
     log_partition = view.log_partition
     is_unread = log_partition in bench.barrier.stale_coordinator or log_partition in bench.coordinator_gaps
     return bench.barrier.has_coordinator_log and not is_unread and not _is_of_old_log(view, bench)
@@ -283,9 +284,9 @@ def _has_coordinator(view: CoordinatorView, bench: Bench) -> bool:
 
 
 def _doubt_covers(producer: ProducerState, bench: Bench) -> Step:
-    """What a transaction that has outlived its time holds: a view gone stale must not cover a hang for ever.
+    """Asks the coordinator about spans held by an overdue transaction: an old view must not hide a hang for ever.
 
-    Its coordinator can be asked wherever its log has a leader, though it may not be possible to read that log.
+    The coordinator can be asked if its log partition has a leader, even if that log cannot be read.
     """
     view = producer.view
     if view is None or not view.is_live or not _has_coordinator(view, bench):
@@ -304,11 +305,11 @@ def _doubt_covers(producer: ProducerState, bench: Bench) -> Step:
 
 
 def _doubt_owner(producer: ProducerState, bench: Bench) -> Step:
-    """What is open of a producer id that no part of the log that is read names, while another part is not read.
+    """Asks for the owner of open data whose producer id is in no read part of the log, while another part is unread.
 
-    What a log said that has been made anew since names nobody. Nor does a part that its leader lists and cannot read:
-    the coordinator answers from its memory. What a live transaction held there may be held still, until its time is
-    over.
+    A log that was re-created since names no owner. Nor does a part that its leader lists and cannot read: the
+    coordinator answers from its memory. Data that a live transaction held may still be held, until the transaction's
+    timeout is over.
     """
     view = producer.view
     if not producer.spans or _is_told_by_its_log(view, bench):
@@ -340,7 +341,7 @@ def _in_doubt(
     again: Said,
     bench: Bench,
 ) -> Step:
-    """Asks the coordinators. The spans may be told then, without our being told; so their ends will be said."""
+    """Asks the coordinators. The ledger may report these spans, so their ends are always emitted."""
     number = bench.barrier.number
     asked = tuple(kind(_candidate(producer, partition, span, bench, number)) for partition, span in spans.items())
     doubted = {partition: replace(span, said=span.said or Said(0, 0)) for partition, span in spans.items()}
@@ -358,7 +359,7 @@ def _again(said: Said | None, bench: Bench) -> Said:
 
 
 def due_ms(producer: ProducerState, bench: Bench) -> int:
-    """When, on our clock, the producer must be looked at next if no fact touches it before; 0 is at every barrier."""
+    """When, by our clock, the producer must be evaluated next if no fact arrives before; 0 is at every barrier."""
     view = producer.view
     dues: list[int] = [
         0 if span.said is None or span.absent_at is not None else span.said.next_ms

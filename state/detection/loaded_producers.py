@@ -1,7 +1,7 @@
-"""The producers that one batch works on, between the store and the rules.
+"""The producers that one batch has loaded, between the store and the rules.
 
-Law: each is read at most once and written at most once. One that is only looked at is not taken out: what was taken
-out is judged at the barrier.
+Law: each producer is read at most once and written at most once. A producer that is only inspected is not loaded,
+because every loaded producer is evaluated at the barrier.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from txnwatch.state.model.transaction import ProducerState
 
 
 class ProducerStore(Protocol):
-    """Where producers are kept between batches."""
+    """Storage for producers between batches."""
 
     def get(self, producer_id: int) -> ProducerState | None:
-        """The producer as it was put last, or None."""
+        """The latest version of the producer, or None."""
 
     def put(self, producer: ProducerState) -> None:
         """Keeps the producer."""
 
 
 class Desk:
-    """The producers taken out of the store for one batch; each is read once and written once."""
+    """The producers loaded from the store for one batch; each is read once and written once."""
 
     def __init__(self, bucket: BucketState, store: ProducerStore) -> None:
         self.bucket = bucket
@@ -45,7 +45,7 @@ class Desk:
 
     @property
     def awaited(self) -> Awaited:
-        """Where producers with something open were found when the batch began; made when it is asked for first."""
+        """The index of awaited producers as of the start of the batch; built on first use."""
         if self.bucket.awaited is None:
             self.bucket.awaited = Awaited()
             for producer_id in self.bucket.agenda:
@@ -53,7 +53,7 @@ class Desk:
         return self.bucket.awaited
 
     def known(self, producer_id: int) -> ProducerState:
-        """The producer as it is now, without taking it out to be judged."""
+        """The producer as it is now; does not load it for evaluation."""
         if producer_id in self.touched:
             return self.touched[producer_id]
         if producer_id not in self._stored:
@@ -61,25 +61,25 @@ class Desk:
         return self._stored[producer_id]
 
     def awaits(self, producer_id: int) -> bool:
-        """Whether the producer has something open or live, or this batch has already concerned it."""
+        """Whether the producer has an open span or a live transaction, or is loaded in this batch."""
         return producer_id in self.touched or producer_id in self.bucket.agenda
 
     def load(self, producer_id: int) -> ProducerState:
-        """Takes the producer out: it is judged at the barrier."""
+        """Loads the producer, so that it is evaluated at the barrier."""
         producer = self.touched[producer_id] = self.known(producer_id)
         return producer
 
     def take(self, step: Step) -> None:
-        """Keeps what a rule has made of a producer, and what there is to say."""
+        """Keeps the new state of a producer, and the findings of the step."""
         self.touched[step.producer.producer_id] = step.producer
         self.emitted.extend(step.emitted)
 
     def apply(self, producer_id: int, fact: ProducerFact, barrier_number: int, *, follows_on: bool = True) -> None:
-        """One fact to one producer."""
+        """Applies one fact to one producer."""
         self.take(apply(self.load(producer_id), fact, barrier_number, follows_on=follows_on))
 
     def time(self, fact: ProducerSeen | TransactionSeen, again: Container[int]) -> None:
-        """Takes how long transactions took, before the fact is applied; not in logs that are read `again`."""
+        """Collects completion times, before the fact is applied; not for log partitions that are read `again`."""
         if not isinstance(fact, TransactionSeen) or fact.view.log_partition in again:
             return
         prior = self.load(fact.producer_id).view
@@ -89,7 +89,7 @@ class Desk:
                 self.ended.finish(prior, fact.first_end)
 
     def follow(self, producer: ProducerState, bench: Bench) -> None:
-        """Counts the producer by its state, and follows it while it has something open."""
+        """Counts the producer by its state, and keeps it in the open list while it has something open."""
         was, now_is = state_of(self._stored[producer.producer_id]), state_of(producer)
         if was != now_is:
             for state, change in ((was, -1), (now_is, 1)):
@@ -98,7 +98,7 @@ class Desk:
         follow(self.bucket.followed, producer, bench, self._youngest_ms)
 
     def name_strays(self) -> None:
-        """The data of a batch is applied before the coordinator's records, which say whose it is."""
+        """Adds the owner to stray writes: a batch's data is applied before the coordinator records that name it."""
         self.emitted = [
             replace(said, view=self.touched[said.producer_id].view)
             if isinstance(said, StrayWrite) and said.view is None
@@ -107,7 +107,7 @@ class Desk:
         ]
 
     def store_changes(self) -> None:
-        """Writes what is otherwise than it was."""
+        """Writes the producers that have changed."""
         for producer in self._changed():
             self._store.put(producer)
             if self.bucket.awaited is None:

@@ -1,8 +1,8 @@
-"""When each producer with something open is to be looked at next, by producer id.
+"""The agenda: when each producer with something open is evaluated next.
 
-Law: finding who is due costs the number of those who are, not of all. A heap has every (time, producer id) that was
-ever put; an entry that the agenda contradicts is old and is dropped when it comes to the top. The heap is made from
-the times alone, so nobody has to keep it.
+Law: the cost of finding the due producers depends on their number, not on the number of all. A heap has every (time,
+producer id) that was ever put. An entry that differs from the agenda is old, and is dropped when it reaches the top.
+The heap is built from the times alone, so it need not be stored.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
 
-_SPARE = 64  # old entries in the heap that are not worth a new one
+_SPARE = 64  # old entries that the heap may have before it is rebuilt
 
 
 class Agenda(Mapping[int, int]):
     """Producer id -> our clock in ms; 0 is at every barrier.
 
     Attributes:
-        changed: producer ids whose time is another since `settle`, those that left included.
+        changed: producer ids whose time has changed since `settle`, also those that were removed.
     """
 
     __slots__ = ("_heap", "_times", "changed")
@@ -44,7 +44,7 @@ class Agenda(Mapping[int, int]):
         return f"Agenda({self._times})"
 
     def put(self, producer_id: int, when_ms: int) -> None:
-        """The producer is to be looked at then, and not before."""
+        """Sets when the producer is evaluated next."""
         if self._times.get(producer_id) != when_ms:
             self._times[producer_id] = when_ms
             self.changed.add(producer_id)
@@ -53,29 +53,29 @@ class Agenda(Mapping[int, int]):
                 self._sort()
 
     def drop(self, producer_id: int) -> None:
-        """The producer has nothing open."""
+        """Removes a producer that has nothing open."""
         if self._times.pop(producer_id, None) is not None:
             self.changed.add(producer_id)
 
     def due(self, now_ms: int) -> set[int]:
-        """Who is to be looked at by now."""
+        """The producers that are due at `now_ms`."""
         found: dict[int, tuple[int, int]] = {}
         while self._heap and self._heap[0][0] <= now_ms:
             entry = heappop(self._heap)
             if self._times.get(entry[1]) == entry[0]:
                 found[entry[1]] = entry
         for entry in found.values():
-            heappush(self._heap, entry)  # until they are put again, they stay due
+            heappush(self._heap, entry)  # they stay due until `put` sets another time
         return set(found)
 
     def next_ms(self, default: int) -> int:
-        """When the first producer is to be looked at."""
+        """When the first producer is due; `default` if there is none."""
         while self._heap and self._times.get(self._heap[0][1]) != self._heap[0][0]:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else default
 
     def settle(self) -> None:
-        """From now on `changed` tells what is otherwise than it is now."""
+        """Clears `changed`."""
         self.changed.clear()
 
     def _sort(self) -> None:

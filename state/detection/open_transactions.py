@@ -1,9 +1,9 @@
-"""What is open, the oldest of it one by one; and of those, what has been open for a while, or is prepared.
+"""The open list: the oldest open transactions of a bucket, if they are open for a while or prepared.
 
-Law: following must not cost a look at anybody. A producer is taken in, or let go, when it is looked at anyway; each
-bucket keeps the oldest, so one that was squeezed out comes back with its next look. A healthy transaction is over
-within moments: one is told from `told_after_ms` on, and Prepare* at once, because it ends by itself or is news. How
-many there are in each state is counted exactly beside it. Times are our clock.
+Law: the list must not cause an evaluation. A producer is added or removed when it is evaluated anyway. Each bucket
+keeps the oldest, so a producer that had no room returns with its next evaluation. A healthy transaction is over within
+moments, so it is listed from `told_after_ms` on. Prepare* is listed at once, because it either ends soon or is a
+problem. The number of transactions in each state is counted exactly, apart from the list. Times are our clock.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.serializer import pack
 from txnwatch.state.model.transaction import ProducerState
 
-FOLLOWED = 128  # by each bucket
+FOLLOWED = 128  # per bucket
 _ANY_MS = 2**63
-TOLD_EVERY = 20  # barriers, changed or not
+TOLD_EVERY = 20  # barriers; emitted also if unchanged
 UNOWNED = "unowned"
 
 
 def open_transaction_of(raw: Iterable[Any]) -> OpenTransaction:
-    """One that was made plain."""
+    """Restores an OpenTransaction from plain values."""
     producer_id, transactional_id, state, since_ms, prepared_ms, spans = raw
     told = tuple(OpenSpan(TopicPartition(*partition), start, seen) for partition, start, seen in spans)
     return OpenTransaction(producer_id, transactional_id, state, since_ms, prepared_ms, told)
 
 
 def state_of(producer: ProducerState) -> str | None:
-    """What the producer id counts as: the state of its live transaction, UNOWNED, or None if it is idle."""
+    """The state under which a producer id is counted: that of its live transaction, UNOWNED, or None if it is idle."""
     if producer.view is not None and producer.view.is_live:
         return str(producer.view.state)
     return UNOWNED if producer.spans else None
 
 
 def youngest_to_follow(followed: Mapping[int, OpenTransaction]) -> int:
-    """Since when one has to be open to be followed: there is no room for what is younger than all that are."""
+    """The latest start of a transaction that gets a place; a full list has none for those younger than all in it."""
     return max(told.since_ms for told in followed.values()) if len(followed) >= FOLLOWED else _ANY_MS
 
 
 def follow(
     followed: dict[int, OpenTransaction], producer: ProducerState, bench: Bench, youngest_ms: int = _ANY_MS
 ) -> None:
-    """Takes the producer among those that are followed, or out."""
+    """Adds the producer to the open list, updates it there, or removes it."""
     state = state_of(producer)
     if state is None:
         followed.pop(producer.producer_id, None)
@@ -59,7 +59,7 @@ def follow(
 
 
 def keep_oldest(followed: dict[int, OpenTransaction]) -> None:
-    """Lets go of those that are too many."""
+    """Removes the youngest transactions above the limit."""
     if len(followed) > FOLLOWED:
         oldest = heapq.nsmallest(FOLLOWED, followed.values(), key=_by_age)
         followed.clear()
@@ -67,7 +67,7 @@ def keep_oldest(followed: dict[int, OpenTransaction]) -> None:
 
 
 def worth_telling(followed: Mapping[int, OpenTransaction], bench: Bench) -> Iterator[OpenTransaction]:
-    """Those that have been open for a while, and those that are prepared, oldest first."""
+    """Transactions that have been open for a while or are prepared, oldest first."""
     latest_ms = bench.now_ms - bench.policy.told_after_ms
     for told in sorted(followed.values(), key=_by_age):
         if told.since_ms <= latest_ms or told.prepared_ms >= 0:
@@ -75,10 +75,11 @@ def worth_telling(followed: Mapping[int, OpenTransaction], bench: Bench) -> Iter
 
 
 def has_to_be_told(bucket: BucketState, told: tuple[OpenTransaction, ...], barrier_number: int) -> bool:
-    """Whether what is open must be said at this barrier; notes that it is.
+    """Whether the open list must be emitted at this barrier; records that it is.
 
-    It must if it has changed, if it is the bucket's turn, or if nobody may have heard it: what another attempt at the
-    same barrier has said may be lost. That it was told is part of the state, since each worker may tell the next time.
+    It must if it has changed, if it is the bucket's turn, or if it may not have arrived: the output of an earlier
+    attempt at the same barrier may be lost. The digest of the emitted list is part of the state, because another worker
+    may run the next batch.
     """
     digest = bucket.told if bucket.told is not None and told == bucket.shown else crc32(pack(told))
     is_turn = (barrier_number + bucket.number) % TOLD_EVERY == 0
@@ -88,13 +89,13 @@ def has_to_be_told(bucket: BucketState, told: tuple[OpenTransaction, ...], barri
 
 
 class Remembered:
-    """What each bucket has told last as open: for those who need the whole at every barrier."""
+    """The last open list of each bucket, for users that need the whole at every barrier."""
 
     def __init__(self) -> None:
         self._told: dict[int, OpenTransactions] = {}
 
     def whole(self, emitted: Iterable[Emitted]) -> list[Emitted]:
-        """What one batch said, with what is still so besides."""
+        """The findings of one batch, with the last open lists of all buckets."""
         others: list[Emitted] = []
         for said in emitted:
             if isinstance(said, OpenTransactions):
@@ -112,7 +113,7 @@ def _since(producer: ProducerState, bench: Bench) -> tuple[int, int]:
     """Since when something is open, and since when it is prepared, -1 if it is not."""
     times, prepared_ms, view = [span.first_seen_ms for span in producer.spans.values()], -1, producer.view
     if view is not None and view.is_live:
-        # An aborted transaction that was empty has no start; nor has it any data.
+        # An aborted transaction that was empty has no start and no data.
         ahead_ms = bench.clocks.ahead_ms(view, bench.now_ms)
         times.append((view.start_ms if view.start_ms >= 0 else view.record_timestamp_ms) - ahead_ms)
         prepared_ms = view.record_timestamp_ms - ahead_ms if view.state.is_prepare else -1
@@ -128,7 +129,7 @@ def _open(producer: ProducerState, state: str, since_ms: int, prepared_ms: int) 
 
 
 def oldest(told: Iterable[OpenTransaction]) -> tuple[int, int]:
-    """Since when the oldest has been open, and since when the oldest has been prepared; -1 for none."""
+    """The start of the oldest, and the time since when the longest prepared one is prepared; -1 for none."""
     known = list(told)
     prepared = [one.prepared_ms for one in known if one.prepared_ms >= 0]
     return min((one.since_ms for one in known), default=-1), min(prepared, default=-1)

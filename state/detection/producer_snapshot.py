@@ -1,23 +1,25 @@
-"""What a bracketed census makes of one producer's spans: it opens what we missed and closes what is over.
+"""What a census means for one producer's spans: it opens those that we missed and closes those that are over.
 
-DescribeProducers answers from the leader's memory and names no offset. So it is read between two listings under one
-leader epoch: end L before, the last stable offset after. Below L all was committed when the leader answered, hence:
-  * what it shows as open and begins below L is open; the log may have lost its beginning, or we its marker;
-  * what we hold open below L and it does not show has ended, though perhaps by a marker above the high watermark,
-    which may still be lost. It is no candidate from then on. It has surely ended if it begins below the last stable
-    offset listed afterwards, or if a second census does not show it either. On a scanned partition it is then
-    dropped once the log is read to an end listed later: normally its marker is read on the way and nothing is
-    dropped at all. Where there is no scan the census is the reading.
+A census is DescribeProducers at each leader: a producer snapshot from the leader's memory, without an offset. So it is
+read between two listings under one leader epoch: end L before, the last stable offset after. Everything below L was
+committed when the leader answered, so:
+  * what it shows as open, beginning below L, is open; the log may have lost its beginning, or we its marker;
+  * a span that is open in our state below L, and that it does not show, has ended, though perhaps by a marker above the
+    high watermark, which can still be lost. From then on the span is no candidate. It has certainly ended if it begins
+    below the last stable offset listed afterwards, or if a second census does not show it either. On a scanned
+    partition it is then dropped once the log is read to an end listed later; normally its marker is read on the way and
+    nothing is dropped. On a partition that is not scanned, the census replaces the log.
 
-A scanned partition that is behind (a limit has cut its reading, here at P < L) has both. For what is open below L the
-census is the reading; what it opens is marked as ahead, because the scan will come to it. What the scan has opened,
-below P, it can see again and so help to prove, since a span is known by its start; it can say that it no longer sees
-it, and then nothing is told of it; but it cannot drop it: the marker that ended it lies above P, will be read, and says
-how. Nothing is decided by the log there until it is read to its end. The hand-over takes no step of its own: a span
-that is ahead is the scan's own once the scan has read its beginning, with all looks it had (transitions.py).
+A scanned partition that is behind (a limit has stopped its reading, here at P < L) has both. For what is open below L,
+the census replaces the log. A span that it opens is marked as ahead, because the scan will reach it. A span that the
+scan has opened, below P, can be seen again by the census, which helps to prove it, because a span is identified by its
+start. If the census no longer shows it, no candidate is emitted. But the census cannot drop it: the marker that ended
+it is above P, will be read, and shows how it ended. The log decides nothing there until it is read to its end. The
+hand-over needs no step of its own: a span that is ahead belongs to the scan once the scan has read its beginning, with
+all looks that it had (transitions.py).
 
-What begins at L or above is left to the log, or to the next census. A census is later than all its batch has listed,
-so a span it opens is looked at from the next barrier on: T of its own batch is older than the observation.
+A span that begins at L or above is left to the log, or to the next census. A census is later than all listings of its
+batch, so a span that it opens is evaluated from the next barrier on: T of its own batch is older than the observation.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Bracke
         return _opened(producer, prior, fact, bracket, number)
     if bracket.is_scanned and _is_as_read(prior, fact):
         return Step(producer)
-    is_another = prior.start_offset != fact.start_offset  # a span is known by its start: the proof begins anew
-    is_reading = not bracket.is_scanned  # of a scanned partition that is read so far, the log decides
+    is_another = prior.start_offset != fact.start_offset  # a span is identified by its start: the proof restarts
+    is_reading = not bracket.is_scanned  # if the partition is scanned and read this far, the log decides
     seen_again = is_reading and prior.uncovered_at is not None and prior.reseen_at is None
     emitted: tuple[Emitted, ...] = ()
     if fact.producer_epoch > prior.epoch:  # data of a newer epoch, which we have not read, has joined it
@@ -63,13 +65,13 @@ def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Bracke
 
 
 def _is_as_read(prior: Span, fact: OpenDescribed) -> bool:
-    """Whether a census of a scanned partition only repeats what reading has told: as a rule."""
+    """Whether a census of a scanned partition only repeats what the log has shown; this is the usual case."""
     is_same = (prior.start_offset, prior.epoch) == (fact.start_offset, fact.producer_epoch)
     return is_same and not prior.by_census and prior.absent_at is None and prior.over_at is None
 
 
 def _is_another(prior: Span, fact: OpenDescribed) -> bool:
-    """A later start is another span. So is an earlier one of a span whose start its leader told before."""
+    """Whether this is another span: one with a later start, or with another start than an earlier census gave."""
     return prior.start_offset < fact.start_offset or (prior.by_census and prior.start_offset != fact.start_offset)
 
 
@@ -108,7 +110,7 @@ def _opened(producer: ProducerState, prior: Span | None, fact: OpenDescribed, br
 
 
 def not_there(producer: ProducerState, partition: TopicPartition) -> Step:
-    """The producer after a whole round that knows no such partition."""
+    """The producer after a complete round of the census that found no such partition."""
     span = producer.spans[partition]
     return (
         without(producer, partition, span, SpanEnd.PARTITION_GONE)
@@ -123,7 +125,7 @@ def not_described(producer: ProducerState, partition: TopicPartition, bracket: B
     if span.topic_id != bracket.topic_id:
         return without(producer, partition, span, SpanEnd.PARTITION_GONE)
     if span.start_offset >= bracket.below:
-        # The log is shorter than it was. What lies above a scan that went back is read, and opened, again.
+        # The log was truncated. The scan goes back, and opens again what it reads above that point.
         return without(producer, partition, span, SpanEnd.TRUNCATED)
     is_over = span.start_offset < bracket.stable or span.absent_at is not None
     if is_over and span.by_census and not bracket.is_scanned:
@@ -141,9 +143,9 @@ def not_described(producer: ProducerState, partition: TopicPartition, bracket: B
 
 
 def doubted(producer: ProducerState, partition: TopicPartition) -> Step:
-    """After an election: what a census did not show may be open again, if the log was cut where nobody had read it.
+    """The producer after an election: its span may be open again, if the log was truncated where it was unread.
 
-    It may as well be over: nothing is said of it, and nothing dropped, until another census has told.
+    The span may also be over: no candidate is emitted, and nothing is dropped, until another census.
     """
     span = producer.spans.get(partition)
     if span is None or span.over_at is None:

@@ -1,12 +1,11 @@
-"""Ranges that were listed and not read: noted, closed by a re-read that reaches them, and what follows from either.
+"""Ranges that were listed and not read: how they are recorded, how a re-read closes them, and what follows.
 
-Two kinds: a gap is what could not be read; left is what a batch did not come to, because it had read as much as it
-may.
+There are two kinds: a gap could not be read; `left` is what a batch did not reach because of its read limit.
 
-Law: as long as one stands the log proves nothing on its partition. A data partition whose log was cut or is lost in
-part cannot be made whole by reading; it waits for a census. A partition of the coordinator's log that was cut is read
-again from its beginning as another reading, and what that does not show is gone. So is one whose topic was re-created;
-that may have other partitions, so nothing is known to be gone before all of them are read.
+Law: as long as one exists, the log proves nothing on its partition. If a data partition was truncated, or has lost a
+range, reading cannot make it complete; it waits for a census. A truncated partition of the coordinators' log is read
+again from its beginning, as another reading, and what that does not show is gone. The same applies if its topic was
+re-created. The new topic may have other partitions, so nothing counts as gone before all of them are read.
 """
 
 from __future__ import annotations
@@ -29,13 +28,14 @@ from txnwatch.state.model.facts import (
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import CoordinatorView
 
-_ASKED_AGAIN = 10  # barriers: a wish is lost now and then, and what is gone need not be asked for for ever
+_ASKED_AGAIN = 10  # barriers: a request can be lost, so it is repeated; it ends, because the partition may be gone
 
 
 def begin_readings(bucket: BucketState, batch: Batch) -> None:
-    """What a truncated partition of the log shows from now on is another reading of it, this batch's included.
+    """Starts another reading of truncated partitions of the coordinators' log; this batch is already part of it.
 
-    So is a re-read from the beginning: what was read in the batch that told of the loss may be from before it.
+    A re-read from the beginning is another reading, too: the batch that reported the loss may have read data from
+    before it.
     """
     begun = [
         partition.partition
@@ -51,13 +51,13 @@ def begin_readings(bucket: BucketState, batch: Batch) -> None:
     ]
     for log_partition in (*begun, *cut):
         bucket.readings[log_partition] = bucket.readings.get(log_partition, 0) + 1
-        bucket.holes.pop(log_partition, None)  # nothing of an earlier reading leads on, and offsets may begin anew
+        bucket.holes.pop(log_partition, None)  # never carry state into a new reading; its offsets may start again
 
 
 def in_reading(
     seen: ProducerSeen | TransactionSeen, bucket: BucketState, barrier: Barrier
 ) -> ProducerSeen | TransactionSeen:
-    """The fact, with the number of the reading its log partition is in and with when it was seen."""
+    """The fact, with the number of its log partition's reading and the time at which it was seen."""
     if isinstance(seen, ProducerSeen):
         return seen
     reading = bucket.readings.get(seen.view.log_partition, 0)
@@ -67,7 +67,7 @@ def in_reading(
 
 
 def read_again(bucket: BucketState, batch: Batch) -> set[int]:
-    """Partitions of the coordinator's log that are being read from their beginning once more."""
+    """Partitions of the coordinators' log that are being read from their beginning once more."""
     begun = {
         partition.partition
         for partition, start in batch.barrier.reread.items()
@@ -77,7 +77,7 @@ def read_again(bucket: BucketState, batch: Batch) -> set[int]:
 
 
 def unread_before(bucket: BucketState, batch: Batch) -> set[TopicPartition]:
-    """Partitions of which something is missing between what is known and what this batch has read."""
+    """Partitions with data missing between the known state and what this batch has read."""
     logs = bucket.coordinator_gaps.keys() | bucket.rereading.keys()
     back = batch.barrier.reread
     return {
@@ -89,11 +89,11 @@ def unread_before(bucket: BucketState, batch: Batch) -> set[TopicPartition]:
 
 
 def close_gaps(bucket: BucketState, batch: Batch) -> None:
-    """Gaps that a re-read or a census of this batch reaches; if it failed again, `note_gaps` brings them back."""
+    """Closes gaps that a re-read or a census of this batch reaches; `note_gaps` restores them if it failed again."""
     for partition, start in batch.barrier.reread.items():
         if partition.topic == TRANSACTION_STATE_TOPIC:
             gap = bucket.coordinator_gaps.get(partition.partition)
-            if gap is not None and start <= max(gap, 0):  # a wish may be older than the gap: then it does not reach it
+            if gap is not None and start <= max(gap, 0):  # an older request may start above the gap
                 del bucket.coordinator_gaps[partition.partition]
                 bucket.rereading[partition.partition] = min(gap, bucket.rereading.get(partition.partition, gap))
             continue
@@ -107,13 +107,13 @@ def close_gaps(bucket: BucketState, batch: Batch) -> None:
 
 
 def as_read(bucket: BucketState, partition: TopicPartition, bracket: Bracket) -> Bracket:
-    """The bracket as far as reading has really come: who planned the census may not have known of what is unread."""
+    """The bracket, corrected by what the state knows to be unread; the planner of the census may not know it."""
     is_unread = partition in bucket.left or bucket.gaps.get(partition, NEEDS_CENSUS) != NEEDS_CENSUS
     return bracket._replace(is_scanned=False, is_behind=True) if bracket.is_scanned and is_unread else bracket
 
 
 def note_gaps(bucket: BucketState, notices: Iterable[PartitionNotice]) -> None:
-    """What could not be read in this batch."""
+    """Records what could not be read in this batch."""
     told = [notice for notice in notices if notice.kind is not NoticeKind.HIDDEN]
     gone = {(notice.partition, notice.topic_id) for notice in told if notice.kind is NoticeKind.DELETED}
     for partition, _ in gone:
@@ -126,7 +126,7 @@ def note_gaps(bucket: BucketState, notices: Iterable[PartitionNotice]) -> None:
         partition = notice.partition
         is_unread = notice.kind in READ_LATER
         if (partition, notice.topic_id) in gone:
-            continue  # a topic of the same name may have come since: its gaps are its own, whatever the order
+            continue  # a new topic of the same name has its own gaps, whatever the order
         if partition.topic == TRANSACTION_STATE_TOPIC:
             wanted = notice.from_offset if is_unread else FROM_BEGINNING
             known = bucket.coordinator_gaps.get(partition.partition, wanted)
@@ -139,7 +139,7 @@ def note_gaps(bucket: BucketState, notices: Iterable[PartitionNotice]) -> None:
 
 
 def note_hidden(bucket: BucketState, batch: Batch) -> Iterator[TopicPartition]:
-    """Partitions that are hidden and that the planner does not know of yet; it carries those it knows as not told."""
+    """Hidden partitions that the planner does not know yet; those it knows are in `stale_data`."""
     number = batch.barrier.number
     for notice in batch.notices:
         if notice.kind is NoticeKind.HIDDEN:
@@ -154,8 +154,8 @@ def note_hidden(bucket: BucketState, batch: Batch) -> Iterator[TopicPartition]:
 def note_undescribed(bucket: BucketState, batch: Batch) -> list[TopicPartition]:
     """Scanned partitions to be described again, because their last census failed.
 
-    What retention has taken the beginning of is known by that census alone, and a leader that is away for a moment
-    must not hide it until the next healing one.
+    If retention has removed the beginning of a transaction, only that census shows it. A leader that is briefly not
+    available must not hide it until the next regular census.
     """
     for notice in batch.notices:
         if notice.kind is NoticeKind.DELETED:
@@ -167,13 +167,13 @@ def note_undescribed(bucket: BucketState, batch: Batch) -> list[TopicPartition]:
 
 
 def note_holes(bucket: BucketState, batch: Batch) -> None:
-    """Where compaction has been in the coordinator's log, for batches to come: the folds of this one have seen it."""
+    """Records compaction holes of the coordinators' log for later batches; this batch's folds know them already."""
     for log_partition, end in batch.barrier.holes.items():
         bucket.holes[log_partition] = max(end, bucket.holes.get(log_partition, end))
 
 
 def pass_over(bucket: BucketState, view: CoordinatorView) -> None:
-    """A record that is not taken in leaves a hole: what is known of its id, if anything, does not lead past it."""
+    """Records a hole for a record that is skipped: never carry the known state of its id across it."""
     bucket.holes[view.log_partition] = max(view.log_offset + 1, bucket.holes.get(view.log_partition, 0))
 
 
@@ -186,12 +186,12 @@ def is_before_hole(bucket: BucketState, view: CoordinatorView | None) -> bool:
 
 
 def made_anew(bucket: BucketState) -> dict[int, int]:
-    """Partitions of a log that was re-created and is not read as a whole yet, with the number of the new reading."""
+    """Partitions of a re-created log that is not completely read yet, with the number of the new reading."""
     return {number: bucket.readings.get(number, 0) for number, gap in bucket.rereading.items() if gap == MADE_ANEW}
 
 
 def finished_readings(bucket: BucketState, batch: Batch) -> Iterator[int]:
-    """Coordinator partitions whose re-read has reached its end; those that were read as a whole."""
+    """Ends re-reads of coordinator partitions that are finished; yields those that were read as a whole."""
     for log_partition, gap in list(bucket.rereading.items()):
         unread = batch.barrier.stale_coordinator | bucket.coordinator_gaps.keys()
         if unread if gap == MADE_ANEW else log_partition in unread:

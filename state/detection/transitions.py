@@ -1,10 +1,10 @@
-"""The transition table: how one fact changes what is known about one producer id.
+"""The transitions: how one fact changes the state of one producer id.
 
-`apply(producer, fact, barrier) -> Step(producer, emitted)`. Rule 1: every change of a `ProducerState` is made here,
-in census.py for what leaders describe, or in judge.py for judgements. Rule 2: facts are joined, not replayed: a range
-read twice, or a longer range read after a shorter one, leads to the same state, because a span is decided by offsets
-(its start against the markers read) and a coordinator record by its offset in the log. Rule 3: only what was said is
-reported when it ends.
+`apply(producer, fact, barrier) -> Step(producer, emitted)`. Rule 1: every change of a `ProducerState` is made here, in
+producer_snapshot.py for what leaders describe, or in evaluate.py for evaluations. Rule 2: facts are merged, not
+replayed. A range read twice, or a longer range read after a shorter one, leads to the same state, because a span is
+decided by offsets (its start against the markers read) and a coordinator record by its offset in the log. Rule 3: an
+end is emitted only if a finding was emitted before.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ProducerFact = ProducerSeen | TransactionSeen | TransactionalIdGone | PartitionN
 
 
 class Step(NamedTuple):
-    """One transition: the new state and what it makes worth saying."""
+    """One transition: the new state, and the findings to emit."""
 
     producer: ProducerState
     emitted: tuple[Emitted, ...] = ()
@@ -47,8 +47,8 @@ class Step(NamedTuple):
 def apply(producer: ProducerState, fact: ProducerFact, barrier_number: int, *, follows_on: bool = True) -> Step:
     """The producer's state after one fact that was read in the batch of barrier `barrier_number`.
 
-    `follows_on` is false where something before the range was not read or is gone: a marker may lie there, and then
-    data of a newer epoch has joined nothing; or a whole transaction, and then nothing is known of whose an epoch is.
+    `follows_on` is False if something before the range was not read or is gone. It may be a marker: then data of a
+    newer epoch has joined nothing. Or it may be a whole transaction: then it is not known who used an epoch.
     """
     match fact:
         case ProducerSeen():
@@ -66,7 +66,7 @@ def _apply_producer_seen(producer: ProducerState, fact: ProducerSeen, barrier_nu
     if prior is not None and prior.topic_id == fact.topic_id and _is_past(prior, fact):
         return Step(producer)
     if prior is not None and prior.topic_id != fact.topic_id:
-        # The topic was re-created: what was open in the old one is gone with it.
+        # The topic was re-created: spans of the old topic are gone.
         emitted = ended(producer.producer_id, fact.partition, prior, SpanEnd.PARTITION_GONE)
         prior = None
     else:
@@ -95,16 +95,16 @@ def _apply_producer_seen(producer: ProducerState, fact: ProducerSeen, barrier_nu
 
 
 def _is_past(prior: Span, fact: ProducerSeen) -> bool:
-    """Whether a range lies wholly below a span: a census has shown it ahead of the scan, or the range is read again.
+    """Whether a range is completely below a span: a census showed the span before the scan, or it is a re-read.
 
-    What the producer had open there has ended, or a census will tell that the span begins there. The range may show it
-    without its marker, which comes in one of the next; it must not be taken for the beginning of what is open now.
+    What the producer had open there has ended, or a census will show that the span begins there. The range may show it
+    without its marker, which is in a later range; it must not count as the beginning of what is open now.
     """
     return prior.start_offset >= fact.range_end
 
 
 def _begins_anew(prior: Span, fact: ProducerSeen) -> bool:
-    """Data of a producer whose span a census no longer showed, and no marker before it: it joins nothing."""
+    """Whether new data joins nothing: a census no longer showed the span, and no marker came before the data."""
     return prior.over_at is not None and fact.first_offset is not None and fact.first_offset > prior.last_offset
 
 
@@ -114,7 +114,7 @@ def _unseen_end(producer_id: int, partition: TopicPartition, span: Span) -> tupl
 
 
 def _joined(prior: Span | None, fact: ProducerSeen, closing: Marker | None) -> Joined | None:
-    """Where the range shows newer data joining older open data: within itself, or with what was open before it."""
+    """Where the range shows newer data joining older open data: in the range itself, or data open before it."""
     if prior is None or fact.first_offset is None or fact.first_offset <= prior.last_offset:
         return fact.joined
     if fact.first_epoch > prior.epoch:
@@ -137,15 +137,15 @@ def _stray(producer: ProducerState, fact: ProducerSeen, joined: Joined, prior: S
 
 
 def taken_in(span: Span) -> Span:
-    """A span whose old data a later transaction has taken in: it is said, so its end will be too."""
+    """A span whose old data a later transaction has absorbed; a finding is emitted, so its end will be too."""
     return replace(span, stray=True, absorbed=True, said=span.said or Said(0, 0))
 
 
 def _closing_marker(prior: Span | None, fact: ProducerSeen) -> Marker | None:
-    """The first marker read that ends the open span: every marker ends what lies below it.
+    """The first marker read that ends the open span: every marker ends the data below it.
 
-    Epochs are the leader's to compare, before it appends. One that is older than the data's gets into a log where
-    a leader had forgotten its producers, and then nobody holds the data open any more (`ProducerAppendInfo`).
+    The leader compares epochs before it appends. A marker that is older than the data gets into a log if a leader had
+    lost its producer state, and then no leader holds the data open any more (`ProducerAppendInfo`).
     """
     if prior is None:
         return None
@@ -173,9 +173,9 @@ def _opened(fact: ProducerSeen, barrier_number: int) -> Span | None:
 def _extended(prior: Span, fact: ProducerSeen) -> Span:
     if fact.open_offset is None:
         return prior
-    is_begin = fact.open_offset <= prior.start_offset  # also of one that a census has told, and of a re-read
-    is_same = fact.open_offset >= prior.start_offset  # known by its start: what a census has seen still counts
-    later = fact.last_offset >= prior.last_offset  # the last batch decides, as with the leader: epochs can go back
+    is_begin = fact.open_offset <= prior.start_offset  # also if a census found the span, or on a re-read
+    is_same = fact.open_offset >= prior.start_offset  # identified by its start: earlier censuses still count
+    later = fact.last_offset >= prior.last_offset  # the last batch decides, as at the leader: epochs can go back
     return replace(
         prior,
         start_offset=min(prior.start_offset, fact.open_offset),
@@ -190,7 +190,7 @@ def _extended(prior: Span, fact: ProducerSeen) -> Span:
 
 
 def _held_in_between(producer: ProducerState, fact: TransactionSeen) -> ProducerState:
-    """A live transaction has held these partitions since they were looked at last: the proof begins anew there."""
+    """Restarts the proof on partitions that a live transaction has held since the last look."""
     anew = {
         partition: replace(span, uncovered_at=None, reseen_at=None)
         for partition, span in producer.spans.items()
@@ -207,10 +207,10 @@ def _apply_view(producer: ProducerState, view: CoordinatorView, *, follows_on: b
 
 
 def _first_seen(prior: CoordinatorView | None, view: CoordinatorView) -> CoordinatorView:
-    """The view, seen in its state since the first record that showed it: a later one of the same changes nothing.
+    """The view, with the time of the first record that showed its state; later records of the state keep that time.
 
-    Prepare* is one record, which may be read again. An abort of nothing keeps the start of the transaction before, so
-    the start alone does not tell one Prepare* from the next.
+    Prepare* is one record, which may be read again. An abort of an empty transaction keeps the start of the transaction
+    before, so the start alone does not distinguish one Prepare* from the next.
     """
     is_same = prior is not None and prior.is_live and (prior.state, prior.start_ms) == (view.state, view.start_ms)
     if prior is None or not is_same or prior.producer_epoch != view.producer_epoch:
@@ -221,12 +221,12 @@ def _first_seen(prior: CoordinatorView | None, view: CoordinatorView) -> Coordin
 
 
 def is_news(prior: CoordinatorView, view: CoordinatorView) -> bool:
-    """Whether a record says more than the one that is known: it stands behind it, or in another partition."""
+    """Whether a record is newer than the known one: it is later in the same log partition, or in another partition."""
     return prior.log_partition != view.log_partition or _place(view) > _place(prior)
 
 
 def _place(view: CoordinatorView) -> tuple[int, int]:
-    """Where a record stands: offsets are only comparable within one reading of its log partition."""
+    """The position of a record: offsets can be compared only within one reading of its log partition."""
     return view.reading, view.log_offset
 
 
@@ -238,7 +238,7 @@ def _apply_gone(producer: ProducerState, fact: TransactionalIdGone) -> Step:
 
 
 def _moved(producer: ProducerState, view: CoordinatorView) -> Step:
-    """The producer with a newer view; what was said of a transaction or state that has ended is taken back."""
+    """The producer with a newer view; ends the verdicts that were emitted about an earlier transaction or state."""
     prior = producer.view
     said = dict(producer.said)
     emitted: list[Emitted] = []
@@ -252,7 +252,7 @@ def _moved(producer: ProducerState, view: CoordinatorView) -> Step:
 
 
 def family_of(view: CoordinatorView) -> str | None:
-    """The family of time-based verdicts that can apply in this state, None in an idle one."""
+    """The family of time-based verdicts that can apply in this state, None in an idle state."""
     if not view.is_live:
         return None
     return PREPARE if view.state.is_prepare else ONGOING
@@ -277,17 +277,17 @@ def _apply_notice(producer: ProducerState, notice: PartitionNotice) -> Step:
 
 
 def _cut_back(span: Span, kind: NoticeKind) -> Span:
-    """Of a span that a truncation or a loss went through only its first batch is certain.
+    """A span after a truncation or a loss went through it: only its first batch is certain.
 
-    A truncation begins the proof anew. After a loss the proof goes on: nothing is said before a census has shown the
-    span under the same start again, and a partition that is behind may lose a range in every batch.
+    A truncation restarts the proof. After a loss the proof continues: no candidate is emitted before a census has shown
+    the span with the same start again, and a partition that is behind may lose a range in every batch.
     """
     kept = replace(span, epoch=span.oldest_epoch, last_offset=span.start_offset, absent_at=None, over_at=None)
     return kept if kind is NoticeKind.LOST else replace(kept, uncovered_at=None, reseen_at=None)
 
 
 def _reread_from_beginning(producer: ProducerState, notice: PartitionNotice) -> Step:
-    """The coordinator's partition is read again: whatever the new reading says wins over what is known."""
+    """The coordinator's partition is read again: the new reading replaces what is known."""
     view = producer.view
     if notice.kind is NoticeKind.GAP or view is None or view.log_partition != notice.partition.partition:
         return Step(producer)
@@ -295,7 +295,7 @@ def _reread_from_beginning(producer: ProducerState, notice: PartitionNotice) -> 
 
 
 def forget_unseen(producer: ProducerState, log_partition: int, reading: int = 0) -> Step:
-    """After a whole new reading of a coordinator partition: an id it did not show again is gone."""
+    """After a complete new reading of a coordinator partition: an id that it did not show is gone."""
     view = producer.view
     if view is None or view.log_partition != log_partition:
         return Step(producer)
@@ -308,14 +308,14 @@ UNSEEN = -1
 
 
 def dropped(producer: ProducerState, partition: TopicPartition) -> Step:
-    """The log is read beyond the census that did not show the span, and still no marker was seen."""
+    """Drops a span: the log is read beyond the census that did not show it, and still no marker was read."""
     span = producer.spans[partition]
     step = without(producer, partition, span, SpanEnd.CENSUS)
     return Step(step.producer, _unseen_end(producer.producer_id, partition, span))
 
 
 def without(producer: ProducerState, partition: TopicPartition, span: Span, how: SpanEnd) -> Step:
-    """The producer without a span that ended in another way than by a marker."""
+    """The producer without a span that ended other than by a marker."""
     spans = {held: kept for held, kept in producer.spans.items() if held != partition}
     return Step(replace(producer, spans=spans), ended(producer.producer_id, partition, span, how))
 
@@ -327,5 +327,5 @@ def ended(
     how: SpanEnd,
     marker: Marker | None = None,
 ) -> tuple[Emitted, ...]:
-    """What there is to say when a span ends: nothing, unless it was said that it is open."""
+    """The findings about the end of a span: none, unless a finding about the open span was emitted."""
     return (SpanEnded(producer_id, partition, span, how, marker),) if span.said else ()

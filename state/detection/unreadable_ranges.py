@@ -1,9 +1,9 @@
-"""Ranges that their leader lists and, time after time, cannot read: a bad disk, remote storage that does not answer.
+"""Ranges that their leader lists and repeatedly cannot read: a bad disk, remote storage that does not answer.
 
-Law: a data range that was tried several times over a while counts as lost. Then a census can make its partition
-whole, which a range that is only waited for never becomes. If the log can be read again later, nothing of this is
-wrong: the census has told what was open. No census can stand in for the coordinator's log: it is tried for ever, with
-growing pauses, and what rests on it stays unproven.
+Law: a data range that failed several times over a while counts as lost. Then a census can make its partition complete;
+a range that is only waited for never becomes so. If the log can be read again later, nothing is wrong: the census has
+shown what was open. No census can replace the coordinators' log: it is retried for ever with growing pauses, and what
+depends on it stays unproven.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from txnwatch.state.model.policy import DetectionPolicy
 
 
 def give_up(bucket: BucketState, batch: Batch, policy: DetectionPolicy) -> None:
-    """Turns the batch's notices of ranges that have failed for too long into notices of lost ranges."""
+    """Turns the notices of ranges that have failed for too long into notices of lost ranges."""
     failed = {notice.partition for notice in batch.notices if notice.kind is NoticeKind.GAP}
     over = {notice.partition for notice in batch.notices if notice.kind is NoticeKind.DELETED}
     for partition in (batch.barrier.reread.keys() - failed) | over:

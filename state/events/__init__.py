@@ -1,1 +1,1 @@
-"""What an event may hold, and how large it may be."""
+"""Which values an event may have, and how large it may be."""

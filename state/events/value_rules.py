@@ -1,10 +1,10 @@
-"""What a value of an incident event may be: the one place where events of others are checked. Pure.
+"""The allowed values of an incident event: the only place where foreign events are checked. Pure: no I/O, no clock.
 
-Whoever may write the events topic, or Redis, can write anything. Behind this check every word of a closed set is of
-that set, every number fits Kafka's field for it, every time can be shown, every text is UTF-8 of a bounded length.
-What it cannot tell is whether an event is true: nothing an action rests on comes from there.
+Anybody who may write the events topic, or Redis, can write anything. After this check every value of a closed set is in
+that set, every number fits Kafka's field for it, every time can be shown, and every text is UTF-8 of a bounded length.
+The check cannot prove that an event is true, so no action depends on foreign events.
 
-Law: what txnwatch itself writes passes. A client's timestamp is therefore any int64, and a transactional id any text.
+Law: every event that txnwatch writes passes. So a client's timestamp may be any int64, and a transactional id any text.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ _LOG_PLACE = re.compile(r"[0-9]{1,10}@-?[0-9]{1,19}")
 
 
 def is_number(lowest: int, highest: int) -> Check:
-    """A whole number in a range; `true` is none."""
+    """Accepts a whole number in a range, but not `true`."""
     return lambda value: type(value) is int and lowest <= value <= highest
 
 
 def is_text(most: int) -> Check:
-    """Text that can be UTF-8, of at most so many bytes."""
+    """Accepts text that can be encoded as UTF-8, of at most `most` bytes."""
     return lambda value: isinstance(value, str) and _size(value) <= most
 
 
 def _size(text: str) -> float:
     try:
         return len(text.encode())
-    except UnicodeEncodeError:  # half of a surrogate pair: no text
+    except UnicodeEncodeError:  # half of a surrogate pair is not valid text
         return float("inf")
 
 
@@ -84,7 +84,7 @@ def _list_of(check: Check) -> Check:
 
 
 def _record(fields: Mapping[str, Check], needed: Iterable[str] | None = None) -> Check:
-    """A record; every field has to be there, or those that are needed."""
+    """Accepts a dict; it must have all fields, or those in `needed`."""
     least = frozenset(fields if needed is None else needed)
     return lambda value: (
         isinstance(value, dict)
@@ -180,7 +180,7 @@ EVENT: Final[dict[str, Check]] = {
 
 
 def problem_of(fields: Mapping[str, Any]) -> str | None:
-    """What is wrong with an event's fields, None for nothing; every field of EVENT has to be there."""
+    """The first problem of an event's fields, None if there is none; every field of EVENT is required."""
     for name, check in EVENT.items():
         if name not in fields:
             return f"{name} is missing"

@@ -1,1 +1,1 @@
-"""What fresh answers prove: a hang confirmed, its outcome, its end, who waits for it."""
+"""What fresh reads prove: that a hang is real, its outcome, its end, and the affected consumer groups."""

@@ -1,11 +1,14 @@
-"""Who is hurt by a last stable offset that stands: decided from committed offsets, over two looks. Pure.
+"""Which consumer groups a last stable offset that does not move affects, from committed offsets at two looks.
 
-Law: nothing tells from outside whether a group reads with read_committed, so one look proves nothing. `stopped` takes
-two looks between which the end moved and neither the last stable offset nor the group's committed offset did, with
-the committed offset where such a reader comes to rest: at the last stable offset, or just below it, because control
-records and aborted data at the end need not be committed past. A group beyond the last stable offset has read what
-read_committed hides: it is not hurt. One far below that stands still has stopped for a reason of its own. Of a group
-that may have read farther than its offset says (`is_floor`) nothing tells whether it stands: it is at risk at most.
+Law: nothing shows from outside whether a group reads with read_committed, so one look proves nothing. `stopped` needs
+two looks. Between them the end moved, and neither the last stable offset nor the group's committed offset did. The
+committed offset must be where a read_committed consumer stops: at the last stable offset, or just below it, because
+control records and aborted data at the end need not be committed. A group beyond the last stable offset has read data
+that read_committed hides: it is not affected. A group far below it that does not move has stopped for another reason.
+For a group that may have read beyond its offset (`is_floor`), nothing shows whether it has stopped: it is at risk at
+most.
+
+Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -20,11 +23,11 @@ STOPPED: Final = "stopped"
 AT_RISK: Final = "at_risk"
 NEAR_OFFSETS: Final = 100
 ONE_MARKER: Final = 1
-APART_MS: Final = 5_000  # auto.commit.interval.ms: a group that is moving has shown it by then
+APART_MS: Final = 5_000  # auto.commit.interval.ms: a group that moves has committed by then
 
 
 class Seen(NamedTuple):
-    """When a group's committed offset was first seen where it is, and the partition's end then."""
+    """When a group's committed offset was first seen at its current value, and the partition's end then."""
 
     committed_offset: int
     high_watermark: int
@@ -34,7 +37,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A last stable offset, since when it stands there as far as we have seen, and the groups since then."""
+    """A last stable offset, since when we have seen it at this value, and the groups since then."""
 
     last_stable_offset: int
     since_ms: int
@@ -48,7 +51,7 @@ def stand(
     groups: Sequence[GroupOffset] | None,
     now_ms: int,
 ) -> Standing:
-    """What another look adds; `groups` None is a look that did not see them."""
+    """Adds another look; `groups` None is a look that did not read them."""
     if before is None or before.last_stable_offset != last_stable_offset:
         before = Standing(last_stable_offset, now_ms)
     if groups is None:
@@ -64,7 +67,7 @@ def stand(
 
 
 def hurt(standing: Standing, high_watermark: int, groups: Sequence[GroupOffset], now_ms: int) -> tuple[Any, ...]:
-    """The groups that are stopped or at risk, the worst first, as the event's `consumer_groups`."""
+    """The groups that are stopped or at risk, the most affected first, as the event's `consumer_groups`."""
     found = [
         {
             "group_id": group.group_id,
@@ -83,7 +86,7 @@ def _state(standing: Standing, high_watermark: int, group: GroupOffset, now_ms: 
     if below < 0 or high_watermark <= standing.last_stable_offset:
         return None
     seen = standing.groups[group.group_id]
-    # Who has no members may be gone for good, or read without joining (Flink): only the very offset speaks for it.
+    # A group without members may be gone for good, or may read without joining (Flink): it must be within one marker.
     is_near = below <= (NEAR_OFFSETS if group.has_members else ONE_MARKER)
     if is_near and high_watermark > seen.high_watermark and now_ms - seen.at_ms >= APART_MS:
         return STOPPED

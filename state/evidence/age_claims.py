@@ -1,32 +1,34 @@
-"""The verdicts that rest on time, for a command that looks once: what proves one, and whom to ask. Pure.
+"""Time-based verdicts for a command that looks once: what proves one, and which broker to ask.
 
-A command that looks once has seen nothing for a while. It has stamps of the coordinator and its own clock, and the
-difference of two clocks is no age: with a coordinator that is 62 s behind, a Prepare* of a moment ago looks 62 s old.
-So our clock only says what is worth asking about. The coordinator itself proves it. ListTransactions takes a duration
-(KIP-994, Kafka 3.8), which the coordinator compares with its own clock minus the start of the transaction. A yes to D
-means
+A command that looks once has not observed the state over time. It has stamps of the coordinator and its own clock, and
+the difference of two clocks is not an age: if the coordinator's clock is 62 s behind, a Prepare* of a moment ago looks
+62 s old. So our clock only selects what to ask. The coordinator itself proves it. ListTransactions takes a duration
+(KIP-994, Kafka 3.8), which the coordinator compares with its own clock minus the start of the transaction. A yes (the
+transaction is listed) for the duration D means
 
     the coordinator's clock now - start > D
 
-and no other clock is in it. How D makes a verdict:
+and no other clock is involved. The value of D for each verdict:
 
   long_running  D = the age. The coordinator aborts by this same clock and this same start, so this is the age that
                 counts, whoever stamped the start.
-  stuck_prepare D = stamp - start + the age. Then the start cancels out: the clock now - stamp > age. The stamp has to
-                be of the same clock. It is the record's own where its leader epoch is the present one. Otherwise it is
-                the oldest stamp that the present leader has left in that partition of the log, since the record stood
-                there before it.
-  late          D = the age, and at least the oldest stamp of the present leader - start + the scan interval + the
-                buffer. A coordinator that has just taken over has had no time to act, however late its clock says it
-                is.
+  stuck_prepare D = stamp - start + the age. Then the start cancels out: the clock now - stamp > age. The stamp must be
+                from the same clock. If the leader epoch of the record is the current one, it is the record's own
+                stamp. Otherwise it is the oldest stamp that the current leader has written in that partition of the
+                log, because the record was there before it.
+  late          D = the age, and at least the oldest stamp of the current leader - start + the scan interval + the
+                buffer. A coordinator that has just taken over has had no time to act, however late it is by its
+                clock.
 
-A no means that by the coordinator's clock there is nothing to tell. No answer (an older broker), or no stamp of the
-present leader, means that it is not proven, and that is said. A broker that cannot be asked has stamped records, in
-any partition of its log: the newest stamp is a time that its clock has reached. That can be a yes, never a no.
+A no means that by the coordinator's clock there is no verdict. No answer (an older broker), or no stamp of the current
+leader, means that the verdict is not proven, and this is reported. A broker that cannot be asked has stamped records,
+in any partition of its log: its clock has reached the newest of these stamps. This can be a yes, never a no.
 
-What is claimed is the age that was asked for: first as much as our clock says, less a second, then the threshold. A
-coordinator whose clock is ahead of ours is asked later by the difference: a late answer, not a false one. Nothing can
-tell, as in clocks.py, that a clock was set forward since the stamp.
+The claimed age is the age in the question: first as much as our clock shows, less a second, then the threshold. If the
+coordinator's clock is ahead of ours, it is asked later by the difference: the verdict is late, not false. As in
+model/broker_clocks.py, nothing detects that a clock was set forward since the stamp.
+
+Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -42,20 +44,20 @@ _CLOSE_MS = 1_000
 
 
 class LedSince(NamedTuple):
-    """The leader of a partition of the coordinators' log, and the oldest stamp that it has left there as leader."""
+    """The leader of a partition of the coordinators' log, and the oldest stamp that it has written there as leader."""
 
     broker: int
     stamp_ms: int
 
 
 class Claim(NamedTuple):
-    """A verdict, and what its coordinator has to confirm.
+    """A verdict, and the duration that its coordinator has to confirm.
 
     Attributes:
-        age_ms: how old the transaction is at least, if the coordinator confirms it.
-        overdue_ms: what of it is too much.
-        open_for_ms: for longer than this the transaction has been open by the coordinator's clock; None if no duration
-            would prove it.
+        age_ms: the minimum age of the transaction, if the coordinator confirms it.
+        overdue_ms: the part of the age above the threshold.
+        open_for_ms: the duration to confirm: the transaction has been open for longer by the coordinator's clock; None
+            if no duration would prove the verdict.
     """
 
     verdict: Verdict
@@ -65,7 +67,7 @@ class Claim(NamedTuple):
 
 
 def claims(view: CoordinatorView, led: LedSince | None, policy: DetectionPolicy, now_ms: int) -> Iterator[Claim]:
-    """What a live transaction may have earned by our clock `now_ms`: the gravest first, of each the greatest age."""
+    """Possible verdicts of a live transaction by our clock `now_ms`: the most severe and the greatest age first."""
     stamp_ms = _stamp_ms(view, led)
     presumed_ms = now_ms - (view.record_timestamp_ms if stamp_ms is None else stamp_ms)
     for threshold in reversed(thresholds(view, policy, policy.scan_interval_ms(None))):
@@ -76,7 +78,7 @@ def claims(view: CoordinatorView, led: LedSince | None, policy: DetectionPolicy,
 
 
 def _stamp_ms(view: CoordinatorView, led: LedSince | None) -> int | None:
-    """Since when the state has lasted; of Prepare* by the present coordinator's clock, None if that has no stamp."""
+    """When the state began; for Prepare* only by the current coordinator's clock, None if that has no stamp."""
     if not view.state.is_prepare:
         return view.start_ms
     if not view.may_have_gone_on:
@@ -94,4 +96,4 @@ def _open_for_ms(view: CoordinatorView, led: LedSince | None, threshold: Thresho
             return None
         led_for_ms = threshold.age_ms - view.timeout_ms
         open_for_ms = max(open_for_ms, led.stamp_ms - view.start_ms + led_for_ms)
-    return max(0, open_for_ms)  # a duration below zero is no filter
+    return max(0, open_for_ms)  # a negative duration does not filter

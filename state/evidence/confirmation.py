@@ -1,8 +1,8 @@
-"""What a fresh read makes of a candidate: confirmed, refuted or unknown. Pure; the reading is done elsewhere.
+"""Evaluates a fresh read of a candidate: confirmed, refuted or unknown. Pure: the reading is done elsewhere.
 
-A hanging candidate is read partition, coordinator, partition. That is the proof of verdict.py once more, on fresh
-answers: open before, owned by no live transaction, still the same span after. Anything less is unknown, and an
-unknown candidate waits until it is said again.
+A hanging candidate is read in the order partition, coordinator, partition. This is the proof of model/verdicts.py
+again, on fresh answers: open before, owned by no live transaction, still the same span after. Anything less is unknown.
+An unknown candidate waits until it is emitted again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from txnwatch.state.model.verdicts import Reason
 
 
 class Answer(StrEnum):
-    """How a confirmation ended."""
+    """The result of a confirmation."""
 
     CONFIRMED = "confirmed"
     REFUTED = "refuted"
@@ -35,17 +35,17 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SpanConfirmation:
-    """The fresh look at a hanging candidate.
+    """The fresh read of a hanging candidate, and its result.
 
     Attributes:
-        why: for REFUTED and UNKNOWN, in words.
-        reading, producer: the second reading of the partition and the producer's row in it.
-        description: the transactional id's fresh description, None if no id maps to the producer id; of what is
-            REFUTED, only if that is because the transaction is live.
+        why: the explanation of REFUTED and UNKNOWN.
+        reading, producer: the second reading of the partition, and the producer's row in it.
+        description: the fresh description of the transactional id, None if no id maps to the producer id; with REFUTED
+            it is set only if the transaction is live.
         is_unchanged: whether nothing was written between the two readings.
-        is_settled: whether that is so, and the coordinator has the transaction that the state had: then what the
-            state knows of its outcome is true of all the data.
-        past: what the partition's log tells of its beginning, once that was read (sinks/incidents/confirm.py).
+        is_settled: `is_unchanged`, and the coordinator still has the transaction that the state had. Then the outcome
+            that the state knows applies to all the data.
+        past: what the partition's log shows about the start of the span, once it was read (sinks/incidents/confirm.py).
     """
 
     answer: Answer
@@ -65,7 +65,7 @@ def assess_span(
     coordinator: CoordinatorReading,
     after: PartitionReading,
 ) -> SpanConfirmation:
-    """Whether the candidate's span is hanging by a fresh read of both views."""
+    """Whether the candidate's span is hanging, by a fresh read of both views."""
     objection = next(_objections(candidate, before, coordinator, after), None)
     if objection is not None:
         return objection
@@ -85,7 +85,7 @@ def assess_span(
 
 
 def _is_as_seen(candidate: SpanCandidate, found: TransactionDescription | None) -> bool:
-    """Whether the coordinator has the transaction that the state had."""
+    """Whether the coordinator still has the transaction that the state had."""
     view = candidate.view
     if view is None or found is None:
         return False
@@ -93,7 +93,7 @@ def _is_as_seen(candidate: SpanCandidate, found: TransactionDescription | None) 
         candidate.producer_id,
         view.producer_epoch,
         view.state,
-        view.start_ms,  # up to transaction.version 1 the next one may have the same epoch and the same end
+        view.start_ms,  # up to transaction.version 1 the next one may have the same epoch and end state
     )
 
 
@@ -103,7 +103,7 @@ def _objections(
     coordinator: CoordinatorReading,
     after: PartitionReading,
 ) -> Iterator[SpanConfirmation]:
-    """Everything that speaks against it, what is certain only after what is unknown about the reading itself."""
+    """All objections, in order: a refutation comes after every problem that makes its own reading uncertain."""
     for reading in (before, after):
         if reading.problem is not None:
             yield SpanConfirmation(Answer.UNKNOWN, f"{candidate.partition}: {reading.problem}")
@@ -127,7 +127,7 @@ def _objections(
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorReading:
-    """What the coordinators say of one producer id: the id that maps to it, none, or why that is not known."""
+    """What the coordinators answer about one producer id: the id that maps to it, none, or why this is not known."""
 
     description: TransactionDescription | None = None
     problem: str | None = None
@@ -138,10 +138,10 @@ def coordinator_reading(
     descriptions: dict[str, TransactionDescription],
     listing: TransactionListing,
 ) -> CoordinatorReading:
-    """Puts the coordinators' answers together; every reading of them goes through here, with the same doubts.
+    """Combines the coordinators' answers; all callers use this function, so all apply the same checks.
 
-    An id that is described counts only if no other broker may answer for it: none listed it, and none was silent. That
-    nobody has the producer id counts only if the listing is whole.
+    The description of an id counts only if no other broker may be its coordinator: no other broker listed it, and none
+    was silent. "No id has the producer id" counts only if the listing is complete.
     """
     known = candidate.view.transactional_id if candidate.view is not None else None
     listed = [row for row in listing.transactions if row.producer_id == candidate.producer_id]
@@ -162,7 +162,7 @@ def coordinator_reading(
 def _doubt(
     described: TransactionDescription, listed: list[ListedTransaction], listing: TransactionListing
 ) -> str | None:
-    """Why another broker may be the coordinator: who has lost the coordinators' log describes what was."""
+    """Why another broker may be the coordinator: one that has lost the coordinators' log describes an old state."""
     brokers = {row.coordinator for row in listed} | {described.coordinator}
     if len(brokers) > 1:
         names = ", ".join(str(broker) for broker in sorted(brokers))
@@ -193,7 +193,7 @@ def _reason(description: TransactionDescription | None, candidate: SpanCandidate
 
 @dataclass(frozen=True, slots=True)
 class TransactionConfirmation:
-    """The fresh look at a candidate of the rules that rest on time."""
+    """The fresh read of a candidate of the time-based rules, and its result."""
 
     answer: Answer
     why: str = ""
@@ -201,13 +201,13 @@ class TransactionConfirmation:
 
 
 def assess_transaction(candidate: TransactionCandidate, described: TransactionDescription) -> TransactionConfirmation:
-    """Whether the coordinator itself still has that very transaction in the very state it was found in.
+    """Whether the coordinator still has the same transaction in the state in which it was found.
 
-    How long it has been in that state is not for the coordinator to say: its answer has no time but the start. The
-    candidate's age is a lower bound (state/model/broker_clocks.py), and it holds of this state of this transaction
-    only. So the answer must leave no room for another one that looks alike: the start tells one Ongoing from the next;
-    Prepare* must have the same outcome and epoch as well, since an abort of nothing keeps the start of the one before.
-    Then the bound was true when the coordinator's log was listed, and the answer is later.
+    The coordinator cannot confirm how long it has been in that state: its answer has no time except the start. The
+    candidate's age is a lower bound (state/model/broker_clocks.py), and it applies only to this state of this
+    transaction. So the answer must exclude another transaction that looks the same. The start distinguishes one Ongoing
+    from the next. Prepare* must also have the same outcome and epoch, because an abort of an empty transaction keeps
+    the start of the one before. Then the bound was true when the coordinators' log was listed, and the answer is later.
     """
     if described.problem is not None:
         return TransactionConfirmation(Answer.UNKNOWN, described.problem)

@@ -1,8 +1,10 @@
-"""What is known of the outcome of a hang that was confirmed, and whether asking again can tell more. Pure.
+"""What is known about the outcome of a confirmed hang, and whether another read can show more.
 
-Two kinds of `unknown` are kept apart. One is for want of an answer: the partition's log was not read, or the span was
-written to while it was looked at. That one is asked for again as long as the data is the same. The other one is the
-answer: what would tell it is gone, or never was. Only new words of the state on the span can change that.
+There are two kinds of `unknown`. In the first, an answer is missing: the partition's log was not read, or the span was
+written to during the read. The read is repeated as long as the data is the same. In the second, `unknown` is the
+answer: the information is gone, or never existed. Only a new candidate of the state can change it.
+
+Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -17,17 +19,17 @@ WRITTEN_MEANWHILE = "it was written to while it was looked at"
 
 
 class Outcome(NamedTuple):
-    """`awaited` is the answer that is missing, in words; None where the outcome is known, or nobody can tell it."""
+    """An expected outcome, and the missing answer; `awaited` is None if it is known, or can never be known."""
 
     word: str
     awaited: str | None = None
 
 
 def known_outcome(candidate: SpanCandidate, found: SpanConfirmation) -> Outcome:
-    """What is known of the outcome, if it is true of all the data that was found; `found` has the span's past."""
+    """What is known about the outcome, if it applies to all the data found; `found` includes the span's past."""
     row, past = found.producer, found.past
     if row is None or candidate.span.absorbed or row.txn_start_offset != candidate.span.start_offset:
-        return Outcome(UNKNOWN)  # other data, or more of it than what the candidate rests on
+        return Outcome(UNKNOWN)  # other data, or more data than the candidate covers
     if not found.is_unchanged:
         return Outcome(UNKNOWN, WRITTEN_MEANWHILE)
     if not found.is_settled:

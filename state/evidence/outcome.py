@@ -1,14 +1,16 @@
-"""How a hanging transaction would have ended. Pure.
+"""How a hanging transaction would have ended: its expected outcome. Pure: no I/O, no clock.
 
-It matters more than the hang: where the client was told that it committed and one partition lost its marker,
-aborting that partition destroys acknowledged data. So `none` is said only where no transaction can ever have owned
-the data, `commit` and `abort` only where a single transaction can, and its marker is missing there. Data carries a
-producer id and an epoch and nothing else, so all of it rests on whose the epoch is (lineage.py). No clock is asked:
-the brokers' differ, and the transactions of one client follow each other within milliseconds.
+The outcome matters more than the hang: if the client got a successful commit and one partition lost its marker,
+aborting that partition destroys acknowledged data. So `none` is returned only if no transaction can ever have owned the
+data. `commit` and `abort` are returned only if a single transaction can have owned it, and its marker is missing there.
+Data has a producer id and an epoch and nothing else, so everything depends on who used the epoch
+(detection/epoch_lineage.py). No clock is used: the brokers' clocks differ, and the transactions of one client follow
+each other within milliseconds.
 
-Everything else is `unknown`: an id that expired or was forgotten may have committed; so may the one before it, where
-several have had the epoch; so may what stood in a tail that the coordinator's log has lost. Of its marker only the
-partition's own log tells, read once the hang is confirmed: a leader forgets, and so would we.
+Everything else is `unknown`: an id that expired or was forgotten may have committed; so may the transaction before it,
+if several have used the epoch; so may a transaction in a lost tail of the coordinators' log. Only the partition's own
+log, read once the hang is confirmed, shows whether there is a marker: the leader can lose its producer state, and our
+own memory would have the same weakness.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ NO_MARKER_KNOWN = -1
 
 
 class _End(NamedTuple):
-    """How the one transaction ended that can have written the data; the epoch is that of its markers."""
+    """The end of the one transaction that can have written the data; the epoch is that of its markers."""
 
     outcome: str
     producer_epoch: int
@@ -37,16 +39,16 @@ def expected_outcome(
     """`commit`, `abort`, `none` or `unknown` for an open span that no live transaction holds.
 
     Args:
-        partition: where the span is.
-        epoch: producer epoch of its last batch, as DescribeProducers tells.
-        view: the coordinator's last word on the producer id.
-        past: what the partition's log tells of the span's beginning.
-        coordinator_epoch: as DescribeProducers tells; -1 where the leader knows of no marker of the producer.
+        partition: the partition of the span.
+        epoch: producer epoch of its last batch, from DescribeProducers.
+        view: the latest coordinator record of the producer id.
+        past: what the partition's log shows about the start of the span.
+        coordinator_epoch: from DescribeProducers; -1 if the leader knows no marker of the producer.
     """
     if view is None or view.is_live or view.superseded_by >= 0 or view.reading > 0:
         return UNKNOWN
     if past.start_epoch != epoch:
-        return UNKNOWN  # data of more than one transaction, or nobody has read of how many
+        return UNKNOWN  # the data has more than one epoch, or its first batch was not read
     if is_unused(view, epoch):
         return UNKNOWN if view.may_have_gone_on else NONE
     end = _end_of_the_only_owner(view)
@@ -56,7 +58,7 @@ def expected_outcome(
 
 
 def _end_of_the_only_owner(view: CoordinatorView) -> _End | None:
-    """Of the transaction in view, or of the last one before an InitProducerId."""
+    """The end of the only possible owner: the transaction in view, or the last one before an InitProducerId."""
     if view.state is TransactionState.EMPTY:
         return _End(view.past_outcome, view.past_end_epoch) if view.past_outcome in {COMMIT, ABORT} else None
     outcome = view.state.outcome
@@ -66,17 +68,17 @@ def _end_of_the_only_owner(view: CoordinatorView) -> _End | None:
 def _where_its_marker_is_missing(
     end: _End, view: CoordinatorView, past: SpanPast, coordinator_epoch: int
 ) -> str | None:
-    """The outcome of the one transaction that can own the data; None where nothing is known of its marker."""
+    """The outcome of the only possible owner, NONE if it has its marker here; None if this is not known."""
     outcome, marker = end.outcome, past.last_marker
     if marker is None:
-        # A leader that knows no marker may have forgotten it, with a log whose beginning is gone. It then also takes
-        # a write that comes after the end; but not one under an epoch that the end has raised, while it knew. That it
-        # has forgotten that as well cannot be told, so what would publish data has to be seen in the log.
+        # A leader that knows no marker may have lost its producer state, if the beginning of its log is gone. It would
+        # then accept a late write. While it has the state, it refuses a late write if the end has raised the epoch.
+        # Whether it lost the state cannot be detected, so an outcome that publishes data must be seen in the log.
         is_raised = end.producer_epoch > view.data_epoch
         is_forgotten = is_raised and coordinator_epoch == NO_MARKER_KNOWN and outcome == ABORT
         is_without = past.is_first or is_forgotten
         return outcome if is_without else None
     if marker.producer_epoch != end.producer_epoch:
-        return outcome  # that one was of a transaction before
+        return outcome  # the marker is of an earlier transaction
     has_its_own = marker.outcome == outcome and not view.may_have_gone_on
-    return NONE if has_its_own else None  # it has its marker, and the data came after it
+    return NONE if has_its_own else None  # the transaction has its marker, and the data was written after it

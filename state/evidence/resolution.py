@@ -1,12 +1,12 @@
-"""How an incident ends, and by whom, from fresh answers. Pure; nothing is said without evidence.
+"""How an incident ends, and who ended it, from fresh reads. Pure; there is no result without evidence.
 
-Of a marker's writer only the epochs speak. A coordinator ends transactions under a raised producer epoch (always since
-transaction.version 2, before that when it aborts by itself); an administrator's marker has to repeat the epoch that the
-partition has. So a raised epoch is the coordinator's. The same epoch is the administrator's where no coordinator can
-have written it: no id owns the producer id, or the id's last transaction had begun before the data was there. A later
-transaction of the same epoch (versions 0 and 1) may have taken the data in: then it is unknown. `txnwatch` is said only
-of a marker that this process has written itself and found to be the one (sinks/abort/marker_write.py): a marker names
-no author, so after a restart, and by another instance, it is an administrator's.
+Only the epochs identify the writer of a marker. A coordinator ends transactions under a raised producer epoch (always
+since transaction.version 2; before that, when it aborts by itself). An administrator's marker must repeat the epoch of
+the partition. So a raised epoch is the coordinator's. The same epoch is the administrator's if no coordinator can have
+written it: no id owns the producer id, or the id's last transaction began before the data was written. A later
+transaction of the same epoch (versions 0 and 1) may have absorbed the data: then the writer is unknown. `txnwatch` is
+the result only for a marker that this process has written and verified (sinks/abort/marker_write.py). A marker names no
+author, so after a restart, and in another instance, it counts as an administrator's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from txnwatch.state.model.verdicts import Verdict
 
 COORDINATOR, ADMINISTRATOR, NEXT_TRANSACTION, UNKNOWN = "coordinator", "administrator", "next_transaction", "unknown"
 TXNWATCH = "txnwatch"
-EARLY_MS = 5_000  # what two clocks may differ by
+EARLY_MS = 5_000  # how much two clocks may differ
 
 
 def ended_by(
@@ -28,10 +28,10 @@ def ended_by(
     """Who wrote the marker that ended a hanging span.
 
     Args:
-        marker: it.
-        incident: about the span.
-        owner: the id as described after it, None for no answer.
-        ours: the marker that this process is proven to have ended the span with, None for none.
+        marker: the marker.
+        incident: the incident about the span.
+        owner: the transactional id as described after the marker, None for no answer.
+        ours: the marker with which this process is proven to have ended the span, None for none.
     """
     if ours is not None and (ours.offset, ours.commit) == (marker.offset, marker.commit):
         return TXNWATCH
@@ -46,7 +46,7 @@ def ended_by(
 
 
 def span_is_over(reading: PartitionReading, incident: IncidentEvent) -> str | None:
-    """Why a span is surely no longer open, None while it is or while that is not known."""
+    """Why a span is certainly no longer open, None while it is open or this is not known."""
     if reading.problem is not None:
         return None
     if reading.topic_id != incident.topic_id:
@@ -54,8 +54,8 @@ def span_is_over(reading: PartitionReading, incident: IncidentEvent) -> str | No
     row = reading.open_transaction(incident.producer_id)
     start = incident.txn_start_offset if incident.txn_start_offset is not None else -1
     if row is None:
-        # A marker above the high watermark has ended it in the leader's memory, and can still be lost. What begins
-        # above it is lost with its marker, or never was.
+        # A marker above the high watermark ends the span in the leader's memory and can still be lost. A span that
+        # begins above it is lost with its marker, or never existed.
         is_stable = start < reading.last_stable_offset
         is_beyond = 0 <= reading.high_watermark <= start
         return "its leader has nothing open there any more" if is_stable or is_beyond else None
@@ -63,7 +63,7 @@ def span_is_over(reading: PartitionReading, incident: IncidentEvent) -> str | No
 
 
 def is_held(incident: IncidentEvent, owner: TransactionDescription) -> bool:
-    """Whether a live transaction of the producer holds the partition: its marker will end the span."""
+    """Whether a live transaction of the producer holds the partition; then its marker will end the span."""
     if owner.problem is not None or not owner.is_live or incident.topic is None or incident.partition is None:
         return False
     partition = TopicPartition(incident.topic, incident.partition)
@@ -71,18 +71,18 @@ def is_held(incident: IncidentEvent, owner: TransactionDescription) -> bool:
 
 
 def is_refuted(incident: IncidentEvent, owner: TransactionDescription) -> bool:
-    """Whether the live transaction that holds the span began before it: then it is its own, and nothing hangs."""
+    """Whether the live transaction that holds the span began before it; then it owns the span, and nothing hangs."""
     return is_held(incident, owner) and owner.start_ms <= incident.open_since_ms
 
 
 def is_premature(owner: TransactionDescription, incident: IncidentEvent, now_ms: int) -> bool:
-    """Whether what was told to be past its timeout is surely not: its coordinator has it, and its time has not come."""
+    """Whether a transaction reported as overdue certainly is not: its coordinator has it, within its timeout."""
     if owner.problem is not None or not is_same_transaction(owner, incident):
         return False
     return now_ms + EARLY_MS < owner.start_ms + owner.timeout_ms
 
 
 def is_same_transaction(owner: TransactionDescription, incident: IncidentEvent) -> bool:
-    """Whether the coordinator still has the very transaction in the very state."""
+    """Whether the coordinator still has the same transaction in the same state."""
     is_one = owner.producer_id == incident.producer_id and str(owner.state) == incident.transaction_state
     return is_one and (incident.verdict == Verdict.STUCK_PREPARE or owner.start_ms == incident.open_since_ms)

@@ -1,31 +1,31 @@
-"""find-hanging without a log: what one round of answers makes of everything that is open. Pure.
+"""find-hanging without a log: evaluates one round of answers about everything that is open. Pure: no I/O, no clock.
 
-The proof is the one of verdict.py, over answers of brokers instead of over a log that is read. Ask, each step after
-the one before has been answered in full:
+The proof is that of model/verdicts.py, with answers of brokers instead of a log. Each step begins after the one before
+has been answered in full:
 
-    P1  every partition's leader: what is open, and from which offset (DescribeProducers)
-    C1  the coordinators: who owns those producer ids, and what their transactions hold
+    P1  the leader of every partition: what is open, and from which offset (DescribeProducers)
+    C1  the coordinators: who owns those producer ids, and which partitions their transactions hold
     P2  the same partitions once more
     C2  the same coordinators once more
-    P3  and the partitions, under the leader epoch of P2
+    P3  the same partitions again, under the leader epoch of P2
 
-Take a span that is open at P1 and, from the same offset, at P2 and P3. If it were healthy its transaction had been
-added at its coordinator before its first batch was appended (a), hence before P1 was answered. So at C1 it was live
-and held the partition, or was complete; and if it was complete, its marker had been committed before that (b), hence
-before P2 was asked, and P2 would not show it. So: not held at C1, and open from the same offset at P2, means that no
-marker is owed to it, whatever ran in between and however young it is. There is no threshold of age in this, and no
-timestamp: a hang of a second ago is found, a client's clock of next year hides nothing. C2 is for the one exception
-that verdict.py names (the producer's next transaction has taken the partition in, whose marker will close the old
-data too), and P3 for a span that ended after P2: steps P2, C2, P3 are `assess_span`, the function that confirms what
-the stream has found.
+Take a span that is open at P1 and, from the same offset, at P2 and P3. If it is healthy, its transaction was added at
+its coordinator before its first batch was appended (a), so before P1 was answered. So at C1 the transaction was live
+and held the partition, or it was complete. If it was complete, its marker had been committed before that (b), so before
+P2 was asked, and P2 would not show the span. Conclusion: a span that is not held at C1, and is open from the same
+offset at P2, will get no marker, whatever ran in between and however young it is. The proof has no age threshold and no
+timestamp: it finds a hang of a second ago, and a client clock that is a year ahead hides nothing. C2 is for the one
+exception in model/verdicts.py (the producer's next transaction has added the partition again, and its marker will also
+close the old data). P3 is for a span that ended after P2. Steps P2, C2, P3 are `assess_span`, the function that
+confirms the candidates of the stream.
 
-What the proof asks of the answers. P1 need not be exact: whatever replica answered, what it shows had been appended
-before. C1 and C2 must be, and one function reads both (`coordinator_reading`): an id counts as described only by the
-broker that leads its part of the coordinators' log, if no other broker may answer for it as well; "nobody has this
-producer id" counts only where every coordinator answered for all it
-coordinates and hides nothing from us (docs/decisions/0009); the id that the log names for a producer id is asked for
-by its name too, so that one that is hidden by a right we lack is a refusal and not an absence. Anything less leaves
-the span unproven, with the reason, and never hanging.
+What the proof requires of the answers. P1 need not be exact: any replica may have answered, because what it shows had
+been appended before. C1 and C2 must be exact, and one function reads both (`coordinator_reading`). The description of
+an id counts only from the broker that leads its part of the coordinators' log, and only if no other broker may answer
+for it as well. "No id has this producer id" counts only if every coordinator answered for all it coordinates and hides
+nothing from us (docs/decisions/0009). The id that the log names for a producer id is also asked for by its name, so
+that an id hidden by a missing permission is a refusal and not an absence. Anything less leaves the span unproven, with
+the reason, and never hanging.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ BOTH_LOOKS = (1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """Every open span after P1 and C1.
+    """All open spans after P1 and C1.
 
     Attributes:
-        candidates: held by no live transaction.
-        covered: held by one; its marker will come.
-        unproven: with what is missing, in words.
+        candidates: spans held by no live transaction.
+        covered: spans held by one; its marker will come.
+        unproven: spans with missing information, and what is missing.
     """
 
     candidates: tuple[SpanCandidate, ...] = ()
@@ -59,7 +59,7 @@ class Screened:
 
 
 def open_spans(readings: Iterable[PartitionReading], read_ms: int) -> list[SpanCandidate]:
-    """P1: everything that is open, as candidates of which nothing is known yet; `read_ms` is our clock."""
+    """P1: all open spans, as candidates about which nothing else is known yet; `read_ms` is our clock."""
     return [
         _candidate(reading, row, read_ms)
         for reading in readings
@@ -100,7 +100,7 @@ def screen(
     listing: TransactionListing,
     listed_ms: int,
 ) -> Screened:
-    """C1: what the coordinators make of each open span; `listed_ms` is our clock when they were asked."""
+    """C1: sorts the open spans by the coordinators' answers; `listed_ms` is our clock when they were asked."""
     candidates: list[SpanCandidate] = []
     covered: list[tuple[SpanCandidate, TransactionDescription]] = []
     unproven: list[tuple[SpanCandidate, str]] = []
@@ -116,7 +116,7 @@ def screen(
 
 
 def settled(candidate: SpanCandidate, found: SpanConfirmation) -> SpanConfirmation:
-    """P2 to P3 against P1: confirmed only if it is the span of P1; another one has had no C1 of its own."""
+    """P2 to P3 against P1: confirmed only for the span of P1; a later span has had no C1 of its own."""
     if found.answer is not Answer.CONFIRMED:
         return found
     assert found.producer is not None
@@ -126,7 +126,7 @@ def settled(candidate: SpanCandidate, found: SpanConfirmation) -> SpanConfirmati
 
 
 def view_of(description: TransactionDescription) -> CoordinatorView:
-    """What a coordinator tells, as a view; it does not tell when its record was written."""
+    """The description from a coordinator as a view; it does not have the time of the coordinator's record."""
     assert description.state is not None
     return CoordinatorView(
         transactional_id=description.transactional_id,
@@ -143,7 +143,7 @@ def view_of(description: TransactionDescription) -> CoordinatorView:
 
 
 def overdue_transaction(producer_id: int, view: CoordinatorView, claim: Claim, now_ms: int) -> TransactionCandidate:
-    """What the coordinator has confirmed of a live transaction; `now_ms` is our clock when it was asked."""
+    """A candidate that the coordinator has confirmed; `now_ms` is our clock when it was asked."""
     return TransactionCandidate(
         verdict=claim.verdict,
         producer_id=producer_id,

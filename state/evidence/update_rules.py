@@ -1,8 +1,8 @@
-"""When an open incident has news: the rule that keeps events few. Pure.
+"""When an open incident gets an update event: the rule that keeps events few. Pure: no I/O, no clock.
 
-Told is what changes what somebody would do: whose it is, how it would have ended, how bad it is, ten times as many
-hidden records, a decision, a group that has stopped, a command that no longer fits. Ages, offsets and small changes are
-not told; they are in the next event that is.
+An update reports a change after which somebody would act differently: the owner, the expected outcome, the severity,
+ten times as many hidden records, a decision, a group that has stopped, a command that no longer fits. Ages, offsets and
+small changes cause no event; they are in the next one.
 """
 
 from __future__ import annotations
@@ -43,5 +43,5 @@ RULES: Final[dict[str, Rule]] = {
 
 
 def worth_telling(known: IncidentEvent, now: IncidentEvent) -> bool:
-    """Whether anybody should hear of what is known now, after what was told last."""
+    """Whether the current values need an event, compared with the last event."""
     return any(rule(known, now) for rule in RULES.values())

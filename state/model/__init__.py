@@ -1,1 +1,1 @@
-"""What the core speaks of: ids, transactions, facts, findings, incidents, errors, and its ports."""
+"""The types of the core: ids, transactions, facts, findings, incidents, errors, and ports to the outside."""

@@ -1,37 +1,39 @@
-"""What is known of the brokers' clocks, and how old a transaction is at least. Pure.
+"""Bounds on the brokers' clocks, and the minimum age of a transaction. Pure: no I/O, no clock.
 
-A verdict that rests on time says "at least so old". A clock that is wrong by an hour must not make it say so of a
-record that is a millisecond old; so the age is a lower bound, and it has two sources, of which the larger counts.
+A time-based verdict claims "at least this old". A clock that is wrong by an hour must not cause this claim about a
+record that is a millisecond old. So the age is a lower bound. It has two sources, and the larger value counts.
 
-  1. Our own eyes. The record stood in the log when its end was listed at `since_ms` (our clock), and the log, read to
-     its end at this barrier, shows nothing behind it. So the state has lasted for `now - since_ms`. No broker's clock
-     is in it. It is all there is to know of a record whose stamp cannot be compared; that costs one threshold of
-     waiting after a start, never a false verdict. A record of a later leader epoch than the end was listed under was
-     not there then: the log was cut in between, and written again. It counts from the next listing on.
-  2. The clock that stamped it. Two stamps of one clock have a difference that is true however wrong the clock is. A
+  1. Our own observation. The record was in the log when its end was listed at `since_ms` (our clock), and the log, read
+     to its end at this barrier, has no later record of the transaction. So the state has lasted for `now - since_ms`.
+     No broker clock is involved. It is the only source for a record whose timestamp cannot be compared; this costs one
+     threshold of waiting after a start, never a false verdict. A record with a later leader epoch than the listed end
+     was not in the log then: the log was truncated in between and written again. Its age counts from the next listing
+     on.
+  2. The clock that stamped the record. The difference of two stamps of one clock is true, however wrong the clock is. A
      record stamped s and listed at c (our clock) was written before c: the clock is ahead of ours by s - c or more.
-     With the largest of these the broker's clock shows now at least `now + lowest`, and a record of the same clock
-     stamped s is at least `now + lowest - s` old. So a Prepare* that is minutes old when we start is told at once if
-     its broker has stamped anything since, in any partition of the log that it leads.
+     With the largest of these values (`lowest`) the broker's clock now shows at least `now + lowest`, and a record of
+     the same clock stamped s is at least `now + lowest - s` old. So a Prepare* that is minutes old at our start is
+     reported at once, if its broker has stamped anything since, in any partition of the log that it leads.
 
-Whose clock: that of the broker which leads the partition of `__transaction_state`. It is one clock for all partitions
-that the broker leads, so a quiet partition profits from a busy one. A batch of the log names the leader epoch it was
-appended under. A stamp counts only if that is the epoch the partition's end was listed under; a stamp of an earlier
-leader is another clock's, and then only our own eyes count. A broker that takes a partition over may be another
-machine under the same id: what was known of its clock is forgotten.
+Which clock: that of the broker that leads the partition of `__transaction_state`. It is one clock for all partitions
+that the broker leads, so a quiet partition benefits from a busy one. A batch of the log has the leader epoch under
+which it was appended. A stamp counts only if the end of the partition was listed under the same epoch. A stamp of an
+earlier leader is from another clock, and then only our own observation counts. A broker that takes over a partition may
+be another machine with the same id: the bounds of its clock are dropped.
 
-The upper bound of a clock needs the opposite, a time before which the record was not there: the moment before T was
-asked for at the listing before. That holds only for a range that goes on where everything had been read, of a
-partition that was listed both times. It is no part of any age. It shows that a clock was set: where what is told now
-and what was known do not meet, what is told now counts, and stamps from before are not compared any more. (A record
-that waited long for its replicas looks like that, too; then an age is lower than it could be.) An interval with its
-ends the wrong way round says nothing.
+The upper bound of a clock needs the opposite, a time before which the record was not in the log: the moment before T
+was requested at the previous listing. This holds only for a range that continues a complete reading, of a partition
+that was listed both times. The upper bound is not part of any age. It shows that a clock was set: if the new interval
+and the known interval do not overlap, the new one counts, and earlier stamps are no longer compared. (A record that
+waited long for its replicas looks the same; then an age is lower than it could be.) An interval whose lower bound is
+above its upper bound is ignored.
 
-An Ongoing transaction has one more true statement. Its coordinator compares the start with its own clock, whoever
-stamped the start. So once `now + lowest - start` is past the timeout, the coordinator itself sees it expired; but it
-has had no more time to act on that than it has led the partition. That time, too, is a lower bound.
+An Ongoing transaction allows one more true statement. Its coordinator compares the start with the coordinator's own
+clock, whoever stamped the start. So once `now + lowest - start` is above the timeout, the coordinator itself sees the
+transaction as expired. But it has had no more time to act on it than it has led the partition. That time, too, is a
+lower bound.
 
-What nothing can tell: a clock that was set forward between a record and the first time anybody watched.
+What cannot be detected: a clock that was set forward between a record and the start of the first watch.
 """
 
 from __future__ import annotations
@@ -45,22 +47,22 @@ from txnwatch.state.model.transaction import CoordinatorView
 if TYPE_CHECKING:
     from txnwatch.state.model.facts import Barrier
 
-NOT_LISTED_MS = 2**62  # since when a record stands that was read before any listing that can have shown it
-STEP_MS = 1_000  # what is known changes by no less: each change is a write of every bucket
-_DRIFT = 1_000  # a clock may gain or lose one part of so many
+NOT_LISTED_MS = 2**62  # `since_ms` of a record that no listing can have shown yet
+STEP_MS = 1_000  # smaller changes are ignored, because each change is a write of every bucket
+_DRIFT = 1_000  # a clock may drift by one part in this many
 
 
 class Leader(NamedTuple):
-    """Who leads a partition of the coordinators' log, under which leader epoch."""
+    """The leader of a partition of the coordinators' log, and its leader epoch."""
 
     broker: int
     epoch: int
 
 
 def was_listed(view: CoordinatorView, barrier: Barrier) -> bool:
-    """Whether the record stood in the log, as far as it was read, when the barrier listed its end.
+    """Whether the record was in the log, as far as it was read, when the barrier listed the end of the log.
 
-    Below an end that was listed under an epoch lies what was appended by then, until somebody leads under a later one.
+    An end listed under a leader epoch covers only records that were appended under this epoch or an earlier one.
     """
     leader = barrier.leaders.get(view.log_partition)
     if leader is None:
@@ -79,7 +81,7 @@ class Reign(NamedTuple):
 class Clock(NamedTuple):
     """A broker's clock minus ours: at least `lowest_ms`, at most `highest_ms` (None: not known), as of `at_ms`.
 
-    `set_ms` is when (our clock) it was last found to have been set, -1 if never.
+    `set_ms` is when (our clock) it was last detected that the clock had been set, -1 if never.
     """
 
     lowest_ms: int
@@ -88,24 +90,24 @@ class Clock(NamedTuple):
     set_ms: int = -1
 
     def now(self, now_ms: int) -> Clock:
-        """What is left of it after a while, since clocks drift."""
+        """The bounds at a later time; they widen, because clocks drift."""
         drift_ms = max(0, now_ms - self.at_ms) // _DRIFT
         highest_ms = None if self.highest_ms is None else self.highest_ms + drift_ms
         return Clock(self.lowest_ms - drift_ms, highest_ms, max(now_ms, self.at_ms), self.set_ms)
 
     @property
     def is_possible(self) -> bool:
-        """Whether the ends are the right way round."""
+        """Whether the lower bound is not above the upper bound."""
         return self.highest_ms is None or self.lowest_ms <= self.highest_ms
 
     @property
     def presumed_ms(self) -> int:
-        """The difference to show: as small as what was told allows."""
+        """The difference to show: the value closest to zero that the bounds allow."""
         return max(self.lowest_ms, min(0, self.highest_ms or 0))
 
 
 def both(one: Clock | None, other: Clock) -> Clock:
-    """What two records of one clock say together."""
+    """The bounds from two observations of one clock."""
     if one is None:
         return other
     highest = [told.highest_ms for told in (one, other) if told.highest_ms is not None]
@@ -114,7 +116,7 @@ def both(one: Clock | None, other: Clock) -> Clock:
 
 
 def learned(known: Clock | None, told: Clock) -> Clock:
-    """What is known of a clock after one batch; small changes are left out."""
+    """The bounds of a clock after one batch; changes below STEP_MS are ignored."""
     if known is None:
         return told
     former = known.now(told.at_ms)
@@ -130,13 +132,13 @@ def learned(known: Clock | None, told: Clock) -> Clock:
 
 @dataclass(slots=True)
 class Clocks:
-    """The brokers' clocks, and who leads which partition of the coordinators' log."""
+    """The brokers' clocks, and the leader of each partition of the coordinators' log."""
 
     brokers: dict[int, Clock] = field(default_factory=dict)
     reigns: dict[int, Reign] = field(default_factory=dict)
 
     def take(self, leaders: Mapping[int, Leader], told: Mapping[int, Clock], now_ms: int) -> bool:
-        """Takes in what a barrier tells; whether that changes an age."""
+        """Adds the data of a barrier; returns whether it may change an age."""
         risen = {
             log_partition: Reign(*leader, now_ms)
             for log_partition, leader in leaders.items()
@@ -161,7 +163,7 @@ class Clocks:
         return (reign, clock) if reign is not None and clock is not None else None
 
     def age_ms(self, view: CoordinatorView, now_ms: int) -> int:
-        """At least how long a live transaction has been Ongoing, or prepared, at a barrier of our clock `now_ms`."""
+        """The minimum time that a live transaction has been Ongoing, or prepared, at `now_ms` of our clock."""
         seen_ms = max(0, now_ms - view.since_ms)
         known = self.of(view)
         if known is None:
@@ -176,6 +178,6 @@ class Clocks:
         return max(seen_ms, min(broker_now_ms - view.start_ms, view.timeout_ms + led_ms))
 
     def ahead_ms(self, view: CoordinatorView, now_ms: int) -> int:
-        """How far the clock of a view's coordinator is presumed to be ahead of ours, for times that are shown."""
+        """How far the clock of a view's coordinator is presumed to be ahead of ours; only for times that are shown."""
         known = self.of(view)
         return known[1].now(now_ms).presumed_ms if known is not None else 0

@@ -1,13 +1,13 @@
-"""How long transactions took to end, from the coordinator's log alone: durations in, small sums out.
+"""How long transactions take to end, from the coordinators' log alone: durations in, small sums out.
 
-Law: a record's own timestamp says when it was appended. The `lastUpdate` inside Complete* does not: the coordinator
-takes it when Prepare* is committed, before the first marker is sent. Together they split the way to the end:
-Prepare* appended -> committed (the append), committed -> Complete* appended (every marker), and the whole. Where the
-coordinator moved in between, its successor takes `lastUpdate` anew, so only the whole is told, as a failover.
+Law: the timestamp of a record is when it was appended. The `lastUpdate` inside Complete* is not: the coordinator takes
+it when Prepare* is committed, before it sends the first marker. Together they split the time to the end: Prepare*
+appended -> committed (the append), committed -> Complete* appended (all markers), and the total. If the coordinator
+moved in between, its successor takes `lastUpdate` again, so only the total is reported, as a failover.
 
-A fold takes the durations that lie within its range and passes on sums, never single transactions; one that was
-prepared before the range is finished by the state, which remembers when. Everything is one broker's clock, or two
-after a failover; what comes out below zero is told as zero.
+A fold takes the durations within its range and returns sums, never single transactions. For a transaction that was
+prepared before the range, the state completes the duration, because it keeps the time of Prepare*. All times are one
+broker's clock, or two after a failover; a negative duration counts as zero.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ BOUNDS_MS = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 
 
 
 class Stage(StrEnum):
-    """What was timed."""
+    """Which duration was measured."""
 
     APPEND = "append"  # Prepare* appended -> committed; the target state is Prepare*
     MARKERS = "markers"  # Prepare* committed -> Complete* appended: every marker was written
     COMPLETION = "completion"  # Prepare* appended -> Complete* appended
-    FAILOVER = "failover"  # the same, of those whose coordinator moved in between
+    FAILOVER = "failover"  # the same, only if the coordinator moved in between
 
 
 class Latencies(NamedTuple):
-    """Some durations: how many up to each of BOUNDS_MS (not cumulative; the last is above all), and their sum."""
+    """A histogram: durations up to each of BOUNDS_MS (not cumulative; the last is above all), and their sum."""
 
     stage: Stage
     target_state: TransactionState
@@ -42,7 +42,7 @@ class Latencies(NamedTuple):
 
 
 class End(NamedTuple):
-    """A Complete* record; `coordinator_epoch` is the leader epoch of the log it was appended under."""
+    """A Complete* record; `coordinator_epoch` is the leader epoch under which it was appended."""
 
     state: TransactionState
     record_timestamp_ms: int
@@ -51,7 +51,7 @@ class End(NamedTuple):
 
 
 def latencies_of(raw: Iterable[Iterable[Any]]) -> tuple[Latencies, ...]:
-    """Latencies that went through JSON."""
+    """Restores Latencies from the plain lists of JSON or MessagePack."""
     return tuple(
         Latencies(Stage(stage), TransactionState(state), sum_ms, tuple(counts)) for stage, state, sum_ms, counts in raw
     )
@@ -65,13 +65,13 @@ _PREPARED_AS = {
 
 @dataclass(slots=True)
 class Tally:
-    """Durations as they are taken, by stage and target state."""
+    """Collects durations, by stage and target state."""
 
     _sums: dict[tuple[Stage, TransactionState], int] = field(default_factory=dict)
     _counts: dict[tuple[Stage, TransactionState], list[int]] = field(default_factory=dict)
 
     def add(self, latencies: Iterable[Latencies]) -> None:
-        """Takes in what others have summed."""
+        """Adds sums that were collected elsewhere."""
         for stage, state, sum_ms, counts in latencies:
             key = (stage, state)
             self._sums[key] = self._sums.get(key, 0) + sum_ms
@@ -79,7 +79,7 @@ class Tally:
             self._counts[key] = [one + other for one, other in zip(known, counts, strict=True)]
 
     def finish(self, prepared: CoordinatorView, end: End) -> None:
-        """Takes the durations of one transaction; none if the record does not end what was prepared."""
+        """Adds the durations of one transaction; none if the record does not end the prepared transaction."""
         target = _PREPARED_AS.get(end.state)
         if target is not prepared.state:
             return
@@ -99,7 +99,7 @@ class Tally:
         self._sums[key] = self._sums.get(key, 0) + took_ms
 
     def latencies(self) -> tuple[Latencies, ...]:
-        """What was taken so far."""
+        """All durations collected so far."""
         return tuple(self._told())
 
     def _told(self) -> Iterator[Latencies]:

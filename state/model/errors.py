@@ -1,7 +1,7 @@
-"""Every error txnwatch raises on purpose.
+"""All errors that txnwatch raises on purpose.
 
-An error speaks to an operator: what was expected, what was found, where, and what to do next. The command
-line prints it as one line; anything that is not a `TxnwatchError` is a bug and keeps its traceback.
+An error message is for an operator: what was expected, what was found, where, and what to do next. The command line
+prints it as one line. An exception that is not a `TxnwatchError` is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class TxnwatchError(Exception):
-    """The root of all errors raised on purpose."""
+    """The base class of all errors raised on purpose."""
 
 
 class ConfigError(TxnwatchError):
@@ -21,9 +21,10 @@ class WireError(TxnwatchError):
     """Bytes that do not follow Kafka's formats.
 
     Attributes:
-        field: the field that was being read.
-        position: byte position of that field in the buffer that was handed in.
-        found: what stood there.
+        field: the field that was read.
+        position: byte position of that field in the given buffer.
+        found: the value at that position.
+        expected: what a valid value is.
     """
 
     def __init__(self, field: str, position: int, found: object, expected: str) -> None:
@@ -39,27 +40,27 @@ class BrokerError(TxnwatchError):
 
 
 class AuthorizationError(BrokerError):
-    """A right is missing; the message names the resource and the operation."""
+    """A permission is missing; the message names the resource and the operation."""
 
 
 class OutputError(TxnwatchError):
-    """The answer could not be written to standard output."""
+    """The result could not be written to standard output."""
 
 
 class QueryError(TxnwatchError):
-    """Spark did not start the query; it may the next time."""
+    """Spark did not start the query; a retry may succeed."""
 
 
 class CheckpointError(TxnwatchError):
-    """The checkpoint does not fit what is being run (another cluster, other settings)."""
+    """The checkpoint does not match the current run (another cluster, other settings)."""
 
 
 class SinkError(TxnwatchError):
-    """An event could not be delivered now; it is kept and tried again."""
+    """An event could not be delivered now; it is kept and retried."""
 
 
 class PassedOver(StrEnum):
-    """Why a record of the events topic is passed over: a closed set, because it is a metric's label."""
+    """Why a record of the events topic is skipped; a closed set, because it is a metric label."""
 
     TOO_LARGE = "too_large"
     UNDECODABLE = "undecodable"
@@ -70,11 +71,11 @@ class PassedOver(StrEnum):
 
 
 class BadEventError(SinkError):
-    """A record that is no event of ours: it is passed over and counted.
+    """A record that is not one of our events; it is skipped and counted.
 
     Attributes:
-        why: its kind.
-        key: the record's key where it has the form of an incident's id.
+        why: the reason.
+        key: the key of the record if it has the form of an incident id.
     """
 
     def __init__(self, why: PassedOver, message: str, key: str | None = None) -> None:
@@ -84,4 +85,4 @@ class BadEventError(SinkError):
 
 
 class RegistryAwayError(SinkError):
-    """The schema registry does not answer now: nothing is known about the event."""
+    """The schema registry does not answer now, so nothing is known about the event."""

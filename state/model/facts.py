@@ -1,7 +1,8 @@
-"""The input alphabet: what can be observed. A fact is plain data about one range of one log, never a judgement.
+"""Facts: the observations that the detector takes as input. A fact is plain data about one range of one log.
 
-A fact folded over a range says as much as all the batches of the range (fold.py proves it by a property test);
-facts of one batch may arrive in any order and are sorted before they are applied.
+A fact contains no conclusion. One fact about a whole range gives the same result as one fact for each of its batches (a
+property test of `streaming/log/partition_fold.py` checks this). The facts of one batch may arrive in any order; they
+are sorted before they are applied.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from txnwatch.state.model.transaction import CoordinatorView, Marker
 
 
 class Joined(NamedTuple):
-    """Data that joined an open transaction of an older epoch: the older one had ended without its marker here.
+    """Data that joined an open transaction of an older epoch, which had ended without its marker on this partition.
 
-    A newer epoch is handed out only after every marker of the older one was written (or, since KIP-890, a new
-    transaction begins only then), so what was still open belongs to no transaction any more (for the leader an
-    epoch bump closes nothing, and the next marker closes both). `marker` is that marker, if the same range has it.
+    A producer gets a newer epoch only after every marker of the older one was written (since KIP-890: a new transaction
+    begins only then). So the older data belongs to no live transaction. The leader closes nothing on an epoch bump; the
+    next marker closes both. `marker` is that marker, if the same range contains it.
     """
 
     start_offset: int
@@ -34,19 +35,19 @@ class Joined(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProducerSeen:
-    """What one producer did transactionally on one partition in one read range [range_start, range_end).
+    """What one producer wrote in transactions on one partition in one read range [range_start, range_end).
 
     Attributes:
-        first_offset: first transactional data before any marker of the range, or None.
-        first_epoch: its producer epoch.
+        first_offset: offset of the first transactional data before any marker of the range, or None.
+        first_epoch: the producer epoch of that data.
         first_marker, last_marker: the first and the last marker in the range.
-        open_offset: first transactional data after the last marker, None if nothing is open at the end. Equals
-            `first_offset` where the range has no marker.
-        open_epoch: its producer epoch.
+        open_offset: offset of the first transactional data after the last marker; None if nothing is open at the end.
+            Equals `first_offset` if the range has no marker.
+        open_epoch: the producer epoch of that data.
         epoch: the producer epoch at the end of the range.
-        last_offset, last_timestamp_ms: of the last data batch in the range (-1 if it has markers only).
-        listed_ms: our clock when the range's end had been listed.
-        joined: the first data in the range that joined an older epoch's open data, both in the range.
+        last_offset, last_timestamp_ms: of the last data batch in the range (-1 if the range has only markers).
+        listed_ms: our clock when the end of the range had been listed.
+        joined: the first data in the range that joined open data of an older epoch; both are in the range.
     """
 
     partition: TopicPartition
@@ -69,16 +70,18 @@ class ProducerSeen:
 
 @dataclass(frozen=True, slots=True)
 class TransactionSeen:
-    """What the coordinator's log says about a producer id at the end of one read range.
+    """The state of one producer id's transaction at the end of one read range of the coordinators' log.
 
-    `view` is the state after the range, `superseded_by` set where the id's record names another producer id now
-    (for the old one that record is the completion). A tombstone is not a fact about a producer id: see below.
+    `view` is the state after the range. Its `superseded_by` is set if the record of the transactional id now names
+    another producer id; for the old producer id that record is the completion. A tombstone names no producer id: see
+    `TransactionalIdGone`.
 
     Attributes:
-        held: partitions that a live transaction held somewhere in the range.
-        ended: how long the transactions took that were prepared and completed within the range.
-        first_end: the Complete* record that ends what was prepared before the range, if it has one.
-        is_past: it was idle before reading of its log began, or began anew: of use only for who is awaited.
+        held: partitions that were participants of a live transaction somewhere in the range.
+        ended: completion times of the transactions that were both prepared and completed in the range.
+        first_end: the Complete* record that ends a transaction prepared before the range, or None.
+        is_past: the transaction was idle before reading of its log began (or began again); it matters only if the
+            producer id is awaited.
     """
 
     producer_id: int
@@ -91,7 +94,7 @@ class TransactionSeen:
 
 @dataclass(frozen=True, slots=True)
 class TransactionalIdGone:
-    """A tombstone in the coordinator's log; it names no producer id, so every bucket gets it."""
+    """A tombstone in the coordinators' log; it names no producer id, so every bucket gets a copy."""
 
     transactional_id: str
     log_partition: int
@@ -99,7 +102,7 @@ class TransactionalIdGone:
 
 
 class NoticeKind(StrEnum):
-    """What can happen to a partition as a whole."""
+    """What can happen to a whole partition."""
 
     GAP = "gap"
     LOST = "lost"
@@ -110,19 +113,19 @@ class NoticeKind(StrEnum):
 
 
 READ_LATER = frozenset({NoticeKind.GAP, NoticeKind.LEFT})
-KEEPS_WHAT_IS_KNOWN = READ_LATER | {NoticeKind.HIDDEN}  # what was read before stays true
-CANNOT_DECODE = "cannot decode"  # how the detail of such a notice begins
+KEEPS_WHAT_IS_KNOWN = READ_LATER | {NoticeKind.HIDDEN}  # the data read before stays valid
+CANNOT_DECODE = "cannot decode"  # prefix of the `detail` of a decode failure
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionNotice:
-    """Something that concerns every producer of a partition; every bucket gets a copy.
+    """An event that concerns every producer of a partition; every bucket gets a copy.
 
-    GAP: offsets [from_offset, to_offset) were listed and could not be read yet. LOST: they never can be, because
-    retention or DeleteRecords took them first. TRUNCATED: what was read from `from_offset` on is no longer in
-    the log. DELETED: the topic with this id is gone. LEFT: offsets [from_offset, to_offset) were listed and wait for
-    the next batch, because this one had read as much as it may; no failure. HIDDEN: a transaction has the partition,
-    and its topic is not shown to us.
+    GAP: offsets [from_offset, to_offset) were listed and could not be read yet. LOST: they can never be read, because
+    retention or DeleteRecords removed them first, or reading failed too often (unreadable_ranges.py). TRUNCATED: data
+    that was read from `from_offset` on is no longer in the log. DELETED: the topic with this id is gone. LEFT: offsets
+    [from_offset, to_offset) were listed and wait for the next batch, because this batch reached its read limit; this is
+    not a failure. HIDDEN: the partition is a participant of a transaction, and this user may not describe its topic.
     """
 
     kind: NoticeKind
@@ -134,20 +137,21 @@ class PartitionNotice:
 
     @property
     def is_decode_failure(self) -> bool:
-        """Whether bytes were read that we cannot decode."""
+        """Whether bytes were read that cannot be decoded."""
         return self.detail.startswith(CANNOT_DECODE)
 
 
 class Bracket(NamedTuple):
-    """One partition in a census: its leader described its producers between two listings under one epoch.
+    """One partition in a census: its leader described its producers between two listings under one leader epoch.
 
     Attributes:
-        below: the census speaks of transactions that begin below this end, listed before.
-        stable: the leader's last stable offset, listed after; -1 if it did not say. A marker above the high
-            watermark has ended its transaction in the leader's memory, and could still be lost; not below this.
-        is_scanned: the partition's log is read as well, and was read to `below` when the census was taken.
-        is_first: reading of the partition began in the same batch; what is found was open before we looked.
-        is_behind: the log is read as well, but had not been read to `below`: then the census is the reading for now.
+        below: end offset listed before the description; the census covers transactions that begin below it.
+        stable: the leader's last stable offset, listed after the description; -1 if the leader did not return it. A
+            marker above the high watermark ends its transaction in the leader's memory and can still be lost. This
+            cannot happen to a transaction that begins below `stable`.
+        is_scanned: the log of the partition is also read, and was read to `below` when the census was taken.
+        is_first: reading of the partition began in the same batch, so the open transactions are older than the watch.
+        is_behind: the log is also read, but was not read to `below` yet; until then the census replaces the log.
     """
 
     topic_id: str
@@ -160,15 +164,17 @@ class Bracket(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CensusTaken:
-    """Partitions described while a batch was read; every bucket gets a copy, each with its own open transactions.
+    """The partitions that leaders described while a batch was read (a census); every bucket gets a copy.
 
-    A census is an observation, not part of the log: a replay of the batch may lack it, or see a later moment. It is
-    later than everything the batch has listed and read, so it is judged at later barriers only.
+    The open transactions are separate `OpenDescribed` facts, each only in the bucket of its producer id. A census is an
+    observation and not part of the log: a replay of the batch may lack it, or observe a later moment. It is later than
+    everything the batch has listed and read, so it counts only at later barriers.
 
     Attributes:
-        failed: partitions that were asked and did not answer, or not under one leader epoch.
-        failed_scanned: those of them whose log is read as well: no round of the census asks for them again.
-        is_round: every partition that is watched by census was asked; one that is in neither is gone.
+        failed: partitions whose leader did not answer, or not under one leader epoch.
+        failed_scanned: those of `failed` whose log is also read: no round of the census asks for them again.
+        is_round: all partitions watched by census alone were asked; a partition in neither `taken` nor `failed` is
+            gone.
     """
 
     taken: Mapping[TopicPartition, Bracket]
@@ -179,10 +185,10 @@ class CensusTaken:
 
 @dataclass(frozen=True, slots=True)
 class OpenDescribed:
-    """A transaction that DescribeProducers shows as open on a partition of a census in the same batch.
+    """A transaction that DescribeProducers returns as open on a partition of the batch's census.
 
     Attributes:
-        listed_ms: our clock when the ends of the batch were listed. Who describes has a clock of its own.
+        listed_ms: our clock when the ends of the batch were listed. The host that describes has its own clock.
     """
 
     partition: TopicPartition
@@ -195,7 +201,7 @@ class OpenDescribed:
 
 @dataclass(frozen=True, slots=True)
 class LastStable:
-    """A leader's last stable offset, below the end that was read: something is open there. For one bucket."""
+    """A leader's last stable offset below the end that was read, so something is open there. Sent to one bucket."""
 
     partition: TopicPartition
     topic_id: str
@@ -204,17 +210,17 @@ class LastStable:
 
 @dataclass(frozen=True, slots=True)
 class Throttled:
-    """For how long brokers have throttled a reader of ours, by the kind of request; nothing rests on it."""
+    """How long brokers have throttled a reader, by request type; for metrics only, no verdict uses it."""
 
     throttled_ms: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """What tasks that do not bring the barrier have found of the coordinators' log; it belongs to the barrier.
+    """What a task found in the coordinators' log while another task brings the barrier; it is merged into the barrier.
 
     Attributes:
-        holes, clocks: as those of the Barrier, of the partitions that the task has read.
+        holes, clocks: as in `Barrier`, for the partitions that the task has read.
     """
 
     holes: Mapping[int, int]
@@ -223,25 +229,26 @@ class LogRead:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """One pair (D, T): every end of the data partitions was in hand before the first end of T was asked for.
+    """One pair of listings (D, T): the ends of all data partitions, then the ends of the coordinators' log.
 
-    The exceptions say where the pair proves nothing.
+    D is complete before the first end of T is requested. The exceptions below name the partitions for which the pair
+    proves nothing.
 
     Attributes:
-        stale_data, stale_coordinator: not answered this time, the old value is carried; for the coordinator's
-            log also: not read to its listed end yet.
-        limited_data: answered, but a limit made reading stop short of it.
-        reread: ranges that went back, by the offset they began at; that closes an earlier gap there unless the
-            same batch reports a new one.
-        risen: data partitions whose leader epoch has risen since the last pair: what a census has not shown may be
-            in a log again that an election has cut where it was not read yet.
-        leaders: who leads the partitions of the coordinator's log that were listed.
-        clocks: what this batch's records tell of the brokers' clocks.
-        scan_interval_ms: how often coordinators look for expired transactions, None where no broker has said.
-        holes: partitions of the coordinator's log of which this batch's ranges lack offsets, by where the last hole
-            ended; compaction has been there.
-        has_coordinator_log: whether a broker has shown the coordinator's log at all. Without it there is no T: a new
-            cluster has none yet, but one that is hidden, or deleted, looks the same.
+        stale_data, stale_coordinator: partitions whose end was not listed this time, so the old value is kept; for the
+            coordinators' log also partitions that are not read to their listed end yet.
+        limited_data: partitions whose end was listed, but a limit stopped the reading before it.
+        reread: ranges that were read again, by start offset; this closes an earlier gap there unless the same batch
+            reports a new one.
+        risen: data partitions whose leader epoch has risen since the last pair. The election may have truncated the log
+            where it was not read yet, and then a span that a census did not show may be open again.
+        leaders: the leaders of the listed partitions of the coordinators' log.
+        clocks: bounds on the brokers' clocks from the records of this batch.
+        scan_interval_ms: how often coordinators look for expired transactions; None if no broker has returned it.
+        holes: partitions of the coordinators' log with offsets missing in the ranges of this batch because of
+            compaction, with the end of the last hole.
+        has_coordinator_log: whether a broker has shown the coordinators' log at all. Without it there is no T: a new
+            cluster has no such log yet, but a hidden or deleted log looks the same.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""The output alphabet: what the state says. The ledger decides what of it is told to anybody."""
+"""Findings: what the detector emits. The ledger decides which of them become events."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from txnwatch.state.model.verdicts import Reason, Verdict
 
 
 class SpanEnd(StrEnum):
-    """How a span that was said came to its end."""
+    """How a span with an emitted finding ended."""
 
     MARKER = "marker"
     ABSORBED = "absorbed"  # by the marker of a later transaction of the same producer
     TRUNCATED = "truncated"
-    CENSUS = "census"  # its leader has nothing open there any more; the marker was not seen
+    CENSUS = "census"  # the leader has nothing open there any more; the marker was not read
     PARTITION_GONE = "partition_gone"
 
 
 @dataclass(frozen=True, slots=True)
 class SpanCandidate:
-    """A span proven to be hanging by two barriers; it is confirmed by a fresh read before anyone hears of it.
+    """A span that two barriers prove to be hanging; a fresh read confirms it before an event is sent.
 
-    `first_barrier` is the look that found it uncovered, `second_barrier` the one that found it still so.
+    `first_barrier` found it uncovered, `second_barrier` found it still open and uncovered.
     """
 
     verdict: Verdict
@@ -45,9 +45,9 @@ class SpanCandidate:
 
 @dataclass(frozen=True, slots=True)
 class CoverInDoubt:
-    """A span held by a transaction that is older than it should be: is it still, its coordinator is to be asked.
+    """A span held by a transaction that is too old: ask the coordinator whether it still holds the span.
 
-    If not, the log's last word on it is not the coordinator's, and the candidate is to be confirmed at two looks.
+    If it does not, the log as read and the coordinator disagree, and two looks must confirm the candidate.
     """
 
     candidate: SpanCandidate
@@ -55,9 +55,9 @@ class CoverInDoubt:
 
 @dataclass(frozen=True, slots=True)
 class OwnerInDoubt:
-    """Open data of a producer id that the log, as far as it is read, does not name; a part of it is not read.
+    """Open data whose producer id is in no read part of the coordinators' log, while another part is unread.
 
-    Its owner may be named in that part, so the log proves nothing: the coordinators are to be asked, at two looks.
+    The unread part may name its owner, so the log proves nothing: ask the coordinators, in two looks.
     """
 
     candidate: SpanCandidate
@@ -65,9 +65,9 @@ class OwnerInDoubt:
 
 @dataclass(frozen=True, slots=True)
 class TransactionCandidate:
-    """A live transaction that a rule resting on time found worth telling.
+    """A live transaction that violates a time-based rule.
 
-    `age_ms` is how long it has been in its state, at least (broker_clocks.py); `overdue_ms` what of it is too much.
+    `age_ms` is the minimum time in its state (broker_clocks.py); `overdue_ms` is the part of it above the threshold.
     """
 
     verdict: Verdict
@@ -82,7 +82,7 @@ class TransactionCandidate:
 
 @dataclass(frozen=True, slots=True)
 class SpanEnded:
-    """A span that was said is no longer a candidate."""
+    """The end of a span about which a finding was emitted."""
 
     producer_id: int
     partition: TopicPartition
@@ -93,7 +93,7 @@ class SpanEnded:
 
 @dataclass(frozen=True, slots=True)
 class TransactionMoved:
-    """A transaction that was said has left the state it was said in; `view` is where it is now."""
+    """A transaction has left the state in which a candidate was emitted; `view` is its state now."""
 
     producer_id: int
     verdict: Verdict
@@ -103,7 +103,7 @@ class TransactionMoved:
 
 @dataclass(frozen=True, slots=True)
 class PartitionAlarm:
-    """A notice about a partition, once per notice and not once per bucket."""
+    """A notice about a partition, emitted once and not once per bucket."""
 
     notice: PartitionNotice
 
@@ -118,7 +118,7 @@ class OutstandingGap:
 
 @dataclass(frozen=True, slots=True)
 class LeftUnread:
-    """Where reading of a partition stopped because a batch had read as much as it may; repeated until it goes on."""
+    """Where reading of a partition stopped at the read limit of a batch; repeated until reading continues."""
 
     partition: TopicPartition
     from_offset: int
@@ -145,7 +145,7 @@ class CensusWanted:
 
 @dataclass(frozen=True, slots=True)
 class LastStableStands:
-    """A last stable offset that has not moved for a while, though data is written behind it: who holds it?"""
+    """A last stable offset that has not moved for a while, although data is written above it; its holder is unknown."""
 
     partition: TopicPartition
     offset: int
@@ -153,35 +153,35 @@ class LastStableStands:
 
 @dataclass(frozen=True, slots=True)
 class CensusIncomplete:
-    """After a census: the partitions whose leaders did not describe them, none if all did."""
+    """The partitions whose leaders did not describe them in a census; empty if all did."""
 
     failed: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Unproven:
-    """Partitions of which this barrier proves nothing: their leader told no end, or they are not read to it."""
+    """Partitions for which this barrier proves nothing: their leader returned no end, or they are not read to it."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RequestsThrottled:
-    """For how long brokers have throttled our reading, by the kind of request, since this was said last."""
+    """How long brokers have throttled our reads since the last report, by request type."""
 
     throttled_ms: tuple[tuple[str, int], ...]
 
 
 class Mismatch(StrEnum):
-    """What a census found to be otherwise than the log had told us."""
+    """How a census contradicts the state derived from the log."""
 
-    OPEN = "open"  # open at its leader, unknown to us
-    CLOSED = "closed"  # open to us, closed at its leader
+    OPEN = "open"  # open at its leader, not open in our state
+    CLOSED = "closed"  # open in our state, closed at its leader
 
 
 @dataclass(frozen=True, slots=True)
 class ViewHealed:
-    """The view of a scanned partition was wrong and is right again: counted and shown, because it must not happen."""
+    """A wrong view of a scanned partition was corrected; counted and reported, because it must not happen."""
 
     partition: TopicPartition
     producer_id: int
@@ -191,10 +191,10 @@ class ViewHealed:
 
 @dataclass(frozen=True, slots=True)
 class StrayWrite:
-    """Data that no transaction owned, taken in by a later transaction of its producer.
+    """Data that no transaction owned and that a later transaction of its producer has absorbed.
 
-    `joined` says where, and how it was decided if the log already says so. `first_barrier` and
-    `second_barrier` are those of the two looks where barriers have shown it, -1 where two epochs in one span did.
+    `joined` has the offsets, and the marker that decided the data if it is in the log already. `first_barrier` and
+    `second_barrier` are the two looks that proved it, or -1 if two epochs in one span proved it.
     """
 
     producer_id: int
@@ -210,16 +210,16 @@ class StrayWrite:
 
 @dataclass(frozen=True, slots=True)
 class BucketCount:
-    """What one bucket holds at a barrier.
+    """Counts of one bucket at a barrier.
 
     Attributes:
-        awaited: producer ids with something open or live; `states` has them by state.
-        waiting: looks that proved nothing, by why.
-        behind: data partitions of the whole cluster that were listed and, by a limit, not read to their ends; a census
-            tells what is open there.
-        clocks: what is known of the brokers' clocks.
-        oldest_open_ms, oldest_prepared_ms: since when, on our clock; -1 for none.
-        due_ms: when, on our clock, the bucket has to look again if there are no facts before; 0 is at once.
+        awaited: number of producer ids with an open span or a live transaction; `states` counts them by state.
+        waiting: number of looks that proved nothing, by reason.
+        behind: data partitions of the whole cluster that were listed and, because of a limit, not read to their ends; a
+            census shows what is open there.
+        clocks: bounds on the brokers' clocks.
+        oldest_open_ms, oldest_prepared_ms: since when, by our clock; -1 for none.
+        due_ms: when, by our clock, the bucket must run again if no fact arrives before; 0 is at once.
     """
 
     barrier: int
@@ -243,13 +243,13 @@ class OpenSpan(NamedTuple):
 
 
 class OpenTransaction(NamedTuple):
-    """One producer id with something open; times are our clock.
+    """One producer id with an open span or a live transaction; times are our clock.
 
     Attributes:
-        transactional_id: None while the coordinator's log has not named it.
-        state: the transaction's, or `unowned` where data is open that no live transaction owns.
-        since_ms: when it began, as far as is known.
-        prepared_ms: when its outcome was decided, -1 if it was not.
+        transactional_id: None until the coordinators' log has named it.
+        state: the state of the transaction, or `unowned` if no live transaction owns the open data.
+        since_ms: when it began, as far as known.
+        prepared_ms: when its outcome was decided, -1 if it is not decided.
     """
 
     producer_id: int
@@ -262,11 +262,12 @@ class OpenTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OpenTransactions:
-    """The oldest of what one bucket has open for a while, all of it; told when it has changed.
+    """The complete list of the oldest open transactions of one bucket; emitted when it has changed.
 
-    It is told again every 20 barriers (10 s at the default trigger), each bucket in its turn, because the driver may
-    forget; and by whoever does not know what was told last, so at the first barrier after a start. A barrier without
-    it says that what the bucket told last is still so: `Remembered` of open_transactions.py puts the whole together.
+    It is also emitted every 20 barriers (10 s at the default trigger), at another barrier for each bucket, because the
+    driver may lose it; and by a process that does not know the last emitted list, so at the first barrier after a
+    start. If it is not emitted, the last list of the bucket is still valid: `Remembered` in open_transactions.py
+    combines the lists of all buckets.
     """
 
     bucket: int
@@ -275,7 +276,7 @@ class OpenTransactions:
 
 @dataclass(frozen=True, slots=True)
 class TransactionsEnded:
-    """How long the transactions took that the coordinator's log has shown to end, summed."""
+    """Completion times of the transactions that ended in the coordinators' log, summed."""
 
     latencies: tuple[Latencies, ...]
 

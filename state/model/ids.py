@@ -1,4 +1,4 @@
-"""Partitions by name, and the one topic that every part of the core knows."""
+"""Names of partitions and topics, and the name of the coordinators' log topic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class TopicPartition(NamedTuple):
-    """A partition by topic name, as the coordinator's log names it."""
+    """A partition by topic name, as in the records of the coordinators' log."""
 
     topic: str
     partition: int
@@ -21,10 +21,10 @@ class TopicPartition(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> TopicPartition:
-        """The partition written as `topic-partition`; a topic's name may itself contain dashes.
+        """Parses `topic-partition`; the topic name may contain dashes.
 
         Raises:
-            ValueError: there is no dash, or what follows the last one is no number.
+            ValueError: there is no dash, or the part after the last dash is not a number.
         """
         topic, dash, partition = text.rpartition("-")
         if not dash or not topic:
@@ -33,5 +33,5 @@ class TopicPartition(NamedTuple):
 
 
 def is_topic_name(text: str) -> bool:
-    """Whether Kafka takes it for a topic's name; `org.apache.kafka.common.internals.Topic` has the rule."""
+    """Whether Kafka accepts the text as a topic name, by the rule of `org.apache.kafka.common.internals.Topic`."""
     return _TOPIC_NAME.fullmatch(text) is not None and text not in {".", ".."}

@@ -1,9 +1,10 @@
-"""An incident's life: opened once, updated when something worth telling changed, resolved once.
+"""The life of an incident: opened once, updated when a relevant value changes, resolved once.
 
-Ids and sequences are deterministic, so that a replayed micro-batch says the same again and a consumer that keeps
-`ce_id` sees each event once. For a span the id hashes cluster, topic id, partition, producer id and the start
-offset as DescribeProducers confirmed it, without the epoch, which may change inside one span; for a transaction
-the cluster, transactional id, producer id, start time and family. Fixed when opened.
+Ids and sequences are deterministic: a replayed micro-batch creates the same events again, and a consumer that
+deduplicates by `ce_id` sees each event once. The id of an incident about a span hashes cluster, topic id, partition,
+producer id and the start offset that DescribeProducers confirmed. It leaves out the epoch, which may change inside one
+span. The id of an incident about a transaction hashes cluster, transactional id, producer id, start time and family. An
+id never changes after the incident is opened.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from txnwatch.state.model.verdicts import RULE_OF, Verdict
 OPENED, UPDATED, RESOLVED = "opened", "updated", "resolved"
 BY_HAND = "by hand"
 _ID = re.compile(r"[0-9a-f]{32}")
-# An incident has a handful of events. Behind this sequence nobody could tell anything more, so it is none of ours.
+# An incident has a handful of events. A record with this sequence leaves no room for another event, so it is not ours.
 SPENT_SEQUENCE = 1_000_000
 SpanKey = tuple[str, TopicPartition, int]  # topic id, partition, producer id
-_ENDED_BY = {"abort": "aborted", "commit": "committed"}  # the marker that was decided on, and how it ends an incident
+_ENDED_BY = {"abort": "aborted", "commit": "committed"}  # the decided marker -> how it ends an incident
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,7 @@ class IncidentEvent:
 
     @property
     def event_id(self) -> str:
-        """The CloudEvents id: the same for the same event, however often it is published."""
+        """The CloudEvents id; the same for every delivery of the same event."""
         return f"{self.incident_id}-{self.sequence}"
 
     @property
@@ -82,14 +83,14 @@ class IncidentEvent:
 
     @property
     def subject(self) -> str:
-        """The CloudEvents subject: what it is about."""
+        """The CloudEvents subject: the span or the transaction of the incident."""
         if self.topic is not None:
             return f"{self.topic}/{self.partition}/{self.txn_start_offset}"
         return f"{self.transactional_id}/{self.producer_id}"
 
     @property
     def is_open(self) -> bool:
-        """Whether the incident goes on after this event."""
+        """Whether the incident is still open after this event."""
         return self.status != RESOLVED
 
     @property
@@ -99,16 +100,16 @@ class IncidentEvent:
 
     @property
     def span(self) -> SpanKey | None:
-        """The span it is about, None for a transaction as a whole."""
+        """The span of the incident, None for an incident about a whole transaction."""
         if self.topic is None or self.partition is None or self.topic_id is None:
             return None
         return self.topic_id, TopicPartition(self.topic, self.partition), self.producer_id
 
     @property
     def is_by_hand(self) -> bool:
-        """Whether it is about an abort by hand, beside the incident of a watch about the same span.
+        """Whether this is the incident of an abort by hand, beside the incident of a watch about the same span.
 
-        Only one under the id of such an abort: no event makes an incident of a watch one by hand.
+        This requires the id of such an abort, so no event can turn the incident of a watch into one by hand.
         """
         if self.action is None or self.action["detail"] != BY_HAND or self.span is None:
             return False
@@ -119,7 +120,7 @@ class IncidentEvent:
 
 
 class Overwritten(NamedTuple):
-    """A record under an incident's key that is no event: it takes the place of the event that stood there."""
+    """A record under an incident's key that is not an event; it replaces the event before it in the compacted topic."""
 
     incident_id: str
 
@@ -130,19 +131,23 @@ def span_incident_id(cluster_id: str, topic_id: str, partition: int, producer_id
 
 
 def is_incident_id(text: str) -> bool:
-    """Whether it has the form of an incident's id: what `_hash` makes."""
+    """Whether the text has the form of an incident id, as `_hash` returns it."""
     return _ID.fullmatch(text) is not None
 
 
 def id_once_more(incident_id: str, times: int) -> str:
-    """The id of the incident about a span that hangs again, after its incident was resolved so many times."""
+    """The id of another incident about the same span.
+
+    `times` is how often the incident was resolved before the span hung again; for an abort by hand it is the time of
+    its announcement (`at_ms`).
+    """
     return _hash("again", incident_id, times)
 
 
 def transaction_incident_id(
     cluster_id: str, transactional_id: str, producer_id: int, start_ms: int, verdict: Verdict
 ) -> str:
-    """The id of an incident about a transaction: long_running and late are one family and so one incident."""
+    """The id of an incident about a transaction; long_running and late are one family and share one incident."""
     return _hash(RULE_OF[verdict].family, cluster_id, transactional_id, producer_id, start_ms)
 
 
@@ -151,11 +156,11 @@ def _hash(*parts: object) -> str:
 
 
 def latest(events: Iterable[IncidentEvent]) -> dict[tuple[str, str], IncidentEvent]:
-    """The latest event of each incident, by its cluster and id.
+    """The latest event of each incident, by cluster and incident id.
 
-    `events` and what is found come as they stand on the events topic.
-    Of two events of one sequence the first counts: a consumer that keeps `ce_id` drops the second. What is spent is no
-    event of ours, but an end: a watch may have no lower sequence left for it. No event is about another cluster's.
+    Input and result are in the order of the events topic. Of two events with the same sequence the first counts,
+    because a consumer that deduplicates by `ce_id` drops the second. A spent event counts only as the end of a known
+    incident: a watch may have had no lower sequence left for it. An event never affects an incident of another cluster.
     """
     found: dict[tuple[str, str], IncidentEvent] = {}
     for event in events:
@@ -170,9 +175,10 @@ def latest(events: Iterable[IncidentEvent]) -> dict[tuple[str, str], IncidentEve
 
 
 def resolved(event: IncidentEvent, now_ms: int, resolution: dict[str, Any]) -> IncidentEvent:
-    """The event that ends an incident, and tells what came of a marker that was announced and not told.
+    """The event that ends an incident; it also sets the result of an announced marker that has no result yet.
 
-    Only such a marker in the log verifies it: a transaction can be over without one, because its topic is gone.
+    Only such a marker in the log makes the result `verified`: a transaction can end without one, because its topic is
+    gone.
     """
     action = event.action
     if action is not None and action["result"] is None and action["decision"] in _ENDED_BY:
@@ -182,7 +188,7 @@ def resolved(event: IncidentEvent, now_ms: int, resolution: dict[str, Any]) -> I
 
 
 def updated(event: IncidentEvent, now_ms: int, **changes: Any) -> IncidentEvent:  # noqa: ANN401 - fields of the event
-    """The event that tells a change."""
+    """The event that reports a change."""
     return _next(event, UPDATED, now_ms, **changes)
 
 

@@ -1,4 +1,4 @@
-"""Every threshold of detection, with its unit in the name and Kafka's default beside it where there is one."""
+"""All thresholds of detection. The unit is in the name; Kafka's default is beside the value if there is one."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ TWO_PHASE_TIMEOUT_MS = 2147483647  # KIP-939: a transaction with this timeout is
 
 @dataclass(frozen=True, slots=True)
 class DetectionPolicy:
-    """When the rules that rest on time apply; `hanging` has no threshold, it is proven.
+    """Thresholds of the time-based rules. `hanging` has no threshold, because it is proven.
 
     Attributes:
-        late_buffer_ms: added to an id's own timeout and the scan interval before it is called late.
-        coordinator_scan_interval_ms: `transaction.abort.timed.out.transaction.cleanup.interval.ms`; None for what the
-            brokers say, and Kafka's default (10 s) where they do not.
-        stuck_prepare_ms: how long Prepare* may take to write its markers.
-        long_running_fraction: of its own timeout, at which an open transaction earns an early warning.
-        long_running_min_ms: and no earlier than this, so that a default client (60 s timeout) that the
-            coordinator is about to abort by itself raises nothing.
+        late_buffer_ms: added to a transaction's own timeout and the scan interval before it counts as late.
+        coordinator_scan_interval_ms: `transaction.abort.timed.out.transaction.cleanup.interval.ms`; None uses the value
+            that the brokers return, or Kafka's default (10 s) if they return none.
+        stuck_prepare_ms: how long a transaction may be in Prepare* until its markers are written.
+        long_running_fraction: fraction of its own timeout after which an open transaction gets an early warning.
+        long_running_min_ms: the minimum age for this warning, so that a default client (60 s timeout), whose
+            transaction the coordinator is about to abort, causes none.
         two_phase_check_ms: how often a coordinator is asked whether it still holds an old two-phase transaction.
-        repeat_first_ms, repeat_max_ms: pauses between repeats of an unresolved candidate; each doubles.
-        told_after_ms: what has been open for so long is told one by one, for metrics and for Redis, and to say who
-            holds a last stable offset. No longer than `standing_still_ms`: what is not told holds nothing.
-        standing_still_ms: a last stable offset that has not moved for so long, and that nothing told holds, is looked
-            into by a census.
-        owner_unread_ms: data of an unknown producer id that has been open for so long, while a part of the
-            coordinator's log is not read, is asked about at the coordinators.
-        unreadable_tries, unreadable_ms: so often and for so long in a row a range must fail before it counts as lost.
-        idle_retention_ms: how long a producer id that has nothing open keeps its transactional id in state.
+        repeat_first_ms, repeat_max_ms: first and longest pause between repeats of an unresolved candidate; each
+            doubles.
+        told_after_ms: a transaction that has been open this long is listed individually, for metrics, for Redis, and to
+            name the holder of a last stable offset. At most `standing_still_ms`: an unlisted transaction does not count
+            as a holder.
+        standing_still_ms: a last stable offset that has not moved for this long, and that no listed transaction holds,
+            is examined by a census.
+        owner_unread_ms: if part of the coordinators' log is not read, and data of an unknown producer id has been open
+            for this long, the coordinators are asked for its owner.
+        unreadable_tries, unreadable_ms: a range counts as lost after this many failures in a row over this time.
+        idle_retention_ms: how long the state keeps the transactional id of a producer id that has nothing open.
     """
 
     late_buffer_ms: int = 5_000
@@ -48,6 +50,6 @@ class DetectionPolicy:
     idle_retention_ms: int = 3_600_000
 
     def scan_interval_ms(self, told_ms: int | None) -> int:
-        """How often coordinators look for expired transactions; `told_ms` is what the brokers say."""
+        """How often coordinators look for expired transactions; `told_ms` is the value from the brokers."""
         known = (self.coordinator_scan_interval_ms, told_ms, DEFAULT_SCAN_INTERVAL_MS)
         return next(interval_ms for interval_ms in known if interval_ms is not None)

@@ -1,7 +1,7 @@
-"""What the core asks of the outside, as protocols and plain answers; each has one fake and one contract suite.
+"""The ports of the core: protocols for the outside world, and plain results. Each has one fake and one contract suite.
 
-An answer is never shorter than the question: what could not be learned is there, with the problem in it. A short
-list would look like an idle producer, and so like a hang.
+A result is never shorter than the request: an item that could not be read is present, with its problem. A missing item
+would look like an idle producer, and so like a hang.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.transaction import UNREAD, Marker, TransactionState
 
-# Brokers learn of changes one after the other, and each look asks another: so many in a row make a topic gone.
+# Brokers learn of a deletion one after the other, and each look asks another broker. A topic counts as deleted after
+# this many absences in a row.
 ABSENCES_OF_A_DELETED_TOPIC = 3
-UNKNOWN_PARTITION = "UNKNOWN_TOPIC_OR_PARTITION"  # a broker says that there is none; to be hidden is another answer
+UNKNOWN_PARTITION = "UNKNOWN_TOPIC_OR_PARTITION"  # the partition does not exist; a hidden one gives another error
 
 
 class ActiveProducer(NamedTuple):
@@ -33,12 +34,12 @@ class ActiveProducer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionReading:
-    """A leader's producers, enclosed by two listings under one leader epoch.
+    """The producers of a partition at its leader, read between two listings under one leader epoch.
 
     Attributes:
-        problem: why the reading is worth nothing, None if it is whole.
+        problem: why the reading cannot be used, None if it is complete.
         end_before, end_after: ends listed before and after the producers were described.
-        last_stable_offset, high_watermark, log_start_offset: -1 where the leader did not say.
+        last_stable_offset, high_watermark, log_start_offset: -1 if the leader did not return it.
     """
 
     partition: TopicPartition
@@ -62,9 +63,9 @@ class PartitionReading:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """DescribeTransactions of one id. `state` None means the coordinator does not know the id.
+    """DescribeTransactions of one id. `state` None means that the coordinator does not know the id.
 
-    `partitions` are those that still lack their marker, once the state is Prepare*.
+    In Prepare*, `partitions` are those whose marker is still missing.
     """
 
     transactional_id: str
@@ -79,7 +80,7 @@ class TransactionDescription:
 
     @property
     def is_live(self) -> bool:
-        """Whether the coordinator still owes markers; it does in the moment it fences a transaction, too."""
+        """Whether the coordinator still has to write markers; this is also true while it fences a transaction."""
         return self.state is not None and (self.state.is_live or self.state is TransactionState.PREPARE_EPOCH_FENCE)
 
 
@@ -97,11 +98,11 @@ class TransactionListing:
     """ListTransactions over the whole cluster. It proves absence only if `problems` is empty.
 
     Attributes:
-        problems: what is missing of it, and why.
-        silent: those of the problems that are brokers without an answer, or a log of the coordinators that is not
+        problems: what is missing, and why.
+        silent: the entries of `problems` about brokers without an answer, or about a coordinators' log that is not
             shown: then another broker may be the coordinator of any id.
-        has_ids: whether there may be a transactional id at all. Without one, and without open data, a cluster that
-            has no log is merely one in which no transaction was ever begun.
+        has_ids: whether a transactional id can exist at all. If not, and without open data, a cluster without a
+            coordinators' log is only one in which no transaction has begun yet.
     """
 
     transactions: tuple[ListedTransaction, ...]
@@ -111,10 +112,10 @@ class TransactionListing:
 
 
 class MarkerSpec(NamedTuple):
-    """One marker an administrator writes to one partition.
+    """A marker that an administrator writes to one partition.
 
-    With a leader epoch it is written under that one only: a replica that leads since may have lost a later marker,
-    and then the same epoch is open on data that nobody has looked at. -1 writes under any.
+    With a leader epoch, the marker is written only under that epoch: a later leader may have lost a later marker, and
+    then the same epoch is open on data that nobody has checked. -1 writes under any leader epoch.
     """
 
     partition: TopicPartition
@@ -126,7 +127,7 @@ class MarkerSpec(NamedTuple):
 
 
 class SpanStart(NamedTuple):
-    """An open span, by where it begins."""
+    """An open span, identified by its start."""
 
     partition: TopicPartition
     producer_id: int
@@ -134,13 +135,13 @@ class SpanStart(NamedTuple):
 
 
 class SpanPast(NamedTuple):
-    """What a partition's log tells of an open span and of what lies below it.
+    """What a partition's log shows about the start of an open span and about the data below it.
 
     Attributes:
-        start_epoch: producer epoch of its first batch; UNREAD where that is not there, or could not be read.
-        last_marker: the producer's last marker below it, if nothing that lay between the two is missing.
-        is_first: whether the log is there from offset 0 on, whole, and the producer has no marker in it.
-        problem: why it could not be read now, or not to its end; None where the log has told all that it has.
+        start_epoch: producer epoch of its first batch; UNREAD if the batch is gone or could not be read.
+        last_marker: the producer's last marker below the span, if nothing between the two is missing.
+        is_first: whether the log is complete from offset 0 on and has no marker of the producer.
+        problem: why it could not be read now, or not to its end; None if the log has given all it has.
     """
 
     start_epoch: int = UNREAD
@@ -154,46 +155,47 @@ STILL_READING = "its partition's log is being read, the rest comes next time"
 
 
 class TransactionAdmin(Protocol):
-    """Fresh reads of both views, and the one write an administrator can make."""
+    """Fresh reads of both views, and the one write that an administrator can make."""
 
     def within(self, budget_ms: int) -> AbstractContextManager[None]:
-        """Bounds everything asked inside; what did not fit comes back as a problem."""
+        """Limits the time of all requests inside; what does not fit is returned as a problem."""
 
     def read_partitions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionReading]:
-        """Describes each partition's producers, enclosed by listings."""
+        """Describes the producers of each partition, between two listings."""
 
     def read_pasts(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanPast]:
-        """Reads the batch each open span begins with, and below it, side by side.
+        """Reads the first batch of each open span, and the log below it, all spans in parallel.
 
-        What does not fit into the time budget is STILL_READING; asked for again, it goes on from there.
+        A span that does not fit into the time budget is STILL_READING; the next call continues there.
         """
 
     def closing_marker(
         self, partition: TopicPartition, producer_id: int, start_offset: int, from_offset: int
     ) -> Marker | None:
-        """The marker that closed the span that began at `start_offset`: the producer's first at or above `from_offset`.
+        """The marker that closed the span beginning at `start_offset`: the producer's first at or after `from_offset`.
 
-        That is an end listed while the span was open, or what lies below. None where none is there, it cannot be
-        read, or it is not among the first 1,000,000 offsets.
+        `from_offset` is an end listed while the span was open, or a lower offset. The result is None if there is no
+        marker, it cannot be read, or it is not within the first 1,000,000 offsets.
         """
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
-        """Asks each id's coordinator."""
+        """Asks the coordinator of each id."""
 
     def list_transactions(self, producer_ids: Iterable[int]) -> TransactionListing:
         """Asks every broker for the transactions of some producer ids."""
 
     def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
-        """Each topic's `cleanup.policy`; a topic that could not be asked is missing, it is only a detail."""
+        """`cleanup.policy` of each topic; a topic that could not be read is missing, as it is only a detail."""
 
     def write_marker(self, marker: MarkerSpec) -> str | None:
-        """Writes a marker; returns the error, or None for none, which does not prove that anything was open."""
+        """Writes a marker; returns the error, or None. None does not prove that a transaction was open."""
 
 
 class GroupOffset(NamedTuple):
-    """What a consumer group has committed of one partition.
+    """The committed offset of a consumer group on a partition.
 
-    `has_members` is whether anybody has joined it now. `is_floor` is whether the group may have read farther than this.
+    `has_members` is whether the group has members now. `is_floor` is whether the group may have read beyond this
+    offset.
     """
 
     group_id: str
@@ -204,9 +206,9 @@ class GroupOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """Committed offsets of all groups. Whole only if `problems` is empty; a group that has committed none is left out.
+    """Committed offsets of all groups, complete only if `problems` is empty; groups that committed none are left out.
 
-    `problems` are few: one for each broker or reason, not one for each group.
+    `problems` has one entry per broker or reason, not one per group.
     """
 
     offsets: Mapping[TopicPartition, tuple[GroupOffset, ...]]
@@ -214,44 +216,47 @@ class GroupOffsets:
 
 
 class ConsumerGroups(Protocol):
-    """What consumer groups have committed."""
+    """Reads the committed offsets of consumer groups."""
 
     def committed_offsets(self, partitions: Iterable[TopicPartition]) -> GroupOffsets:
-        """Asks every broker for the groups it coordinates, and for their offsets of some partitions."""
+        """Asks every broker for the groups that it coordinates, and for their offsets on some partitions."""
 
 
 class Lease(Protocol):
-    """Which of several instances acts. Whoever cannot tell does not hold it."""
+    """Decides which of several instances acts. An instance that cannot tell does not hold the lease."""
 
     def is_held(self) -> bool:
-        """Whether this instance may act, as far as it knows without asking; called once a batch."""
+        """Whether this instance may act, as far as it knows without a request; called once per batch."""
 
     def is_held_now(self) -> bool:
-        """The same, asked of the group's coordinator at this moment."""
+        """The same, by a request to the group's coordinator at this moment."""
 
     def close(self) -> None:
-        """Lets another instance have it."""
+        """Releases the lease, so that another instance can hold it."""
 
 
 class EventSink(Protocol):
-    """Where incidents are told. Delivering the same event twice must leave the sink as delivering it once."""
+    """A destination of incident events. Delivering an event twice must have the same effect as delivering it once."""
 
     @property
     def name(self) -> str:
-        """For messages and metrics."""
+        """The name of the sink in messages and metrics."""
 
     def deliver(self, events: Sequence[IncidentEvent]) -> None:
-        """Delivers events in order, all or none as far as the caller can tell.
+        """Delivers events in order; for the caller it is all of them or none.
 
         Raises:
-            SinkError: it is not known that all arrived; the same events will be delivered again.
+            SinkError: it is not certain that all arrived; the same events will be delivered again.
         """
 
     def has_lost_everything(self) -> bool:
-        """Whether what was delivered before is gone; true once each time, and False where it cannot be known now."""
+        """Whether earlier deliveries are gone; true once per loss, and False if this cannot be checked now."""
 
     def forget(self, is_past: Callable[[str], bool]) -> None:
-        """Shows no incident as open any more that ended long ago, by its id, and whose end it missed; if it can now."""
+        """Removes incidents that are shown as open because the sink missed their end; does nothing if it cannot now.
+
+        `is_past` decides by incident id whether the incident ended long ago.
+        """
 
     def close(self) -> None:
-        """Lets go of connections."""
+        """Closes connections."""

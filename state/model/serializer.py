@@ -1,7 +1,8 @@
-"""Plain values as bytes and back: the one serializer of packed facts and of stored state. MessagePack with a version.
+"""Plain values to bytes and back: the one serializer of packed facts and stored state. MessagePack with a version.
 
-Plain are None, bool, int (64 bits), str, bytes, and tuples and dicts of these; a named tuple becomes a tuple, an enum
-of text its text. The bytes begin with the version of whoever wrote them; nothing of another version is guessed.
+Plain values are None, bool, int (64 bits), str, bytes, and tuples and dicts of these. A named tuple becomes a tuple, a
+string enum becomes its text. The bytes begin with the version of their writer. Bytes of another version are refused,
+never guessed.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ pack = msgpack.packb
 
 
 def unpack(packed: bytes) -> Any:  # noqa: ANN401 - plain values of any shape
-    """What `pack` was given, lists as tuples."""
+    """The values that `pack` was given; a list comes back as a tuple."""
     return msgpack.unpackb(packed, use_list=False, strict_map_key=False)
 
 
 def pack_versioned(version: int, *values: object) -> bytes:
-    """Values behind their version."""
+    """Packs the version, then the values."""
     packed: bytes = pack((version, *values))
     return packed
 
 
 def unpack_versioned(version: int, packed: bytes) -> tuple[Any, ...]:
-    """The values behind this version.
+    """The values after the version.
 
     Raises:
-        CheckpointError: they are of another version.
+        CheckpointError: the bytes have another version.
     """
     found, *values = unpack(packed)
     check_version(version, found)
@@ -38,10 +39,10 @@ def unpack_versioned(version: int, packed: bytes) -> tuple[Any, ...]:
 
 
 def check_version(version: int, found: object) -> None:
-    """Refuses what another version has written.
+    """Refuses data of another version.
 
     Raises:
-        CheckpointError: it is not this version.
+        CheckpointError: the versions differ.
     """
     if found != version:
         raise CheckpointError(

@@ -1,8 +1,9 @@
-"""The two views of a transaction, as immutable values.
+"""The two views of a transaction, the partition's and the coordinator's, as immutable values.
 
 `Span` is the partition's view: transactional data of one producer on one partition that no marker has closed.
-`CoordinatorView` is the coordinator's: the latest record of `__transaction_state` that concerns a producer id.
-`ProducerState` holds both for one producer id, and what has been said about it. Nothing here decides.
+`CoordinatorView` is the coordinator's view: the latest record of `__transaction_state` about a producer id.
+`ProducerState` holds both for one producer id, and which candidates were emitted about it. There are no decisions in
+this module.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from txnwatch.state.model.ids import TopicPartition
 
 
 class TransactionState(StrEnum):
-    """Transaction states with Kafka's spelling (class `TransactionState`); 6 and 7 never reach the log."""
+    """Transaction states in Kafka's spelling (class `TransactionState`); states 6 and 7 are never in the log."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -43,17 +44,17 @@ class TransactionState(StrEnum):
 
     @property
     def is_live(self) -> bool:
-        """Ongoing or Prepare*: the coordinator still has markers to write for its participants."""
+        """Ongoing or Prepare*: the coordinator still has to write markers to the participants."""
         return self in _LIVE
 
     @property
     def is_prepare(self) -> bool:
-        """Prepare*: the outcome is decided, markers are outstanding."""
+        """Prepare*: the outcome is decided, and markers are still missing."""
         return self in _PREPARE
 
     @property
     def outcome(self) -> str | None:
-        """`commit` or `abort` where the state decides it, else None."""
+        """`commit` or `abort` if the state decides it, else None."""
         return _OUTCOME.get(self)
 
 
@@ -84,12 +85,12 @@ class Marker:
         return "commit" if self.commit else "abort"
 
 
-UNREAD = -1  # an epoch that nobody has read
+UNREAD = -1  # the epoch is unknown, because its batch was not read
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """How often and until when something was said: candidates repeat with growing pauses until they end."""
+    """How often a candidate was emitted, and when it is due again; the pauses grow until it ends."""
 
     times: int
     next_ms: int
@@ -102,24 +103,24 @@ class Span:
     Attributes:
         topic_id: the topic's id in Kafka's notation; a re-created topic has another one.
         start_offset: first offset of the open data (an upper bound if the beginning was not read).
-        start_epoch, epoch: producer epoch of the first and of the last batch; they differ where a later
-            transaction of the same producer has joined open data (facts: an epoch bump closes nothing). The first
-            is UNREAD where nobody has read that batch: a census does not tell it.
+        start_epoch, epoch: producer epoch of the first and of the last batch. They differ if a later transaction of the
+            same producer has joined the open data (the leader closes nothing on an epoch bump). The first is UNREAD if
+            its batch was not read: DescribeProducers does not return it.
         last_offset, last_timestamp_ms: of the last batch read; the timestamp is the client's clock.
-        first_seen_ms: our clock when the ends of the batch were listed that first showed the span; what a census shows
-            may have begun up to that batch's reading later.
-        eligible_from: first barrier that may count as a look at it. What the log shows in batch k counts at
-            barrier k; what a census shows while batch k is read counts at k + 1, because T(k) is older.
-        uncovered_at: barrier of the first look that found no live transaction holding it, else None.
-        by_census: only what a census shows is known of the span: its partition is not scanned, or not so far yet.
-        is_ahead: the latter; reading will come to where it begins.
-        seen_at: batch of the last census that was all there is to read, and saw it.
-        reseen_at: batch of the first such one that did after `uncovered_at`.
-        absent_at: batch of the first census whose leader no longer had it open, else None.
-        over_at: batch of the census from which it has surely ended.
+        first_seen_ms: our clock when the ends of the batch that first showed the span were listed. A span found by a
+            census may have begun later, while that batch was read.
+        eligible_from: first barrier that may count as a look at the span. For data from the log in batch k this is
+            barrier k. For a census taken while batch k is read it is k + 1, because T(k) is older.
+        uncovered_at: barrier of the first look that found no live transaction holding the span, else None.
+        by_census: the span is known only from a census: its partition is not scanned, or not read that far yet.
+        is_ahead: the second case of `by_census`; the scan will reach the start of the span.
+        seen_at: batch of the last census that replaced the log and showed the span.
+        reseen_at: batch of the first such census after `uncovered_at`.
+        absent_at: batch of the first census in which the leader did not show the span as open, else None.
+        over_at: batch of the census from which on the span has certainly ended, else None.
         stray: it was proven that no transaction owned the data.
-        absorbed: it was, and a later transaction of the producer covers it now, whose marker will close it.
-        said: when it was said, if it was.
+        absorbed: also, a later transaction of the producer now covers the span; its marker will close it.
+        said: set once a finding about the span was emitted; then its end is emitted too.
     """
 
     topic_id: str
@@ -143,17 +144,17 @@ class Span:
 
     @property
     def oldest_epoch(self) -> int:
-        """The lowest epoch that its data is known to have."""
+        """The epoch of the first batch if it was read, else that of the last batch."""
         return self.start_epoch if self.start_epoch != UNREAD else self.epoch
 
 
 class EpochUse(StrEnum):
-    """Whether only the transaction in view can have written data of its epoch; lineage.py says how that is known."""
+    """Whether only the transaction in view can have written data of its epoch; the rules are in epoch_lineage.py."""
 
-    UNJUDGED = ""  # no record before it in the range it was read in
-    FIRST = "first"  # the first one since InitProducerId handed the epoch out
-    RAISED = "raised"  # the end of the one before had raised the epoch
-    SHARED = "shared"  # others may have had it, or that is not known
+    UNJUDGED = ""  # its range has no earlier record of the id
+    FIRST = "first"  # the first transaction since InitProducerId returned the epoch
+    RAISED = "raised"  # the end of the transaction before raised the epoch
+    SHARED = "shared"  # other transactions may have used it, or this is unknown
 
 
 ITS_OWN = frozenset({EpochUse.FIRST, EpochUse.RAISED})
@@ -162,24 +163,24 @@ UNKNOWN_PAST = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorView:
-    """The latest coordinator record that concerns a producer id; times are the broker's clock.
+    """The latest coordinator record about a producer id; times are the broker's clock.
 
     Attributes:
-        participants: the partitions of the current transaction, or, once it is complete, the last set it held
-            (the Complete* record itself has forgotten it).
-        superseded_by: the producer id the transactional id has moved on to, or -1.
-        reading: which reading of its log partition showed the record; a log that lost its tail is read anew, and
-            then a record may be news though it stands below what was read before.
-        data_epoch: the epoch the data of the transaction in view carries, -1 where its beginning was not read; past
-            an InitProducerId, that of the last transaction.
+        participants: the partitions of the current transaction; once it is complete, its last set (the Complete* record
+            does not contain it).
+        superseded_by: the producer id that the transactional id uses now, or -1.
+        reading: number of the reading of its log partition that showed the record. A log that lost its tail is read
+            again from its beginning; then a record can be new although its offset was passed before.
+        data_epoch: the epoch of the data of the transaction in view, -1 if its beginning was not read; after an
+            InitProducerId, that of the last transaction.
         epoch_use: whether another transaction may have written data of that epoch.
-        coordinator_epoch: the leader epoch the record was appended under; it rises with every failover.
-        since_ms: our clock when the end was listed that first showed the transaction in this state.
-        past_outcome: past an InitProducerId, how the last transaction ended, if only that one can have written data of
-            `data_epoch`: commit, abort, or UNKNOWN_PAST where that is not so; "" while nobody has judged it.
+        coordinator_epoch: the leader epoch under which the record was appended; it rises with every failover.
+        since_ms: our clock when the log end that first showed the transaction in this state was listed.
+        past_outcome: after an InitProducerId, how the last transaction ended, if no other can have written data of
+            `data_epoch`: commit, abort, or UNKNOWN_PAST if others can; "" if not evaluated yet.
         past_end_epoch: the producer epoch of that end, and so of its markers.
-        may_have_gone_on: whether later records may have been there and are lost; only who reads the log once, and
-            has not followed it, cannot tell.
+        may_have_gone_on: whether later records may have existed and be lost; only a command that reads the log once,
+            and has not followed it, cannot exclude this.
     """
 
     transactional_id: str
@@ -204,11 +205,11 @@ class CoordinatorView:
 
     @property
     def is_live(self) -> bool:
-        """Whether the coordinator still owes this producer id markers."""
+        """Whether the coordinator still has to write markers for this producer id."""
         return self.state.is_live and self.superseded_by < 0
 
     def holds(self, partition: TopicPartition) -> bool:
-        """Whether a live transaction of the producer has the partition: then its marker will come."""
+        """Whether the partition is a participant of a live transaction of the producer; then its marker will come."""
         return self.is_live and partition in self.participants
 
 
@@ -219,7 +220,8 @@ COVER = "cover"
 class ProducerState:
     """All that is known about one producer id.
 
-    `said` is keyed by time-based verdict, and by COVER for its hold on spans; spans carry their own.
+    `said` has one entry per emitted time-based verdict, and one under COVER for questions to the coordinator about its
+    spans. The spans have their own `said`.
     """
 
     producer_id: int
@@ -229,5 +231,5 @@ class ProducerState:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether anything is open or live: only such producers are looked at when a barrier comes."""
+        """Whether a span is open or a transaction is live; a barrier evaluates only such producers."""
         return bool(self.spans) or (self.view is not None and self.view.is_live)

@@ -1,16 +1,17 @@
-"""The verdicts: one table, and the pure rules that reach them. Docs and event types are generated from the table.
+"""The verdicts: one table, and the pure rules for them. Docs and event types are generated from the table.
 
-The proof of `hanging` (why two barriers and not a grace time). Kafka orders the two logs: (a) a partition is
-added to the transaction, and that record is committed to `__transaction_state`, before the first transactional
-batch is appended; (b) every participant's marker is committed before Complete* is written. Take a span that is
-open in data listed at D(k), and T(k) listed after that. If it were healthy, then by (a) its transaction is in
-T(k): either still live and holding the partition, or complete; and if complete, then by (b) its marker was
-committed before T(k) and so lies below any end D(k') listed after T(k). Hence: no live transaction holds it at
-T(k), and it is *still* open when the partition is read to such a D(k'): (a) or (b) was violated, and no marker is
-owed to it. The last look, at a T listed after D(k'), is for one exception only: the producer's next transaction
-may have taken the partition in again, and then its marker will close the old data too.
+The proof of `hanging` (why it needs two barriers and no grace time). D(k) are the ends of the data partitions at
+barrier k; T(k) are the ends of the coordinators' log, listed after them. Kafka guarantees: (a) a partition is added to
+the transaction, and that record is committed to `__transaction_state`, before the first transactional batch is
+appended; (b) every participant's marker is committed before Complete* is written. Take a span that is open in the data
+up to D(k). If it is healthy, then by (a) its transaction is in T(k): it is live and holds the partition, or it is
+complete. If it is complete, then by (b) its marker was committed before T(k), so the marker is below any end D(k')
+listed after T(k). Conclusion: if no live transaction holds the span at T(k), and the span is *still* open when the
+partition is read to such a D(k'), then (a) or (b) was violated and no marker will come. The last look, at a T listed
+after D(k'), is for one exception only: the producer's next transaction may have added the partition again, and then its
+marker will also close the old data.
 
-Everything that keeps a look from proving something is a `Look` of its own, is counted, and waits.
+Each reason why a look proves nothing is a `Look` value of its own. It is counted, and the span waits for the next look.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from txnwatch.state.model.transaction import CoordinatorView, ProducerState, Spa
 
 
 class Verdict(StrEnum):
-    """What is wrong with a transaction; the value is the word used in events and on the command line."""
+    """What is wrong with a transaction; the value is used in events and on the command line."""
 
     HANGING = "hanging"
     STUCK_PREPARE = "stuck_prepare"
@@ -36,7 +37,7 @@ class Verdict(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why no marker is owed to a hanging span."""
+    """Why no marker will come for a hanging span."""
 
     NO_TRANSACTIONAL_ID = "no_transactional_id"
     NOT_STARTED = "not_started"
@@ -55,7 +56,7 @@ REASON_MEANS: dict[Reason, str] = {
 
 
 class VerdictRule(NamedTuple):
-    """One row of the table of verdicts."""
+    """One row of the verdict table."""
 
     verdict: Verdict
     family: str
@@ -113,7 +114,7 @@ ONGOING, PREPARE = "ongoing", "prepare"
 
 
 class Look(StrEnum):
-    """What one barrier shows of one span. Only UNCOVERED counts towards a verdict."""
+    """What one barrier shows about one span. Only UNCOVERED counts towards a verdict."""
 
     COVERED = "covered"
     UNCOVERED = "uncovered"
@@ -131,10 +132,10 @@ def look_at(
     barrier: Barrier,
     unread_coordinator: Container[int],
 ) -> Look:
-    """What the coordinator's log, as far as it is proven at this barrier, says about the span's owner.
+    """What the coordinators' log, as far as it is proven at this barrier, shows about the owner of a span.
 
-    `unread_coordinator` holds the partitions of `__transaction_state` with a gap. An id we know can only live
-    on its own partition of that log; a producer id we do not know could belong to any of them.
+    `unread_coordinator` holds the partitions of `__transaction_state` with a gap. A known transactional id can only be
+    in its own partition of that log; an unknown producer id can be in any of them.
     """
     if span.absent_at is not None:
         return Look.ENDING
@@ -153,7 +154,7 @@ def look_at(
 
 
 def reason_of(view: CoordinatorView | None, partition: TopicPartition) -> Reason:
-    """Why the span has no owner, as far as the coordinator's log tells; the confirming read may know better."""
+    """Why the span has no owner, according to the coordinators' log; the confirming read may find a better reason."""
     if view is None or view.state is TransactionState.DEAD:
         return Reason.NO_TRANSACTIONAL_ID
     if view.superseded_by >= 0:
@@ -166,14 +167,14 @@ def reason_of(view: CoordinatorView | None, partition: TopicPartition) -> Reason
 
 
 class Threshold(NamedTuple):
-    """A live transaction that has been in its state for longer than `age_ms` earns the verdict."""
+    """The age above which a live transaction in its current state gets the verdict."""
 
     verdict: Verdict
     age_ms: int
 
 
 def thresholds(view: CoordinatorView, policy: DetectionPolicy, scan_interval_ms: int) -> tuple[Threshold, ...]:
-    """The time-based verdicts of a live transaction, by ascending age; clocks.py says how old it is at least."""
+    """The time-based verdicts of a live transaction, by ascending age; broker_clocks.py has its minimum age."""
     if view.state.is_prepare:
         return (Threshold(Verdict.STUCK_PREPARE, policy.stuck_prepare_ms),)
     if view.state is not TransactionState.ONGOING or view.timeout_ms == TWO_PHASE_TIMEOUT_MS:
@@ -185,11 +186,11 @@ def thresholds(view: CoordinatorView, policy: DetectionPolicy, scan_interval_ms:
 
 
 def doubt_ms(view: CoordinatorView, policy: DetectionPolicy, scan_interval_ms: int) -> int:
-    """From what age on what a live transaction holds is not taken from the log alone."""
+    """The age from which on the coordinator is asked whether a live transaction still holds its spans."""
     found = thresholds(view, policy, scan_interval_ms)
     return found[-1].age_ms if found else policy.two_phase_check_ms
 
 
 def overdue(found: tuple[Threshold, ...], age_ms: int) -> Threshold | None:
-    """The last threshold that a transaction has passed, or None."""
+    """The highest threshold that a transaction has passed, or None."""
     return next((threshold for threshold in reversed(found) if age_ms > threshold.age_ms), None)

@@ -1,1 +1,1 @@
-"""State as bytes, and back."""
+"""The state as bytes, and back."""

@@ -1,17 +1,19 @@
-"""A bucket's state as a log: what each batch changed, and a snapshot now and then. Pure: a `LogStore` keeps the bytes.
+"""A bucket's state as a log: an entry per batch, and a snapshot now and then. Pure: a `LogStore` keeps the bytes.
 
-What is stored is `head`, and an entry for each batch that changed something since the last snapshot. The head has the
-sequence of the last entry, and a random token for each entry since the snapshot, which is the first of them. So a
-batch costs what changed in it: one read, and two writes or none, however many producers there are.
+The store has a head, and an entry for each batch that changed something since the last snapshot. The head has the
+sequence of the last entry, and a random token for each entry since the snapshot; the snapshot is the first of these
+entries. So the cost of a batch depends on its changes: one read, and two writes or none, however many producers there
+are.
 
-Law: the store is the only truth. A bucket that was kept decoded is used only if its last token stands in the head at
-the same sequence. Then all it lacks are the entries behind that; otherwise everything is read. A sequence alone would
-not do. An attempt that failed leaves a kept bucket behind whose writes are gone, and the next attempt may have seen
-another census under the same sequence. A batch that is replayed finds an older head, in which no later token stands.
+Law: the store is the only truth. A decoded bucket in memory is used only if its last token is in the head at the same
+sequence. Then it lacks only the entries after that; otherwise everything is read. The sequence alone is not sufficient.
+A failed attempt leaves a bucket in memory whose writes are gone, and the next attempt may have another census under the
+same sequence. A batch that is replayed finds an older head, which has no later token.
 
-What is derived (the agenda's heap, where producers are found, what was told) follows every entry, or is made anew.
+Derived data (the agenda's heap, the index of awaited producers, the last emitted list) is updated with each entry, or
+rebuilt.
 
-A producer with nothing open leaves at the first snapshot that finds it unchanged for the time of retention.
+A producer with nothing open is removed at the first snapshot that finds it unchanged for the retention time.
 """
 
 from __future__ import annotations
@@ -36,13 +38,13 @@ from txnwatch.state.store.codec import (
 
 TOKEN_BYTES = 8
 MAX_ENTRIES = 256
-_APART = 8  # entries by which buckets differ, lest all write their snapshots in the same batch
+_APART = 8  # entries by which buckets differ, so that they write their snapshots in different batches
 _SMALL_LOG = 1 << 16  # bytes; a smaller log is not worth a snapshot
 _OFF = -1  # the time of a producer that is not on the agenda
 
 
 class LogStore(Protocol):
-    """Where one bucket's head and entries are kept; what was written counts once the batch is committed."""
+    """Storage for one bucket's head and entries; a write counts once the batch is committed."""
 
     def head(self) -> bytes | None:
         """The head, None if there is none yet."""
@@ -61,10 +63,10 @@ class LogStore(Protocol):
 
 
 class KeptBucket:
-    """One bucket, decoded as far as it was needed: a ProducerStore between `load` and `write`.
+    """One bucket in memory, decoded as far as needed; a ProducerStore between `load` and `write`.
 
     Attributes:
-        bucket: what the producers share.
+        bucket: the state that the producers share.
         decoded: how many producers are kept as objects: those of the last batch.
     """
 
@@ -88,11 +90,11 @@ class KeptBucket:
 
     @property
     def producer_ids(self) -> frozenset[int]:
-        """All that is known, idle producer ids too."""
+        """All known producer ids, also idle ones."""
         return frozenset(self._rows)
 
     def get(self, producer_id: int) -> ProducerState | None:
-        """The producer as it was put last, or None."""
+        """The latest version of the producer, or None."""
         found = self._used.get(producer_id) or self._objects.get(producer_id)
         if found is None:
             row = self._rows.get(producer_id)
@@ -107,7 +109,7 @@ class KeptBucket:
         self._used[producer.producer_id] = self._changed[producer.producer_id] = producer
 
     def write(self, store: LogStore, token: bytes, now_ms: int, retention_ms: int) -> None:
-        """Stores what has changed since `load`; `token` is random, `now_ms` our clock at the batch's barrier."""
+        """Stores the changes since `load`; `token` is random, `now_ms` is our clock at the batch's barrier."""
         shared, followed, agenda = encode_shared(self.bucket), self.bucket.followed, self.bucket.agenda
         parts = {name: part for name, part in shared.items() if self._shared.get(name) != part}
         followed_now = {pid: told for pid, told in followed.items() if self._followed.get(pid) != told}
@@ -149,14 +151,14 @@ class KeptBucket:
             self._used.pop(producer_id, None)
 
     def lacks(self, sequence: int, tokens: list[bytes]) -> range | None:
-        """The entries that are missing here of what a head names; None if this is another history."""
+        """The entries that the head names and this bucket lacks; None if the head is of another history."""
         first = sequence - len(tokens) + 1
         if not self._tokens or not first <= self._sequence <= sequence:
             return None
         return range(self._sequence + 1, sequence + 1) if self._tokens[-1] == tokens[self._sequence - first] else None
 
     def read(self, store: LogStore, missing: range, tokens: list[bytes]) -> None:
-        """Follows entries that others have written; what is derived follows too."""
+        """Reads entries that other processes have written, and updates the derived data."""
         for sequence in missing:
             entry = store.entry(sequence)
             if sequence == missing.stop - len(tokens):
@@ -203,7 +205,7 @@ class KeptBucket:
 
 
 def load(kept: KeptBucket | None, store: LogStore, number: int) -> KeptBucket:
-    """The bucket as the store has it, by way of `kept` if that is an earlier state of the same history.
+    """The bucket as stored; it is built on `kept` if that is an earlier state of the same history.
 
     Raises:
         CheckpointError: the state was written by another version.
@@ -219,7 +221,7 @@ def load(kept: KeptBucket | None, store: LogStore, number: int) -> KeptBucket:
         return kept
     anew = KeptBucket(number)
     anew.read(store, range(sequence - len(tokens) + 1, sequence + 1), tokens)
-    anew.bucket.told = None  # there may be a new driver, which has heard nothing
+    anew.bucket.told = None  # there may be a new driver, which has no open list yet
     return anew
 
 

@@ -1,8 +1,8 @@
-"""ProducerState and what a bucket shares as bytes of the state store, and evidence as lines of a file.
+"""Encodes producers and the shared state of a bucket as bytes of the state store, and evidence as lines of a file.
 
-A stored producer has no version of its own: the entry of the log that holds it has one (bucket_log.py). Evidence is
-JSON with a version, because a person may have to read it. What another version has written is refused with both
-versions named; nothing is guessed.
+A stored producer has no version of its own: the log entry that contains it has one (bucket_log.py). Evidence is JSON
+with a version, because a person may have to read it. Data of another version is refused with both versions named;
+nothing is guessed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ VERSION = 7
 
 
 def encode_producer(producer: ProducerState) -> bytes:
-    """The producer without its id, which stands beside it."""
+    """The producer without its id, which is stored beside it."""
     packed: bytes = pack(
         (
             [(partition, _span_out(span)) for partition, span in producer.spans.items()],
@@ -52,14 +52,14 @@ def decode_producer(producer_id: int, row: bytes) -> ProducerState:
 
 
 def places_in(row: bytes) -> Places:
-    """Where the producer that `encode_producer` wrote is found; for less than it takes to make the producer."""
+    """The index keys of the producer that `encode_producer` wrote; cheaper than decoding the whole producer."""
     spans, view, _ = unpack(row)
     partitions = tuple(TopicPartition(*partition) for partition, _ in spans)
     return Places(partitions, *view[:2]) if view is not None else Places(partitions, None, -1)
 
 
 def encode_evidence(evidence: Evidence) -> str:
-    """What was found of a hanging transaction as one line of JSON, without its time."""
+    """The evidence about a hanging transaction as one line of JSON, without its time."""
     candidates = [_candidate_out(candidate) for candidate in (evidence.candidate, evidence.witness)]
     return json.dumps(
         {"v": VERSION, "candidates": candidates, "row": list(evidence.row), "outcome": evidence.outcome},
@@ -80,18 +80,18 @@ def decode_evidence(row: str) -> Evidence:
 
 
 def encode_shared(bucket: BucketState) -> dict[str, bytes]:
-    """What a bucket's producers share, each part by its name: not the agenda, and not who is followed."""
+    """The shared state of a bucket, each part by its name; without the agenda and the followed transactions."""
     return {name: pack(write(bucket)) for name, (write, _) in _SHARED.items()}
 
 
 def decode_shared(bucket: BucketState, parts: Mapping[str, bytes]) -> None:
-    """Puts parts that `encode_shared` wrote into a bucket."""
+    """Sets the parts that `encode_shared` wrote in a bucket."""
     for name, packed in parts.items():
         _SHARED[name][1](bucket, unpack(packed))
 
 
 def _by_partition(name: str, read: Callable[..., Any] = lambda value: value) -> tuple[Callable[..., Any], ...]:
-    """A dict by partition; `read` makes a value of it."""
+    """Writer and reader of a dict with partitions as keys; `read` converts a stored value."""
 
     def write(bucket: BucketState) -> object:
         return [(*partition, value) for partition, value in getattr(bucket, name).items()]
@@ -103,7 +103,7 @@ def _by_partition(name: str, read: Callable[..., Any] = lambda value: value) -> 
 
 
 def _as_it_is(name: str) -> tuple[Callable[..., Any], ...]:
-    """A value, or a dict of numbers, that is plain already."""
+    """Writer and reader of a value, or of a dict of numbers, that is plain already."""
     return attrgetter(name), lambda bucket, raw: setattr(bucket, name, raw)
 
 
@@ -190,14 +190,14 @@ def view_out(view: CoordinatorView) -> list[Any]:
 
 
 def view_in(raw: Sequence[Any]) -> CoordinatorView:
-    """The view that `view_out` made plain."""
+    """The view from the plain values of `view_out`."""
     values = list(raw)
     values[_STATE], values[_USE] = _STATES[values[_STATE]], _USES[values[_USE]]
     values[_PARTICIPANTS] = frozenset(TopicPartition(*partition) for partition in values[_PARTICIPANTS])
     return _VIEW(*values)
 
 
-# Thousands are made and read in a batch: plain positions, in the order of the fields.
+# A batch encodes and decodes thousands of these, so their values are stored by position, in the order of the fields.
 _SPAN_FIELDS = tuple(spec.name for spec in fields(Span) if spec.name != "said")
 _VIEW_FIELDS = tuple(spec.name for spec in fields(CoordinatorView))
 _STATE, _USE, _PARTICIPANTS = (_VIEW_FIELDS.index(name) for name in ("state", "epoch_use", "participants"))

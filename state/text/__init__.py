@@ -1,1 +1,1 @@
-"""Text for people: escaped for the place it goes to, long lists made short."""
+"""Text for people: escaped for its destination, long lists shortened."""

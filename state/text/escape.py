@@ -1,9 +1,9 @@
-"""Text that others wrote, made fit for the place it goes to: a terminal, a log line, JSON, a shell. Pure.
+"""Escapes foreign text for its destination: a terminal, a log line, JSON, a shell. Pure: no I/O, no clock.
 
-Transactional ids, client ids, group ids and the words of an error can hold any character. A control character moves a
-terminal's cursor, a newline makes a second log line, and a bidi override shows a text in another order than it has.
-So whatever Unicode does not call printable is shown as the escape that Python and most languages have for it.
-Labels of metrics need no rule of their own: they come from closed sets, or the Prometheus client escapes them.
+Transactional ids, client ids, group ids and error messages can hold any character. A control character moves a
+terminal's cursor, a newline starts a second log line, and a bidi override changes the order in which a text is shown.
+So every character that Unicode does not class as printable is shown as the escape that Python and most languages have
+for it. Metric labels need no rule here: they are from closed sets, or the Prometheus client escapes them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 
 
 def printable(text: str) -> str:
-    """The text with every character that is not printable as its escape, such as x1b behind a backslash."""
+    """The text with an escape, such as x1b after a backslash, for every character that is not printable."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else _escape(one) for one in text)
 
 
 def json_text(value: Any, **how: Any) -> str:  # noqa: ANN401 - whatever json takes
-    """The value as one line of JSON that a terminal can show; a reader of JSON gets the same value."""
+    """The value as one line of JSON that is safe on a terminal; a JSON reader gets the same value."""
     written = json.dumps(value, ensure_ascii=False, **how)
     if written.isprintable():
         return written
@@ -30,14 +30,14 @@ def json_text(value: Any, **how: Any) -> str:  # noqa: ANN401 - whatever json ta
 
 
 def shell_line(words: Iterable[str]) -> str:
-    """The words as one line that a shell takes apart again, and that can be shown and pasted."""
+    """The words as one line that a shell splits into the same words, and that can be shown and pasted."""
     return " ".join(_shell_word(word) for word in words)
 
 
 def _shell_word(word: str) -> str:
     if word.isprintable():
         return shlex.quote(word)
-    # bash, zsh and ksh know this form, and it can be shown: each byte that is not a plain character is an escape.
+    # bash, zsh and ksh accept this form, and it can be shown: each byte that is not printable ASCII is an escape.
     encoded = word.encode(errors="surrogatepass")
     return "$'" + "".join(_shell_byte(byte) for byte in encoded) + "'"
 

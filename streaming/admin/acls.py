@@ -1,4 +1,4 @@
-"""Who may write a topic by the cluster's ACLs, as far as the brokers tell; the caller needs DESCRIBE on the cluster."""
+"""Who may write to a topic by the cluster's ACLs; the caller needs DESCRIBE on the cluster."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _SECURITY_DISABLED = "SECURITY_DISABLED"
 
 @dataclass(frozen=True, slots=True)
 class Writers:
-    """Who may write.
+    """The principals that may write to a topic.
 
     Attributes:
-        principals: those that an ACL allows, without those that one denies everywhere; super users are not among them.
-        problem: why it could not be told, None if it could.
-        is_open: whether the brokers have no authorizer, so that everybody may.
+        principals: those that an ACL allows, without those that one denies on all hosts; super users are not included.
+        problem: why the ACLs could not be read, None if they were.
+        is_open: whether the brokers have no authorizer, so that everybody may write.
     """
 
     principals: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Writers:
 
 
 def writers_of(cluster: Cluster, topic: str) -> Writers:
-    """Asks for the ACLs that match the topic's name: its own, prefixed ones, and those for all topics."""
+    """Asks for the ACLs that match the topic's name: its own, those of a prefix, and those of all topics."""
     try:
         connection = cluster.any_connection()
         version = connection.require_version(DescribeAclsRequest, highest=3, lowest=1)

@@ -1,7 +1,7 @@
-"""TransactionAdmin over the wire: fresh reads of both views, with every error kept where it belongs.
+"""TransactionAdmin over the wire: fresh reads of partitions and coordinators; each answer carries its own error.
 
-kafka-python's own admin client raises for all if one partition fails; here one partition's error is that
-partition's answer.
+kafka-python's own admin client raises for the whole request if one partition fails. Here a partition's error is the
+answer of that partition only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from txnwatch.streaming.log.span_past import Pasts
 
 
 class ClusterAdmin:
-    """A TransactionAdmin; not thread-safe."""
+    """TransactionAdmin of one cluster; not thread-safe."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -45,7 +45,7 @@ class ClusterAdmin:
         return self._cluster.budget(budget_ms / 1000)
 
     def read_partitions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionReading]:
-        """See TransactionAdmin; one refresh of metadata, then four requests a leader."""
+        """See TransactionAdmin. One metadata refresh, then five requests per leader."""
         wanted = list(dict.fromkeys(partitions))
         try:
             known = self._cluster.refresh({partition.topic for partition in wanted})
@@ -62,7 +62,7 @@ class ClusterAdmin:
             problem = _first_problem(before[partition], described[partition], after[partition])
             if problem is not None or info is None:
                 if info is not None and problem == UNKNOWN_PARTITION:
-                    problem = "its leader does not have it"  # yet: by the metadata it is there
+                    problem = "its leader does not have it"  # yet: the metadata has it
                 readings[partition] = PartitionReading(partition, problem or UNKNOWN_PARTITION)
                 continue
             readings[partition] = PartitionReading(
@@ -100,7 +100,7 @@ class ClusterAdmin:
         if found.is_unused:
             why = in_words({TRANSACTION_STATE_TOPIC: NOT_SHOWN})
             return TransactionListing((), why, why, has_ids=False)
-        # Without the leaders of the log nobody knows whose rows still count.
+        # Without the leaders of the log, any row may come from a former coordinator.
         rows = found.rows if TRANSACTION_STATE_TOPIC not in found.problems else []
         return TransactionListing(tuple(rows), in_words(found.problems), in_words(found.silent))
 

@@ -1,4 +1,4 @@
-"""Settings of the brokers, as each of them tells its own by DescribeConfigs."""
+"""Settings of the brokers, from DescribeConfigs of each broker."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _AGAIN_S, _AFTER_SILENCE_S = 3_600.0, 60.0
 
 
 class Settings(NamedTuple):
-    """Settings by their names; `problem` says why there are none."""
+    """One broker's settings by name; `problem` is the error if there are none."""
 
     values: dict[str, str]
     problem: str | None = None
 
 
 def settings_of(cluster: Cluster, nodes: Iterable[int], names: Sequence[str]) -> dict[int, Settings]:
-    """What each broker tells, all asked side by side."""
+    """The settings of each broker; all brokers are asked in parallel."""
     requests = {node: _request(node, names) for node in nodes}
     return {node: _told(answer) for node, answer in cluster.ask(requests, cluster.timeout_s).items()}
 
@@ -56,17 +56,18 @@ def _told(answer: Any) -> Settings:
 
 @dataclass(slots=True)
 class ScanInterval:
-    """How often the coordinators look for expired transactions: asked of every broker at the start, then hourly.
+    """How often the coordinators look for expired transactions; asked of every broker at the start, then hourly.
 
-    Any broker may be a coordinator, so where they differ the largest counts. A broker that does not answer keeps
-    what it has said; where nobody has said anything the value is None, and the default counts.
+    Any broker can be a coordinator, so if the brokers differ, the largest value counts. A broker that does not answer
+    keeps its last value, and all are asked again after 60 s. If no broker has ever answered, the value is None and the
+    default counts.
     """
 
     _told_ms: dict[int, int] = field(default_factory=dict)
     _due_s: float = 0.0
 
     def largest_ms(self, cluster: Cluster, now_s: float) -> int | None:
-        """The setting; asks if that is due by a steady clock."""
+        """The largest value; asks the brokers if that is due at `now_s`, a monotonic time."""
         brokers = cluster.known.brokers
         if now_s >= self._due_s and brokers:
             told = settings_of(cluster, brokers, [SCAN_INTERVAL])
@@ -80,12 +81,12 @@ class ScanInterval:
 
 
 def policy_of(cluster: Cluster) -> DetectionPolicy:
-    """The thresholds for who looks once, with the scan interval that the brokers tell."""
+    """The thresholds for a command that looks once, with the scan interval of the brokers."""
     return DetectionPolicy(coordinator_scan_interval_ms=ScanInterval().largest_ms(cluster, 0.0))
 
 
 def scan_interval_warning(cluster: Cluster) -> str | None:
-    """What `late` rests on where a broker does not tell its scan interval; None if all do."""
+    """A warning that `late` rests on a default because a broker does not return its interval; None if all do."""
     told = settings_of(cluster, cluster.known.brokers, [SCAN_INTERVAL])
     why = next((f"broker {node}: {found.problem}" for node, found in told.items() if found.problem is not None), None)
     if why is None:

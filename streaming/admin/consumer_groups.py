@@ -1,9 +1,10 @@
-"""ConsumerGroups over the wire: which groups have committed what of some partitions.
+"""ConsumerGroups over the wire: which groups have committed which offsets of some partitions.
 
-A broker lists the groups it coordinates (ListGroups), so its own answer says whom to ask for their offsets
-(OffsetFetch, many groups in one request): those of the consumer protocols, old and new, and of Kafka Streams' own
-(KIP-1071). Share groups stand elsewhere (share_groups.py). Asked only while an incident is open, and bounded by the
-admin's budget: on a cluster with thousands of groups what did not fit is a problem and not an empty answer.
+A broker lists the groups that it coordinates (ListGroups), so the listing also shows which broker to ask for a group's
+offsets (OffsetFetch, many groups in one request). These are the groups of the consumer protocols, old and new, and of
+Kafka Streams' own protocol (KIP-1071); share_groups.py has the share groups. Groups are read only while an incident is
+open, and within the admin's budget: on a cluster with thousands of groups, what does not fit is a problem and not an
+empty answer.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from txnwatch.streaming.client.connection import Connection, error_name
 
 _GROUPS_AT_A_TIME = 500
 _WITH_MEMBERS = {"Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady"}
-_COMMITTING_PROTOCOLS = {"consumer", "streams", ""}  # empty: offsets were committed without joining
+_COMMITTING_PROTOCOLS = {"consumer", "streams", ""}  # empty: the group committed offsets without joining
 _SHARE = "share"
 Groups = dict[str, bool]
 
 
 class ClusterGroups:
-    """A ConsumerGroups; not thread-safe."""
+    """ConsumerGroups of one cluster; not thread-safe."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     def committed_offsets(self, partitions: Iterable[TopicPartition]) -> GroupOffsets:
-        """See ConsumerGroups; one request a broker, then one for each 500 groups."""
+        """See ConsumerGroups. Sends one request per broker, then one per 500 groups."""
         wanted = list(dict.fromkeys(partitions))
         found: dict[TopicPartition, list[GroupOffset]] = {partition: [] for partition in wanted}
         problems: Counter[str] = Counter()
@@ -54,7 +55,7 @@ class ClusterGroups:
         )
 
     def _listed(self, problems: Counter[str]) -> tuple[dict[int, Groups], dict[int, Groups]]:
-        """For each broker the groups it coordinates, and whether they have members: those that commit, and shared."""
+        """For each broker its groups, and whether each has members: groups that commit, and share groups."""
         requests = dict.fromkeys(self._cluster.known.brokers, _list_request)
         committing: dict[int, Groups] = {}
         sharing: dict[int, Groups] = {}
@@ -110,7 +111,7 @@ class ClusterGroups:
 
 
 def _parts(left: dict[int, Groups]) -> Iterator[dict[int, Groups]]:
-    """As many groups of each broker as one request asks for."""
+    """Splits each broker's groups into parts of one request each."""
     while left:
         yield {node: dict(list(groups.items())[:_GROUPS_AT_A_TIME]) for node, groups in left.items()}
         left = {node: dict(list(groups.items())[_GROUPS_AT_A_TIME:]) for node, groups in left.items()}
@@ -135,7 +136,7 @@ def _why(code: int, what: str) -> str:
 
 def _list_request(connection: Connection) -> Any:
     version = connection.require_version(ListGroupsRequest, highest=5, lowest=4)
-    return ListGroupsRequest(version=version, states_filter=[])  # of every type: a broker lists those that it knows
+    return ListGroupsRequest(version=version, states_filter=[])  # groups of every type that the broker supports
 
 
 def _fetch_request(connection: Connection, groups: Sequence[str], partitions: Sequence[TopicPartition]) -> Any:

@@ -1,4 +1,4 @@
-"""DescribeProducers of many partitions, each from its leader; one partition's error is that partition's answer."""
+"""DescribeProducers of many partitions, each from its leader; an error concerns only its own partition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from txnwatch.streaming.client.metadata import NO_LEADER
 def describe_producers(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | str]:
-    """For each partition its producers as the leader we know of has them, or what went wrong."""
+    """The producers of each partition as its known leader describes them, or the error."""
     by_leader: dict[int, list[TopicPartition]] = {}
     answers: dict[TopicPartition, tuple[ActiveProducer, ...] | str] = {}
     for partition in partitions:

@@ -1,9 +1,9 @@
-"""DescribeTransactions of some ids: each from its coordinator, and only as long as that is its coordinator.
+"""DescribeTransactions of some ids, each from its coordinator; an answer counts only if the coordinator did not change.
 
-Law: a broker that has lost a partition of the coordinators' log may not know it yet, and describes what was. So the
-leaders of the log are looked at before and after, each time at another broker; a description counts only if the broker
-that gave it led the id's partition, under one leader epoch, all the while. Where the log is not shown nothing can be
-compared: the listing beside it says so.
+Law: a broker that has lost a partition of the coordinators' log may not know it yet, and then describes an old state.
+So the leaders of the log are read before and after, each time from another broker. A description counts only if the
+broker that gave it led the id's partition all the time, under one leader epoch. If the log is hidden, nothing can be
+compared; the listing (list_transactions.py) then reports the problem.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MANY_KEYS_SINCE = 4
 
 
 def describe_transactions(cluster: Cluster, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
-    """Each id as its coordinator knows it, or why that is not known."""
+    """Each id as its coordinator describes it, or the problem that prevented it."""
     wanted = list(dict.fromkeys(transactional_ids))
     if not wanted:
         return {}
@@ -74,7 +74,7 @@ def _describe(cluster: Cluster, wanted: list[str]) -> dict[str, TransactionDescr
 
 
 def _find_coordinators(cluster: Cluster, wanted: list[str]) -> dict[str, int | str]:
-    """For each id its coordinator's broker id, or why it is not known."""
+    """The broker id of each id's coordinator, or the error."""
     found: dict[str, int | str] = {}
     try:
         connection = cluster.any_connection()

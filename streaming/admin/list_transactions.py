@@ -1,8 +1,8 @@
-"""ListTransactions of the whole cluster, and which part of the coordinators' log nobody listed.
+"""ListTransactions of the whole cluster, and which partitions of the coordinators' log were not listed.
 
-Law: a broker lists what it coordinates and is silent about the rest. The ids of a partition of the log that nobody
-leads, or that its new leader has not begun to load, are missing without an error. So the log's partitions are looked
-at before and after, and what was not listed stands beside what was, by its name.
+Law: a broker lists the ids that it coordinates, and does not report the others. If a partition of the log has no
+leader, or its new leader has not begun to load it, its ids are missing without an error. So the log's partitions are
+checked before and after, and the result names every partition that was not listed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ LogLeaders = dict[int, PartitionInfo]
 
 
 class Listing(NamedTuple):
-    """What the brokers listed.
+    """The transactions that the brokers listed.
 
     Attributes:
         problems: a coordinator, or a partition of its log, and why its ids are missing.
-        silent: of the problems, the brokers that did not answer, and a log that is not shown.
-        is_unused: no broker shows the log, and none has an id: so it is where no transaction was ever begun.
+        silent: those of the problems that are brokers without an answer, or a log that is hidden.
+        is_unused: no broker shows the log, and no broker has an id: no transaction was ever begun on this cluster.
     """
 
     rows: list[ListedTransaction]
@@ -42,9 +42,10 @@ class Listing(NamedTuple):
 
 
 def list_everywhere(cluster: Cluster, request: Callable[[Connection], Any]) -> Listing:
-    """Sends one ListTransactions to every broker. Whole only if each answered for all it coordinates, before and after.
+    """Sends one ListTransactions to every broker; the listing is complete only if it has no problems.
 
-    `request` builds it for a connection, in a version that its broker knows.
+    Each broker must answer for all that it coordinates, before and after. `request` builds the request for a
+    connection, in a version that its broker knows.
     """
     try:
         before, problems = coordinators_log(cluster)
@@ -70,12 +71,12 @@ def list_everywhere(cluster: Cluster, request: Callable[[Connection], Any]) -> L
 
 
 def in_words(problems: Mapping[str, str]) -> tuple[str, ...]:
-    """One line for each reason, since a log has fifty partitions."""
+    """One line for each reason, because a log has fifty partitions."""
     return tuple(by_reason(problems.items(), _NAMED))
 
 
 def _is_orphan(row: ListedTransaction, log: LogLeaders) -> bool:
-    """Whether nobody leads the id's partition: who lists it all the same has lost it, and tells what was."""
+    """Whether the id's partition has no leader: a broker that still lists the id has lost it, and its row is old."""
     return bool(log) and log[coordinator_partition(row.transactional_id, len(log))].leader == NO_LEADER
 
 
@@ -101,13 +102,13 @@ def _list(
 
 
 def _any_ids(cluster: Cluster) -> bool:
-    """Whether a broker has any id at all, or does not tell."""
+    """Whether any broker lists an id, or fails to answer."""
     rows, problems = _list(cluster, messages.list_transactions_request([]), {})
     return bool(rows or problems)
 
 
 def coordinators_log(cluster: Cluster) -> tuple[LogLeaders, _Problems]:
-    """Who leads each partition of the coordinators' log, asked now, and what of it nobody leads or nobody shows us.
+    """The current leader of each partition of the coordinators' log; and problems: no leader, or a hidden log.
 
     Raises:
         BrokerError: no broker answered.
@@ -120,9 +121,9 @@ def coordinators_log(cluster: Cluster) -> tuple[LogLeaders, _Problems]:
 
 
 def _why_not_shown(cluster: Cluster) -> str:
-    """A log that is not shown may be hidden from us, and its ids with it; asked for by name it is refused.
+    """Why the metadata lacks the coordinators' log: if it is hidden, asking for it by name is refused.
 
-    Or not even that: a proxy may say that there is none. So a log that is unknown is no log without ids.
+    A proxy may even report that the log does not exist. So an unknown log does not prove that there are no ids.
     """
     endpoint = cluster.any_connection().endpoint
     told = cluster.metadata_from(endpoint, [TRANSACTION_STATE_TOPIC]).topics.get(TRANSACTION_STATE_TOPIC)
@@ -138,11 +139,11 @@ def _moved(before: LogLeaders, after: LogLeaders) -> _Problems:
 
 
 def _not_answered_for(cluster: Cluster, log: LogLeaders, silent: _Problems) -> _Problems:
-    """Why some partition of the log cannot be listed, by describing an id of each that nobody has.
+    """The partitions of the log that cannot be listed, and why: an unused id of each partition is described.
 
     Between taking over a partition and beginning to load it, a broker lists without an error and without the
-    partition's ids (measured: 20 to 100 ms after a failover). Described, such an id is NOT_COORDINATOR; and one
-    that must not be described would be hidden from a listing too.
+    partition's ids (measured: 20 to 100 ms after a failover). DescribeTransactions of such an id returns
+    NOT_COORDINATOR. An id that we have no right to describe would also be missing from a listing.
     """
     probes = messages.one_id_for_each_partition(len(log))
     asked: dict[int, list[int]] = {}

@@ -1,7 +1,7 @@
-"""Questions that the port TransactionAdmin does not have: filtered listings, one broker's producers, one id in full.
+"""Queries beyond the port TransactionAdmin: filtered listings, one broker's producers, descriptions of listed ids.
 
-Each broker's error is kept beside the others' answers. What a broker is too old for is said with the release that
-brought it.
+Each broker's error is returned beside the other brokers' results. If a broker is too old for a request, its error names
+the Kafka release that is needed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _ANY_DURATION = -1
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What a listing is narrowed to; empty for no filter. `longer_than_ms` below 0 is none.
+    """The filters of a listing; empty means no filter, and so does a `longer_than_ms` below 0.
 
-    Brokers before 3.8 do not know the duration, brokers before 4.1 not the pattern: what they answer with is more.
+    Brokers before 3.8 do not know the duration filter, and brokers before 4.1 not the pattern: they list more.
     """
 
     states: tuple[str, ...] = ()
@@ -38,12 +38,12 @@ class Filters:
 
 
 def list_filtered(cluster: Cluster, filters: Filters) -> Listing:
-    """Every broker's transactions; brokers that are too old for a filter list more."""
+    """Every broker's transactions; a broker that is too old for a filter lists more."""
     return list_everywhere(cluster, list_request(filters))
 
 
 def list_request(filters: Filters) -> Callable[[Connection], Any]:
-    """One broker's ListTransactions; what it is too old for is left out."""
+    """ListTransactions for one broker, without the filters that it is too old for."""
 
     def build(connection: Connection) -> Any:
         version = connection.require_version(ListTransactionsRequest)
@@ -60,7 +60,7 @@ def list_request(filters: Filters) -> Callable[[Connection], Any]:
 
 
 def producers_at(cluster: Cluster, node: int, partition: TopicPartition) -> Sequence[ActiveProducer] | str:
-    """One partition's producers as one broker has them, leader or follower, or what went wrong."""
+    """One partition's producers as one broker, leader or follower, describes them; or the error."""
     request = messages.describe_producers_request([partition])
     (answer,) = cluster.ask({node: request}, cluster.timeout_s).values()
     if isinstance(answer, BrokerError):
@@ -69,7 +69,7 @@ def producers_at(cluster: Cluster, node: int, partition: TopicPartition) -> Sequ
 
 
 def names_of(cluster: Cluster, producer_ids: Iterable[int]) -> tuple[dict[int, ListedTransaction], dict[str, str]]:
-    """The transactional id of each producer id, as far as the brokers tell; and what was not listed, with the why."""
+    """The transactional id of each producer id that the brokers list; and what they did not list, with the reason."""
     found = list_filtered(cluster, Filters(producer_ids=tuple(producer_ids)))
     return {row.producer_id: row for row in found.rows}, found.problems
 
@@ -77,7 +77,7 @@ def names_of(cluster: Cluster, producer_ids: Iterable[int]) -> tuple[dict[int, L
 def describe_at(
     cluster: Cluster, ids: Mapping[int, list[str]]
 ) -> tuple[dict[str, TransactionDescription], dict[int, str]]:
-    """Ids described by the brokers that listed them, one request a broker; and why a broker did not answer."""
+    """Ids as the brokers that listed them describe them, one request per broker; and the errors of brokers."""
     requests = {node: messages.describe_transactions_request(names) for node, names in ids.items()}
     described: dict[str, TransactionDescription] = {}
     problems: dict[int, str] = {}

@@ -28,7 +28,7 @@ RequestOf = Callable[[Connection], Any]
 
 
 def describe_producers_request(partitions: list[TopicPartition]) -> RequestOf:
-    """DescribeProducers of some partitions of one leader."""
+    """DescribeProducers of some partitions that one broker leads."""
 
     def build(connection: Connection) -> Any:
         version = connection.require_version(DescribeProducersRequest, highest=0)
@@ -76,7 +76,7 @@ def describe_transactions_request(transactional_ids: list[str]) -> RequestOf:
 
 
 def descriptions(response: Any, node: int) -> dict[str, TransactionDescription]:
-    """Each id as its coordinator knows it; an id it does not know has no state."""
+    """Each id as its coordinator describes it; an id that the coordinator does not know has no state."""
     answers: dict[str, TransactionDescription] = {}
     for row in response.transaction_states:
         if row.error_code == _TRANSACTIONAL_ID_NOT_FOUND:
@@ -113,7 +113,7 @@ def list_transactions_request(producer_ids: list[int]) -> RequestOf:
 
 
 def listed_transactions(response: Any, node: int) -> tuple[list[ListedTransaction], str | None]:
-    """The transactions one broker coordinates, and why that is not all of them: some are in a state we do not know."""
+    """The transactions that one broker coordinates, and a problem if some have a state that we do not know."""
     unknown = {row.transaction_state for row in response.transaction_states} - _STATES
     rows = [
         ListedTransaction(row.transactional_id, row.producer_id, TransactionState(row.transaction_state), node)
@@ -125,7 +125,7 @@ def listed_transactions(response: Any, node: int) -> tuple[list[ListedTransactio
 
 @cache
 def one_id_for_each_partition(count: int) -> tuple[str, ...]:
-    """Transactional ids that nobody has, one for each partition of a coordinator's log of so many partitions."""
+    """Unused transactional ids, one for each partition of a coordinators' log with `count` partitions."""
     found: dict[int, str] = {}
     names = (f"nobody-{number}" for number in itertools.count())
     while len(found) < count:
@@ -135,7 +135,10 @@ def one_id_for_each_partition(count: int) -> tuple[str, ...]:
 
 
 def write_marker_request(connection: Connection, marker: MarkerSpec) -> Any:
-    """One marker. TransactionVersion stays 0: with the epoch DescribeProducers tells, 2 would be refused (KIP-1228)."""
+    """A request that writes one marker.
+
+    TransactionVersion stays 0: a broker would refuse 2 with the epoch that DescribeProducers returns (KIP-1228).
+    """
     version = connection.require_version(WriteTxnMarkersRequest, highest=1)
     writable = WriteTxnMarkersRequest.WritableTxnMarker
     return WriteTxnMarkersRequest(
@@ -173,7 +176,7 @@ def cleanup_policy_request(connection: Connection, topics: list[str]) -> Any:
 
 
 def cleanup_policies(response: Any) -> dict[str, str]:
-    """Each topic's `cleanup.policy`; topics that answered with an error are missing."""
+    """Each topic's `cleanup.policy`; topics with an error are left out."""
     return {
         result.resource_name: config.value
         for result in response.results

@@ -1,11 +1,12 @@
-"""Where share groups stand (KIP-932), of those that read with read_committed: nothing keeps the others from reading.
+"""The positions of share groups (KIP-932) that read with read_committed; open transactions do not stop the others.
 
-A share group has no committed offset. It has a start offset, which is written down late: after a group has dealt with
-all records, its start offset can still be where it began. Version 1 of DescribeShareGroupOffsets also tells the lag:
-the partition's end, less the start offset, less the records above it that have been dealt with. So the end less the
-lag is where the group stands. The answer does not tell that end. It is read before and after: if it is the same, the
-offset is exact, otherwise the group may be farther. An older broker tells only the start offset, and the group may be
-farther than that, too. How a group reads is a configuration of the group, so here it is known and not inferred.
+A share group has no committed offset. It has a start offset, which is written late: after a group has processed all
+records, its start offset can still be where it began. Version 1 of DescribeShareGroupOffsets also returns the lag: the
+partition's end, minus the start offset, minus the processed records above it. So the group's position is the end minus
+the lag. The answer does not contain that end, so the end is listed before and after: if it is the same, the position is
+exact, otherwise the group may be further on. An older broker returns only the start offset, and the group may be
+further on than that, too. The isolation level is part of a share group's configuration, so it is known and not
+inferred.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _NO_LAG = "offsets of share groups: the broker does not tell the lag, so they ar
 
 
 class ShareOffset(NamedTuple):
-    """Where a share group stands in a partition; `is_floor` is whether it may be farther."""
+    """A share group's position in a partition; with `is_floor`, the group may be further on."""
 
     group_id: str
     partition: TopicPartition
@@ -39,15 +40,15 @@ class ShareOffset(NamedTuple):
 
 
 class DescribeShareGroupOffsetsRequest(ApiMessage, load_json="txnwatch.streaming.admin"):  # type: ignore[call-arg, misc]
-    """Kafka's message 90; kafka-python does not have it."""
+    """The request with API key 90, which kafka-python does not have."""
 
 
 class DescribeShareGroupOffsetsResponse(ApiMessage, load_json="txnwatch.streaming.admin"):  # type: ignore[call-arg, misc]
-    """Its answer."""
+    """The response with API key 90."""
 
 
 def read_committed_only(cluster: Cluster, groups: Sequence[str], problems: Counter[str]) -> set[str]:
-    """Which of some share groups read with read_committed; of one that may not be asked, a problem."""
+    """The groups that read with read_committed; a group whose configuration cannot be read is a problem."""
     if not groups:
         return set()
     try:
@@ -71,9 +72,9 @@ def share_offsets(
     wanted: Sequence[TopicPartition],
     problems: Counter[str],
 ) -> list[ShareOffset]:
-    """Of share groups, by the broker that coordinates them: where each group stands in each partition it has.
+    """The position of each share group in each of its partitions; `groups` has the groups of each coordinator.
 
-    A partition whose end moves while it is asked about is asked about again, a few times.
+    If the end of a partition changes meanwhile, everything is asked again, at most three times in total.
     """
     best: dict[tuple[str, TopicPartition], ShareOffset] = {}
     if not groups:
@@ -104,7 +105,7 @@ def _placed(
 ) -> ShareOffset:
     if _lag(answer) == _UNKNOWN or before is None:
         return ShareOffset(group_id, partition, answer.start_offset, is_floor=True)
-    # The lag's end is at or beyond `before`, so the group has dealt with at least this much.
+    # The end that the lag refers to is at or above `before`, so the group has processed at least this much.
     offset = max(answer.start_offset, before - answer.lag)
     return ShareOffset(group_id, partition, offset, is_floor=before != after)
 
@@ -144,7 +145,7 @@ def _told(group: Any, problems: Counter[str]) -> Iterator[tuple[str, TopicPartit
 
 
 def _lag(partition: Any) -> int:
-    """Version 0 of the answer has no lag, and a coordinator may not know it."""
+    """The lag of a partition; version 0 of the answer has none, and a coordinator may not know it."""
     return _UNKNOWN if partition.lag is None or partition.lag < 0 else int(partition.lag)
 
 

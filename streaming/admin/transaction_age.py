@@ -1,6 +1,6 @@
-"""For how long a transaction has been open by its coordinator's clock.
+"""How long a transaction has been open by its coordinator's clock.
 
-What that proves is in state/evidence/age_claims.py.
+state/evidence/age_claims.py explains what that proves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NOT_ASKED = "brokers before 3.8 cannot be asked, and none of its coordinator's 
 
 
 def is_open_for_longer(cluster: Cluster, described: TransactionDescription, open_for_ms: int) -> bool | str:
-    """Whether it has been open for longer than this by its coordinator's clock, or why that is not known."""
+    """Whether it has been open for longer than `open_for_ms` by its coordinator's clock, or why that is unknown."""
     node = described.coordinator
     try:
         version = cluster.node(node).version(ListTransactionsRequest)

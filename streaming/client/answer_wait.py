@@ -1,10 +1,11 @@
-"""How long one connection waits: for the bytes of an answer, and, where a broker throttles it, before it sends.
+"""How long a connection waits for an answer, and how long it waits before it sends while a broker throttles it.
 
-An answer is waited for as long as it comes: bytes are progress, and only a connection that brings none for the time
-of its patience has failed. What must be over at a given time has an `until` beside the patience.
+The wait for an answer goes on while bytes arrive. It fails only if no bytes arrive for the time of its patience. An
+answer that must be complete at a given time has an `until` as well as a patience.
 
-A broker that throttles a client says so in its answer and then does not read from the connection for that time
-(KIP-219). What is sent earlier waits there. So we wait first, and that wait is not part of anybody's patience.
+A broker that throttles a client sends the throttle time in its answer, and then does not read from the connection for
+that time (KIP-219). A request that is sent earlier stays unread. So we wait before we send, and that wait does not
+count against any patience.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 
-PROGRESS = 4096  # so many bytes renew the patience; a server that sends a byte now and then gets no more time
+PROGRESS = 4096  # bytes that renew the patience; a server that sends single bytes gets no more time
 NEVER = float("inf")
 
 
@@ -20,17 +21,17 @@ class AnswerWait:
     """The wait for one answer; times are on the monotonic clock, in seconds."""
 
     def __init__(self, first_by: float, patience_s: float, until: float) -> None:
-        """Begins to wait: something has to come by `first_by`, and everything by `until`."""
+        """Starts the wait: the first bytes are due by `first_by`, the whole answer by `until`."""
         self._due = min(first_by, until)
         self._patience_s = patience_s
         self._until = until
         self._new = 0
 
     def left_s(self) -> float:
-        """How long the next byte may take; 0 asks for what is there already.
+        """How long the next byte may take; 0 means to read only what has arrived already.
 
         Raises:
-            TimeoutError: no more time, whatever is there.
+            TimeoutError: `until` has passed, even if bytes have arrived.
         """
         now = time.monotonic()
         if now >= self._until:
@@ -38,7 +39,7 @@ class AnswerWait:
         return max(0.0, self._due - now)
 
     def got(self, count: int) -> None:
-        """So many bytes have come."""
+        """Counts bytes that have arrived."""
         self._new += count
         if self._new >= PROGRESS:
             self._new = 0
@@ -46,20 +47,20 @@ class AnswerWait:
 
 
 class Throttle:
-    """Until when a broker does not read what a connection sends."""
+    """The time until which a broker does not read what a connection sends."""
 
     def __init__(self, told_ms: Counter[str]) -> None:
-        """A connection that is not throttled; what is told is added up in `told_ms`, by the kind of request."""
+        """Starts without a throttle; throttle times are added to `told_ms`, by kind of request."""
         self._told_ms = told_ms
         self._until = 0.0
 
     def told(self, request: str, throttle_ms: int) -> None:
-        """An answer says that the broker will not read for so long."""
+        """Records the throttle time of an answer."""
         if throttle_ms > 0:
             self._told_ms[request] += throttle_ms
             self._until = max(self._until, time.monotonic() + throttle_ms / 1000)
 
     @property
     def left_s(self) -> float:
-        """How long it still lasts."""
+        """How long the throttle still lasts, in seconds."""
         return max(0.0, self._until - time.monotonic())

@@ -1,4 +1,4 @@
-"""Brokers that did not answer are left alone for a short while, which doubles each time up to a few seconds."""
+"""Pauses after a broker has failed: it is not asked for 0.25 s, then for twice as long each time, up to 5 s."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FIRST_S, _LONGEST_S = 0.25, 5.0
 
 
 class _Pause(NamedTuple):
-    """Until when a broker is left alone, how long that is altogether, and what it did."""
+    """The end of a pause on the monotonic clock, its whole length, and the failure that caused it."""
 
     until: float
     length_s: float
@@ -20,14 +20,14 @@ class _Pause(NamedTuple):
 
 
 class Pauses:
-    """Which brokers are left alone."""
+    """The brokers that must not be asked now."""
 
     def __init__(self) -> None:
-        """None is."""
+        """Starts without any pause."""
         self._pauses: dict[Endpoint, _Pause] = {}
 
     def check(self, endpoint: Endpoint) -> None:
-        """Passes if the broker may be asked.
+        """Returns if the broker may be asked.
 
         Raises:
             BrokerError: it failed a moment ago.
@@ -37,11 +37,11 @@ class Pauses:
             raise BrokerError(f"a moment ago: {pause.why}")
 
     def begin(self, endpoint: Endpoint, why: BrokerError) -> None:
-        """It failed."""
+        """Starts a pause after a failure."""
         last = self._pauses.get(endpoint)
         length_s = min(max(2 * last.length_s if last is not None else 0.0, _FIRST_S), _LONGEST_S)
         self._pauses[endpoint] = _Pause(time.monotonic() + length_s, length_s, str(why))
 
     def end(self, endpoint: Endpoint) -> None:
-        """It can be reached."""
+        """Ends the pause, because the broker can be reached."""
         self._pauses.pop(endpoint, None)

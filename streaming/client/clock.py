@@ -1,4 +1,4 @@
-"""Our clock; everything below the edges gets the time as an argument."""
+"""The wall clock. Only the edges of the program read it; everything below gets the time as an argument."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import time
 
 
 def wall_clock_ms() -> int:
-    """Epoch milliseconds."""
+    """The time now in epoch milliseconds."""
     return time.time_ns() // 1_000_000

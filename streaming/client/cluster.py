@@ -1,9 +1,9 @@
-"""A cluster seen from outside: who leads what, and where the partitions end.
+"""A client of one Kafka cluster: its connections, its metadata, and where partitions begin and end.
 
-Owns the connections, one a broker. A broker that does not answer is left alone for a short, growing while, so
-that one that is away costs a round nothing; what it leads is then simply not answered. One that throttles us has
-answered: it is asked again once it reads again. Answers are per partition
-and an error is an answer too: nothing is dropped, so that a short answer never passes for a whole one.
+Holds one connection per broker. A broker that does not answer is not asked again for a short pause, which grows with
+each failure. So a broker that is down does not slow a round: requests to it fail at once. A broker that throttles us
+has answered, so it gets no pause: it is asked when it reads again. Answers are per partition, and an error is an answer
+too: no partition is dropped, so an incomplete answer never looks complete.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 class Listed(NamedTuple):
-    """An end as `leader` told it. `leader_epoch` is the epoch of its log there; `error` excludes the rest."""
+    """One partition's answer to ListOffsets; `leader_epoch` is the epoch of the leader's log at `offset`.
+
+    If `error` is set, the other fields have no meaning.
+    """
 
     offset: int
     leader_epoch: int
@@ -46,7 +49,7 @@ class Cluster:
     """Connections to a cluster's brokers; not thread-safe.
 
     Attributes:
-        throttled_ms: for how long brokers have throttled us, by the kind of request.
+        throttled_ms: how long brokers have throttled us, by kind of request.
     """
 
     def __init__(self, bootstrap: Iterable[Endpoint], security: Security, *, timeout_s: float = 5.0) -> None:
@@ -62,9 +65,9 @@ class Cluster:
 
     @contextmanager
     def budget(self, seconds: float) -> Iterator[None]:
-        """Everything asked inside takes no longer than this altogether; what did not fit is an error.
+        """Limits the total time of all requests inside; a request that does not fit is an error.
 
-        A budget inside another one counts instead of it.
+        A nested budget replaces the outer one.
         """
         before, self._deadline = self._deadline, time.monotonic() + seconds
         try:
@@ -74,7 +77,7 @@ class Cluster:
 
     @property
     def until(self) -> float:
-        """When the budget is used up, on the monotonic clock."""
+        """When the budget ends, on the monotonic clock."""
         return self._deadline
 
     def _timeout(self, wanted: float) -> float:
@@ -93,13 +96,13 @@ class Cluster:
         """An open connection to the broker.
 
         Raises:
-            BrokerError: it cannot be reached, or could not a moment ago.
+            BrokerError: the broker cannot be reached, or failed a moment ago.
         """
         known = self._connections.get(endpoint)
         if known is not None and known.is_open:
             return known
         self._pauses.check(endpoint)
-        timeout_s = self._timeout(self.timeout_s)  # a budget that is used up is not held against the broker
+        timeout_s = self._timeout(self.timeout_s)  # outside the try: a used-up budget must not pause the broker
         try:
             connection = Connection(endpoint, self.security, timeout_s=timeout_s, throttled_ms=self.throttled_ms)
         except AuthorizationError:
@@ -115,7 +118,7 @@ class Cluster:
         """An open connection to the broker with this id.
 
         Raises:
-            BrokerError: unknown id, or not reachable.
+            BrokerError: the id is unknown, or the broker cannot be reached.
         """
         endpoint = self.known.brokers.get(node_id)
         if endpoint is None:
@@ -124,14 +127,14 @@ class Cluster:
 
     @property
     def known(self) -> Metadata:
-        """The metadata learned last."""
+        """The last metadata; asks for it if there is none yet."""
         return self.metadata if self.metadata is not None else self.refresh()
 
     def any_connection(self) -> Connection:
-        """A connection to whichever broker answers.
+        """A connection to the first broker that answers.
 
         Raises:
-            BrokerError: none does; the message lists each with its error.
+            BrokerError: no broker answers; the message lists each with its error.
         """
         problems: list[str] = []
         for endpoint in dict.fromkeys((*self.known.brokers.values(), *self.bootstrap)):
@@ -144,9 +147,10 @@ class Cluster:
         raise BrokerError("no broker answered: " + "; ".join(problems))
 
     def refresh(self, names: Iterable[str] = ()) -> Metadata:
-        """Asks any broker for the whole cluster's metadata.
+        """Asks one broker for the metadata of the whole cluster.
 
-        A topic of these names, or known before, is asked for by name if it is missing: a hidden one is left out, too.
+        A topic in `names`, or one that was known before, is asked for by name if the answer lacks it: the list of all
+        topics leaves hidden topics out.
 
         Raises:
             BrokerError: no broker answered; the message lists each with its error.
@@ -161,7 +165,7 @@ class Cluster:
         return self.metadata
 
     def named(self, topics: Iterable[str]) -> dict[str, TopicInfo]:
-        """One broker's word on topics asked for by name: a hidden one is refused, one that is not there is unknown.
+        """Asks one broker for topics by name: a hidden topic is refused, a topic that does not exist is unknown.
 
         Raises:
             BrokerError: no broker answered; the message lists each with its error.
@@ -170,7 +174,10 @@ class Cluster:
         return self._first_answer(lambda endpoint: self.metadata_from(endpoint, wanted).topics, "named")
 
     def _first_answer(self, ask: Callable[[Endpoint], _T], what: str) -> _T:
-        """Asks another broker first each time: one that is cut off from the others would tell old news for ever."""
+        """Asks the brokers in order until one answers; each call begins with another broker.
+
+        Otherwise a broker that is cut off from the others could return old metadata forever.
+        """
         known = list(self.metadata.brokers.values()) if self.metadata is not None else []
         if known:
             self._turns[what] += 1
@@ -187,14 +194,18 @@ class Cluster:
         raise BrokerError("no broker answered: " + "; ".join(problems))
 
     def _hidden(self, endpoint: Endpoint, told: Metadata, names: Iterable[str]) -> dict[str, TopicInfo]:
-        """The coordinator's log is not among them: who needs it asks for it, and takes its absence for no answer."""
+        """Expected topics that the answer lacks because they are hidden from us.
+
+        `__transaction_state` is not asked for here: callers that need it ask for it, and treat its absence as no
+        answer.
+        """
         expected = {*names, *(self.metadata.topics if self.metadata is not None else ())}
         missing = sorted(expected - told.topics.keys() - {TRANSACTION_STATE_TOPIC})
         asked = self.metadata_from(endpoint, missing).topics if missing else {}
         return {name: topic for name, topic in asked.items() if topic.is_hidden}
 
     def metadata_from(self, endpoint: Endpoint, topics: Iterable[str] | None = None) -> Metadata:
-        """One broker's metadata, of all topics or of some; `known` is left alone.
+        """One broker's metadata, of all topics or of some; `known` does not change.
 
         Raises:
             BrokerError: the broker cannot be reached.
@@ -206,7 +217,7 @@ class Cluster:
         return metadata_of(self.call(connection, request))
 
     def call(self, connection: Connection, request: Any) -> Any:
-        """One request to one broker.
+        """Sends one request to one broker and returns its answer.
 
         Raises:
             BrokerError: no answer in time.
@@ -219,11 +230,11 @@ class Cluster:
         timeout_s: float,
         receive: Callable[[int, Connection, float, float], Any] | None = None,
     ) -> dict[int, Any]:
-        """Sends one request to each broker, then collects the answers, which have been on their way side by side.
+        """Sends one request to each broker, then collects the answers; the brokers work in parallel.
 
-        `requests` maps a broker id to a function of its connection that builds the request; `receive`, if given,
-        takes the answer off a broker's connection within a patience and by a deadline. Returns for each broker the
-        answer or the BrokerError. A broker that throttles us is asked last, once it reads again.
+        `requests` maps a broker id to a function that builds the request for its connection. `receive`, if given, reads
+        the answer from a broker's connection, within a patience and by a deadline. Returns the answer or the
+        BrokerError of each broker. A broker that throttles us gets its request last, when it reads again.
         """
         reached: dict[int, Connection] = {}
         waiting: dict[int, Connection] = {}
@@ -253,13 +264,13 @@ class Cluster:
         return answers
 
     def take_throttled(self) -> dict[str, int]:
-        """For how long brokers have throttled us since this was asked last, by the kind of request."""
+        """How long brokers have throttled us since the last call, by kind of request."""
         taken = dict(self.throttled_ms)
         self.throttled_ms.clear()
         return taken
 
     def throttled_s(self, node_id: int) -> float:
-        """For how long a broker will not read what we send; 0 too where there is no connection to it."""
+        """How long a broker will not read what we send; 0 also if there is no connection to it."""
         connection = self._connections.get(self.known.brokers.get(node_id, _NOWHERE))
         return connection.throttled_s if connection is not None and connection.is_open else 0.0
 
@@ -271,7 +282,7 @@ class Cluster:
         isolation: int = READ_UNCOMMITTED,
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, Listed]:
-        """Asks each partition's leader, under the leader epoch known, for an offset; one answer per partition."""
+        """Asks each partition's leader for an offset, under the known leader epoch; one answer per partition."""
         by_leader: dict[int, list[tuple[TopicPartition, int]]] = {}
         answers: dict[TopicPartition, Listed] = {}
         for partition in partitions:

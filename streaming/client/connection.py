@@ -1,11 +1,11 @@
 """One connection to one broker: the project's only socket.
 
-A blocking socket, read into one buffer that is kept and grown. That, and nothing cleverer, is what makes the header
-scan several times faster than a consumer library (docs/decisions/0003); messages themselves are encoded and decoded by
-kafka-python's generated classes, SASL by its mechanisms. How long it waits, and when it must not send, is waiting.py's.
+A blocking socket, read into one buffer that is reused and grown. This simple design makes the header scan several times
+faster than a consumer library (docs/decisions/0003). kafka-python's generated classes encode and decode the messages,
+and its mechanisms do SASL. answer_wait.py has the rules for timeouts and for throttling.
 
-Law: any failure closes the connection and comes out as `BrokerError`, because after a lost or late answer the
-stream of answers cannot be trusted any more. The caller connects again.
+Law: any failure closes the connection and is raised as `BrokerError`, because after a lost or late answer the stream of
+answers cannot be trusted any more. The caller connects again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SINCE = {"DescribeProducers": "2.8", "DescribeTransactions": "3.0", "ListTransa
 
 
 class Endpoint(NamedTuple):
-    """Where a broker listens."""
+    """A broker's address."""
 
     host: str
     port: int
@@ -52,7 +52,7 @@ class Endpoint(NamedTuple):
         """An endpoint written as host:port, or [v6]:port.
 
         Raises:
-            ValueError: no port, or it is no number from 1 to 65535.
+            ValueError: there is no port, or it is not a number from 1 to 65535.
         """
         host, colon, port = text.strip().rpartition(":")
         if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
@@ -61,10 +61,10 @@ class Endpoint(NamedTuple):
 
 
 class Connection:
-    """An authenticated connection that has learned which versions its broker speaks.
+    """An authenticated connection that knows which request versions its broker supports.
 
     Attributes:
-        pace: how much a Fetch asks for.
+        pace: how many bytes a Fetch asks for.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class Connection:
         client_id: str = CLIENT_ID,
         throttled_ms: Counter[str] | None = None,
     ) -> None:
-        """Connects; how long the broker throttles us is added to `throttled_ms`, by the kind of request.
+        """Connects; the broker's throttle times are added to `throttled_ms`, by kind of request.
 
         Raises:
-            BrokerError: not reachable, not a Kafka broker, or not in time.
+            BrokerError: the broker cannot be reached, is not a Kafka broker, or does not answer in time.
             AuthorizationError: SASL refused the credentials.
         """
         self.endpoint = endpoint
@@ -111,29 +111,29 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection can still be used: closed neither by us nor, while it was idle, by the broker."""
+        """Whether the connection can be used: neither we closed it nor, while it was idle, the broker."""
         if self._socket.fileno() >= 0 and not self._in_flight:
             idle = select.poll()
             idle.register(self._socket, select.POLLIN)
-            if idle.poll(0):  # nothing was asked, so that what there is to read is the end
+            if idle.poll(0):  # no request is under way, so readable means closed by the broker
                 self.close()
         return self._socket.fileno() >= 0
 
     def close(self) -> None:
-        """Closes the socket; answers still under way are lost."""
+        """Closes the socket; answers under way are lost."""
         self._in_flight.clear()
         with contextlib.suppress(OSError):
             self._socket.close()
 
     def version(self, request_class: Any, highest: int | None = None) -> int | None:
-        """The highest version of a request both sides speak, at most `highest`; None if there is none."""
+        """The highest version of a request that both sides support, at most `highest`; None if there is none."""
         low, high = self._versions.get(request_class.API_KEY, (0, -1))
         ours = request_class.max_version if highest is None else highest
         found = min(high, ours)
         return found if found >= low else None
 
     def require_version(self, request_class: Any, highest: int | None = None, lowest: int = 0) -> int:
-        """Like `version`, for requests we cannot do without.
+        """Like `version`, for requests that we cannot do without.
 
         Raises:
             BrokerError: the broker is too old for it.
@@ -147,11 +147,11 @@ class Connection:
 
     @property
     def throttled_s(self) -> float:
-        """For how long the broker will not read what is sent."""
+        """How long the broker will not read what is sent, in seconds."""
         return self._throttle.left_s
 
     def throttled(self, asked: Any, throttle_ms: int) -> None:
-        """An answer to the request with this header told so; `receive` sees to it by itself."""
+        """Records the throttle time of the answer to the request with this header; `receive` does so itself."""
         self._throttle.told(asked.get_response_class().name.removesuffix("Response"), throttle_ms)
 
     def call(self, request: Any, timeout_s: float, until: float = NEVER) -> Any:
@@ -164,7 +164,7 @@ class Connection:
         return self.receive(timeout_s, until)
 
     def send(self, request: Any, until: float = NEVER) -> None:
-        """Sends one request, once the broker reads again; its answer comes from `receive`, in the order of sending.
+        """Sends one request, after any throttle has ended; `receive` returns the answers in the order of sending.
 
         Raises:
             BrokerError: the connection broke, or the broker does not read again before `until`.
@@ -183,7 +183,7 @@ class Connection:
             self._in_flight.append((request.header, time.monotonic()))
 
     def receive(self, timeout_s: float, until: float = NEVER) -> Any:
-        """The answer to the oldest request under way: for how long it is waited for, see `receive_body`.
+        """The answer to the oldest request under way, with the timeouts of `receive_body`.
 
         Raises:
             BrokerError: the connection broke, no answer came in time, or it cannot be decoded.
@@ -199,8 +199,9 @@ class Connection:
     def receive_body(self, timeout_s: float, until: float = NEVER) -> tuple[Any, memoryview]:
         """The header of the oldest request under way and the undecoded body of its answer.
 
-        It has to begin within `timeout_s` of the request, must not stop for as long, and is over by `until` (on the
-        monotonic clock). The body is a view into the connection's buffer: it is gone with the next answer.
+        The answer must begin within `timeout_s` of the request, must not pause for that long, and must be complete by
+        `until` (on the monotonic clock). The body is a view into the connection's buffer: the next answer overwrites
+        it.
 
         Raises:
             BrokerError: the connection broke, or no answer came in time.
@@ -246,7 +247,7 @@ class Connection:
     def broken(self, exc: Exception) -> BrokerError:
         """Closes the connection after an answer that cannot be trusted, and returns the error to raise."""
         self.close()
-        # Brokers close a connection of the wrong kind without a word, a SASL listener after it told its versions.
+        # Brokers close a connection of the wrong protocol without an error; a SASL listener does so after ApiVersions.
         doubt = "" if self._is_proven else f" (is security.protocol={self._protocol} right for this listener?)"
         return BrokerError(f"lost broker {self.endpoint}: {exc}{doubt}")
 
@@ -287,13 +288,13 @@ class Connection:
 
 
 def _has_flexible_header(asked: Any) -> bool:
-    """Whether the response header has tagged fields; that of ApiVersions never has (KIP-511)."""
+    """Whether the response header has tagged fields; that of ApiVersions never has them (KIP-511)."""
     if asked.request_api_key == ApiVersionsRequest.API_KEY:
         return False
     return bool(asked.get_response_class().flexible_version_q(asked.request_api_version))
 
 
 def error_name(code: int) -> str:
-    """Kafka's own name of an error code, for example NOT_LEADER_OR_FOLLOWER."""
+    """Kafka's name of an error code, for example NOT_LEADER_OR_FOLLOWER."""
     known: str | None = getattr(kafka_errors.for_code(code), "message", None)
     return known or f"error {code}"

@@ -1,8 +1,8 @@
-"""How much to ask one broker for in one Fetch, so that an answer takes about a second: pure.
+"""How many bytes to ask one broker for in one Fetch, so that an answer takes about a second. Pure: no I/O, no clock.
 
-A fast link gets the largest requests after some answers. A slow link gets small ones: an answer of 16 MB at 1 MB/s
-would keep everything else waiting for 16 s. So does a quota: a broker refuses as a whole what exceeds it, and throttles
-for as long as all of it would have taken.
+A fast link gets the largest requests after a few answers. A slow link gets small ones: an answer of 16 MB at 1 MB/s
+would block everything else for 16 s. A quota leads to small requests too: if an answer exceeds the quota, the broker
+sends none of it, and throttles for as long as the whole answer would have taken.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _GROWTH = 1.25
 
 @dataclass(slots=True)
 class Pace:
-    """What one connection is asked for at a time, in bytes."""
+    """The size of the next Fetch of one connection, in bytes."""
 
     size: int = FIRST
 
     def answered(self, asked: int, received: int, took_s: float, throttled_s: float = 0.0) -> None:
-        """Takes in an answer: what came in how long, and for how long the broker throttles us for it."""
+        """Adjusts the size to an answer: its bytes, how long it took, and how long the broker throttles us for it."""
         wanted = float(self.size)
         if throttled_s > _WANTED_THROTTLE_S:
             wanted *= _WANTED_THROTTLE_S / throttled_s

@@ -1,4 +1,4 @@
-"""The request ListOffsets, for the partitions of one leader."""
+"""The ListOffsets request for the partitions of one leader."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from txnwatch.streaming.client.connection import Connection
 def list_offsets_request(
     asked: list[tuple[TopicPartition, int]], timestamp: int, isolation: int
 ) -> Callable[[Connection], Any]:
-    """Builds it for a connection; `asked` has the leader epoch that we know of each partition."""
+    """Builds the request for a connection; `asked` has each partition and the leader epoch that we know of it."""
 
     def build(connection: Connection) -> ListOffsetsRequest:
         version = connection.require_version(ListOffsetsRequest, highest=8, lowest=4)

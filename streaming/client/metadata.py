@@ -1,4 +1,4 @@
-"""What a Metadata answer says: topics with their ids, and who leads what under which epoch."""
+"""The Metadata response as typed values: topics with their ids, and each partition's leader and leader epoch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_LEADER = -1
 
 
 class PartitionInfo(NamedTuple):
-    """Who leads a partition; `leader` is -1 when nobody does."""
+    """A partition's leader; `leader` is -1 if there is none."""
 
     leader: int
     leader_epoch: int
@@ -23,7 +23,7 @@ class PartitionInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic as Metadata describes it; `error` is Kafka's error name or None, `topic_id` empty before 2.8."""
+    """A topic in a Metadata response; `error` is Kafka's error name or None, `topic_id` is empty before Kafka 2.8."""
 
     name: str
     topic_id: str
@@ -32,43 +32,43 @@ class TopicInfo:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether this user may not see it; it may be there."""
+        """Whether this user may not see the topic; it may exist."""
         return self.error == "TOPIC_AUTHORIZATION_FAILED"
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """One Metadata answer."""
+    """One Metadata response."""
 
     cluster_id: str
     brokers: dict[int, Endpoint]
     topics: dict[str, TopicInfo]
 
     def info(self, partition: TopicPartition) -> PartitionInfo | None:
-        """The partition's leader, None if the answer does not have it."""
+        """The partition's leader; None if the response does not have the partition."""
         topic = self.topics.get(partition.topic)
         return topic.partitions.get(partition.partition) if topic is not None else None
 
     def why_absent(self, partition: TopicPartition) -> str:
-        """The error of a partition that the answer does not have: it is hidden from us, or there is none."""
+        """The error of a partition that the response lacks: the topic is hidden from us, or does not exist."""
         topic = self.topics.get(partition.topic)
         return topic.error if topic is not None and topic.error is not None else UNKNOWN_PARTITION
 
 
 def topic_id_text(topic_id: uuid.UUID | None) -> str:
-    """A topic id in Kafka's notation (URL-safe base64 without padding), empty for none."""
+    """A topic id in Kafka's notation (URL-safe base64 without padding); empty if there is none."""
     if topic_id is None or topic_id.int == 0:
         return ""
     return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
 def topic_id_uuid(text: str) -> uuid.UUID:
-    """The other way round."""
+    """The topic id of such a text: the inverse of `topic_id_text`."""
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
 
 
 def newest(known: Metadata | None, told: Metadata) -> Metadata:
-    """What was told, but never a lower leader epoch than is known already: a leader only changes upwards."""
+    """The new metadata, but with the known leader where its epoch is higher: a leader epoch never falls."""
     if known is None or known.cluster_id != told.cluster_id:
         return told
     for topic in told.topics.values():
@@ -82,7 +82,7 @@ def newest(known: Metadata | None, told: Metadata) -> Metadata:
 
 
 def metadata_of(response: Any) -> Metadata:
-    """A Metadata response as values."""
+    """A Metadata response as typed values."""
     return Metadata(
         cluster_id=response.cluster_id or "",
         brokers={broker.node_id: Endpoint(broker.host, broker.port) for broker in response.brokers},

@@ -1,8 +1,8 @@
-"""How to reach a secured cluster: Java client properties into a TLS context and a SASL mechanism.
+"""Security settings of a connection: Java client properties to a TLS context and a SASL mechanism.
 
-Operators have a client properties file already (`--command-config`); its keys are the language here too, and the
-same keys with `kafka.` in front are the source's options, as in Spark's Kafka source. What Python cannot read
-(JKS stores, login modules of other mechanisms) is an error that says what to do.
+Operators already have a client properties file (`--command-config`), so its keys are used here too. The same keys with
+the prefix `kafka.` are the source's options, as in Spark's Kafka source. A setting that Python cannot read (JKS stores,
+login modules of other mechanisms) is an error that names the remedy.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What a connection needs beyond host and port; hashable and picklable, without open resources.
+    """What a connection needs besides host and port; hashable and picklable, without open resources.
 
     Attributes:
         protocol: one of PROTOCOLS.
-        ca_file, ca_text: trusted certificates, PEM, as a path or inline; the system's if neither is given.
+        ca_file, ca_text: trusted certificates in PEM, as a path or inline; the system's if neither is given.
         certificate_file: client certificate chain and key in one PEM file.
         verify_host: whether the broker's certificate must name its host.
     """
@@ -43,7 +43,7 @@ class Security:
 
     @property
     def uses_tls(self) -> bool:
-        """Whether the socket is wrapped."""
+        """Whether the connection uses TLS."""
         return self.protocol in {"SSL", "SASL_SSL"}
 
     @property
@@ -52,16 +52,16 @@ class Security:
         return self.protocol.startswith("SASL_")
 
     def tls_context(self) -> ssl.SSLContext:
-        """The context for one connection.
+        """The TLS context for one connection.
 
         Raises:
-            ConfigError: a certificate file is missing or no PEM.
+            ConfigError: a certificate file is missing or is not PEM.
         """
         try:
             context = ssl.create_default_context(cafile=self.ca_file, cadata=self.ca_text)
             context.check_hostname = self.verify_host
             if self.certificate_file is not None:
-                # without a password OpenSSL would ask for one on the terminal
+                # if no password is given, OpenSSL asks for one on the terminal
                 context.load_cert_chain(self.certificate_file, password=self.key_password or "")
         except (OSError, ssl.SSLError) as exc:
             named = " and ".join(filter(None, (self.ca_file, self.certificate_file))) or "inline certificates"
@@ -70,10 +70,10 @@ class Security:
 
 
 def security_of(properties: Mapping[str, str]) -> Security:
-    """The security settings among Java client properties; keys that do not concern security are not looked at.
+    """The security settings among Java client properties; other keys are ignored.
 
     Raises:
-        ConfigError: a value that is unknown, incomplete or of a kind Python cannot read.
+        ConfigError: a value is unknown, incomplete, or of a kind that Python cannot read.
     """
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:

@@ -1,1 +1,1 @@
-"""The Spark query around the core, and what is checked before it starts."""
+"""The Spark query around the core, and the checks before it starts."""

@@ -1,4 +1,4 @@
-"""What can be said of a checkpoint without Spark: where it stood last, and who is using it now."""
+"""Reads and locks a checkpoint without Spark: its last offset, and the process that uses it now."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from txnwatch.streaming.source.offsets import SourceOffset
 
 
 def local_directory(checkpoint: str) -> Path | None:
-    """The checkpoint's directory if it lies on this machine's file system, else None."""
+    """The checkpoint's directory if it is on this machine's file system, else None."""
     if checkpoint.startswith("file:"):
         return Path(checkpoint.removeprefix("file://").removeprefix("file:"))
     return None if "://" in checkpoint else Path(checkpoint)
 
 
 def last_offset(checkpoint: str) -> SourceOffset | None:
-    """The offset planned last; None for a new checkpoint, or one that is not local.
+    """The last planned offset; None for a new checkpoint, or one that is not local.
 
     Raises:
-        CheckpointError: there is one and it is not ours.
+        CheckpointError: the checkpoint has an offset that txnwatch did not write.
     """
     directory = local_directory(checkpoint)
     offsets = directory / "offsets" if directory is not None else None
@@ -46,7 +46,7 @@ def last_offset(checkpoint: str) -> SourceOffset | None:
 
 @contextmanager
 def locked(checkpoint: str) -> Iterator[None]:
-    """Holds the checkpoint for this process: two drivers on one would overwrite each other's state.
+    """Locks a local checkpoint for this process: two drivers on one would overwrite each other's state.
 
     Raises:
         CheckpointError: another process holds it, or it cannot be written to.

@@ -1,8 +1,8 @@
-"""What a cluster lets us do, asked before anything rests on it: versions, rights, settings, clocks. Judges nothing.
+"""Reads what a cluster supports and allows: versions, rights, settings, clocks. It makes no decisions.
 
-Rights are asked for, not tried: Metadata and DescribeCluster answer with the operations the caller is allowed.
-Transactional ids have no such answer: there an id that nobody has is described, one for each partition of the
-coordinator's log (docs/decisions/0009).
+Rights are queried, not tried: Metadata and DescribeCluster answer with the operations that the caller is allowed. For
+transactional ids there is no such query. There the checkup describes an unused id for each partition of
+`__transaction_state` (docs/decisions/0009).
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class BrokerFacts:
 
     Attributes:
         problem: why it did not answer at its advertised listener.
-        versions: the highest version of each request by its name, None where it has none.
-        transaction_version: the cluster's finalized transaction.version as this broker knows it, None if it has none.
-        settings: of SETTINGS, as far as it told; `settings_problem` says why not.
+        versions: the highest version of each request by its name; None if it has none.
+        transaction_version: the cluster's finalized transaction.version as this broker knows it; None if it has none.
+        settings: those of SETTINGS that it returned; `settings_problem` is why others are missing.
     """
 
     endpoint: str
@@ -75,17 +75,17 @@ class BrokerFacts:
 
 @dataclass(frozen=True, slots=True)
 class Checkup:
-    """Everything that was learned.
+    """The result of a checkup.
 
     Attributes:
-        cluster_operations, topic_operations: what the caller may do, None where nobody told.
-        without_leader: partitions that nobody leads.
-        id_problems: why transactional ids cannot be listed as a whole, None where a broker is too old for it.
+        cluster_operations, topic_operations: what the caller may do; None if unknown.
+        without_leader: partitions that have no leader.
+        id_problems: why the list of transactional ids is incomplete; None if a broker is too old to list them.
         events_writers: who may write the events topic.
-        events_problem: why the events topic could not be created, None if it could, or is there.
-        hidden: partitions that live transactions have and that are not shown, and what of that cannot be told; why.
-        has_unseen_log: whether no broker shows the coordinators' log although there is transactional data, or an id.
-        newest_stamp_ms: the youngest broker timestamp in the coordinator's log, `asked_ms` our clock then.
+        events_problem: why the events topic could not be created; None if it could, or if it exists.
+        hidden: hidden participants of live transactions, and parts that could not be checked, with the reason.
+        has_unseen_log: whether no broker shows `__transaction_state`, although there is transactional data or an id.
+        newest_stamp_ms: the newest broker timestamp in `__transaction_state`; `asked_ms` is the local clock then.
     """
 
     brokers: dict[int, BrokerFacts]
@@ -102,10 +102,10 @@ class Checkup:
 
 
 def check_up(cluster: Cluster, events_topic: str, now_ms: int) -> Checkup:
-    """Asks every broker.
+    """Runs the checkup on every broker.
 
     Raises:
-        BrokerError: none answers.
+        BrokerError: no broker answers.
     """
     known = cluster.refresh()
     brokers = {node: _broker(cluster, node, str(endpoint)) for node, endpoint in sorted(known.brokers.items())}
@@ -135,7 +135,7 @@ def check_up(cluster: Cluster, events_topic: str, now_ms: int) -> Checkup:
 
 
 def _has_transactional_data(cluster: Cluster) -> bool:
-    """Whether a leader has a producer that has ever had a transaction."""
+    """Whether a leader has a producer with an open or earlier transaction."""
     shown = [
         TopicPartition(topic.name, number) for topic in cluster.known.topics.values() for number in topic.partitions
     ]
@@ -206,7 +206,7 @@ def _topic_operations(cluster: Cluster) -> dict[str, Operations]:
 
 
 def _create_problem(cluster: Cluster, topic: str) -> str | None:
-    """Why a topic cannot be created; the request is one that only validates."""
+    """Why a topic cannot be created; the request only validates."""
     try:
         connection = cluster.any_connection()
         version = connection.require_version(CreateTopicsRequest, highest=5, lowest=4)

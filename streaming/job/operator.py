@@ -1,8 +1,8 @@
-"""The stateful operator: blobs to facts, the pure bucket, what changed back to the state store. A shell.
+"""Spark's stateful operator: unpacks facts, runs the pure bucket, writes changes to the state store.
 
-One key is one bucket. Its state is a log (state/store/bucket_log.py). A worker process keeps the buckets it has
-decoded. It takes one out before it works on it, and puts it back once all is written: after an attempt that failed
-there is none. What it keeps may be of an attempt whose writes never counted; `load` finds that out.
+One key is one bucket. Its state is a log (state/store/bucket_log.py). A worker process caches decoded buckets. It takes
+a bucket out of the cache before it works on it, and puts it back after all writes, so a failed attempt leaves none. A
+cached bucket may be from an attempt whose writes were not committed; `load` detects that.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from txnwatch.streaming.source.packed_facts import unpack_facts
 from txnwatch.streaming.source.worker_memory import freeze_what_stays
 
 _EMITTED_ROW = Row("kind", "payload")
-_RUN_ID = "spark.jobGroup.id"  # Spark runs the jobs of a streaming query as a group that is named by the query's run
+_RUN_ID = "spark.jobGroup.id"  # Spark runs the jobs of a streaming query in a job group named after the run
 _kept: dict[tuple[str, int], KeptBucket] = {}
 _kept_of = ""
 
@@ -42,7 +42,7 @@ class BucketProcessor(StatefulProcessor):  # type: ignore[misc]
         self._policy = policy
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Declares the state."""
+        """Declares the state variables."""
         freeze_what_stays(sum(kept.decoded for kept in _kept.values()))
         self._head: ValueState = handle.getValueState("head", "bytes BINARY")
         self._log: MapState = handle.getMapState("log", "sequence BIGINT", "bytes BINARY")
@@ -53,7 +53,7 @@ class BucketProcessor(StatefulProcessor):  # type: ignore[misc]
         rows: Iterator[Row],
         timerValues: TimerValues,  # noqa: ARG002, N803 - passed by keyword
     ) -> Iterator[Row]:
-        """One batch of one bucket; all of it is done when this returns."""
+        """Processes one batch of one bucket completely before it returns."""
         (number,) = key
         facts = [fact for row in rows for fact in unpack_facts(row[1])]
         barrier = next(fact for fact in facts if isinstance(fact, Barrier))
@@ -99,9 +99,10 @@ class SparkLogStore:
 
 
 def _run_id() -> str:
-    """The run of the query this task belongs to; a run that is over leaves nothing behind.
+    """The run of the query that this task belongs to. A new run clears the cached buckets.
 
-    A driver that has started its query again has forgotten what it was told, so it is told anew.
+    A driver that restarts its query has lost the open transactions that buckets emitted before. Buckets that are not
+    cached emit them again.
     """
     global _kept_of  # noqa: PLW0603 - a worker process outlives the runs of a query
     context = TaskContext.get()

@@ -1,6 +1,6 @@
-"""What the state says, as rows between the stateful operator and the driver: a kind and one JSON payload.
+"""Rows from the stateful operator to the driver: the kind of a finding, and the finding as JSON.
 
-Few rows pass here (candidates and their ends, one count a bucket), so they are kept readable, not small.
+There are few rows (candidates and their ends, one count per bucket), so the format is readable rather than small.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ OUTPUT_DDL = "kind STRING, payload STRING"
 
 
 def encode_emitted(emitted: Emitted) -> tuple[str, str]:
-    """The row (kind, payload)."""
+    """The row (kind, payload) of a finding."""
     return type(emitted).__name__, json.dumps(asdict(emitted), default=_plain)
 
 
 def decode_emitted(kind: str, payload: str) -> Emitted:
-    """The other way round.
+    """The finding of a row.
 
     Raises:
-        KeyError: a kind that is never emitted.
+        KeyError: the kind is unknown.
     """
     raw = json.loads(payload)
     kinds: dict[str, Callable[..., Emitted]] = {cls.__name__: cls for cls in _KINDS}

@@ -1,12 +1,12 @@
-"""Lets the Python processes with which Spark plans a query end as soon as they have answered.
+"""Makes the Python processes with which Spark plans a query exit after their answer.
 
-Planning asks three questions of Python: which sources there are, how ours is made, how it is read. Spark starts a
-daemon and a worker for each of them, and keeps the daemons for as long as the JVM lives: six processes and 280 MB that
-do nothing. Without daemons a question is one process that ends with its answer. Tasks need the daemon: it keeps their
-workers, and with these the connections and the decoded state.
+Planning calls Python three times: to list the data sources, to create ours, and to create its reader. For each call
+Spark starts a daemon and a worker, and keeps them as long as the JVM runs: six idle processes and 280 MB. Without
+daemons, a call is one process that exits after its answer. Tasks need the daemon: it keeps their workers, and so their
+connections and the decoded state.
 
 Spark reads the setting whenever it starts a process, so it is changed between planning and the first task. Only the
-driver plans, so only the driver's copy is changed; in local mode the tasks have the same one.
+driver plans, so only the driver's copy is changed; in local mode the tasks share that copy.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _USE_DAEMON = "spark.python.use.daemon"
 
 
 def plan_without_daemons(session: SparkSession) -> None:
-    """Called before a query is planned; no task of this session may run."""
+    """Disables daemons. Call it before a query is planned, while no task of this session runs."""
     _set(session, "false")
 
 
 def run_tasks_with_daemons(session: SparkSession) -> None:
-    """Called when a query is planned, before its first task."""
+    """Enables daemons. Call it when a query is planned, before its first task."""
     _set(session, "true")
 
 

@@ -1,7 +1,7 @@
-"""Before anything starts: can the cluster be reached, and may we read what the verdicts rest on?
+"""Checks before the job starts: the cluster is reachable, and this user may read what verdicts depend on.
 
-A right that is missing must never look like a hang, nor like silence: an id hidden from us, or a topic that is not
-listed, is found here and said in one line.
+A missing right must not look like a hanging transaction, nor like a healthy cluster. So a topic that this user may not
+describe or read is an error here, in one line.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _check_checkpoint(checkpoint: str, cluster_id: str) -> None:
 
 
 def _check_read(cluster: Cluster, topics: list[TopicInfo]) -> None:
-    """Fetches nothing from one partition of each topic: the leader checks the READ right first."""
+    """Sends an empty Fetch for one partition of each topic: the leader checks the READ right first."""
     first = [TopicPartition(topic.name, min(topic.partitions)) for topic in topics if topic.partitions]
     ends = cluster.list_offsets(first)
     reads = [

@@ -1,4 +1,4 @@
-"""How far the query is, as Spark tells it after each micro-batch: the source's offset has every end that was listed."""
+"""The query's progress, from Spark's report after each micro-batch; the source's offset in it has all listed ends."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Progress:
     """The last micro-batch.
 
     Attributes:
-        phases_ms: where Spark spent it.
-        ends: the end each partition's leader told last.
-        reached: where its batch was to end; a task may have left something below (LeftUnread).
+        phases_ms: the duration of each of Spark's phases.
+        ends: each partition's end in its leader's last answer.
+        reached: each partition's planned end of the batch; a task may have stopped before it (LeftUnread).
     """
 
     phases_ms: Mapping[str, int]
@@ -27,16 +27,16 @@ class Progress:
     reached: Mapping[TopicPartition, int]
 
     def lag_offsets(self, left: Mapping[TopicPartition, int]) -> int:
-        """Of what was listed, how much is not read yet; `left` is where tasks have stopped."""
+        """How many listed offsets are not read yet; `left` has the offsets where tasks stopped."""
         return sum(max(0, end - min(self.reached[p], left.get(p, end))) for p, end in self.ends.items())
 
     def furthest_behind(self, left: Mapping[TopicPartition, int]) -> int:
-        """The most of it on one partition."""
+        """The same number, of the partition that is furthest behind."""
         return max((end - min(self.reached[p], left.get(p, end)) for p, end in self.ends.items()), default=0)
 
 
 def read_progress(progress: Mapping[str, Any] | None) -> Progress | None:
-    """Spark's StreamingQueryProgress as a mapping, typed; None before the first micro-batch.
+    """Parses Spark's StreamingQueryProgress, given as a mapping; None before the first micro-batch.
 
     Raises:
         CheckpointError: the offset was written by another version of the source.

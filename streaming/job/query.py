@@ -1,7 +1,7 @@
 """The query graph: one source, one stateful operator, one foreachBatch.
 
-`foreachBatch` must consume the whole frame, once: two actions would run source and state twice, none fails the
-query. What the state says is little, so it is collected and handed on as values.
+`foreachBatch` must consume the whole frame exactly once: two actions would run source and state twice, and without an
+action the query fails. The output of the state is small, so it is collected and passed on as values.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ QUERY_NAME = "txnwatch"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _JAVA_OPTIONS = (
-    # What a worker's long traceback needs: Spark takes it apart with a recursive regular expression, and a stack
-    # that overflows there ends the query's thread without ending the query.
+    # Spark parses a worker's traceback with a recursive regular expression. With a long traceback the default stack
+    # overflows, which ends the query's thread without ending the query.
     "-Xss16m",
-    # The JVM plans small batches and moves few bytes. The second compiler and the parallel collectors took most of its
-    # CPU in the first minutes, and gave nothing back.
+    # The JVM plans small batches and moves few bytes. The second compiler and the parallel collectors used most of its
+    # CPU in the first minutes, without a benefit.
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
-    # Its first heap is 1/64 of the machine's memory: all of that is touched before the first collection, and kept.
+    # The default first heap is 1/64 of the machine's memory. The JVM fills and keeps all of it before a collection.
     "-Xms64m",
     "-XX:MinHeapFreeRatio=20",
     "-XX:MaxHeapFreeRatio=40",
@@ -45,11 +45,11 @@ _JAVA_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """What the query needs to know.
+    """Settings of the query.
 
     Attributes:
         checkpoint: directory or URI.
-        trigger_ms: pause between the starts of two micro-batches.
+        trigger_ms: time between the starts of two micro-batches.
     """
 
     source_options: Mapping[str, str]
@@ -59,10 +59,11 @@ class JobSettings:
 
 
 def spark_session(checkpoint: str, *, master: str | None, state_partitions: int) -> SparkSession:
-    """The session with everything set that a latency of milliseconds needs (docs/decisions/0002).
+    """A Spark session with all settings for a latency of milliseconds (docs/decisions/0002).
 
-    `master` None leaves it to spark-submit; `state_partitions` is fixed by the checkpoint. On a local path a faster
-    file manager is used, which does not stop a second driver from writing to the same checkpoint: lock it.
+    `master` None leaves it to spark-submit; `state_partitions` is fixed by the checkpoint. A local checkpoint uses a
+    faster file manager. It does not stop a second driver from writing to the same checkpoint, so the caller must lock
+    it.
     """
     conf = SparkConf().setAppName("txnwatch")
     if master is not None:
@@ -81,24 +82,24 @@ def spark_session(checkpoint: str, *, master: str | None, state_partitions: int)
         settings["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_FILES
     for key, value in settings.items():
         conf.set(key, value)
-    # glibc gives each of the JVM's many threads a heap of its own, which keeps what it once had.
+    # glibc gives the JVM's many threads separate heaps, which do not shrink.
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
-    # Workers are started with -m: a file in the current directory that is named like a module would stop them.
+    # Workers start with `python -m`: a file in the current directory with the name of a module would break them.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
-    # A session of its own keeps Ctrl-C and a group's SIGTERM from the JVM and its workers, so that the query can be
-    # stopped between batches. The JVM still ends with us: it watches its standard input.
+    # In a process session of its own, the JVM and its workers get no Ctrl-C and no SIGTERM of our process group, so
+    # the query can be stopped between batches. The JVM still ends with this process: it watches its standard input.
     gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True})
     session = SparkSession(SparkContext(gateway=gateway, conf=conf))
     session.sparkContext.setLogLevel("ERROR")
     plan_without_daemons(session)
-    session.dataSource.register(TransactionsDataSource)  # looks up which other sources there are
+    session.dataSource.register(TransactionsDataSource)  # starts Python to list the data sources
     run_tasks_with_daemons(session)
     return session
 
 
 def is_executing(session: SparkSession) -> bool:
-    """Whether the query has a thread; one that was ended by an Error of the JVM's leaves the query active for ever."""
-    assert session.sparkContext._jvm is not None  # noqa: SLF001 - Spark tells it nowhere else
+    """Whether the query's thread is alive. If an Error of the JVM ends it, the query stays active forever."""
+    assert session.sparkContext._jvm is not None  # noqa: SLF001 - Spark has no public API for it
     threads = session.sparkContext._jvm.java.lang.Thread.getAllStackTraces().keySet()  # noqa: SLF001
     return any(thread.getName().startswith(f"stream execution thread for {QUERY_NAME}") for thread in threads)
 
@@ -111,7 +112,7 @@ def start(
     plan_without_daemons(session)
 
     def collect(frame: DataFrame, batch_id: int) -> None:
-        run_tasks_with_daemons(session)  # the batch is planned here, and none of its tasks has begun
+        run_tasks_with_daemons(session)  # the batch is planned, and none of its tasks has started
         emitted = [decode_emitted(row["kind"], row["payload"]) for row in frame.collect()]
         on_batch(batch_id, remembered.whole(emitted))
 

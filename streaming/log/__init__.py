@@ -1,1 +1,1 @@
-"""Reading logs: ranges, folds, and searches of one log for one question."""
+"""Reading logs: ranges, folds, and one-time searches of a log."""

@@ -1,4 +1,4 @@
-"""The batches of a partition one by one: headers, and markers; what `decode` shows. Users' records are not touched."""
+"""Lists the batches of a partition: headers and markers, as `decode` shows them. Users' records are never read."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from txnwatch.streaming.wire.record_batch import BatchHeader, walk
 
 @dataclass(slots=True)
 class BatchList:
-    """Keeps the first `limit` batches at or above an offset; a fold as `read_ranges` wants it.
+    """Keeps the first `limit` batches at or above an offset; a fold for `read_ranges`.
 
     Attributes:
-        found: each header with its marker, None for a batch that is none.
+        found: each header with its marker; None if the batch is not a marker.
     """
 
     start: int
@@ -32,7 +32,7 @@ class BatchList:
 
     @property
     def is_done(self) -> bool:
-        """Whether the range is walked, or enough was found."""
+        """Whether the range was walked, or enough batches were found."""
         return self.position >= self.end or len(self.found) >= self.limit
 
     def feed(self, buffer: memoryview | bytes) -> None:
@@ -54,10 +54,10 @@ class BatchList:
 def read_batches(
     cluster: Cluster, partition: TopicPartition, offset: int | None, limit: int
 ) -> tuple[list[tuple[BatchHeader, EndTransactionMarker | None]], str | None]:
-    """Batches from an offset on, or from the log's start; and what kept them from being read.
+    """Batches from an offset on, or from the log's start; and the reason if the read ended early.
 
     Raises:
-        BrokerError: no such partition, or its leader does not tell where it begins and ends.
+        BrokerError: no such partition, no answer about where its log begins and ends, or an offset outside of it.
     """
     (log,) = list_extents(cluster, [partition])
     if log.problem is not None:

@@ -1,4 +1,4 @@
-"""The marker that closed a transaction on a partition: the producer's first one above an end at which it was open."""
+"""Finds the marker that closed a transaction: the first marker at or after an offset where the transaction was open."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from txnwatch.streaming.log.log_extent import list_extents, read_parts
 from txnwatch.streaming.log.partition_fold import marker_at
 from txnwatch.streaming.wire.record_batch import walk
 
-_MOST = 1_000_000  # offsets; a marker further up is not looked for
+_MOST = 1_000_000  # offsets; a later marker is not searched for
 
 
 @dataclass(slots=True)
 class FirstMarker:
-    """Walks [start, end) up to a producer's first control batch; a fold as `read_ranges` wants it.
+    """Walks [start, end) up to a producer's first control batch; a fold for `read_ranges`.
 
     Attributes:
-        found: that batch as a marker, None where there is none, or compaction has emptied it.
+        found: the marker in that batch; None if there is no such batch, or compaction has emptied it.
     """
 
     producer_id: int
@@ -35,7 +35,7 @@ class FirstMarker:
 
     @property
     def is_done(self) -> bool:
-        """Whether the range is walked, or the batch was met."""
+        """Whether the range was walked, or the batch was found."""
         return self.position >= self.end
 
     def feed(self, buffer: memoryview | bytes) -> None:
@@ -59,11 +59,11 @@ class FirstMarker:
 def closing_marker(
     cluster: Cluster, partition: TopicPartition, producer_id: int, start_offset: int, from_offset: int
 ) -> Marker | None:
-    """The producer's first marker at or above both offsets; None where none is there, or it cannot be read."""
+    """The producer's first marker at or above both offsets; None if there is none, or it cannot be read."""
     first = max(start_offset, from_offset)
     try:
         (log,) = list_extents(cluster, [partition])
-        if log.problem is not None or log.start > first:  # what is gone may have held it
+        if log.problem is not None or log.start > first:  # the deleted offsets may have held it
             return None
         part = log.part(lambda begin, end: FirstMarker(producer_id, begin, end), first, first + _MOST)
         (read,) = read_parts(cluster, [part])

@@ -1,4 +1,4 @@
-"""Holes of `__transaction_state`: offsets that compaction has emptied. What lies below one does not lead past it."""
+"""Holes of `__transaction_state`: offsets that compaction has removed. State is never carried across a hole."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from txnwatch.streaming.wire.record_batch import BatchHeader
 
 
 def whole_from(before: int, position: int, header: BatchHeader) -> int:
-    """The offset from which on nothing is missing up to a batch's records, after what was so `before` it.
+    """Where the last hole up to and including a batch ends; `before` is where the last one before the batch ended.
 
-    `position` is the offset that should come next. A batch that has lost some of its own records counts as missing.
+    `position` is the offset that should come next. A batch that has lost some of its own records is a hole too.
     """
     if header.record_count <= header.last_offset_delta:
         return header.last_offset + 1

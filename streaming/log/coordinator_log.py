@@ -1,9 +1,9 @@
-"""`__transaction_state` read once for a question: who owned a producer id, when an id was updated, how it ended.
+"""One-time searches of `__transaction_state`: who owned a producer id, when an id was updated, how it ended.
 
-DescribeTransactions tells the present. The log also tells the past: the last update (which KIP-994 wanted and brokers
-do not answer), when a transaction was complete, the id of a producer id that has been superseded. Partitions are
-read from their beginning, since compaction keeps the last record of an id wherever it stands; what could not be read
-is a problem beside the answer.
+DescribeTransactions shows the present. The log also shows the past: the last update (KIP-994 proposed it, but brokers
+do not return it), when a transaction was complete, and the transactional id of a superseded producer id. Partitions are
+read from their beginning, because compaction keeps the last record of an id at any offset. What could not be read is
+returned as a problem beside the answer.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from txnwatch.streaming.wire.transaction_log import (
     decode_value,
 )
 
-_BEFORE_AN_ID = (b"\x00\x00", b"\x00\x01", b"\x08")  # the value's version, 0 or 1; the size of a tagged producer id
+_BEFORE_AN_ID = (b"\x00\x00", b"\x00\x01", b"\x08")  # version of the value, 0 or 1; size of a tagged producer id
 
 
 class LogRecord(NamedTuple):
-    """One record of the log; `value` None is a tombstone. `timestamp_ms` is the broker's clock at the append."""
+    """One record of the log; `value` is None for a tombstone. `timestamp_ms` is the broker's clock at the append."""
 
     partition: int
     offset: int
@@ -45,11 +45,11 @@ class LogRecord(NamedTuple):
 
 @dataclass(slots=True)
 class LogViews:
-    """What the log says of producer ids.
+    """What the log shows of some producer ids.
 
     Attributes:
-        problems: the partitions that were not read to their ends, and why.
-        led: by the number of a partition, its leader, where that has left a stamp.
+        problems: the partitions that were not read to their end, and why.
+        led: by number of a log partition, its leader, if that leader has left a stamp there.
     """
 
     views: dict[int, CoordinatorView] = field(default_factory=dict)
@@ -60,9 +60,9 @@ class LogViews:
 def read_views(cluster: Cluster, producer_ids: Collection[int]) -> LogViews:
     """The last view of each producer id that the log still has; reads all partitions of the log.
 
-    What ends a producer id without naming it (a tombstone, in version 0 the id's next producer id) is not looked for:
-    whoever rests on a view asks the id's coordinator whether it still holds. Who has not followed the log cannot know
-    whether an election has cut it: of a view of an earlier leader `may_have_gone_on` says so.
+    Records that end a producer id without naming it (a tombstone, or in version 0 the id's next producer id) are not
+    searched for. So a caller must ask the id's coordinator whether a view still holds. A one-time read also cannot see
+    whether an election has truncated the log; a view of an earlier leader is marked with `may_have_gone_on`.
     """
     found = LogViews()
     if not producer_ids:
@@ -84,7 +84,7 @@ def read_views(cluster: Cluster, producer_ids: Collection[int]) -> LogViews:
 
 
 def read_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecord], str | None]:
-    """Every record of one id that the log still has, oldest first, and what kept it from being read to its end."""
+    """Every record of one id that the log still has, oldest first; and why the log was not read to its end."""
     cluster.refresh()
     logs = _logs(cluster)
     if not logs:
@@ -101,7 +101,7 @@ def read_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecor
 
 
 def records_of(buffer: memoryview | bytes, log_partition: int) -> Iterator[LogRecord]:
-    """The records of whole batches of the log, for example a segment file.
+    """The records of complete batches of the log, for example of a segment file.
 
     Raises:
         WireError: bytes that no broker writes to this log.
@@ -117,7 +117,7 @@ def records_of(buffer: memoryview | bytes, log_partition: int) -> Iterator[LogRe
 
 
 def _logs(cluster: Cluster) -> list[TopicPartition]:
-    """The partitions of the log, by number; none where it is not shown."""
+    """The partitions of the log, by number; none if the log is hidden."""
     topic = cluster.known.topics.get(TRANSACTION_STATE_TOPIC)
     numbers = sorted(topic.partitions) if topic is not None else []
     return [TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in numbers]
@@ -129,7 +129,7 @@ def _search(
     needles: tuple[bytes, ...],
     problems: dict[TopicPartition, str],
 ) -> list[RangeRead]:
-    """Reads partitions of the log from their beginning to their ends, and keeps the batches that have a needle."""
+    """Reads partitions of the log from beginning to end, and keeps the batches that contain a needle."""
     problems.update({log.partition: log.problem for log in logs if log.problem is not None})
     reads = read_parts(cluster, [log.part(_kept(needles)) for log in logs if log.problem is None])
     for read in reads:
@@ -140,14 +140,14 @@ def _search(
 
 @dataclass(slots=True)
 class KeptBatches:
-    """The batches of a range in which one of some needles occurs; a fold as `read_ranges` wants it.
+    """The batches of a range that contain one of some byte strings; a fold for `read_ranges`.
 
     Searching bytes is an order of magnitude cheaper than decoding records, and few records are wanted.
 
     Attributes:
-        whole_before: where the log's last hole before a kept batch ended, by the batch's base offset; the start of
-            the range if there was none.
-        leader_epoch, epoch_since_ms: of the last batch, and the stamp of the first one under that leader epoch.
+        whole_before: by base offset of a kept batch, where the log's last hole before it ended; the start of the range
+            if there was none.
+        leader_epoch, epoch_since_ms: leader epoch of the last batch, and the stamp of the first batch under that epoch.
     """
 
     needles: tuple[bytes, ...]
@@ -205,14 +205,14 @@ def _kept(needles: tuple[bytes, ...]) -> Callable[[int, int], KeptBatches]:
 
 
 class NewestStamp(NamedTuple):
-    """The newest stamp in a partition of the log; `broker` is its leader, None if a former one has set it."""
+    """The newest stamp in a partition of the log; `broker` is its leader, None if a former leader set the stamp."""
 
     broker: int | None
     stamp_ms: int
 
 
 def newest_stamps(cluster: Cluster) -> list[NewestStamp]:
-    """The newest stamp in each partition of the log that has one and could be read."""
+    """The newest stamp of each partition of the log that has one and could be read."""
     logs = [log for log in list_extents(cluster, _logs(cluster)) if log.problem is None]
     reads = read_parts(cluster, [log.part(_first_batch, log.end - 1) for log in logs])
     return [
@@ -223,7 +223,7 @@ def newest_stamps(cluster: Cluster) -> list[NewestStamp]:
 
 
 def _leader(cluster: Cluster, partition: TopicPartition, leader_epoch: int) -> int | None:
-    """Who leads the partition, if that is under this epoch."""
+    """The partition's leader, if it leads under this epoch."""
     info = cluster.known.info(partition)
     return info.leader if info is not None and info.leader_epoch == leader_epoch else None
 

@@ -1,11 +1,12 @@
-"""Reading ranges of partitions from their leaders, raw, read_uncommitted, headers and all.
+"""Reads ranges of partitions from their leaders: raw bytes, read_uncommitted, headers included.
 
-Law: every offset of a range is either walked or reported. What stops a read (no leader, a refused right, bytes we
-cannot decode, offsets that retention took, a log that was truncated) ends in a `PartitionNotice` with topic,
-partition and offset; nothing is skipped in silence and nothing raises for one partition's sake.
+Law: every offset of a range is either walked or reported. Whatever stops a read (no leader, a missing right, bytes that
+we cannot decode, offsets that retention deleted, a truncated log) ends in a `PartitionNotice` with topic, partition and
+offset. Nothing is skipped silently, and an error of one partition raises nothing.
 
-Truncation is *seen*: Fetch carries the epoch of what was read before, and a leader whose log diverged answers with
-the epoch and end offset up to which both agree (KIP-320, Fetch version 12). The range is then read again from there.
+Truncation is *detected*: Fetch carries the epoch of what was read before, and a leader whose log diverged answers with
+the epoch and end offset up to which both logs agree (KIP-320, Fetch version 12). The range is then read again from
+there.
 """
 
 from __future__ import annotations
@@ -55,13 +56,14 @@ def read_ranges(
     until: float = NEVER,
     rate: ReadRate | None = None,
 ) -> None:
-    """Reads every range as far as the cluster and the `budgets` let it, the smallest first.
+    """Reads every range as far as the cluster and the `budgets` allow, the smallest first.
 
-    `patience_s` is how long it waits for a range whose leader sends nothing; then what is left of it is a gap. So it is
-    where the cluster's own budget ends. What is left of a range at `until` (on the monotonic clock) still needs to be
-    fetched, and is no gap. With a `rate` it returns no sooner than what it has received is worth.
+    `patience_s` is how long a range waits while its leader sends nothing; then the rest of it is a gap. The rest is
+    also a gap when the cluster's own budget ends. At `until` (on the monotonic clock) the read stops: the rest of a
+    range still needs to be fetched, and is no gap. With a `rate`, this returns no sooner than the rate allows for the
+    received bytes.
     """
-    reads = sorted(ranges, key=lambda read: read.end - read.start)  # a leader fills its answer in the order asked for
+    reads = sorted(ranges, key=lambda read: read.end - read.start)  # a leader fills its answer in request order
     patience = Patience(reads, patience_s)
     while (pending := [read for read in reads if read.needs_fetch]) and time.monotonic() < until:
         if time.monotonic() >= cluster.until:
@@ -83,13 +85,13 @@ def read_ranges(
 
 
 def _next_end(*ends: float) -> float:
-    """The first of some moments that has not passed."""
+    """The earliest of some times that has not passed."""
     now = time.monotonic()
     return min((end for end in ends if end > now), default=NEVER)
 
 
 def _not_throttled(cluster: Cluster, pending: list[RangeRead], until: float) -> list[RangeRead]:
-    """The ranges whose leaders read what we send; none after having waited for the first that does again."""
+    """The ranges whose leaders do not throttle us; if there are none, waits for the first such leader."""
     left_s = {id(read): cluster.throttled_s(_leader(cluster, read)) for read in pending}
     ready = [read for read in pending if not left_s[id(read)]]
     if not ready:
@@ -98,7 +100,11 @@ def _not_throttled(cluster: Cluster, pending: list[RangeRead], until: float) -> 
 
 
 def _one_of_each_partition(reads: list[RangeRead]) -> list[RangeRead]:
-    """The first range of each partition: a Fetch names a partition once, and its answer has no offset to tell two."""
+    """The first range of each partition.
+
+    A Fetch names a partition only once, and its answer does not contain the requested offset, so two cannot be told
+    apart.
+    """
     first: dict[TopicPartition, RangeRead] = {}
     for read in reads:
         first.setdefault(read.partition, read)
@@ -111,15 +117,15 @@ def _leader(cluster: Cluster, read: RangeRead) -> int:
 
 
 def _look_around(cluster: Cluster, reads: list[RangeRead]) -> None:
-    """Refreshes metadata; a topic that several brokers in a row do not have under its id is gone.
+    """Refreshes the metadata; a topic is gone if several brokers in a row do not have it under its id.
 
-    Our own metadata may be older than a topic, so a single look, or one that is not fresh, says nothing.
+    Our own metadata may be older than the topic, so a single look, or one that is not fresh, proves nothing.
     """
     time.sleep(RETRY_PAUSE_S)
     try:
         known = cluster.refresh({read.partition.topic for read in reads})
     except BrokerError:
-        return  # nobody answers; patience decides
+        return  # no broker answers; patience decides
     for read in reads:
         topic = known.topics.get(read.partition.topic)
         is_absent = topic is None or (read.topic_id and topic.topic_id != read.topic_id and not topic.is_hidden)
@@ -129,7 +135,7 @@ def _look_around(cluster: Cluster, reads: list[RangeRead]) -> None:
 
 
 def _one_round(cluster: Cluster, asked: list[RangeRead], rate: ReadRate | None) -> Round:
-    """One Fetch to every leader concerned."""
+    """Sends one Fetch to every leader concerned, and walks the answers."""
     done = Round()
     for read in asked:
         info = cluster.known.info(read.partition)
@@ -140,7 +146,7 @@ def _one_round(cluster: Cluster, asked: list[RangeRead], rate: ReadRate | None) 
     refused: list[tuple[RangeRead, int]] = []
 
     def receive(leader: int, connection: Connection, timeout_s: float, until: float) -> dict[TopicPartition, str]:
-        # Records are views into the connection's buffer: they are walked here, before anything else is asked.
+        # Records are views into the connection's buffer, so they are walked here, before the next answer is read.
         answer = _receive(connection, timeout_s, until, max_bytes)
         return _take(done.by_leader[leader], answer, refused)
 
@@ -161,7 +167,7 @@ def _one_round(cluster: Cluster, asked: list[RangeRead], rate: ReadRate | None) 
 
 
 def _receive(connection: Connection, timeout_s: float, until: float, max_bytes: int) -> FetchAnswer:
-    """One answer, decoded; the connection's pace learns from it."""
+    """Receives and decodes one answer, and adjusts the connection's pace."""
     began = time.monotonic()
     asked, body = connection.receive_body(timeout_s, until)
     took_s = time.monotonic() - began
@@ -231,10 +237,10 @@ def _last_epoch(read: RangeRead) -> int:
 def _take(
     reads: list[RangeRead], answer: FetchAnswer, refused: list[tuple[RangeRead, int]]
 ) -> dict[TopicPartition, str]:
-    """Walks the records of a response; partitions that answered with an error are put aside."""
+    """Walks the records of a response; adds the partitions with an error to `refused`."""
     if answer.error_code:
         return {read.partition: error_name(answer.error_code) for read in reads}
-    if answer.throttle_ms and not answer.partitions:  # that is all there is to be had now: reading may stop here
+    if answer.throttle_ms and not answer.partitions:  # no more can be had now, so reading may stop here
         for waiting in reads:
             waiting.is_answered = waiting.is_answered or not waiting.must_check
     asked = {(read.partition.topic, read.partition.partition): read for read in reads}
@@ -256,7 +262,7 @@ def _id_bytes(read: RangeRead) -> bytes:
 
 
 def _refusal(cluster: Cluster, read: RangeRead, code: int) -> str | None:
-    """What an error for one partition means; returns a problem that may pass."""
+    """Handles the error of one partition; returns a problem that may pass, else None."""
     if code == _OFFSET_OUT_OF_RANGE:
         return _out_of_range(cluster, read)
     if code in _REFUSED:
@@ -286,7 +292,7 @@ def _take_records(read: RangeRead, data: PartitionData) -> None:
 
 
 def _out_of_range(cluster: Cluster, read: RangeRead) -> str | None:
-    """The position is not in the leader's log: retention has passed it, or the log was truncated below it."""
+    """Handles a position that the leader's log does not have: deleted by retention, or truncated."""
     earliest = cluster.list_offsets([read.partition], timestamp=EARLIEST)[read.partition]
     latest = cluster.list_offsets([read.partition], timestamp=LATEST)[read.partition]
     if earliest.error is not None or latest.error is not None:

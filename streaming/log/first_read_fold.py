@@ -1,28 +1,31 @@
-"""The first reading of `__transaction_state`: of a million ids that are idle only those are folded that matter.
+"""The first read of `__transaction_state`, in two passes: of a million ids, only those that end live are folded.
 
-What `TransactionFold.facts(is_first=True)` tells of what was there before reading began are the producer ids that end
-live. So it is found out first which those are, by a look at the bytes; then the exact fold runs over their records.
+Of the records that were there before reading began, `TransactionFold.facts(is_first=True)` returns only the producer
+ids that end live. So the first pass finds these ids with a fast look at the bytes, and the second pass runs the exact
+fold over their records.
 
-Law: the facts are those of the exact fold over the same bytes, in the same order. Why the rest may be left out:
+Law: the facts equal those of the exact fold over the same bytes, in the same order. Why the other records may be left
+out:
 
-1. What is said of a producer id P (its view, what it held, how it ended) changes only with a record that names P, as
-   its producer id or the previous one, and with a record or tombstone of a transactional id whose last record named P.
-2. P ends live only if the last record that changed it is live and names P; after that its transactional id has no
-   other record, which would have changed P again. So P is the producer id of a last record that is live. Those are the
-   producer ids that are wanted: no more than there are live transactional ids.
-3. A record is folded if it names one that is wanted, or if its transactional id has had such a record before. These
-   are all of 1. A record too many (of the same batch, or of a name with the same hash) changes only ids that are not
-   wanted, and what it has made of them is dropped.
-4. Of what is not wanted nothing is told: it is idle and past, and its tombstones are past. What is told of it
-   otherwise, in later ranges, the state drops unless it awaits the id (`pass_over` in state/detection/bucket.py);
-   of a first reading nothing is awaited that the log itself has not shown.
+1. The facts of a producer id P (its view, what it held, how it ended) change only with a record that names P, as its
+   producer id or the previous one, or with a record or tombstone of a transactional id whose last record named P.
+2. P ends live only if the last record that changed it is live and names P. Its transactional id has no record after
+   that, because such a record would have changed P again. So P is the producer id of a last record that is live. These
+   are the wanted producer ids: there are no more of them than live transactional ids.
+3. A record is folded if it names a wanted producer id, or if its transactional id has had such a record before. These
+   are all records of 1. An additional record (of the same batch, or of a name with the same hash) changes only producer
+   ids that are not wanted, and their facts are dropped.
+4. The exact fold reports nothing of the other producer ids either: they are idle and past, and their tombstones are
+   past. In later ranges it does report such ids, and the state drops these facts unless it awaits the id (`pass_over`
+   in state/detection/read_gaps.py). At a first read the state awaits only ids that the log itself has shown.
 
-What a batch says is read off its bytes (wire/glance.py), or, where these are not as usual, decoded at once, so that
-damaged bytes stop both passes where they stop the exact fold. Positions, holes and stamps are taken in the first pass.
+The first pass reads a batch directly from its bytes (wire/glance.py). If the bytes are unusual, it decodes the batch at
+once, so damaged bytes stop both passes where they stop the exact fold. The first pass also sets positions, holes and
+stamps.
 
-The bytes are held until the second pass. `Room` bounds them: where a task holds too many, the fold that holds the most
-makes its second pass at once, and forgets what is idle. What comes later of these ids is then their beginning, as it
-is where a range is cut.
+The bytes are held until the second pass, and `Room` limits them. If a task holds too many, the fold that holds the most
+makes its second pass at once and forgets the idle ids. A later record then counts as the first of its id, as it does
+after a range is cut.
 """
 
 from __future__ import annotations
@@ -44,24 +47,24 @@ HELD_BYTES = 16 << 20
 
 
 class Room:
-    """How many bytes of records the folds of one task hold together, one fold for each partition of the log."""
+    """Limits the bytes of records that the folds of one task hold together; one fold per partition of the log."""
 
     def __init__(self, max_bytes: int = HELD_BYTES) -> None:
         self._max_bytes = max_bytes
         self._folds: dict[int, PastFold] = {}
 
     def enter(self, fold: PastFold) -> None:
-        """A fold that will hold some; it takes the place of an earlier one of the same partition."""
+        """Adds a fold; it replaces an earlier fold of the same partition."""
         self._folds[fold.log_partition] = fold
 
     def make(self) -> None:
-        """Has folds let go of what they hold, those that hold the most first."""
+        """Makes folds release what they hold, the largest first, until the limit is kept."""
         while sum(fold.size for fold in self._folds.values()) > self._max_bytes:
             max(self._folds.values(), key=lambda fold: fold.size).condense()
 
 
 class PastFold(TransactionFold):
-    """Folds a range that was there before reading began, and is the first to be read of its partition.
+    """Folds the first range read of a partition, all of which was there before reading began.
 
     Attributes:
         size: bytes of records that are held.
@@ -76,7 +79,7 @@ class PastFold(TransactionFold):
         room.enter(self)
 
     def feed(self, buffer: memoryview | bytes, whole_before: Mapping[int, int] | None = None) -> None:
-        """Looks through the `records` of one Fetch response, and holds them.
+        """Scans the `records` of one Fetch response and holds them.
 
         Raises:
             WireError: as the exact fold does.
@@ -124,7 +127,7 @@ class PastFold(TransactionFold):
         self.whole_from = end
 
     def _decode(self, raw: bytes, begin: int, at: int, header: BatchHeader) -> int:
-        """One batch that is not as usual; where it ends."""
+        """Decodes one batch that `glance` does not accept; returns where it ends."""
         if header.base_offset >= self.start and not header.is_control:
             self._has_news = self._has_news or header.last_offset >= self.news_from
             for record in records(raw, at, header):
@@ -153,7 +156,7 @@ class PastFold(TransactionFold):
         self._whole.append(self.whole_from)
 
     def condense(self) -> None:
-        """Folds what is held, as far as it matters, and lets go of it and of what is idle."""
+        """Folds the held records that matter, then releases all bytes and forgets the idle ids."""
         wanted = {*self._live.values(), *self._views}
         names = {hash(struct.pack(">hh", 0, len(raw)) + raw) for raw in map(str.encode, self._owner)}
         done, whole_at_end = -1, self.whole_from
@@ -174,7 +177,7 @@ class PastFold(TransactionFold):
         chunk = bisect_right(self._begins, at) - 1
         raw = self._chunks[chunk]
         position, header = next(walk(raw, at - self._begins[chunk]))
-        with suppress(WireError):  # the first pass has raised it: nothing follows it
+        with suppress(WireError):  # the first pass has raised it and read nothing after it
             for record in records(raw, position, header):
                 name = decode_key(record.key) if record.key is not None else None
                 if name is not None:
@@ -185,12 +188,12 @@ class PastFold(TransactionFold):
         self._has_news = False
         self._chunks: list[bytes] = []
         self._begins: list[int] = []
-        # One entry a record: where its batch is, the producer ids it names, its key's hash, what was whole then.
+        # One entry per record: where its batch is, its producer ids, its key's hash, and `whole_from` at that time.
         self._at, self._ids, self._previous = array("q"), array("q"), array("q")
         self._names, self._whole = array("q"), array("q")
 
     def facts(self, *, is_first: bool = True) -> Iterator[TransactionSeen | TransactionalIdGone]:
-        """What the range says about each producer id that ends live, and about what is news."""
+        """The facts of each producer id that ends live, and of the records from `news_from` on."""
         assert is_first, "what is idle was not folded"
         self.condense()
         yield from super().facts(is_first=True)

@@ -1,6 +1,7 @@
-"""A log as a question reads it once: listed from end to end, then a part of it, or all.
+"""Where a log begins and ends now, for one-time reads of all of it or of a part.
 
-What could not be listed has a `problem`, what could not be read a notice; what either means is the caller's to say.
+A log that could not be listed has a `problem`, and a part that could not be read has a notice. The caller decides what
+they mean.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _PATIENCE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where a partition's log begins and ends now, [start, end), by its leader of this epoch; or a `problem`."""
+    """Where a partition's log begins and ends now, [start, end), and its leader epoch; or a `problem`."""
 
     partition: TopicPartition
     topic_id: str
@@ -29,14 +30,14 @@ class Extent:
     problem: str | None = None
 
     def part(self, new_fold: Callable[[int, int], Fold], start: int = 0, end: int | None = None) -> RangeRead:
-        """What is there of [start, end), to be read; all of it without them."""
+        """A read of what the log has of [start, end); by default of all of it."""
         last = self.end if end is None else min(end, self.end)
         first = min(max(start, self.start), last)
         return RangeRead(self.partition, self.topic_id, first, last, -1, must_check=False, new_fold=new_fold)
 
 
 def list_extents(cluster: Cluster, partitions: Collection[TopicPartition]) -> list[Extent]:
-    """The extent of each partition, in their order."""
+    """The extent of each partition, in the given order."""
     starts = cluster.list_offsets(partitions, timestamp=EARLIEST)
     ends = cluster.list_offsets(partitions)
     found: list[Extent] = []
@@ -49,7 +50,7 @@ def list_extents(cluster: Cluster, partitions: Collection[TopicPartition]) -> li
 
 
 def read_parts(cluster: Cluster, parts: Iterable[RangeRead], until: float = math.inf) -> list[RangeRead]:
-    """Reads parts of logs side by side, each to its end, to a notice that says why not, or as far as it is `until`."""
+    """Reads parts of logs in parallel, each to its end, to a notice with the reason, or until the time `until`."""
     reads = list(parts)
     read_ranges(cluster, reads, patience_s=_PATIENCE_S, until=until)
     return reads

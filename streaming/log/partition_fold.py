@@ -1,15 +1,16 @@
-"""Thousands of batches of one partition into a few facts: what each producer did, and what it left open.
+"""Folds thousands of batches of one partition into a few facts: what each producer did, and what it left open.
 
-Law: folding a range says the same as folding its parts one after the other and joining the facts in the state
-(tests/property proves it), so where a range is cut never matters. A batch belongs to the range that holds its
-base offset; that makes neighbouring ranges neither overlap nor miss one, wherever a limit cuts.
+Law: folding a range gives the same result as folding its parts in order and joining the facts in the state
+(tests/property proves it), so it does not matter where a range is cut. A batch belongs to the range that holds its base
+offset, so neighbouring ranges neither overlap nor leave out a batch.
 
 The rules are those of the partition leader (`ProducerStateManager`, `ProducerAppendInfo`):
   * a transactional data batch opens a transaction at its base offset, or joins the one that is open;
   * a newer epoch in data closes nothing and keeps the first offset;
-  * a marker closes, whatever its epoch: the leader compared epochs before it appended it, and whoever reads the
-    log again (a follower, a recovery) does not refuse one either; an emptied control batch is nothing;
-  * a producer id below 0 has no state, whatever the attributes say.
+  * a marker closes, whatever its epoch: the leader compared epochs before it appended the marker, and a broker that
+    reads the log again (a follower, a recovery) accepts every marker too; a control batch that compaction has emptied
+    has no effect;
+  * a producer id below 0 has no state, whatever the attributes are.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class _Producer:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One transaction on one partition, from its first batch to its marker; for reading history."""
+    """One transaction on one partition, from its first batch to its marker; used to read history."""
 
     producer_id: int
     producer_epoch: int
@@ -66,7 +67,7 @@ class Episode:
 
 
 def marker_at(buffer: memoryview | bytes, position: int, header: BatchHeader) -> Marker | None:
-    """The marker in the control batch at `position`; None if compaction emptied it or it is no marker."""
+    """The marker in the control batch at `position`; None if compaction emptied it or it is not a marker."""
     found = read_marker(buffer, position, header)
     if found is None:
         return None
@@ -85,8 +86,8 @@ class PartitionFold:
     Attributes:
         position: the next offset to fetch; the range is done when it reaches `end`.
         leader_epoch: leader epoch of the last batch seen, -1 before the first.
-        batches, size: batches and bytes walked.
-        episodes: every transaction that ended in the range, kept only if asked for.
+        batches, size: number of batches and bytes walked.
+        episodes: every transaction that ended in the range; empty without `keep_episodes`.
     """
 
     def __init__(self, start: int, end: int, *, keep_episodes: bool = False) -> None:
@@ -106,12 +107,12 @@ class PartitionFold:
         return self.position >= self.end
 
     def feed(self, buffer: memoryview | bytes) -> None:
-        """Walks the `records` of one Fetch response; a batch cut off at its end is left for the next fetch.
+        """Walks the `records` of one Fetch response; a batch that is cut off at the end is left for the next fetch.
 
         Raises:
-            WireError: bytes no broker writes; `position` is then the offset of the batch they are in.
+            WireError: bytes that no broker writes; `position` is then the offset of their batch.
         """
-        # The hot loop of the project: one unpack a batch, locals only. Everything rare is a call.
+        # The hot loop of the project: one unpack per batch, only local variables. Rare cases are calls.
         at, size, start, end = 0, len(buffer), self.start, self.end
         producers, unpack = self._producers, HEADER.unpack_from
         position, leader_epoch, batches = self.position, self.leader_epoch, 0
@@ -175,7 +176,7 @@ class PartitionFold:
         producer.open_offset = None
 
     def facts(self, partition: TopicPartition, topic_id: str, listed_ms: int) -> Iterator[ProducerSeen]:
-        """What the range says, one fact for each producer with transactional batches or markers in it."""
+        """The facts of the range: one for each producer with transactional batches or markers in it."""
         for producer_id, seen in self._producers.items():
             yield ProducerSeen(
                 partition=partition,

@@ -1,4 +1,4 @@
-"""One range of one partition: what is still to be asked for, and how reading it went. Pure: asking is fetch.py's."""
+"""One range of one partition: what is left to fetch, and how the read went. Pure: fetch.py does the I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 
 
 class Fold(Protocol):
-    """What walks the bytes of one range."""
+    """A consumer of the bytes of one range."""
 
     position: int
     leader_epoch: int
@@ -29,14 +29,14 @@ class RangeRead:
     """One range [start, end) of one partition, and how reading it went.
 
     Attributes:
-        last_epoch: leader epoch of what was read before `start`; -1 if unknown, then no divergence is looked for.
+        last_epoch: leader epoch of what was read before `start`; -1 if unknown, then divergence cannot be detected.
         must_check: ask the leader once even if the range is empty, because its epoch has risen.
         new_fold: makes the fold for a (start, end).
-        fold: what has been read, from where the log was whole last.
-        earlier: what was read before that: below offsets that were lost.
-        notices: what could not be read, or had to be taken back.
-        absences: fresh metadata in a row that did not have the topic under this id.
-        last_stable_offset: as the leader's last answer had it, -1 before there was one.
+        fold: what has been read since offsets were lost last.
+        earlier: the folds of what was read before lost offsets.
+        notices: what could not be read, or is void after a truncation.
+        absences: how many times in a row fresh metadata did not have the topic under this id.
+        last_stable_offset: from the leader's last answer, -1 before the first one.
         size: bytes of records that leaders have sent.
         is_answered: whether a leader has answered without an error and without a truncation.
     """
@@ -61,37 +61,39 @@ class RangeRead:
     def __post_init__(self) -> None:
         self._fold_from(self.start)
         if self.end < self.start:
-            # It ends below what was read, but it may have been cut further down and grown again: the leader tells.
+            # The log ends below what was read. It may have been truncated further down and grown again: ask the leader.
             self.must_check = True
 
     @property
     def needs_fetch(self) -> bool:
-        """Whether anything is left to ask for."""
+        """Whether anything is left to fetch."""
         return not self.is_over and (self.must_check or not self.fold.is_done)
 
     @property
     def place(self) -> tuple[int, bool, int]:
-        """Changes with everything that an answer brings."""
+        """A value that changes with every answer that makes progress."""
         return self.fold.position, self.needs_fetch, len(self.notices)
 
     def notice(self, kind: NoticeKind, start: int, end: int, detail: str) -> None:
-        """Reports something about the partition."""
+        """Adds a notice about the partition."""
         self.notices.append(PartitionNotice(kind, self.partition, self.topic_id, start, end, detail))
 
     def gap(self, detail: str) -> None:
-        """Gives up on the rest of the range for now.
+        """Gives up the rest of the range for now.
 
-        Where the leader has changed and nobody has told whether the log was cut, what was read before is in doubt
-        too: reading the same range again could not see that, only a reading from as far back as it takes.
+        If the leader has changed and no answer has shown whether the log was truncated, what was read before is in
+        doubt too. Then the notice is LOST and not GAP: reading the same range again could not show a truncation. Only a
+        read from far enough back can.
         """
         kind = NoticeKind.LOST if self.must_check else NoticeKind.GAP
         self.notice(kind, self.fold.position, self.end, detail)
         self.is_over = True
 
     def gone(self) -> None:
-        """The topic is not there any more under its id. Of the coordinator's log only the planner can tell so.
+        """Reports that the topic no longer exists under its id; of the coordinator's log only the planner may do so.
 
-        What it listed of that log was not read, so it must not count as read.
+        The planner has listed offsets of that log that were not read here, so they must not count as read: they are a
+        gap.
         """
         if self.partition.topic == TRANSACTION_STATE_TOPIC:
             self.gap("the topic is gone, or another one has its name")
@@ -100,22 +102,22 @@ class RangeRead:
             self.is_over = True
 
     def leave(self) -> None:
-        """Leaves the rest of the range for a later batch, because this one has read as much as it may."""
+        """Leaves the rest of the range to a later batch, because this batch has read as much as it may."""
         self.notice(NoticeKind.LEFT, self.fold.position, self.end, "the batch had read as much as it may")
         self.is_over = True
 
     def lost(self, up_to: int, detail: str) -> None:
-        """The log begins at `up_to` now. What was folded below is kept, and reading goes on there."""
+        """Handles a log that now begins at `up_to`. The fold below is kept, and reading continues at `up_to`."""
         self.notice(NoticeKind.LOST, self.fold.position, up_to, detail)
         self.earlier.append(self.fold)
         self._fold_from(up_to)
         self.last_epoch = -1
 
     def truncated(self, to_offset: int, detail: str, epoch: int | None = None) -> None:
-        """The log was cut at `to_offset`, which is what both logs have of `epoch`.
+        """Handles a log that was truncated at `to_offset`; `epoch`, if known, is the largest one that both logs have.
 
-        What was folded from there on is void. What the same fold has from below is true, and is read again with what
-        the log has now.
+        What was folded from there on is void. What the same fold has from below is still true, but is read again
+        together with what the log has now.
         """
         self.notice(NoticeKind.TRUNCATED, to_offset, max(self.start, self.fold.position), detail)
         if to_offset <= self._begin and epoch is not None:

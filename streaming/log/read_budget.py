@@ -1,13 +1,13 @@
-"""How much one task may read of some ranges: bytes and time. What is over is left, said, and read on in the next batch.
+"""Limits the bytes and the time of one task's reads; the rest is left to the next batch, with a notice.
 
-Why here and not in the plan: Spark fixes the end of a batch before a task reads, and no offset tells how many bytes
-lie below it. So a task stops, and tells the state from which offset on nothing was read; the state keeps that, judges
-the partition by census in the meantime, and asks the source to go on from there.
+Why here and not in the plan: Spark fixes the end of a batch before a task reads, and offsets do not show how many bytes
+lie below that end. So a task stops, and reports from which offset on nothing was read. The state keeps that offset,
+judges the partition by census in the meantime, and asks the source to continue from there.
 
-Law: a range may always read its share (bytes by ranges); what others do not use goes to whoever is left. So a small
-range is read whole whatever the large ones hold, and the whole is at most twice the bytes. Every range gets an answer
-before it can be stopped, so each batch moves it on, and a leader that has changed is always asked whether the log was
-cut.
+Law: a range may always read its share (bytes divided by ranges); what a range does not use goes to the others. So a
+small range is read completely, however large the others are, and the total is at most twice the bytes. Every range gets
+an answer before it can be stopped, so every batch advances it, and a leader that has changed is always asked whether
+the log was truncated.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ NO_LIMIT = 2**63
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What `reads` may take together.
+    """The limits that `reads` share.
 
     Attributes:
-        max_bytes: as their leaders send them.
-        until_s: on the clock whose time `stop_spent` is given.
+        max_bytes: bytes of records as the leaders send them.
+        until_s: a time on the clock of the `now_s` that `stop_spent` gets.
     """
 
     reads: Sequence[RangeRead]
@@ -34,7 +34,10 @@ class Budget:
     until_s: float = float("inf")
 
     def stop_spent(self, now_s: float) -> None:
-        """Stops the reads that have had their part, if the bytes or the time are used up."""
+        """Stops reads that have an answer, once a limit is reached.
+
+        At the limit of bytes these are the reads that have used their share, at the limit of time all reads.
+        """
         is_late = now_s >= self.until_s
         if not is_late and sum(read.size for read in self.reads) < self.max_bytes:
             return

@@ -1,8 +1,8 @@
-"""How long reading waits for each of many ranges, and when what is left of one is a gap.
+"""How long a read waits for each of many ranges, and when the rest of a range becomes a gap.
 
-A leader that serves other ranges of ours first, or throttles us, has not failed: the patience of a range ends only
-where nothing comes from its leader. A leader that says, a few times in a row, that it cannot read its log is believed
-at once: the other ranges of a task must not wait for it.
+A leader that serves our other ranges first, or throttles us, has not failed: the patience of a range ends only if its
+leader sends nothing. If a leader reports a few times in a row that it cannot read its log, the rest is a gap at once,
+because the other ranges of a task must not wait for it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _MOST_FAILURES = 3
 
 @dataclass(slots=True)
 class Round:
-    """What one round of Fetch came to.
+    """The result of one round of Fetch requests.
 
     Attributes:
-        by_leader: which ranges were asked for where.
-        problems: what went wrong and may pass.
-        unreadable: partitions whose leader has said that it cannot read its log.
+        by_leader: the ranges that each leader was asked for.
+        problems: errors that may pass.
+        unreadable: partitions whose leader reports that it cannot read its log.
     """
 
     by_leader: dict[int, list[RangeRead]] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Round:
 
 
 class Patience:
-    """Since when nothing has come for a range, and how often in a row its leader could not read it."""
+    """How long each range has had no progress, and how often in a row its leader could not read it."""
 
     def __init__(self, reads: list[RangeRead], seconds: float) -> None:
         """The patience of a range begins when it is first asked for."""
@@ -44,12 +44,12 @@ class Patience:
         self._failures: Counter[int] = Counter()
 
     def extend(self, seconds: float) -> None:
-        """For so long nothing was asked for, by our own choice."""
+        """Extends every patience by a time in which we chose to ask for nothing."""
         for read in self._since:
             self._since[read] += seconds
 
     def take(self, cluster: Cluster, asked: list[RangeRead], done: Round) -> None:
-        """Takes in a round; a range whose patience has ended is a gap from where it stands."""
+        """Evaluates a round; a range whose patience has ended becomes a gap from its position on."""
         now = time.monotonic()
         moved = {id(read) for read in asked if read.place != self._places[id(read)]}
         for leader, reads in done.by_leader.items():

@@ -1,9 +1,10 @@
-"""What the partitions' own logs tell of open spans: under which epoch each began, and its producer's last marker below.
+"""Reads from partitions' own logs how open spans began: the epoch of each, and its producer's last marker below it.
 
-How a hang would have ended rests on both, and DescribeProducers tells neither. Only reads; state/evidence/outcome.py
-decides. Many spans are read side by side, those of one partition that are near each other in one pass. A reading that
-does not fit into the time budget is kept and goes on when it is asked for again, so a long one is finished however
-small the budgets are; the budget ends only what was not begun, because a Fetch that is cut off has read nothing.
+The expected outcome of a hang rests on both, and DescribeProducers returns neither. This module only reads;
+state/evidence/outcome.py decides. Many spans are read in parallel; spans of one partition that are near each other are
+read in one pass. A read that does not fit into the time budget is kept and continues at the next call, so a long read
+finishes however small the budgets are. The end of the budget stops only reads that have not begun, because a Fetch that
+is cut off has read nothing.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from txnwatch.streaming.log.partition_fold import marker_at
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.wire.record_batch import BatchHeader, walk
 
-_BELOW = 100_000  # offsets; whoever had its last marker further down is not told of
+_BELOW = 100_000  # offsets; a last marker further down is not found
 _ANSWER_S = 2.0  # for an answer that is under way when the budget ends
-_KEPT_S = 300.0  # a reading that nobody asks for any more
+_KEPT_S = 300.0  # then a read that no caller has asked for again is dropped
 _NO_TIME = "the time budget was used up before this was asked"
 _NOTHING_CAME = "nothing of its partition's log came in time"
 
 
 @dataclass(slots=True)
 class _Reading:
-    """Spans of one partition, and the range that tells their pasts."""
+    """Spans of one partition, and the range that is read for them."""
 
     spans: tuple[SpanStart, ...]
     read: RangeRead
@@ -40,7 +41,7 @@ class _Reading:
 
 
 class Pasts:
-    """Reads the pasts of open spans, and goes on with what it could not finish; not thread-safe."""
+    """Reads the pasts of open spans, and continues reads that did not finish; not thread-safe."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -61,7 +62,7 @@ class Pasts:
         return found | dict.fromkeys(left, SpanPast(problem=_NO_TIME))
 
     def _one_of_each_partition(self, spans: list[SpanStart], until: float) -> dict[SpanStart, SpanPast]:
-        """Begins a reading of each partition, or goes on with the one that is there; each of them has an answer."""
+        """Begins a read in each partition or continues the unfinished one; each read span gets an answer."""
         at: dict[TopicPartition, list[SpanStart]] = {}
         for span in spans:
             at.setdefault(span.partition, []).append(span)
@@ -83,7 +84,7 @@ class Pasts:
         return told
 
     def _begin(self, groups: dict[TopicPartition, tuple[SpanStart, ...]]) -> dict[SpanStart, SpanPast]:
-        """Lists the logs; what cannot be listed is answered, the rest is kept, to be read."""
+        """Lists the logs; those that cannot be listed are answered, and a read of each other one is kept for later."""
         try:
             logs = list_extents(self._cluster, groups) if groups else []
         except BrokerError as exc:
@@ -99,7 +100,7 @@ class Pasts:
 
 
 def near(spans: Iterable[SpanStart]) -> tuple[SpanStart, ...]:
-    """The lowest of some spans of one partition, and those that one pass reads with it."""
+    """The lowest of some spans of one partition, and those that are read in the same pass."""
     lowest, *others = sorted(spans, key=lambda span: span.start_offset)
     return (lowest, *(span for span in others if span.start_offset - lowest.start_offset <= _BELOW))
 
@@ -112,20 +113,20 @@ def _part(log: Extent, spans: tuple[SpanStart, ...]) -> RangeRead:
 
 
 def _told(reading: _Reading) -> dict[SpanStart, SpanPast]:
-    """What a reading that is over has told; what it could not read can be asked for again, unless it never can be."""
+    """The answers of a finished read; a part that could not be read is a problem, unless it can never be decoded."""
     for notice in reading.read.notices:
         if notice.kind is NoticeKind.GAP and notice.detail.startswith(CANNOT_DECODE):
             return dict.fromkeys(reading.spans, SpanPast())
-        if notice.kind is not NoticeKind.LOST:  # what retention took is not there; the fold has begun above it
+        if notice.kind is not NoticeKind.LOST:  # retention deleted these offsets; the fold began above them
             return dict.fromkeys(reading.spans, SpanPast(problem=notice.detail))
     return dict(reading.read.fold.pasts())
 
 
 @dataclass(slots=True)
 class PastFold:
-    """The pasts of spans of one partition, lowest first, from one walk; a fold as `read_ranges` wants it.
+    """The pasts of some spans of one partition, lowest first, from one walk; a fold for `read_ranges`.
 
-    A producer's last marker is not known where a later offset is missing: what is missing may have been a later one.
+    A producer's last marker is unknown if a later offset is missing, because that offset may have held a later marker.
     """
 
     spans: tuple[SpanStart, ...]
@@ -135,7 +136,7 @@ class PastFold:
     _begin: int = field(init=False)
     _reached: int = 0
     _has_hole: bool = False
-    _markers: dict[int, Marker | None] = field(default_factory=dict)  # None for one that compaction has emptied
+    _markers: dict[int, Marker | None] = field(default_factory=dict)  # None if compaction has emptied it
     _found: dict[SpanStart, SpanPast] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -166,7 +167,7 @@ class PastFold:
             self.leader_epoch, self.position = header.leader_epoch, header.last_offset + 1
 
     def pasts(self) -> Iterator[tuple[SpanStart, SpanPast]]:
-        """What was found, once the range is walked; of a span that does not begin with a batch no epoch."""
+        """The results, once the range is walked; the epoch is UNREAD if a span does not begin with a batch."""
         for span in self.spans:
             yield span, self._found.get(span) or self._past(span, UNREAD)
 

@@ -1,9 +1,9 @@
-"""A range of one partition of `__transaction_state` into what it says about each producer id.
+"""Folds a range of one partition of `__transaction_state` into one fact for each producer id.
 
-Law: a record belongs to the producer id it names and, where the transactional id has moved on from another one
-(epoch exhaustion: Prepare* under the old id, Complete* under the new), to that one too, for which it is the
-completion. What a transaction held is remembered past its Complete* record, which has forgotten it. A record follows
-on from the one before only if no offset between the two is missing.
+Law: a record belongs to the producer id that it names. If the transactional id has moved on from another producer id
+(epoch exhaustion: Prepare* under the old one, Complete* under the new one), the record also belongs to that one, as its
+completion. The participants of a transaction are kept after its Complete* record, which no longer has them. Two records
+are consecutive only if no offset between them is missing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLE
 
 @dataclass(slots=True)
 class Stamps:
-    """Timestamps of the records that one leader has appended: the lowest, and the last one's."""
+    """Timestamps of the records that one leader has appended: the lowest and the last."""
 
     leader_epoch: int
     lowest_ms: int
@@ -35,13 +35,13 @@ class Stamps:
 class TransactionFold:
     """Folds records of one partition of the coordinator's log from `start` up to `end` (exclusive).
 
-    What lies below `news_from` was there before reading began: how long it took is not timed, and its idle ids are
-    told, if at all, only for who is awaited.
+    Records below `news_from` were there before reading began. Their durations are not measured. `facts` marks their
+    idle ids as past, because the state needs these only for producers that it awaits, or leaves them out.
 
     Attributes:
         position: the next offset to fetch.
-        stamps: what the clock of the last leader in the range has shown, None before the first record.
-        hole: the first offset that is no longer there, because compaction has been there; None if all are.
+        stamps: timestamps by the clock of the last leader in the range, None before the first record.
+        hole: the first offset that compaction has removed; None if none is missing.
         whole_from: where the last hole so far ended; `start` if there was none.
     """
 
@@ -70,11 +70,11 @@ class TransactionFold:
     def feed(self, buffer: memoryview | bytes, whole_before: Mapping[int, int] | None = None) -> None:
         """Decodes the `records` of one Fetch response.
 
-        Of batches that were picked out of a log `whole_before` tells, by base offset, where the log's last hole
-        before each ended: what was not picked is none.
+        If the batches were picked out of a log, `whole_before` has for each base offset where the log's last hole
+        before the batch ended: the batches that were not picked are not holes.
 
         Raises:
-            WireError: a batch, key or value of this log that cannot be decoded; `position` is the batch's offset.
+            WireError: a batch, key or value of this log cannot be decoded; `position` is the batch's offset.
         """
         for offset, header in walk(buffer):
             if self._is_behind_end(header):
@@ -88,7 +88,7 @@ class TransactionFold:
             self.position = header.last_offset + 1
 
     def _is_behind_end(self, header: BatchHeader) -> bool:
-        """Whether the range ends before a batch, which is the next there is; what is missing before it is a hole."""
+        """Whether the next batch is beyond the end of the range; offsets missing before the batch are a hole."""
         if header.base_offset > self.position and self.hole is None:
             self.hole = self.position
         self.whole_from = whole_from(self.whole_from, self.position, header)
@@ -144,7 +144,7 @@ class TransactionFold:
         self._owner[transactional_id] = value.producer_id
 
     def _time(self, producer_id: int, end: End | None) -> None:
-        """How long what ends here took; what was prepared before the range is for the state to say."""
+        """Measures a transaction that ends here; if it was prepared before the range, the state does so."""
         if end is None or end.state not in _COMPLETE:
             return
         prior = self._views.get(producer_id)
@@ -181,13 +181,13 @@ class TransactionFold:
         )
 
     def facts(self, *, is_first: bool = False) -> Iterator[TransactionSeen | TransactionalIdGone]:
-        """What the range says about each producer id, and the last tombstone of each id that has one.
+        """One fact for each producer id in the range, and the last tombstone of each id that has one.
 
-        A tombstone counts even where the id has come back since: it ends what was known under a former producer
-        id, which the new one does not name. What came after it has a higher offset, and wins.
+        A tombstone counts even if the id has come back since: it ends what was known under a former producer id, which
+        the new records do not name. The new records have higher offsets and take precedence.
 
-        `is_first` is for the beginning of a first reading: nothing is known yet that idle ids or tombstones could end.
-        To the verdict an idle id equals an absent one, and loading a million of them would cost minutes.
+        `is_first` is for the beginning of a first read: nothing is known yet that idle ids or tombstones could end. For
+        the verdict an idle id equals an absent one, and loading a million of them would take minutes.
         """
         for producer_id, view in self._views.items():
             is_past = not view.is_live and view.log_offset < self.news_from
@@ -198,9 +198,9 @@ class TransactionFold:
                 yield TransactionalIdGone(transactional_id, self.log_partition, offset)
 
     def forget_past_idle(self) -> None:
-        """Forgets what is neither live nor news: what comes later of these ids is then their beginning.
+        """Forgets idle ids whose records are all below `news_from`; a later record counts as the first of its id.
 
-        `facts` does not tell them if it `is_first`.
+        `facts(is_first=True)` does not return these ids.
         """
         kept = {of for of, view in self._views.items() if view.is_live or view.log_offset >= self.news_from}
         self._views = {of: view for of, view in self._views.items() if of in kept}

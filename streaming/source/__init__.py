@@ -1,1 +1,1 @@
-"""The Spark data source: what is listed, planned, read and handed over as facts."""
+"""The Spark data source: lists partition ends, plans batches, reads the logs and returns facts."""

@@ -1,6 +1,6 @@
-"""What the records of one batch tell of the clocks of the brokers that stamped them.
+"""Bounds of the brokers' clocks, from the timestamps of the coordinator records of one batch.
 
-The law is in state/model/broker_clocks.py.
+state/model/broker_clocks.py has the rules.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from txnwatch.streaming.source.offsets import SourceOffset
 def clocks_of(
     end: SourceOffset, previous_listed_ms: int, followed: Container[int], reads: Iterable[RangeRead]
 ) -> dict[int, Clock]:
-    """The bounds for each leader, from the partitions of the coordinators' log that it leads.
+    """The bounds of each leader's clock, from the partitions of `__transaction_state` that it leads.
 
-    Only those that are `followed` have an upper bound: their new records were not there at `previous_listed_ms`.
+    Only `followed` partitions give an upper bound: their new records did not exist at `previous_listed_ms`.
     """
     found: dict[int, Clock] = {}
     for read in reads:

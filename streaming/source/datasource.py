@@ -1,8 +1,8 @@
-"""`spark.readStream.format("kafka-transactions")`: what producers and the coordinator did, folded, with barriers.
+"""The Spark data source `kafka-transactions`: activity of producers and of the coordinator as facts, with barriers.
 
-Where things run: one reader lives in the driver's source process for the whole query and plans; tasks get pickled
-plans and keep their connections in a module-level cache, because a Python worker outlives its tasks. Reading a
-plan twice gives the same facts, or, where the log has changed in between, facts that say so.
+One reader lives in the driver's source process for the whole query and plans the batches. Tasks get pickled plans. They
+keep their connections in a module-level cache, because a Python worker outlives its tasks. Reading a plan twice gives
+the same facts, unless the log has changed in between; then the facts report the change.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class TransactionsDataSource(DataSource):  # type: ignore[misc]
         return TransactionsStreamReader(parse_options(self.options))
 
     def reader(self, schema: object) -> TransactionsReader:
-        """A reader for looking back over history."""
+        """A reader for a batch query over earlier transactions."""
         del schema
         return TransactionsReader(parse_options(self.options))
 
 
 class TransactionsStreamReader(DataSourceStreamReader):  # type: ignore[misc]
-    """Plans in the driver, reads in tasks; holds no connection until it plans, so that it can be pickled."""
+    """Plans batches in the driver and reads them in tasks. It connects only when it plans, so it can be pickled."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -69,23 +69,23 @@ class TransactionsStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         self._latest: dict[str, Any] | None = None
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """The limit of one batch, if one was set."""
+        """The read limit of one batch; all available data if no limit is set."""
         limit = self._options.max_offsets_per_trigger
         return ReadMaxRows(limit) if limit is not None else ReadAllAvailable()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where a new query starts: nothing listed, nothing read. Where to begin is decided when leaders answer."""
+        """Where a new query starts: nothing listed, nothing read. Start offsets are chosen when leaders answer."""
         return SourceOffset.beginning().to_json()
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """One round of listing; `start` unchanged if it told nothing new, and then no batch runs."""
+        """Lists all ends once. Returns `start` unchanged if nothing is new; Spark then runs no batch."""
         lister = self._lister = self._lister or Lister(self._options, new_cluster(self._options))
         following = lister.next_offset(SourceOffset.from_json(start), limited=isinstance(limit, ReadMaxRows))
         self._latest = dict(start) if following is None else following.to_json()
         return self._latest
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """The offset of the last round, for the query's progress."""
+        """The offset of the last listing, for the query's progress."""
         return self._latest
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
@@ -107,7 +107,7 @@ class TransactionsStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
 
 class TransactionsReader(DataSourceReader):  # type: ignore[misc]
-    """A batch reader: everything from `startingOffsets` to `endingOffsets` as they are when the query is planned."""
+    """A batch reader: reads from `startingOffsets` to `endingOffsets`, both resolved when the query is planned."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -116,7 +116,7 @@ class TransactionsReader(DataSourceReader):  # type: ignore[misc]
         """The plans of the whole range.
 
         Raises:
-            BrokerError: no broker, or no leader, answers; a batch has nobody to wait for it.
+            BrokerError: no broker, or no leader, answers. A batch query does not retry.
         """
         cluster = new_cluster(self._options)
         cluster.refresh()
@@ -136,7 +136,7 @@ class TransactionsReader(DataSourceReader):  # type: ignore[misc]
 
 
 def new_cluster(options: SourceOptions) -> Cluster:
-    """A cluster with its own connections."""
+    """A cluster client with its own connections."""
     return Cluster(options.bootstrap, options.security, timeout_s=options.list_timeout_s)
 
 
@@ -148,7 +148,10 @@ _SHARED: dict[tuple[object, ...], Cluster] = {}
 
 
 def shared_cluster(options: SourceOptions, purpose: str) -> Cluster:
-    """This worker's connections for one purpose; they outlive a task, a new one costs several round trips."""
+    """This worker's connections for one purpose.
+
+    Later tasks use them again, because a new connection costs several round trips.
+    """
     key = (options.bootstrap, options.security, purpose)
     if key not in _SHARED:
         _SHARED[key] = Cluster(options.bootstrap, options.security)

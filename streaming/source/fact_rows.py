@@ -1,8 +1,8 @@
-"""Facts as rows of the source, for who reads it with Spark: its schema, and facts into Arrow.
+"""The row schema of the source for Spark users, and the conversion of facts to Arrow.
 
-One flat schema for every kind of fact, because partition facts, coordinator facts and the barrier must travel in
-one batch under one offset. A Spark user of the source reads it like any other table; `kind` tells which columns
-are filled. Times are epoch milliseconds; a missing value is null. txnwatch's own job takes them packed
+All kinds of facts share one flat schema, because partition facts, coordinator facts and the barrier must be in one
+batch under one offset. A Spark user reads the source like any other table. The column `kind` determines which columns
+are filled. Times are epoch milliseconds. A missing value is null. txnwatch's own job uses the packed format instead
 (packed_facts.py).
 """
 
@@ -78,7 +78,7 @@ SCHEMA: Final = pa.schema(
         pa.field("detail", pa.string()),
     ]
 )
-SPEAKS_FOR_PARTITIONS: Final = 0  # the bucket that tells what concerns a partition as a whole
+SPEAKS_FOR_PARTITIONS: Final = 0  # the bucket that handles facts about a whole partition
 _COLUMNS: Final = tuple(SCHEMA.names)
 _ARROW_TO_DDL: Final = {
     pa.int32(): "INT",
@@ -98,7 +98,7 @@ def bucket_of(producer_id: int, buckets: int) -> int:
 
 
 def fact_rows(facts: Iterable[Fact], buckets: int) -> Iterable[Row]:
-    """Rows of facts; what concerns every producer is copied to every bucket."""
+    """Rows of facts. Facts about all producers are copied to every bucket."""
     for fact in facts:
         row = _row(fact)
         if isinstance(fact, ProducerSeen | TransactionSeen | OpenDescribed):
@@ -215,7 +215,7 @@ def _gone_row(fact: TransactionalIdGone) -> Row:
 
 
 def notice_row(fact: PartitionNotice) -> Row:
-    """A range that was not read, or a partition as a whole."""
+    """The row of a partition notice, for example of an unread range."""
     return {
         "kind": NOTICE,
         "topic": fact.partition.topic,

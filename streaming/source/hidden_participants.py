@@ -1,9 +1,9 @@
-"""Partitions that transactions name in the coordinators' log and that Metadata does not show us.
+"""Participants of transactions that Metadata does not show to this user.
 
-A topic that this user may not describe is left out of Metadata without an error, and looks like none. Asked for by its
-name it is refused, and one that is gone is unknown: so what is named and not shown is asked for. What is refused is
-hidden: a transaction may hang on it and nobody here would see it. Only the log names it: DescribeTransactions leaves
-out the partitions of topics that this user may not describe, without an error.
+Metadata leaves out a topic that this user may not describe, without an error, as if it did not exist. A request by name
+is refused for such a topic, and answered with an unknown topic for a deleted one. So participants that are missing from
+the metadata are requested by name. A refused topic is hidden: a transaction that hangs on it cannot be detected here.
+Only `__transaction_state` names such partitions, because DescribeTransactions leaves them out, without an error.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from txnwatch.streaming.source.offsets import Position
 from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
-_CLOCK_MS = 60_000  # a coordinator's clock may have been set back since
+_CLOCK_MS = 60_000  # the coordinator's clock may have been set back since
 _MOST_RECORDS = 2_000_000
 
 
 def hidden_participants(
     facts: Iterable[Fact], known: Mapping[TopicPartition, Position], options: SourceOptions, cluster: Cluster
 ) -> list[Fact]:
-    """A notice for each partition that a transaction of these facts has or had, and that is hidden from us.
+    """A notice for each hidden partition that is or was a participant of a transaction in these facts.
 
-    Not for what is excluded on purpose, nor for `known` positions: the planner asks for those itself.
+    Topics that the options exclude are left out, and so are `known` partitions: the planner requests those itself.
     """
     wanted = {partition for partition in _named(facts) - known.keys() if options.wants(partition.topic)}
     return [
@@ -42,9 +42,10 @@ def hidden_participants(
 
 
 def hidden_of(cluster: Cluster, live: Iterable[TransactionDescription]) -> dict[str, str]:
-    """Partitions that live transactions have and that are not shown to us, and what of that cannot be told; with why.
+    """Hidden participants of live transactions, and parts of the log that could not be checked, with the reason.
 
-    Their records are in the log from when the oldest of them began; of a log that has grown by more since, its tail.
+    It reads `__transaction_state` from the time when the oldest of these transactions began. If the log has grown by
+    more than `_MOST_RECORDS` since, it reads only the tail.
     """
     begun = [one for one in live if one.problem is None and one.is_live and one.start_ms >= 0]
     logs = sorted(cluster.known.topics[TRANSACTION_STATE_TOPIC].partitions) if begun and _has_log(cluster) else []
@@ -84,7 +85,7 @@ def _named(facts: Iterable[Fact]) -> set[TopicPartition]:
 
 
 def hidden_partitions(cluster: Cluster, named: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
-    """Of partitions that transactions name those whose topics are not shown to us, with the reason."""
+    """Those of some participants whose topics are hidden from this user, with the reason."""
     wanted = sorted(set(named))
     hidden = hidden_topics(cluster, {partition.topic for partition in wanted})
     return {
@@ -96,7 +97,7 @@ def hidden_partitions(cluster: Cluster, named: Iterable[TopicPartition]) -> dict
 
 
 def why_not_shown(cluster: Cluster, topic: str) -> str:
-    """Why a topic that somebody asks about is not in the metadata, in words."""
+    """Why a topic is not in the metadata, as a text for an operator."""
     error = hidden_topics(cluster, [topic]).get(topic)
     if error is None:
         return "not in the cluster"
@@ -104,7 +105,7 @@ def why_not_shown(cluster: Cluster, topic: str) -> str:
 
 
 def hidden_topics(cluster: Cluster, names: Iterable[str]) -> dict[str, str]:
-    """Of these topics those that may be there and are not shown to us, with the error; one request at most."""
+    """Those of some topics that may exist but are hidden from this user, with the error; at most one request."""
     shown = cluster.metadata.topics if cluster.metadata is not None else {}
     missing = sorted(name for name in set(names) if name not in shown or shown[name].is_hidden)
     if not missing:

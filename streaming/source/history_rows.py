@@ -1,7 +1,7 @@
-"""History as rows: one for every transaction that ended in what was read, and one for every range that was not.
+"""Rows of a batch query for episodes: one for each transaction that ended, and one for each range that was not read.
 
-A look at history is not repeated. So what it could not have is part of its answer: a partition without a leader, a
-range that retention took, that was cut, or that cannot be read.
+A batch query is not repeated. So its result also lists the missing parts: a partition without a leader, and a range
+that retention removed, that was truncated, or that cannot be read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from txnwatch.streaming.source.offsets import SourceOffset, is_data
 
 
 def unlisted(end: SourceOffset) -> tuple[PartitionNotice, ...]:
-    """The partitions that did not answer when the look was planned: nothing of them is read."""
+    """Notices for partitions whose leader did not answer during planning. Nothing of them is read."""
     detail = "its leader did not answer: nothing of it is read"
     return tuple(
         PartitionNotice(NoticeKind.GAP, partition, at.topic_id, 0, 0, detail)

@@ -1,14 +1,17 @@
-"""Which barriers need not be: on a cluster where nothing happens, one in every few seconds is enough.
+"""Decides which barriers to skip: on an idle cluster, one barrier every few seconds is enough.
 
-The argument. A barrier can say something new only through facts, or because time has passed. There are no facts to
-read where every partition answers, ends where it ended before under the same leader epoch, and is read to that end,
-and where no census is due and nothing is asked for again. What time alone brings is in each bucket's agenda: the state
-names the next moment at which it has to look. That is "at once" for everything that waits for a barrier and not for a
-time: an open span that no live transaction holds, a gap, a partition that is not told. So the two looks of a proof are
-never put off. The driver adds "at once" while an incident is open or a sink waits, and writes the moment down beside
-the barrier it belongs to, behind the batch's wishes. Whatever is missing here means that the barrier takes place.
+Why skipping is safe: a barrier can give a new result only through new facts, or because time has passed.
 
-Every `IDLE_S` one takes place in any case: heartbeats, metrics, and what other instances tell live on them.
+New facts are impossible if every partition answers, ends at the same offset under the same leader epoch as before and
+is read to that end, and if no producer snapshot is due and no re-read is requested.
+
+Time is covered by the agenda of each bucket: the state names the next time at which it must run. That time is "at once"
+for everything that waits for a barrier and not for a time: an open span that no live transaction holds, a gap, a
+partition whose leader did not answer. So the two checks of a proof are never delayed. The driver adds "at once" while
+an incident is open or a sink has undelivered events. It writes the time and the number of the barrier to a file, after
+the requests of the batch. If any of this information is missing, the barrier takes place.
+
+At least every `IDLE_S` a barrier takes place, because heartbeats, metrics and events of other instances need it.
 """
 
 from __future__ import annotations
@@ -24,19 +27,19 @@ IDLE_S = 5.0
 
 
 class Judged(NamedTuple):
-    """What the driver says of a barrier whose batch is done: when (our clock, ms) the next one has to be."""
+    """The last finished barrier, and when (local clock, ms) the next one is due."""
 
     barrier: int
     due_ms: int
 
 
 def write_judged(path: Path, judged: Judged) -> None:
-    """Replaces what was said of the barrier before; to be called once the batch's wishes are written."""
+    """Replaces the file. Call it after the requests of the batch are written (reread_requests.py)."""
     replace_text(path, json.dumps(judged))
 
 
 def read_judged(path: Path | None) -> Judged | None:
-    """What was said last, None if the file is not there or damaged; to be called before the wishes are read."""
+    """The last written value; None if the file is missing or damaged. Call it before the requests are read."""
     if path is None:
         return None
     try:
@@ -47,7 +50,7 @@ def read_judged(path: Path | None) -> Judged | None:
 
 
 def need_not_be(previous: SourceOffset, following: SourceOffset, judged: Judged | None) -> bool:
-    """Whether the barrier of `following`, which takes no census and grants no wish, can say nothing new."""
+    """Whether the barrier of `following` can be skipped. The caller checks that no snapshot and no request is due."""
     if judged is None or judged.barrier != previous.barrier or judged.due_ms <= following.coordinator_listed_ms:
         return False
     return _tells_nothing(previous, following)
@@ -55,7 +58,7 @@ def need_not_be(previous: SourceOffset, following: SourceOffset, judged: Judged 
 
 def _tells_nothing(previous: SourceOffset, following: SourceOffset) -> bool:
     if following.begun or following.reread or following.gone or previous.begun or previous.reread:
-        return False  # what the last batch has begun counts as read only at the next barrier
+        return False  # what the last batch began to read counts as read only at the next barrier
     is_whole = all(
         not at.is_stale and at.offset == at.listed and at.offset != NOT_BEGUN for at in following.positions.values()
     )

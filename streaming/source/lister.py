@@ -1,8 +1,8 @@
-"""One round of listing: all data ends D, then, with every answer in hand, all ends T of `__transaction_state`.
+"""Lists the ends of all partitions: first D (all data partitions), then T (all of `__transaction_state`).
 
-Law: T is never asked for before D is complete; that order is the proof's (state/model/verdicts.py). An end is what the
-leader answers to ListOffsets(LATEST, read_uncommitted) under its current epoch: after a failover the leader
-answers OFFSET_NOT_AVAILABLE until its high watermark can be trusted, which a Fetch's high watermark cannot.
+Law: T is requested only after D is complete, because the proof depends on that order (state/model/verdicts.py). An end
+is the leader's answer to ListOffsets(LATEST, read_uncommitted) under its current epoch. After a failover the leader
+answers OFFSET_NOT_AVAILABLE until its high watermark is reliable. The high watermark of a Fetch has no such guarantee.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from txnwatch.streaming.source.planner import Answer, Limits, Listing, is_begun,
 from txnwatch.streaming.source.reread_requests import Wish, read_wishes
 from txnwatch.streaming.source.snapshot_schedule import Census, CensusRota
 
-# Metadata is some 30 to 60 bytes a partition, and the brokers make all of it anew each time.
+# Metadata is about 30 to 60 bytes per partition, and a broker builds all of it again for each request.
 MANY_PARTITIONS = 10_000
 LONGEST_REFRESH_S = 30.0
 _LONGEST_PAUSE = 64
-_NEVER_SHOWN = ""  # the topic id of a partition that is known by name alone
+_NEVER_SHOWN = ""  # the topic id of a partition that is known only by its name
 
 
 class Lister:
-    """Lists and plans; lives in the driver's source process as long as the query runs."""
+    """Lists ends and plans offsets. It lives in the driver's source process as long as the query runs."""
 
     def __init__(self, options: SourceOptions, cluster: Cluster, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         self._options = options
@@ -52,12 +52,12 @@ class Lister:
         self._censuses: dict[int, Census | None] = {}
 
     def next_offset(self, previous: SourceOffset, *, limited: bool = True) -> SourceOffset | None:
-        """The offset one barrier after `previous`; None if no broker answered anything, or it could say nothing new.
+        """The offset one barrier after `previous`; None if no broker answered, or if the barrier can be skipped.
 
         Raises:
             CheckpointError: the cluster is not the one `previous` was read from.
         """
-        judged = read_judged(_path(self._options.judged_file))  # it is written behind the wishes
+        judged = read_judged(_path(self._options.judged_file))  # first, because the driver writes it last
         wished = read_wishes(_path(self._options.control_file))
         wishes = self._due(previous, wished)
         is_settled = not (wished or self._rota.has_absences or any(self._absences.values()))
@@ -77,11 +77,11 @@ class Lister:
         return following
 
     def take_throttled(self) -> dict[str, int]:
-        """For how long brokers have throttled the listing since this was asked last, by the kind of request."""
+        """How long brokers have throttled the listing since the last call, by the kind of request."""
         return self._cluster.take_throttled()
 
     def census_of(self, barrier: int) -> Census | None:
-        """The census that belongs to a batch; None for a batch that is replayed after a restart."""
+        """The producer snapshot planned for a batch; None for a batch that is replayed after a restart."""
         return self._censuses.get(barrier)
 
     def _listing(self, previous: SourceOffset, named: set[TopicPartition], *, is_settled: bool) -> Listing | None:
@@ -109,10 +109,10 @@ class Lister:
         return Listing(cluster_id, answers, data_listed_ms, self._now_ms(), scan_interval_ms)
 
     def _look_around(self, previous: SourceOffset, names: set[str], *, is_settled: bool = True) -> bool:
-        """Refreshes metadata when it is due, or somebody names topics; whether there is any.
+        """Refreshes the metadata if it is due or lacks a topic of `names`. Returns whether there is any metadata.
 
-        The more partitions there are, the longer from one look to the next; but not while a topic is missing, nor while
-        the job wishes to have something read or described again: a topic that was made anew looks so.
+        The interval grows with the number of partitions. It stays short while a topic is missing, or while the job
+        requests a re-read or a producer snapshot, because a re-created topic causes such requests.
         """
         now, known = time.monotonic(), self._cluster.metadata
         pause_s = self._settled_pause_s if is_settled else self._options.metadata_refresh_s
@@ -135,30 +135,30 @@ class Lister:
             if topic is not None and not topic.is_hidden and topic_id in {topic.topic_id, _NEVER_SHOWN}:
                 self._absences.pop(name, None)
             elif topic is not None and topic.is_hidden:
-                self._absences[name] = 1  # not read, and never gone
+                self._absences[name] = 1  # not read, and never counted as deleted
             else:
                 self._absences[name] += 1
                 self._looked_s = -math.inf
         return True
 
     def _is_missing(self, name: str) -> bool:
-        """Whether a topic we read is missing, or is another one, but not yet for certain.
+        """Whether a topic that is read is missing or was replaced, but this is not yet certain.
 
-        Brokers learn of changes one after the other, and each refresh asks another broker: only several in a row
-        make a topic gone. The coordinator's log is never gone, because without it nothing can be proven: it is let go
-        only for another one of its name.
+        Brokers learn of changes at different times, and each refresh asks another broker. So only several absences in a
+        row mean that a topic is deleted. `__transaction_state` never counts as deleted, because nothing can be proven
+        without it: only a new topic of the same name replaces it.
         """
         count = self._absences.get(name, 0)
         topic = self._cluster.known.topics.get(name)
         if topic is not None and topic.is_hidden:
-            return True  # for as long as it is hidden, whether or not metadata was asked for since it was named
+            return True  # `_absences` changes only with a refresh, and may not have this topic yet
         is_shown = topic is not None and bool(topic.partitions)
         return 0 < count < ABSENCES_OF_A_DELETED_TOPIC or (
             count > 0 and name == TRANSACTION_STATE_TOPIC and not is_shown
         )
 
     def _missing(self, previous: SourceOffset) -> dict[TopicPartition, Answer]:
-        """Partitions of missing topics that are wanted: still there, but they did not answer."""
+        """Watched partitions of missing topics: they stay, without an answer."""
         return {
             partition: Answer(at.topic_id, None)
             for partition, at in previous.positions.items()
@@ -166,7 +166,7 @@ class Lister:
         }
 
     def _hidden(self, previous: SourceOffset, named: set[TopicPartition]) -> dict[TopicPartition, Answer]:
-        """Partitions that transactions name and that this user may not see: there, and without an answer."""
+        """Participants of transactions that this user may not describe: they are listed without an answer."""
         topics = self._cluster.known.topics
         ids = {partition.topic: at.topic_id for partition, at in previous.positions.items()}
         return {
@@ -176,9 +176,9 @@ class Lister:
         }
 
     def _look_for_coordinator(self) -> list[TopicPartition] | None:
-        """While `__transaction_state` does not exist: D first, then a fresh look; None if nobody tells.
+        """Looks for a new `__transaction_state`, after D was listed; None if no broker answers.
 
-        Partitions found here have no start yet, so they are not begun, and stale, until the next round.
+        Partitions found here have no start offset yet. So they are not begun, and stale, until the next round.
         """
         try:
             told = self._cluster.named([TRANSACTION_STATE_TOPIC]).get(TRANSACTION_STATE_TOPIC)
@@ -209,7 +209,7 @@ class Lister:
             partitions, timestamp=timestamp, isolation=isolation, timeout_s=self._options.list_timeout_s
         )
         if any(answer.error is not None for answer in answers.values()):
-            self._looked_s = -math.inf  # a leader has moved, or is gone: look around before the next round
+            self._looked_s = -math.inf  # a leader has moved or failed: refresh the metadata before the next round
         return answers
 
     def _answers(
@@ -227,10 +227,10 @@ class Lister:
         }
 
     def _starts(self, previous: SourceOffset, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where partitions that are not read yet begin.
+        """The start offsets of partitions that are not read yet.
 
-        Those there at the start begin as asked for; `latest` is the last stable offset, because no open
-        transaction begins below it. Those found later, and the coordinator's log, begin at their beginning.
+        Partitions that exist at the start begin at `startingOffsets`; `latest` is the last stable offset, because no
+        open transaction begins below it. Partitions found later, and `__transaction_state`, begin at their log start.
         """
         topics = self._cluster.known.topics
         stable: list[TopicPartition] = []
@@ -255,13 +255,13 @@ class Lister:
         return {**starts, **{partition: at.offset for partition, at in found.items() if at.error is None}}
 
     def _due(self, previous: SourceOffset, wishes: set[Wish]) -> set[Wish]:
-        """What the job wishes to have read or described again and need not wait."""
+        """Requests of the job whose backoff has passed."""
         return {wish for wish in wishes if previous.barrier >= self._granted.get(wish, (0, 0))[0]}
 
     def _count(self, following: SourceOffset, granted: set[Wish], wishes: set[Wish]) -> None:
-        """Makes a wish that keeps coming back wait longer each time.
+        """Doubles the backoff of a request that is repeated.
 
-        Of a partition that did not answer nothing was asked: its wishes are due until it does.
+        A request for a partition that did not answer was not executed, so it stays due.
         """
         number = following.barrier - 1
         for wish in granted:
@@ -286,11 +286,11 @@ def _is_of_census(wish: Wish) -> bool:
 
 
 def _named(wishes: Iterable[Wish], previous: SourceOffset) -> set[TopicPartition]:
-    """Partitions that are to be described and are not listed: some transaction has them, and they may be hidden."""
+    """Partitions to describe that are not listed. They are participants of a transaction, and may be hidden."""
     return {wish.partition for wish in wishes if _is_of_census(wish)} - previous.positions.keys()
 
 
 def _rereads(wishes: Iterable[Wish]) -> dict[TopicPartition, int]:
-    """Where to go back to: a coordinator partition as a whole is read from its beginning, a data partition never."""
+    """Where to read again from: a whole coordinator partition from its beginning, a data partition from a gap."""
     wanted = [wish for wish in sorted(wishes, reverse=True) if not _is_of_census(wish)]
-    return {wish.partition: max(wish.start, 0) for wish in wanted}  # of several of a partition the lowest
+    return {wish.partition: max(wish.start, 0) for wish in wanted}  # the lowest start of a partition wins

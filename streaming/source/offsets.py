@@ -1,8 +1,8 @@
-"""Where the source stands: one value that is Spark's offset, the barrier, and the plan of a batch in one.
+"""The source's offset: one value that is Spark's offset, the barrier and the plan of a batch.
 
-Spark compares offsets as JSON text and replays a batch from the logged text alone, so everything a batch depends
-on is in here (positions, listed ends, times of listing, exceptions, ranges that go back) and the text is
-canonical. Time is data: a replay judges with the times of the first run.
+Spark compares offsets as JSON text and replays a batch from the logged text alone. So the offset has everything that a
+batch depends on (positions, listed ends, listing times, exceptions, ranges to read again), and the text is canonical.
+Times are included: a replay uses the times of the first run.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Position:
 
     Attributes:
         offset: everything below it is read once the batch is done; NOT_BEGUN until the leader first answers.
-        epoch: the leader epoch its log had at `listed`; Fetch sends it so that truncation is seen.
-        listed: the end the leader told last.
-        is_stale: the leader did not tell an end this time; `listed` is carried over.
-        leader: the broker that told it, -1 where nobody has.
+        epoch: the leader epoch under which `listed` was answered. Fetch sends it to detect a truncation.
+        listed: the end in the leader's last answer.
+        is_stale: the leader did not answer this time; `listed` is the previous value.
+        leader: the broker that answered; -1 if none has.
     """
 
     topic_id: str
@@ -42,17 +42,17 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """The source's offset after one batch; see Barrier for what the exceptions mean.
+    """The source's offset after one batch; see Barrier for the meaning of the exceptions.
 
     Attributes:
-        barrier: number of the pair (D, T); 0 is the starting point, where nothing was listed yet.
-        positions: data partitions and partitions of `__transaction_state` alike.
-        begun: partitions read for the first time in this batch, by the offset they begin at.
-        reread: partitions whose range in this batch starts further back than the last one ended.
-        news_from: of partitions of `__transaction_state`: what lies below was there before reading it began, or began
-            anew; it is no news.
-        gone: partitions let go since the last offset, with the topic id they had.
-        scan_interval_ms: how often coordinators look for expired transactions, None while no broker has said.
+        barrier: number of the pair (D, T) of listings; 0 is the starting point, before any listing.
+        positions: of data partitions and of partitions of `__transaction_state`.
+        begun: partitions that this batch reads for the first time, by their first offset.
+        reread: partitions whose range in this batch starts below the end of the last range, by its start.
+        news_from: of partitions of `__transaction_state`: records below this offset existed before reading began or
+            restarted. They are history.
+        gone: partitions dropped since the last offset, with their topic id.
+        scan_interval_ms: how often coordinators look for expired transactions; None until a broker answers.
     """
 
     cluster_id: str
@@ -94,7 +94,7 @@ class SourceOffset:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> SourceOffset:
-        """The other way round.
+        """Reads an offset that `to_json` wrote.
 
         Raises:
             CheckpointError: the offset was written by another version of the source.
@@ -131,7 +131,7 @@ class SourceOffset:
         return cls("", 0, 0, 0, {})
 
     def bounded(self, ends: str | Mapping[TopicPartition, int]) -> SourceOffset:
-        """The same, reading no further than given ends; a word instead of ends means all of it."""
+        """A copy that reads no further than the given ends; a string in place of ends sets no bound."""
         if isinstance(ends, str):
             return self
         return replace(self, positions={p: self._up_to(p, ends.get(p, at.offset)) for p, at in self.positions.items()})
@@ -147,7 +147,7 @@ class SourceOffset:
         unfinished: frozenset[int] = frozenset(),
         holes: Mapping[int, int] | None = None,
     ) -> Barrier:
-        """What every bucket is told about this pair of listings; see ReadPlan and Barrier for what a batch adds."""
+        """The barrier for every bucket; see ReadPlan and Barrier for the values that a batch adds."""
         return Barrier(
             number=self.barrier,
             data_listed_ms=self.data_listed_ms,
@@ -184,5 +184,5 @@ def _starts_in(raw: Mapping[str, int]) -> dict[TopicPartition, int]:
 
 
 def is_data(partition: TopicPartition) -> bool:
-    """Whether it is a partition of users' data, not of the coordinator's log."""
+    """Whether it is a data partition, not a partition of `__transaction_state`."""
     return partition.topic != TRANSACTION_STATE_TOPIC

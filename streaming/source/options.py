@@ -1,7 +1,7 @@
-"""The options of `format("kafka-transactions")`, spelled as Spark's Kafka source spells them where it has them.
+"""The options of `format("kafka-transactions")`, with the names of Spark's Kafka source where it has the same option.
 
-Spark hands options over as text with case-insensitive names; an option that is not known here is an error that
-names it, because a misspelt one would otherwise silently mean its default.
+Spark passes options as text with case-insensitive names. An unknown option is an error that names it; otherwise a
+misspelt option would silently keep its default.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ KNOWN = {
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Validated options; picklable, they travel to every task."""
+    """Validated options. They are picklable, because each task gets a copy."""
 
     bootstrap: tuple[Endpoint, ...]
     security: Security
@@ -78,15 +78,15 @@ class SourceOptions:
     episodes: bool
 
     def watches(self, topic: TopicInfo) -> bool:
-        """Whether the topic's partitions are data to be scanned."""
+        """Whether the topic's partitions are data partitions to be scanned."""
         return self._is_ours(topic) and (topic.name in self.topics or _matches(self.pattern, topic.name))
 
     def counts(self, topic: TopicInfo) -> bool:
-        """Whether the topic's partitions are watched by census alone."""
+        """Whether the topic's partitions are watched by producer snapshots only."""
         return self._is_ours(topic) and not self.watches(topic) and _matches(self.census_pattern, topic.name)
 
     def wants(self, name: str) -> bool:
-        """Whether a topic of this name would be watched if it were shown."""
+        """Whether a topic of this name would be watched if this user could see it."""
         shown = TopicInfo(name, "", {})
         return self.watches(shown) or self.counts(shown)
 
@@ -103,7 +103,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """The options of one source.
 
     Raises:
-        ConfigError: an unknown option, a bad value, or one that is missing.
+        ConfigError: an option is unknown, invalid or missing.
     """
     raw = {name.lower(): value for name, value in options.items()}
     for name in raw:
@@ -142,10 +142,10 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def parse_bootstrap(text: str, name: str) -> tuple[Endpoint, ...]:
-    """A bootstrap list.
+    """Parses a bootstrap list.
 
     Raises:
-        ConfigError: empty, or an entry that is no host:port.
+        ConfigError: the list is empty, or an entry is not host:port.
     """
     try:
         endpoints = tuple(Endpoint.parse(part) for part in text.split(",") if part.strip())

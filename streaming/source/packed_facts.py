@@ -1,9 +1,9 @@
-"""Facts on their way from the source's tasks to the stateful operator: one blob for each task and bucket.
+"""Binary format of facts between the source's tasks and the stateful operator: one blob per task and bucket.
 
-What concerns every bucket is packed once and is part of each blob. Blobs live as long as a batch: they are made and
-read by one version, and have a version all the same, because an executor may have been left behind.
+Facts for all buckets are packed once and copied into each blob. A blob lives only as long as its batch, so the same
+version normally writes and reads it. It still has a version number, because an executor may run an older version.
 
-A fact is a tuple that begins with what it is. The order of its values is that of its fields.
+A fact is a tuple whose first value is the kind. The other values are in the order of the fact's fields.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Packed = tuple[Any, ...]
 
 
 def pack_facts(facts: Iterable[Fact], buckets: int) -> Iterator[tuple[int, bytes]]:
-    """(bucket, blob) for each bucket that any of the facts concerns."""
+    """Yields (bucket, blob) for each bucket that has facts."""
     own: list[list[Packed]] = [[] for _ in range(buckets)]
     shared: list[Packed] = []
     for fact in facts:
@@ -69,7 +69,7 @@ def unpack_facts(blob: bytes) -> list[Fact]:
     """The facts of one blob.
 
     Raises:
-        CheckpointError: another version has packed them.
+        CheckpointError: another version wrote the blob.
     """
     own, for_all = unpack_versioned(VERSION, blob)
     return [*(_READ[packed[0]](packed) for packed in own), *_shared(for_all)]
@@ -85,7 +85,7 @@ def packed_batch(facts: Iterable[Fact], buckets: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=PACKED_SCHEMA)
 
 
-@lru_cache(maxsize=4)  # the buckets of a batch are worked on one after the other
+@lru_cache(maxsize=4)  # the buckets of a batch are processed one after the other
 def _shared(packed: bytes) -> tuple[Fact, ...]:
     return tuple(_READ[fact[0]](fact) for fact in unpack(packed))
 

@@ -1,12 +1,12 @@
-"""From the last offset and a fresh listing to the next offset: pure, so that the simulation runs it too.
+"""Computes the next offset from the last offset and a new listing. Pure, so that the simulation runs it too.
 
-Law: a limit may cut reading, never listing. What was not answered is carried and marked, what was answered lower
-than it was read is taken as it is (the log was truncated; the reader will see it and say so), what came back under
-another topic id is another partition. No limit cuts `__transaction_state` here: how much lies between two of its
-offsets only reading tells, because compaction leaves a handful of records in thousands of millions of offsets.
+Law: a limit may shorten reading, never listing. A partition without an answer keeps its position and is marked stale.
+An answer below the position is used as it is: the log was truncated, and the reader detects and reports that. A
+partition with another topic id is another partition. No limit applies to `__transaction_state` here: only reading shows
+how many records lie between two offsets, because compaction can leave a few in thousands of millions of offsets.
 
-A limit is water: it fills the small backlogs first, so that one partition that is far behind takes nothing from those
-that are not, and they are read to their ends in every batch.
+A limit goes to the small backlogs first. So a partition that is far behind takes nothing from the others, and they are
+read to their ends in every batch.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from dataclasses import dataclass, replace
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.source.offsets import NOT_BEGUN, Position, SourceOffset
 
-_JUST_MADE = 10_000  # offsets of a partition of the coordinators' log at the first barrier that could list it
+_JUST_MADE = 10_000  # most offsets of a new coordinator partition at the first barrier that can list it
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One partition's answer to a listing; `end` is None if it did not answer.
 
-    `start` is where to begin a partition that is not read yet; it is asked for, and needed, only for those. `leader`
-    is the broker that answered.
+    `start` is the start offset of a partition that is not read yet; it is requested, and needed, only for those.
+    `leader` is the broker that answered.
     """
 
     topic_id: str
@@ -37,14 +37,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One pair (D, T), fully asked for.
+    """One complete pair (D, T) of listings.
 
     Attributes:
-        answers: one for every partition that is watched now, of both kinds; a partition that is missing is no
-            longer part of the cluster.
-        data_listed_ms: our clock when every answer of D was in hand, before T was asked for.
-        coordinator_listed_ms: our clock when every answer of T was in hand.
-        scan_interval_ms: the coordinators' setting, None while no broker has said.
+        answers: one for each watched partition, of data and of `__transaction_state`; a partition without an entry is
+            no longer part of the cluster.
+        data_listed_ms: local clock when all answers of D had arrived, before T was requested.
+        coordinator_listed_ms: local clock when all answers of T had arrived.
+        scan_interval_ms: the coordinators' setting; None until a broker answers.
     """
 
     cluster_id: str
@@ -64,7 +64,7 @@ class Limits:
 def plan(
     previous: SourceOffset, listing: Listing, limits: Limits, reread: Mapping[TopicPartition, int]
 ) -> SourceOffset:
-    """The next offset: one barrier further, reading as far as the limits allow; `reread` goes back to an offset."""
+    """The next offset: one barrier later, as far as the limits allow; `reread` has offsets to go back to."""
     known = {
         partition: position
         for partition, position in previous.positions.items()
@@ -97,7 +97,7 @@ def plan(
         gone={
             partition: position.topic_id
             for partition, position in previous.positions.items()
-            if partition not in known and (is_begun(position) or position.topic_id)  # else known by name alone
+            if partition not in known and (is_begun(position) or position.topic_id)  # else only the name was known
         },
         news_from=_news_from(previous, listing, begun, back),
         scan_interval_ms=listing.scan_interval_ms,
@@ -110,11 +110,11 @@ def _news_from(
     begun: Mapping[TopicPartition, int],
     back: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """From where each partition of the coordinators' log tells news: the end listed when its reading began, or anew.
+    """The offset from which the records of each coordinator partition are new: its end when reading began or restarted.
 
-    A partition found later whose log is short was made later: all of it is news. A long one was there, and was not
-    shown. One found later is kept with 0 until its reading begins: its first answer may come some barriers after its
-    name.
+    A partition that is found later and has a short log was created later, so all its records are new. A long log
+    existed before, but was not visible. A partition found later keeps the entry 0 until its reading begins, because its
+    first answer may come some barriers after its name.
     """
     found: dict[TopicPartition, int] = {}
     for partition, answer in listing.answers.items():
@@ -138,10 +138,10 @@ def is_begun(position: Position | None) -> bool:
 
 
 def _may_go_back(known: Position, answer: Answer) -> bool:
-    """Whether a rewind is safe now: a truncation is looked for first.
+    """Whether a re-read is safe now. A truncation must be ruled out first.
 
-    Only a read that goes on where the last one ended, with its epoch, sees that the log was truncated since. One
-    that starts further back would read the new log and leave what is gone from the old one in the state.
+    Only a read that continues at the last position, with its leader epoch, detects a truncation. A read that starts
+    further back would read the new log and leave data of the old log in the state.
     """
     if not is_begun(known) or answer.end is None:
         return False
@@ -151,10 +151,10 @@ def _may_go_back(known: Position, answer: Answer) -> bool:
 def _ends(
     starts: Mapping[TopicPartition, int], stood: Mapping[TopicPartition, int], listing: Listing, limits: Limits
 ) -> dict[TopicPartition, int]:
-    """How far each answered partition is read: to its end, or, of data, as far as its part of the limit reaches.
+    """How far each answered partition is read: to its end, or for data to its share of the limit.
 
-    A rewound range is read at least to where it `stood`: a position that stands lower than what the state knows would
-    not see that the log is cut between the two.
+    A re-read goes at least to the old position (`stood`). From a lower position, a truncation between the two would not
+    be detected.
     """
     ends: dict[TopicPartition, int] = {}
     backlog: dict[TopicPartition, int] = {}
@@ -171,7 +171,10 @@ def _ends(
 
 
 def _fill(backlog: Mapping[TopicPartition, int], limit: int) -> dict[TopicPartition, int]:
-    """What each may read: the smallest as a whole, as many as fit; the others share the rest, and each moves on."""
+    """How many offsets each partition may read.
+
+    The smallest backlogs are read completely, as many as fit. The others share the rest, with at least one offset each.
+    """
     allowed: dict[TopicPartition, int] = {}
     smallest_first = sorted(backlog, key=lambda partition: (backlog[partition], partition))
     for done, partition in enumerate(smallest_first):

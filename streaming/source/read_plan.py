@@ -1,8 +1,7 @@
-"""One task's share of a batch: which ranges it reads, and the facts it makes of them.
+"""One task's share of a batch: the ranges that it reads, and the facts that it returns.
 
-The first plan of a batch carries the coordinator's log and the barrier; data ranges, and a first reading of the
-coordinator's log, are spread over as many plans as the batch is worth, because every further Spark task costs some
-18 ms.
+The first plan of a batch has `__transaction_state` and the barrier. Data ranges, and a first reading of
+`__transaction_state`, are spread over more plans if they are large: each further Spark task costs about 18 ms.
 """
 
 from __future__ import annotations
@@ -38,22 +37,22 @@ from txnwatch.streaming.source.snapshot_schedule import Census, take_census
 OFFSETS_WORTH_A_TASK = 100_000
 ASKED_WORTH_A_TASK = 200
 ROWS_PER_ARROW_BATCH = 10_000
-# Some 40,000 records a second are decoded, of a first reading ten times as many. Before that is over nothing is proven,
-# so it may take longer; what it leaves costs more, because of that idle ids have to be told to whom has something open.
+# About 40,000 records per second are decoded, in a first reading ten times as many. Nothing is proven before the first
+# reading ends, so it may read more. What it leaves costs more: idle ids in it must be passed to open transactions.
 LOG_BYTES, LOG_BYTES_AT_FIRST = 8 << 20, 1 << 30
-_SLOW_LOG_READ_S = 5.0  # where a rate is set: a barrier without the end of the log is better than none
+_SLOW_LOG_READ_S = 5.0  # with a rate limit: a barrier without the end of the log is better than none
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A range of one partition to be read, [start, end); an end below the start means the log was truncated.
+    """A range [start, end) of one partition to read. An end below the start means that the log was truncated.
 
-    `last_epoch` is the leader epoch of what was read before, -1 if unknown.
+    `last_epoch` is the leader epoch of what was read before; -1 if unknown.
 
-    Of the coordinators' log: what lies below `news_from` was there before reading began, or began anew. `is_first`
-    marks the beginning of a first reading, when nothing of the partition is known: of what was there only live
-    transactions are passed on. `is_tail` marks a range that goes on where everything had been read, in a part that is
-    news: compaction does not reach there unless we are late.
+    For `__transaction_state`: records below `news_from` existed before reading began or restarted. `is_first` marks the
+    beginning of a first reading, when nothing of the partition is known: of the existing records, only live
+    transactions are passed on. `is_tail` marks a range of new records that continues at the last end: compaction does
+    not reach them unless reading is late.
     """
 
     partition: TopicPartition
@@ -68,25 +67,31 @@ class Range:
 
     @property
     def is_first_of_past(self) -> bool:
-        """Whether it is the beginning of a first reading, and all of it was there before."""
+        """Whether it is the beginning of a first reading, and all its records existed before."""
         return self.is_first and not is_data(self.partition) and self.end <= self.news_from
 
     @property
     def is_old(self) -> bool:
-        """Whether it has records that were there before: they tell neither how late it is nor how long things take."""
+        """Whether it has records that existed before reading began: they are useless for lag and latencies."""
         return self.start < self.news_from
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """What one task reads; `end` is the batch's whole offset, in the plans that read the coordinators' log.
+    """What one task reads.
 
-    One of them `brings_barrier`, and what the others have found of the log is for its barrier.
-    `risen` are data partitions that have had an election since the listing before; `unfinished` partitions of the
-    coordinator's log of which this batch's reading may have been overtaken by compaction. What is read of those that
-    are `followed` was written after `previous_listed_ms`. `tasks` share the bytes that a batch may read. `throttled_ms`
-    is what the planner was throttled for; it has no other way to tell. `unlisted` are partitions that a look at history
-    lacks.
+    Attributes:
+        end: the batch's whole offset; only in plans that read `__transaction_state`.
+        previous_listed_ms: local clock when the data partitions were listed before.
+        risen: data partitions that have had an election since the previous listing.
+        unfinished: partitions of `__transaction_state` that compaction may change while this batch reads them.
+        followed: partitions of `__transaction_state` whose records in this batch were written after
+            `previous_listed_ms`.
+        tasks: the number of tasks that share the bytes of a batch.
+        throttled_ms: how long the planner was throttled; it cannot report this in another way.
+        unlisted: partitions that are missing from a batch query.
+        brings_barrier: whether this plan returns the barrier. Other plans that read `__transaction_state` return a
+            LogRead for it.
     """
 
     ranges: tuple[Range, ...]
@@ -106,7 +111,7 @@ class ReadPlan:
 def plan_reads(
     start: SourceOffset, end: SourceOffset, options: SourceOptions, census: Census | None = None
 ) -> list[ReadPlan]:
-    """The tasks of one batch, with its census if there is one."""
+    """The plans of one batch, one per task, with its producer snapshot if there is one."""
     ranges = [found for found in (_range(start, end, partition) for partition in end.positions) if found is not None]
     log = [found for found in ranges if not is_data(found.partition)]
     data = [found for found in ranges if is_data(found.partition)]
@@ -140,10 +145,11 @@ def _risen(start: SourceOffset, end: SourceOffset) -> frozenset[TopicPartition]:
 
 
 def _unfinished(start: SourceOffset, end: SourceOffset) -> frozenset[int]:
-    """Partitions of the coordinator's log that were not read to their end before: one more batch must follow.
+    """Partitions of `__transaction_state` that were not read to their end before: one more batch must follow.
 
-    Their holes are no loss. While they are read, compaction can take a record away in favour of a later one, beyond
-    the end that was listed; the cleaner does not pass the high watermark, so the next listing has that one.
+    Their compaction gaps are no loss. While they are read, compaction can remove a record in favour of a later one
+    beyond the listed end. The log cleaner does not pass the high watermark, so the next listing includes the later
+    record.
     """
     return frozenset(
         partition.partition
@@ -153,9 +159,9 @@ def _unfinished(start: SourceOffset, end: SourceOffset) -> frozenset[int]:
 
 
 def _followed(start: SourceOffset, end: SourceOffset) -> frozenset[int]:
-    """Partitions of the coordinators' log that were listed both times, and go on where they ended the first time.
+    """Partitions of `__transaction_state` that both listings have, and whose range continues at the previous end.
 
-    Their new records were not there yet when T was asked for then, which was after D was in hand.
+    Their new records did not exist when the previous T was requested, which was after the previous D was complete.
     """
     return frozenset(
         partition.partition
@@ -210,19 +216,22 @@ def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) ->
 
 
 def _worth(ranges: Iterable[Range], options: SourceOptions) -> int:
-    """How many tasks ranges are worth."""
+    """How many tasks to use for some ranges."""
     offsets = sum(max(0, found.end - found.start) for found in ranges)
     return max(1, min(options.input_partitions, -(-offsets // OFFSETS_WORTH_A_TASK)))
 
 
 def _dealt(ranges: list[Range], tasks: int) -> list[list[Range]]:
-    """One after the other, those with the most offsets first: how many records a compacted range has nobody knows."""
+    """Deals ranges to the tasks in turn, those with the most offsets first.
+
+    Loads are not compared, because the number of records in a compacted range is unknown.
+    """
     ranked = sorted(ranges, key=lambda found: found.start - found.end)
     return [ranked[number::tasks] for number in range(tasks)]
 
 
 def _spread(ranges: list[Range], tasks: int) -> list[list[Range]]:
-    """Largest first, each to the task that has least."""
+    """Assigns ranges to tasks, the largest first, each to the task with the smallest load."""
     shares: list[list[Range]] = [[] for _ in range(tasks)]
     loads = [0] * tasks
     for found in sorted(ranges, key=lambda found: found.start - found.end):
@@ -233,9 +242,10 @@ def _spread(ranges: list[Range], tasks: int) -> list[list[Range]]:
 
 
 def run_plan(plan: ReadPlan, options: SourceOptions, cluster: Cluster, asking: Cluster) -> Iterator[pa.RecordBatch]:
-    """Reads a plan's ranges and yields their facts, the barrier last.
+    """Reads a plan's ranges and yields their facts.
 
-    A census goes over connections of its own, `asking`: on those that a quota of bytes throttles it would have to wait.
+    A producer snapshot uses connections of its own, `asking`: on the others it would wait while a byte quota throttles
+    them.
     """
     room = Room()
     reads = [_read(found, options, room) for found in plan.ranges]
@@ -260,11 +270,11 @@ def run_plan(plan: ReadPlan, options: SourceOptions, cluster: Cluster, asking: C
 
 
 def budgets(plan: ReadPlan, reads: Iterable[RangeRead], options: SourceOptions, now_s: float) -> list[Budget]:
-    """How much a task may read: its part of the data by bytes and time, of the coordinators' log by bytes.
+    """How much a task may read: of data by bytes and time, of `__transaction_state` by bytes.
 
-    Of that log a first reading has a budget of its own: nothing else that is read of it may be so large.
+    With a rate limit, `__transaction_state` has a time limit too. A first reading of it has its own, larger budget.
 
-    None without a way for the job to say that something is left.
+    The list is empty without a control file, because the job could then not request the rest.
     """
     if options.control_file is None:
         return []
@@ -329,7 +339,7 @@ def _facts(plan: ReadPlan, reads: list[RangeRead]) -> Iterator[Fact]:
 
 
 def _holes(reads: Iterable[RangeRead]) -> dict[int, int]:
-    """Where the last hole ended in each partition of the coordinator's log that has one in its range."""
+    """Where the last compaction gap ends, for each partition of `__transaction_state` with a gap in its range."""
     folds = [read.fold for read in reads if isinstance(read.fold, TransactionFold)]
     return {fold.log_partition: fold.whole_from for fold in folds if fold.whole_from > fold.start}
 

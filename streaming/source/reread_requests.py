@@ -1,9 +1,9 @@
-"""How the job asks its source to read ranges again.
+"""The file with which the job asks its source to read ranges again and to describe partitions.
 
-Spark gives a source no way back: what a task could not read, and what the state found out later, is known in the
-driver's own process, while the next range is planned in the source's process beside it, on the same machine. A
-small file between the two carries the wish. It is level-triggered: the state repeats an open gap in every batch
-until a re-read has closed it, so a lost or stale file costs a round and never an answer.
+Spark has no feedback channel to a source. The driver process knows which ranges a task could not read, and which gaps
+the state found later. The source's process, beside it on the same machine, plans the next range. A small file carries
+the requests from one to the other. It is level-triggered: the state repeats an open gap in every batch until a re-read
+closes it. So a lost or outdated file delays a re-read by one round, but loses nothing.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from txnwatch.streaming.source.offsets import is_data
 
 
 class Wish(NamedTuple):
-    """One thing that the source is asked for; a partition may be read again and described in the same batch.
+    """One request to the source. A batch may both read a partition again and describe it.
 
     Attributes:
-        start: from where to read again; -1: a census, or a coordinator's whole log.
-        why: of a census; one reason that keeps coming back does not make another one wait.
+        start: the offset to read again from. Negative: describe a data partition, or read a whole coordinator partition
+            again.
+        why: the reason for a producer snapshot. Each reason has its own backoff.
     """
 
     partition: TopicPartition
@@ -43,15 +44,15 @@ class Wish(NamedTuple):
 
 
 def census_of(partition: TopicPartition, why: CensusReason) -> Wish:
-    """The wish to have a partition described."""
+    """A request for a producer snapshot of a partition."""
     return Wish(partition, NEEDS_CENSUS, why)
 
 
 def wishes_of(emitted: Collection[Emitted], doubted: Iterable[TopicPartition]) -> set[Wish]:
-    """What the source is asked for after a batch: gaps to be read again, and partitions to be described.
+    """The requests after a batch: gaps to read again, and partitions to describe.
 
-    `emitted` has what every bucket has open, told in this batch or before. `doubted` are partitions whose leader has
-    contradicted a candidate: our view of them must be looked into.
+    `emitted` has the open transactions of every bucket, also those emitted in earlier batches. `doubted` are partitions
+    whose leader contradicted a candidate: the leader must describe them again.
     """
     wishes = {census_of(partition, CensusReason.DOUBT) for partition in doubted}
     wishes.update(census_of(partition, CensusReason.STANDING) for partition in _held_by_nobody_known(emitted))
@@ -68,10 +69,10 @@ def wishes_of(emitted: Collection[Emitted], doubted: Iterable[TopicPartition]) -
 
 
 def _held_by_nobody_known(emitted: Collection[Emitted]) -> Iterator[TopicPartition]:
-    """Partitions whose last stable offset stands where no transaction begins that we know and that has an owner.
+    """Partitions whose last stable offset does not move, and where no known transaction with an owner begins.
 
-    Where one does, it is the one that holds the offset: no two begin at one offset. A census would show it once more,
-    and besides it only what lies above it and holds nothing yet.
+    If a known transaction with an owner begins there, it holds the offset: no two transactions begin at one offset. A
+    snapshot would only show it again, and transactions above it that hold nothing yet.
     """
     standing = [said for said in emitted if isinstance(said, LastStableStands)]
     if not standing:
@@ -84,7 +85,7 @@ def _held_by_nobody_known(emitted: Collection[Emitted]) -> Iterator[TopicPartiti
 
 
 def write_wishes(path: Path, wishes: Collection[Wish]) -> None:
-    """Replaces the wishes."""
+    """Replaces the requests."""
     text = json.dumps(sorted([str(wish.partition), wish.start, wish.why or ""] for wish in wishes))
     try:
         if path.read_text() == text:
@@ -95,14 +96,14 @@ def write_wishes(path: Path, wishes: Collection[Wish]) -> None:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Puts a new file in the place of the old one: who reads it has the one or the other, whole."""
+    """Replaces a file atomically: a reader gets the whole old or the whole new content."""
     temporary = path.with_suffix(".new")
     temporary.write_text(text)
     os.replace(temporary, path)  # noqa: PTH105 - atomic, also over an existing file
 
 
 def read_wishes(path: Path | None) -> set[Wish]:
-    """The wishes, none if the file is not there or damaged."""
+    """The requests; none if the file is missing or damaged."""
     if path is None:
         return set()
     try:

@@ -1,13 +1,14 @@
-"""The census: what the leaders themselves have open. When it is due, of what, and how it is taken.
+"""Producer snapshots (`Census`): when they are due, of which partitions, and how they are taken.
 
-Why it is needed: retention may have taken the beginning of a transaction; a log that was cut or skipped can hide
-markers; topics that are not scanned are known by it alone. state/detection/producer_snapshot.py says why it is
-bracketed.
+A producer snapshot is the leader's own list of open transactions (DescribeProducers). The logs alone are not enough:
+retention may have removed the beginning of a transaction, a truncated or skipped log can hide markers, and topics that
+are not scanned are known from snapshots only. state/detection/producer_snapshot.py explains why two listings enclose a
+snapshot.
 
-When: of a scanned partition when reading it begins, every `heal_interval_s`, and when the job asks for it (a last
-stable offset that stands, a gap only the leader can close, a candidate that was refuted, a census that failed); of the
-partitions that are watched by census alone, and of scanned ones for as long as they are behind, every
-`census_interval_s`, and when a proof needs another look. Three requests a leader.
+Scanned partitions are described when reading begins, every `heal_interval_s`, and when the job requests it: a last
+stable offset that does not move, a gap that only the leader can close, a refuted candidate, a failed snapshot.
+Partitions that are not scanned, and scanned ones while they are behind, are described every `census_interval_s`, and
+when a proof needs another check. A snapshot costs three requests per leader.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ class Asked:
     """One partition to be described.
 
     Attributes:
-        below: what the batch reads it to; None where it is not scanned, or is not read to its end: the census is then
-            the reading, of all there is.
-        is_first: reading of the partition begins in the same batch.
-        is_behind: it is scanned, and is not read to its end.
+        below: the end to which the batch reads it. None if it is not scanned, or not read to its end: the snapshot then
+            covers the whole partition, in place of a scan.
+        is_first: the same batch begins to read the partition.
+        is_behind: the partition is scanned, but not read to its end.
     """
 
     topic_id: str
@@ -47,18 +48,18 @@ class Asked:
 
     @property
     def is_scanned(self) -> bool:
-        """Whether the log of the partition is read as well."""
+        """Whether the log of the partition is scanned as well."""
         return self.below is not None or self.is_behind
 
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """What is to be described while one batch is read.
+    """The partitions to describe while one batch is read.
 
     Attributes:
-        listed_ms: our clock when the ends of the batch were listed.
-        missing: partitions watched by census whose topic is missing, but not yet for certain.
-        is_round: all partitions that are watched by census are in `asked` or `missing`.
+        listed_ms: local clock when the ends of the batch were listed.
+        missing: snapshot-only partitions whose topic is missing from the metadata, but not yet surely deleted.
+        is_round: all snapshot-only partitions are in `asked` or `missing`.
     """
 
     asked: Mapping[TopicPartition, Asked]
@@ -69,7 +70,7 @@ class Census:
 
 @dataclass(slots=True)
 class CensusRota:
-    """Decides what a batch's census is of; lives in the driver beside the lister."""
+    """Decides which partitions each batch describes. It lives in the driver, beside the lister."""
 
     options: SourceOptions
     _heal_due_s: float = 0.0
@@ -82,10 +83,10 @@ class CensusRota:
     def next_census(
         self, known: Metadata, previous: SourceOffset, following: SourceOffset, wanted: Iterable[TopicPartition]
     ) -> Census | None:
-        """The census to take while the batch from `previous` to `following` is read, None if nothing is due.
+        """The snapshot to take while the batch from `previous` to `following` is read; None if none is due.
 
-        Behind is what the batch is not planned to read to its end, or goes back to where an earlier one had stopped:
-        it may well stop again.
+        A partition is behind if the batch does not plan to read it to its end, or goes back to where an earlier batch
+        stopped: it may stop again.
         """
         now_s = time.monotonic()
         self._look_at(known)
@@ -115,7 +116,7 @@ class CensusRota:
 
     @property
     def has_absences(self) -> bool:
-        """Whether a topic that is watched by census is missing, and nobody knows for certain."""
+        """Whether a snapshot-only topic is missing from the metadata, but not yet surely deleted."""
         return any(self._absences.values())
 
     def _due_behind(self, behind: set[TopicPartition], now_s: float) -> set[TopicPartition]:
@@ -125,7 +126,7 @@ class CensusRota:
         return behind
 
     def _look_at(self, known: Metadata) -> None:
-        """Takes in fresh metadata: brokers learn of changes one after the other, so one look makes no topic gone."""
+        """Applies new metadata. Brokers learn of changes at different times, so one absence does not mean deleted."""
         if known is self._metadata:
             return
         self._metadata = known
@@ -155,15 +156,15 @@ def _can_be_described(partition: TopicPartition, position: Position) -> bool:
 
 
 def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
-    """Describes what is asked, bracketed; a partition whose bracket is not whole is told as failed."""
+    """Describes the partitions between two listings; a partition with an incomplete bracket counts as failed."""
     here = _those_known(cluster, census)
-    if len(here) < len(census.asked):  # the driver that asks may know of a topic before we do
+    if len(here) < len(census.asked):  # the driver may know a new topic before this worker does
         _look_around(cluster)
         here = _those_known(cluster, census)
     before = cluster.list_offsets(here)
     described = describe_producers(cluster, [partition for partition in here if before[partition].error is None])
     after = cluster.list_offsets(described, isolation=READ_COMMITTED)
-    # Leaders are asked by name: one may have described a new topic of that name already.
+    # DescribeProducers names topics, without their ids: a leader may already describe a re-created topic.
     ids = _ids_of(cluster, {partition.topic for partition in described})
     taken: dict[TopicPartition, Bracket] = {}
     for partition, producers in described.items():
@@ -187,13 +188,13 @@ def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
                 )
     failed = frozenset(census.asked) - taken.keys()
     if len(taken) < len(here):
-        _look_around(cluster)  # a leader may have moved: the next one knows
+        _look_around(cluster)  # a leader may have moved: the next snapshot needs new metadata
     scanned = frozenset(partition for partition in failed if census.asked[partition].is_scanned)
     yield CensusTaken(taken, failed | census.missing, census.is_round, scanned)
 
 
 def _ids_of(cluster: Cluster, topics: set[str]) -> dict[str, str]:
-    """The ids that topics have now; none where nobody answers."""
+    """The current ids of topics; none if no broker answers."""
     try:
         return {name: topic.topic_id for name, topic in cluster.named(topics).items()} if topics else {}
     except BrokerError:
@@ -210,7 +211,7 @@ def _those_known(cluster: Cluster, census: Census) -> list[TopicPartition]:
 
 
 def _look_around(cluster: Cluster) -> bool:
-    """Fresh metadata; whether there is any."""
+    """Refreshes the metadata. Returns whether a broker answered."""
     try:
         cluster.refresh()
     except BrokerError:

@@ -1,8 +1,8 @@
 """Control records: the ABORT and COMMIT markers that end a transaction on a partition.
 
-Key: int16 version, int16 type. Value: int16 version, int32 coordinator epoch. A version above the highest we
-know is read as the highest we know, as Kafka does (classes `ControlRecordType`, `EndTransactionMarker`);
-types other than ABORT and COMMIT (KRaft's own, or later ones) are not ours and come back as None.
+Key: int16 version, int16 type. Value: int16 version, int32 coordinator epoch. A version above the highest we know is
+read as the highest we know, as Kafka does (classes `ControlRecordType`, `EndTransactionMarker`). Types other than ABORT
+and COMMIT (KRaft's own, or later ones) end no transaction and are returned as None.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def decode_marker(key: memoryview | bytes, value: memoryview | bytes) -> EndTran
     """The marker in one control record, or None for a control record that ends no transaction.
 
     Raises:
-        WireError: key or value are too short or carry a negative version.
+        WireError: the key or the value is too short or has a negative version.
     """
     key_reader = Reader(key)
     _version(key_reader, "control record key version")
@@ -46,7 +46,7 @@ def decode_marker(key: memoryview | bytes, value: memoryview | bytes) -> EndTran
 
 
 def read_marker(buffer: memoryview | bytes, position: int, header: BatchHeader) -> EndTransactionMarker | None:
-    """The marker in the control batch at `position`; None if compaction emptied it or it is no marker."""
+    """The marker in the control batch at `position`; None if compaction emptied it or it is not a marker."""
     for record in records(buffer, position, header):
         if record.key is None or record.value is None:
             raise WireError("control record", position, "no key or value", "both")

@@ -1,7 +1,7 @@
 """Fetch responses, versions 4 to 13, without copying the records.
 
-The one message we decode ourselves: a generated decoder copies every record twice, and the records are all but
-the whole message (docs/decisions/0003). Schema `FetchResponse.json`; unknown tags are skipped.
+This is the only response that we decode ourselves: a generated decoder copies every record twice, and the records are
+nearly the whole message (docs/decisions/0003). Schema `FetchResponse.json`; unknown tags are skipped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_RECORDS = memoryview(b"")
 
 
 class PartitionData(NamedTuple):
-    """One partition's part of a Fetch response; -1 where the leader did not say.
+    """One partition's part of a Fetch response; a field that the leader did not send is -1.
 
     Attributes:
         topic: the name (to version 12) or the topic id's 16 bytes (from version 13).

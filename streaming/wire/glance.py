@@ -1,9 +1,9 @@
-"""What one batch of `__transaction_state` says, read off its bytes without decoding it.
+"""A fast reader of one usual batch of `__transaction_state`: takes a few fields from its bytes without decoding it.
 
-Law: `glance` tells what the exact decoders (record_batch.py, transaction_log.py) would tell of the same bytes, or
-None. None is no judgement: whoever gets it decodes. So it accepts only what it has followed to the last byte of the
-batch: one plain record, varints of at most two bytes, ASCII names, value versions 0 and 1, the tags that brokers write
-in the order they write them.
+Law: `glance` returns what the exact decoders (record_batch.py, transaction_log.py) would return for the same bytes, or
+None. None means only that the caller has to decode the batch. So a batch is accepted only if it could be followed to
+its last byte: one plain record, varints of at most two bytes, ASCII names, value versions 0 and 1, and the tags that
+brokers write, in the order in which they write them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from txnwatch.streaming.wire.record_batch import CURRENT_MAGIC, HEADER_SIZE, LEN
 
 NO_ID = -1
 
-# Where the batch ends in the buffer, its base offset and leader epoch; the record's timestamp, its key as it stands
-# there (equal keys are equal transactional ids), the producer id and the previous one (NO_ID of a tombstone, or where
-# there is none), and whether the state is Ongoing or Prepare*. A plain tuple, because it is made a million times.
+# Where the batch ends in the buffer, its base offset and leader epoch; the record's timestamp, its encoded key (equal
+# keys are equal transactional ids), the producer id and the previous one (NO_ID for a tombstone, or if there is none),
+# and whether the state is Ongoing or Prepare*. A plain tuple, because it is created a million times.
 Glance = tuple[int, int, int, int, bytes, int, int, bool]
 
 # base offset, length, leader epoch, magic, attributes, last offset delta, both timestamps, record count
@@ -26,20 +26,20 @@ _int64 = struct.Struct(">q").unpack_from
 _int32 = struct.Struct(">i").unpack_from
 _int16 = struct.Struct(">h").unpack_from
 _PLAIN = frozenset({0, LOG_APPEND_TIME})
-_LONGEST_BATCH = 8_000  # then every size within it fits into a varint of two bytes
+_LONGEST_BATCH = 8_000  # so every size within it fits into a varint of two bytes
 _LONGEST_KEY = 1_024
 _KEY_BEGINS = tuple(struct.pack(">hh", 0, max(0, size - 4)) for size in range(_LONGEST_KEY))
 _NULL = 1  # -1, zigzag
 _NO_DELTAS = b"\0\0"
-_LIVE = (False, True, True, True, False, False)  # by the state's id; what is above never reaches the log
+_LIVE = (False, True, True, True, False, False)  # by the state's id; states with a higher id never reach the log
 _PARTITIONS_AT, _TIMESTAMPS = 17, 16
 _NONE_OR_EMPTY = frozenset({b"\xff\xff\xff\xff", b"\0\0\0\0"})
 _MOST_TOPICS = 1_000
-_NOWHERE = 1 << 62  # behind every end, so whatever is compared with it does not fit
+_NOWHERE = 1 << 62  # beyond every end, so a comparison with the end fails
 
 
 def glance(raw: bytes, at: int) -> Glance | None:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a call costs
-    """The batch at `at`, or None if it has to be decoded, or is cut off."""
+    """The batch at `at`; None if it has to be decoded or is cut off."""
     try:
         base_offset, length, leader_epoch, magic, attributes, delta, base_ms, max_ms, count = _header(raw, at)
         end = at + LENGTH_OVERHEAD + length
@@ -51,7 +51,7 @@ def glance(raw: bytes, at: int) -> Glance | None:  # noqa: C901, PLR0911, PLR091
         if size >= 0x80:
             size += (raw[at] << 7) - 0x80
             at += 1
-        # One comparison says that the size is even (not negative), has two bytes at most, and reaches the end.
+        # One comparison checks that the size is even (not negative), has two bytes at most, and reaches the end.
         if size != (end - at) << 1 or length > _LONGEST_BATCH or raw[at + 1 : at + 3] != _NO_DELTAS:
             return None
         size = raw[at + 3]
@@ -110,7 +110,7 @@ def glance(raw: bytes, at: int) -> Glance | None:  # noqa: C901, PLR0911, PLR091
 
 
 def _after_compact(raw: bytes, at: int) -> int:
-    """Where the partitions of version 1 end that begin at `at`."""
+    """The end of the partitions of a version 1 value; they begin at `at`."""
     topics = raw[at] - 1
     at += 1
     if topics >= 0x7F:
@@ -128,7 +128,7 @@ def _after_compact(raw: bytes, at: int) -> int:
 
 
 def _after_partitions(raw: bytes, at: int) -> int:
-    """The same of version 0."""
+    """The same for version 0."""
     topics: int = _int32(raw, at)[0]
     at += 4
     if not 0 <= topics <= _MOST_TOPICS:

@@ -1,9 +1,9 @@
 """Kafka's primitive types, read from a memoryview.
 
-`Reader` walks one value from left to right. Every read checks the bounds first, so a truncated or hostile
-value ends in a `WireError` that names the field and the byte, never in an IndexError or a wrong answer.
-Types as in the Kafka protocol guide: fixed-width integers are big-endian; varints are 7 bits a byte, low
-group first; a compact string, array or bytes carries its length plus one.
+`Reader` reads one value from left to right. Every read checks the bounds first, so a truncated or hostile value raises
+a `WireError` with the field and the byte position, and never an IndexError or a wrong result. Types as in the Kafka
+protocol guide: fixed-width integers are big-endian; varints have 7 bits per byte, low group first; a compact string,
+array or bytes has its length plus one in front.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Reader:
         return tuple(item() for _ in range(size))
 
     def tagged_fields(self, field: str) -> dict[int, memoryview]:
-        """The tagged fields of a flexible version, undecoded: {tag: bytes}; unknown tags are the caller's to skip."""
+        """The undecoded tagged fields of a flexible version, {tag: bytes}; the caller skips unknown tags."""
         fields: dict[int, memoryview] = {}
         for _ in range(self.unsigned_varint(field)):
             tag = self.unsigned_varint(field)

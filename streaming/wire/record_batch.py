@@ -1,10 +1,10 @@
-"""Record batches: the 61-byte header that every consumer hides, and, for our own topics, the records.
+"""Record batches: the 61-byte header that consumers hide, and, for the few batches we may read, the records.
 
-Law: a user's record is never touched. `walk` reads headers only and steps over `records` by length; headers
-are never compressed. `records` is for `__transaction_state` and for control batches alone.
+Law: users' records are never read. `walk` reads headers only and skips `records` by length; headers are never
+compressed. `records` is only for `__transaction_state` and for control batches.
 
-Format: KIP-98, class `org.apache.kafka.common.record.DefaultRecordBatch` (magic 2). Entries of magic 0 and 1
-share the offset and length fields in front, so they are stepped over; they know no producer id.
+Format: KIP-98, class `org.apache.kafka.common.record.DefaultRecordBatch` (magic 2). Entries of magic 0 and 1 begin with
+the same offset and length fields, so they can be skipped; they have no producer id.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SMALLEST_OLD_LENGTH = 14  # magic 0: crc, magic, attributes, key length, value l
 CURRENT_MAGIC = 2
 
 COMPRESSION_MASK = 0x07
-LOG_APPEND_TIME = 0x08  # then max_timestamp, the broker's, is every record's timestamp
+LOG_APPEND_TIME = 0x08  # then max_timestamp, set by the broker, is every record's timestamp
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40  # then base_timestamp is the horizon, not a timestamp (KAFKA-8522)
@@ -34,7 +34,7 @@ _LENGTH = struct.Struct(">i")
 
 
 class BatchHeader(NamedTuple):
-    """The header of one record batch, magic 2. Offsets are log offsets, timestamps milliseconds."""
+    """The header of one record batch of magic 2. Offsets are log offsets, timestamps are milliseconds."""
 
     base_offset: int
     length: int
@@ -52,7 +52,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """The offset of the batch's last record; kept by compaction even when that record is gone."""
+        """The offset of the batch's last record; compaction keeps it even if it removes that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -72,7 +72,7 @@ class BatchHeader(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record of a batch we may read; key and value are None where the record has none."""
+    """One record of a batch that we may read; key and value are None if the record has none."""
 
     offset: int
     timestamp: int
@@ -81,7 +81,7 @@ class Record(NamedTuple):
 
 
 def check_old_entry(buffer: memoryview | bytes, position: int) -> None:
-    """Accepts an entry of magic 0 or 1, which has no producer id and is stepped over.
+    """Checks an entry's magic and length. Magic 0 and 1 pass: such an entry has no producer id and is skipped.
 
     Raises:
         WireError: a magic or a length that no broker writes.
@@ -96,9 +96,9 @@ def check_old_entry(buffer: memoryview | bytes, position: int) -> None:
 
 
 def end_of_old_entry(buffer: memoryview | bytes, position: int) -> int | None:
-    """Where a magic 0 or 1 entry too short for a batch header ends; None if no whole one stands there.
+    """The end of an entry of magic 0 or 1 that is too short for a batch header; None if it is not complete.
 
-    Such an entry can be the last of a response, where the header of a batch no longer fits.
+    Such an entry can be the last one of a response, where a batch header no longer fits.
     """
     if position + MAGIC_POSITION >= len(buffer) or buffer[position + MAGIC_POSITION] >= CURRENT_MAGIC:
         return None
@@ -109,7 +109,7 @@ def end_of_old_entry(buffer: memoryview | bytes, position: int) -> int | None:
 
 
 def end_of_whole_entries(buffer: memoryview | bytes) -> int:
-    """Where the last whole batch of a segment file ends; what follows it, if anything, is the beginning of one.
+    """The end of the last complete batch of a segment file; what follows, if anything, is an incomplete one.
 
     Raises:
         WireError: a length or magic that no broker writes.
@@ -127,9 +127,9 @@ def end_of_whole_entries(buffer: memoryview | bytes) -> int:
 
 
 def walk(buffer: memoryview | bytes, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Yields (position, header) of every whole magic 2 batch in a Fetch response's `records`, from `position` on.
+    """Yields (position, header) of each complete batch of magic 2 in a Fetch response's `records`, from `position` on.
 
-    A batch cut off at the end of the buffer ends the walk: Fetch may return it, and it is fetched again.
+    A batch that is cut off at the end of the buffer ends the walk: Fetch may return one, and it is fetched again.
 
     Raises:
         WireError: a length or magic that no broker writes.
@@ -149,7 +149,7 @@ def walk(buffer: memoryview | bytes, position: int = 0) -> Iterator[tuple[int, B
 
 
 def records(buffer: memoryview | bytes, position: int, header: BatchHeader) -> Iterator[Record]:
-    """The records of one uncompressed batch of a topic that is ours to read.
+    """The records of one uncompressed batch that we may read.
 
     Raises:
         WireError: the batch is compressed, or its records do not follow the format.

@@ -1,9 +1,9 @@
 """Keys and values of `__transaction_state`, versions 0 and 1.
 
-Schemas `TransactionLogKey` and `TransactionLogValue` of Kafka's transaction coordinator. Version 1 is flexible:
-known tags are read, unknown ones skipped (TransactionLogTest.testDeserializeHighestSupportedVersion and
-KIP-915: later brokers may add tags, and a downgraded one must skip them). A later *version* is an error that
-names itself: its fields are unknown, and guessing one is how a detector starts to lie.
+Schemas `TransactionLogKey` and `TransactionLogValue` of Kafka's transaction coordinator. Version 1 is flexible: known
+tags are read, unknown ones skipped (TransactionLogTest.testDeserializeHighestSupportedVersion and KIP-915: later
+brokers may add tags, and a downgraded broker must skip them). A later *version* is an error that names the version: its
+fields are unknown, and a guess would lead to false verdicts.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ TopicPartitions = tuple[tuple[str, tuple[int, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class TransactionLogValue:
-    """One record of the coordinator's log; times are epoch milliseconds of the broker's clock.
+    """One value of the coordinator's log; times are epoch milliseconds of the broker's clock.
 
-    `partitions` is None exactly when the state is Empty; it is the whole set in Prepare*, and empty in Complete*.
+    `partitions` is None if and only if the state is Empty; it is the whole set in Prepare*, and empty in Complete*.
     """
 
     version: int
@@ -47,10 +47,10 @@ class TransactionLogValue:
 
 
 def decode_key(key: memoryview | bytes) -> str | None:
-    """The transactional id, or None for a key type that is not a transaction's (to be ignored, as Kafka does).
+    """The transactional id, or None for a key of another type, which Kafka ignores too.
 
     Raises:
-        WireError: a key of type 0 that is truncated or has bytes left over.
+        WireError: a key of type 0 is truncated or has bytes left over.
     """
     reader = Reader(key)
     if reader.int16("key version") != _KEY_VERSION:
@@ -61,7 +61,7 @@ def decode_key(key: memoryview | bytes) -> str | None:
 
 
 def decode_value(value: memoryview | bytes) -> TransactionLogValue:
-    """One value of the log.
+    """Decodes one value of the log.
 
     Raises:
         WireError: an unknown version or state, a truncated value, or bytes left over.
@@ -101,7 +101,7 @@ def decode_value(value: memoryview | bytes) -> TransactionLogValue:
 def coordinator_partition(transactional_id: str, partition_count: int) -> int:
     """The partition of `__transaction_state` that owns the id (`TransactionStateManager.partitionFor`).
 
-    Java's String.hashCode over UTF-16 units, absolute value, where abs(MIN_VALUE) is 0.
+    Java's String.hashCode over UTF-16 units, absolute value, with 0 for abs(MIN_VALUE).
     """
     hashed = 0
     encoded = transactional_id.encode("utf-16-be")

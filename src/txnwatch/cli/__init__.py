@@ -1,1 +1,1 @@
-"""The command line: one verb per file, one boundary for errors."""
+"""The command line: one file per command; main.py turns errors into exit codes."""

@@ -1,8 +1,9 @@
-"""`txnwatch abort`: one hanging transaction ended by hand, with the same proof and the same rules as by itself.
+"""`txnwatch abort`: ends one hanging transaction by hand, with the same proof and rules as the automatic abort.
 
-What is more by hand: somebody answers for it. So an unknown outcome is no refusal, it is a loss that is named; a
-transaction whose client was told that it committed is completed with `--result commit`, and aborted only by who says
-that its data may be lost. What is not less: nothing live, nothing whose epoch may be used again.
+The difference: a person decides. So an unknown outcome is not refused; the command shows the possible loss and asks for
+confirmation. A transaction whose commit was acknowledged is completed with `--result commit`, and aborted only with
+`--lose-acknowledged-data`. As in the automatic abort, a live transaction is refused, and so is one whose epoch may be
+used again.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _LOSS = {
     "abort": "its client was told that it aborted, or nothing: an abort is what was owed",
     "none": "no transaction ever owned the data: an abort hides it from read_committed consumers, a commit cannot be",
 }
-# Flags of Kafka's tool, and why they are not ours: the reason is in docs/kafka-transactions.md too.
+# Flags of Kafka's tool that are not supported, with the reason; docs/kafka-transactions.md has the reasons too.
 NOT_TAKEN = {
     "--producer-epoch": "read from the partition's leader, under which the transaction is open; another one is refused "
     "or, if higher, fences its producer",
@@ -46,7 +47,7 @@ _LOSS_BY_COMMIT = "it is proven to have committed: its marker is written, and co
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What was found, decided and done."""
+    """The result row: the transaction, the decision, and what was done."""
 
     topic: str | None
     partition: int | None
@@ -61,7 +62,7 @@ class Decided:
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
-    """Adds the verb."""
+    """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "abort",
         help="end one hanging transaction by hand, verified before and after",
@@ -89,7 +90,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 
 
 class _NotTaken(argparse.Action):
-    """A flag that somebody used to Kafka's tool gives: told why not, in one line."""
+    """A flag of Kafka's tool that is not supported: raises an error with the reason."""
 
     def __call__(self, *_: object) -> None:
         flag = self.option_strings[0]
@@ -97,7 +98,10 @@ class _NotTaken(argparse.Action):
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Ends it; 0 if a marker as asked for was read to have closed it (with --dry-run: would be written), 1 if not."""
+    """Ends the transaction; exit code 0 if the log shows that a marker of the requested kind closed it, else 1.
+
+    With --dry-run: 0 if the marker would be written, else 1.
+    """
     asked = Manual(
         topic=parsed.topic,
         partition=parsed.partition,
@@ -147,7 +151,7 @@ def _refused(parsed: argparse.Namespace, case: ManualCase, incident: IncidentEve
 
 
 def _say(parsed: argparse.Namespace, incident: IncidentEvent, result: str, detail: str) -> None:
-    """The row for programs and people; exit codes are `run`'s."""
+    """Writes the result row, as text or JSON."""
     row = Decided(
         topic=incident.topic,
         partition=incident.partition,

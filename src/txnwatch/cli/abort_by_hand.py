@@ -1,7 +1,7 @@
-"""What `txnwatch abort` does behind its words: finds the transaction, its outcome, and ends it with events.
+"""The work of `txnwatch abort`: finds the transaction and its outcome, ends it, and writes the events.
 
-An abort by hand has an incident of its own, about nothing but the abort: the sequence of an incident that a running
-watch has opened belongs to that watch. Everything it rests on is read from the logs; nothing from the events topic.
+An abort by hand has its own incident, about the abort only: the sequence of an incident that a running watch has opened
+belongs to that watch. The decision depends only on what the brokers and the logs show, never on the events topic.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _BETWEEN_LOOKS_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Manual:
-    """What was asked for; exactly one of `start_offset` and `producer_id` is given."""
+    """The request; exactly one of `start_offset` and `producer_id` is given."""
 
     topic: str
     partition: int
@@ -59,12 +59,12 @@ class Manual:
     may_lose: bool
 
     def is_meant(self, span: SpanCandidate) -> bool:
-        """Whether an open span is the one that was asked for."""
+        """Whether an open span is the requested one."""
         return span.span.start_offset == self.start_offset or span.producer_id == self.producer_id
 
     @property
     def policy(self) -> AbortPolicy:
-        """Somebody answers for it: no clocks, lists or budgets, and an unknown outcome is a loss that was named."""
+        """The policy of a person: no waiting time, lists or budgets, and an unknown outcome is allowed."""
         outcomes = {"abort", "none", "unknown", *(["commit"] if self.may_lose else [])}
         return AbortPolicy(
             after_ms=0,
@@ -77,7 +77,7 @@ class Manual:
 
 @dataclass(frozen=True, slots=True)
 class ManualCase:
-    """The cluster, and what was asked for."""
+    """The request, with the cluster and the events topic."""
 
     cluster: Cluster
     admin: ClusterAdmin
@@ -88,13 +88,13 @@ class ManualCase:
 
     @property
     def place(self) -> TopicPartition:
-        """The partition."""
+        """The requested partition."""
         return TopicPartition(self.asked.topic, self.asked.partition)
 
 
 @contextlib.contextmanager
 def open_case(parsed: argparse.Namespace, asked: Manual) -> Iterator[ManualCase]:
-    """Connects as the flags say."""
+    """Connects to the cluster with the connection flags."""
     options, properties = options_of(parsed.bootstrap_server, parsed.command_config), parsed.command_config
     events = events_topic(
         parsed.events_topic,
@@ -109,10 +109,10 @@ def open_case(parsed: argparse.Namespace, asked: Manual) -> Iterator[ManualCase]
 
 
 def look(case: ManualCase) -> tuple[IncidentEvent, Evidence, SpanConfirmation]:
-    """The transaction as an incident, by two looks, and what was found of it; the second look is the fresh read.
+    """The transaction as an incident, its evidence, and its confirmation, from two looks; the second is the fresh read.
 
     Raises:
-        TxnwatchError: there is no such open transaction, it does not hang, or that could not be read.
+        TxnwatchError: there is no such open transaction, it does not hang, or a reading failed.
     """
     candidate, first = _found(case)
     time.sleep(_BETWEEN_LOOKS_S)
@@ -123,7 +123,7 @@ def look(case: ManualCase) -> tuple[IncidentEvent, Evidence, SpanConfirmation]:
 
 
 def _found(case: ManualCase) -> tuple[SpanCandidate, SpanConfirmation]:
-    """The search of find-hanging, narrowed to what was asked for."""
+    """The search of find-hanging, for the requested transaction only."""
     case.cluster.refresh()
     found = searcher_of(case.cluster).search([case.place], case.asked.is_meant)
     for candidate, proof in found.hanging:
@@ -158,12 +158,12 @@ def _confirmed(case: ManualCase, candidate: SpanCandidate) -> SpanConfirmation:
 
 
 def decide(case: ManualCase, evidence: Evidence, found: SpanConfirmation) -> AbortSpec | Refused:
-    """The decision of the automatic abort, under the policy of a hand."""
+    """The decision of the automatic abort, with the policy of a person."""
     return decide_abort(Case(evidence, found, case.asked.policy, Usage(), wall_clock_ms()))
 
 
 def act(case: ManualCase, incident: IncidentEvent, evidence: Evidence) -> CameTo | Refused:
-    """Reads once more (somebody may have thought for a while), announces, writes, reads again and tells."""
+    """Reads once more (the confirmation may have taken a while), announces, writes, reads again, and reports."""
     again, found = read_anew(case.admin, evidence, _confirmed(case, evidence.candidate))
     spec = decide(case, again, found)
     if again.outcome != evidence.outcome and not isinstance(spec, Refused):
@@ -188,18 +188,18 @@ def act(case: ManualCase, incident: IncidentEvent, evidence: Evidence) -> CameTo
             sink.tell(after)
             if came_to.is_closed:
                 sink.tell(resolved(after, wall_clock_ms(), _end(spec, came_to)))
-        except SinkError as exc:  # what was done must be known to who did it
+        except SinkError as exc:  # the user must still see the result
             untold = f"{came_to.detail or 'closed'}; but the events topic could not be told: {exc}"
             came_to = replace(came_to, detail=untold)
     return Refused(Refusal.NOT_AUTHORIZED, came_to.detail or "") if came_to.is_denied else came_to
 
 
 def _end(spec: AbortSpec, came_to: CameTo) -> dict[str, Any]:
-    """What really became of the data: by the marker that closed it, ours or not."""
+    """The resolution: how the marker that closed the transaction, ours or not, decided the data."""
     end, marker = no_longer_open(wall_clock_ms(), came_to.detail or BY_HAND), came_to.closed_by
     if marker is None:
         return end
-    # Nothing live has the marker's epoch, or it would have been refused: only an administrator repeats it.
+    # No live transaction has the marker's epoch (the abort would be refused): only an administrator can repeat it.
     by = (
         TXNWATCH
         if came_to.is_ours
@@ -221,7 +221,7 @@ class _Telling:
 
 @contextlib.contextmanager
 def _telling(case: ManualCase) -> Iterator[_Telling]:
-    """The events topic, if it is there: a cluster that is not watched has none, and is not given one."""
+    """The writer to the events topic; a cluster that is not watched has no such topic, and it is not created."""
     if case.events.name not in case.cluster.refresh().topics:
         yield _Telling(None)
         return

@@ -1,4 +1,4 @@
-"""What every command has in common that asks a cluster once and answers: flags, connection, output, exit code."""
+"""The common parts of all commands that query a cluster once: flags, connection, output, exit code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BOOTSTRAP, _PROPERTIES = f"{ENVIRONMENT_PREFIX}BOOTSTRAP_SERVER", f"{ENVIRONMEN
 
 
 def add_connection_flags(parser: argparse.ArgumentParser, *, is_required: bool = True) -> None:
-    """`--bootstrap-server` and `--command-config`; the TXNWATCH_* variables of `run` serve here too."""
+    """Adds `--bootstrap-server` and `--command-config`; the TXNWATCH_* variables of `run` are their defaults."""
     known = os.environ.get(_BOOTSTRAP) or None
     parser.add_argument(
         "--bootstrap-server",
@@ -42,13 +42,13 @@ def add_connection_flags(parser: argparse.ArgumentParser, *, is_required: bool =
 
 
 def add_partition_flags(parser: argparse.ArgumentParser, topic: str = "which topic", *, is_required: bool) -> None:
-    """`--topic` and `--partition`; `topic` is the help text of the first."""
+    """Adds `--topic` and `--partition`; `topic` is the help text of the first."""
     parser.add_argument("--topic", type=words, required=is_required, help=topic)
     parser.add_argument("--partition", required=is_required, type=id32, metavar="N", help="which partition of --topic")
 
 
 def add_events_flags(parser: argparse.ArgumentParser) -> None:
-    """`--events-topic`, `--schema-registry-url`, `--events-key-file`: where a run tells its events, and how signed."""
+    """Adds `--events-topic`, `--schema-registry-url`, `--events-key-file`: how to read and verify the events."""
     parser.add_argument(
         "--events-topic", type=topic_name, default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)"
     )
@@ -65,7 +65,7 @@ def add_events_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output_flags(parser: argparse.ArgumentParser, *, can_find: bool = True) -> None:
-    """`--format` and, for commands that look for something, `--fail-on-found`."""
+    """Adds `--format` and, for commands that look for something, `--fail-on-found`."""
     parser.add_argument("--format", choices=("text", "json"), default="text", help="a table, or one JSON envelope")
     if can_find:
         parser.add_argument("--fail-on-found", action="store_true", help="exit with 3 if something was found")
@@ -75,7 +75,7 @@ def ask(parsed: argparse.Namespace, question: Callable[[Cluster], Answer]) -> in
     """Connects, asks, writes the answer; returns the exit code.
 
     Raises:
-        TxnwatchError: no answer at all; the message says why.
+        TxnwatchError: there is no answer; the message has the reason.
     """
     with connected(parsed.bootstrap_server, parsed.command_config, timeout_s=_TIMEOUT_S) as cluster:
         answer = question(cluster)
@@ -84,14 +84,14 @@ def ask(parsed: argparse.Namespace, question: Callable[[Cluster], Answer]) -> in
 
 
 def origin_of(cluster: Cluster, parsed: argparse.Namespace) -> Origin:
-    """What events and suggested commands of this run share."""
+    """The values that events and suggested commands of this run share."""
     return Origin(cluster.known.cluster_id, parsed.bootstrap_server, _properties_path(parsed))
 
 
 def with_command_from_here(event: IncidentEvent, parsed: argparse.Namespace) -> IncidentEvent:
-    """An event that was told, with a command that is made here; without one where the cluster's address is unknown.
+    """The event with a suggested command that is built here; without one if the cluster's address is unknown.
 
-    Whoever may write the events topic, or Redis, can put any command there for somebody to paste.
+    The stored command is not shown: anybody who may write to the events topic or to Redis can store any command.
     """
     if parsed.bootstrap_server is None:
         return replace(event, suggested_command=None)

@@ -1,6 +1,6 @@
 """`txnwatch decode`: records of `__transaction_state` and batch headers, from bytes, a segment file, or the cluster.
 
-From a partition of users' data only headers and markers are shown; records are never read.
+Of a data partition only batch headers and markers are shown; its records are never decoded.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HEX = re.compile(r"(?:0x)?(?:[0-9a-fA-F]{2})*")
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """One record of the coordinator's log. Everything but the id is None for a tombstone."""
+    """One record of the coordinator's log. For a tombstone every field of the value is None."""
 
     partition: int | None
     offset: int | None
@@ -55,7 +55,7 @@ class LogRow:
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
-    """One batch. `kind` is data, transactional, COMMIT, ABORT or control."""
+    """One record batch. `kind` is data, transactional, COMMIT, ABORT or control."""
 
     base_offset: int
     last_offset: int
@@ -72,7 +72,7 @@ class BatchRow:
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
-    """Adds the verb."""
+    """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "decode",
         help="decode records of __transaction_state, batch headers and markers",
@@ -97,7 +97,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Decodes one thing."""
+    """Decodes the one source that the flags select."""
     ways = {
         "--value/--key": parsed.value is not None or parsed.key is not None,
         "--file": parsed.file is not None,
@@ -165,7 +165,7 @@ def _file(parsed: argparse.Namespace) -> int:
 
 
 def _cut_batch(buffer: memoryview | bytes, name: str) -> tuple[NotChecked, ...]:
-    """What is left of a batch that goes on behind the file's end."""
+    """The last batch, if the end of the file cuts it."""
     at, size = end_of_whole_entries(buffer), len(buffer)
     if at == size:
         return ()

@@ -1,6 +1,7 @@
-"""`txnwatch demo`: a real Kafka, a real Redis, ordinary applications, one real hang; found, named and resolved.
+"""`txnwatch demo`: finds and resolves a real hang, on a real Kafka and a real Redis with healthy applications.
 
-The play itself is in demo_play.py, the screen in demo_view.py. The exit code is 0 only if every step was observed.
+The steps are in demo_play.py, the servers in demo_stage.py, the screen in demo_view.py. The exit code is 0 only if
+every step was observed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from txnwatch.state.model.errors import TxnwatchError
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
-    """Adds the verb."""
+    """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "demo",
         help="see a real hang found, named and resolved; needs no server",
@@ -33,7 +34,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Runs the demo; 0 only if everything it shows was observed."""
+    """Runs the demo; exit code 0 only if every step was observed."""
     with (
         tempfile.TemporaryDirectory(prefix="txnwatch-demo-") as directory,
         _terminable(),
@@ -60,7 +61,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """A SIGTERM ends the demo as Ctrl-C does, with everything it started."""
+    """Makes SIGTERM end the demo as Ctrl-C does, with everything that it started."""
 
     def on_signal(_: int, __: FrameType | None) -> None:
         raise KeyboardInterrupt

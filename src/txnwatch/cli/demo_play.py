@@ -1,8 +1,8 @@
-"""What the demo does, step by step.
+"""The steps of the demo.
 
-Law: the watch runs as a user runs it, `txnwatch run` in a process of its own, and every step is an observation from
-outside: offsets from the brokers, a consumer's position, the events topic, Redis. What is not observed in time
-raises, and nothing is shown that was not observed.
+Law: the watch runs as a user runs it, as `txnwatch run` in a separate process. Every step is observed from outside:
+offsets from the brokers, a consumer's position, the events topic, Redis. A step that is not observed in time raises;
+the demo shows nothing that was not observed.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ STEPS = (
 
 @dataclass
 class Demo(Stage):
-    """The play, step by step."""
+    """Runs the steps of the demo."""
 
     latency_ms: int = 0
 
     def play(self, svg: Path | None) -> None:
-        """Every step.
+        """Runs every step; saves the screen to `svg` while the incident is open.
 
         Raises:
-            TxnwatchError: something was not observed in time.
+            TxnwatchError: a step was not observed in time.
         """
         with self.view.step(0) as step:
             self.start_servers()
@@ -93,12 +93,12 @@ class Demo(Stage):
             self.see_nothing_else(incident)
 
     def make_it_hang(self) -> tuple[RawProducer, float]:
-        """The fault; returns who made it, and when the late write was acknowledged."""
+        """Makes the fault; returns its producer, and when the late write was acknowledged."""
         zombie = faults.late_write_after_abort(self.cluster, ZOMBIE, VICTIM)
         return zombie, time.monotonic()
 
     def see_it_stand_still(self) -> str:
-        """The consumer is at the last stable offset and stays there, while records go on arriving behind it."""
+        """Waits until the consumer has stayed at the last stable offset for 3 s while more records arrive."""
         row = self.view.rows[VICTIM.partition]
 
         def stands() -> bool:
@@ -108,7 +108,7 @@ class Demo(Stage):
         return f"at {row.position}, {row.hidden} records behind it hidden"
 
     def see_on_topic(self, status: str, hung_at: float) -> IncidentEvent:
-        """The incident's event with this status."""
+        """Waits for the incident's event with this status on the events topic."""
 
         def found() -> tuple[float, IncidentEvent] | None:
             return next(((at, event) for at, event in self.events if _is_ours(event) and event.status == status), None)
@@ -121,7 +121,7 @@ class Demo(Stage):
         return event
 
     def see_in_redis(self, event: IncidentEvent) -> str:
-        """The same event in Redis, in its hash and, while it is open, in the sorted set."""
+        """Waits for the same event in Redis: in its hash and, while it is open, in the sorted set."""
         client: Any = redis.Redis.from_url(self.redis.url, decode_responses=True)
         prefix = f"txnwatch:{event.cluster_id}:"
         key = f"{prefix}incident:{event.incident_id}"
@@ -136,7 +136,7 @@ class Demo(Stage):
         return key
 
     def see_decided(self, word: str, field_name: str) -> dict[str, Any]:
-        """What txnwatch decided to do about it, in an event: its refusal, or its result."""
+        """Waits for the event with this refusal, or this result, of the automatic abort."""
 
         def found() -> dict[str, Any] | None:
             actions = (event.action for _, event in self.events if _is_ours(event) and event.action is not None)
@@ -146,14 +146,14 @@ class Demo(Stage):
         return found() or {}
 
     def see_it_move(self, incident: IncidentEvent) -> str:
-        """The consumer gets past the offset where it stood."""
+        """Waits until the consumer moves beyond the offset where it was stopped."""
         row = self.view.rows[VICTIM.partition]
         stood = incident.last_stable_offset or 0
         self.wait(lambda: row.position > stood and row.stands_since is None, 30.0, "the consumer to move again")
         return f"from {stood} to {row.position}"
 
     def see_nothing_else(self, incident: IncidentEvent) -> None:
-        """One incident, opened once, resolved once; and every application is still healthy."""
+        """Checks that there was one incident, opened once and resolved once, and that every application is healthy."""
         seen = [(event.incident_id, event.status) for _, event in self.events]
         expected = [(incident.incident_id, "opened"), (incident.incident_id, "resolved")]
         if [entry for entry in seen if entry[1] != "updated"] != expected:

@@ -1,4 +1,4 @@
-"""Where the demo is played: servers, applications, a watch as a user runs it, and the consumer's row on the screen."""
+"""The environment of the demo: servers, applications, a watch as a user runs it, and the consumer that is measured."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ READING_S = 6.0
 
 @dataclass
 class Stage:
-    """Everything that runs; it is stopped with `stack`."""
+    """Everything that the demo starts; `stack` stops it."""
 
     directory: Path
     view: DemoView
@@ -52,7 +52,7 @@ class Stage:
     events: list[tuple[float, IncidentEvent]] = field(default_factory=list)
 
     def start_servers(self) -> None:
-        """Kafka, Redis, topics."""
+        """Starts Kafka and Redis, and creates the topics."""
         kafka = EmbeddedKafka(self.directory / "kafka")
         self.stack.enter_context(kafka).start(self.view.say)
         self.redis = self.stack.enter_context(EmbeddedRedis(self.directory / "redis")).start(self.view.say)
@@ -63,11 +63,11 @@ class Stage:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
         for created in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (TOPIC, COPIES)]).values():
             created.result(30.0)
-        # What a zombie's late write needs: a cluster from before KIP-890, or one that has switched it off.
+        # The late write of a zombie needs a cluster older than KIP-890, or one with its verification switched off.
         faults.set_verification(self.bootstrap, [1], enabled=False)
 
     def start_applications(self) -> None:
-        """Healthy applications, and the consumer that will suffer."""
+        """Starts healthy applications, and the consumer that the hang will stop."""
         self.applications = [
             transactional_writer(self.bootstrap, "checkout-1", TOPIC, seed=1),
             transactional_writer(self.bootstrap, "checkout-2", TOPIC, seed=2, abort_every=3),
@@ -83,7 +83,7 @@ class Stage:
         self.wait(lambda: all(self.reader.records.values()), 60.0, "every partition to have committed records")
 
     def start_watching(self) -> str:
-        """`txnwatch run`, as a user starts it."""
+        """Starts `txnwatch run` as a user does; waits until it is ready and has reported nothing for 5 s."""
         command = [
             *(sys.executable, "-P", "-m", "txnwatch", "run", "--bootstrap-server", self.bootstrap),
             *("--checkpoint", str(self.directory / "checkpoint"), "--redis-url", self.redis.url),
@@ -116,16 +116,16 @@ class Stage:
                     self.events.append((time.monotonic(), event))
 
     def let_it_sink_in(self) -> None:
-        """On a terminal somebody is looking: a while to read, with the table going on."""
+        """On a terminal, leaves 6 s to read the screen; the table stays up to date."""
         if self.view.console.is_terminal:
             until = time.monotonic() + READING_S
             self.wait(lambda: time.monotonic() > until, READING_S + 5.0, "the reader")
 
     def wait(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
-        """Goes on reading and measuring until something is so.
+        """Reads and measures until the condition holds.
 
         Raises:
-            TxnwatchError: it was not, in time.
+            TxnwatchError: the condition did not hold in time.
         """
         deadline = time.monotonic() + timeout_s
         while not condition():

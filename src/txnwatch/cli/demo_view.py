@@ -1,4 +1,4 @@
-"""What the demo shows: one screen that changes in place on a terminal, plain lines elsewhere."""
+"""The screen of the demo: updated in place on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SVG_WIDTH = 118
 
 @dataclass
 class Step:
-    """One thing the demo must observe."""
+    """One step of the demo, and its state."""
 
     title: str
     state: str = _WAITING
@@ -50,13 +50,13 @@ class PartitionRow:
 
     @property
     def hidden(self) -> int:
-        """Records behind the last stable offset."""
+        """The number of offsets between the last stable offset and the high watermark."""
         return max(0, self.high_watermark - self.last_stable_offset)
 
 
 @dataclass
 class DemoView:
-    """The screen. A context manager; `step` is one too and marks its step done, or failed if it raises."""
+    """The screen. A context manager; `step` returns another one, which marks its step done, or failed if it raises."""
 
     console: Console = field(default_factory=Console)
     steps: list[Step] = field(default_factory=list)
@@ -76,15 +76,15 @@ class DemoView:
             self._live.stop()
 
     def plan(self, titles: Sequence[str]) -> None:
-        """Lists what will happen."""
+        """Sets the list of steps."""
         self.steps = [Step(title) for title in titles]
 
     def step(self, position: int) -> StepScope:
-        """The scope of one step."""
+        """The context manager of one step."""
         return StepScope(self, self.steps[position])
 
     def say(self, line: str) -> None:
-        """A line of progress inside a step."""
+        """Shows a line of progress inside a step."""
         if self._live is None:
             self.console.print(f"  {line}", highlight=False, soft_wrap=True)
         else:
@@ -93,14 +93,14 @@ class DemoView:
                 running.detail = line
 
     def show(self) -> None:
-        """Prints the table and the incident once, where nothing changes in place."""
+        """Prints the table and the incident once, if the screen is not updated in place."""
         if self._live is None:
             self.console.print(self.table())
             if self.incident is not None:
                 self.console.print(self.panel(self.incident))
 
     def tell(self, step: Step) -> None:
-        """A step has begun or ended."""
+        """Prints that a step has begun or ended, if the screen is not updated in place."""
         if self._live is None:
             if step.state == _RUNNING:
                 self.console.print(f"{step.title} ...", highlight=False)
@@ -130,7 +130,7 @@ class DemoView:
         return text
 
     def table(self) -> Table:
-        """The topic as a read_committed consumer gets it."""
+        """The partitions of the topic as a read_committed consumer sees them."""
         table = Table(title="what a read_committed consumer of `payments` gets", title_style="bold", expand=False)
         table.add_column("partition")
         for heading in ("high watermark", "last stable", "consumer at", "hidden"):
@@ -152,7 +152,7 @@ class DemoView:
         return table
 
     def panel(self, incident: IncidentEvent) -> Panel:
-        """The incident as an operator needs it."""
+        """The fields of the incident that an operator needs first."""
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", justify="right")
         grid.add_column()
@@ -163,7 +163,7 @@ class DemoView:
         return Panel(grid, title=title, border_style=colour, expand=False)
 
     def save_svg(self, path: Path) -> None:
-        """The screen as a picture."""
+        """Saves the screen as an SVG picture."""
         recorder = Console(record=True, width=_SVG_WIDTH, file=Path("/dev/null").open("w"), force_terminal=True)  # noqa: SIM115
         recorder.print(self.render())
         path.write_text(recorder.export_svg(title="txnwatch demo"))
@@ -189,7 +189,7 @@ class StepScope:
 
 
 def incident_facts(incident: IncidentEvent) -> list[tuple[str, str]]:
-    """The fields an operator asks for first."""
+    """The fields of an incident that an operator needs first, with their labels."""
     facts = [
         ("reason", str(incident.reason)),
         ("transactional id", str(incident.transactional_id)),

@@ -1,8 +1,8 @@
 """`txnwatch describe`: one transactional id, from its coordinator and from the coordinator's log.
 
-DescribeTransactions tells neither when the id was last updated (KIP-994 wanted it) nor how long a finished
-transaction took: the log does. A Complete* record's own last-update field is the time at which the markers were
-*begun*, so both come from the record's timestamp, which the broker sets when it appends.
+DescribeTransactions has neither the last update of the id (KIP-994 proposed it) nor the duration of a finished
+transaction; the log has both. The last-update field of a Complete* record is the time at which the markers were
+*begun*, so both come from the record's timestamp, which the broker sets at the append.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class DescribedRow:
-    """One transactional id. The duration is that of what is open now, or of what ended last."""
+    """One transactional id. The duration is that of its open transaction, else of its last one."""
 
     coordinator_id: int
     transactional_id: str
@@ -43,7 +43,7 @@ class DescribedRow:
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
-    """Adds the verb."""
+    """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "describe",
         help="describe one transactional id, with its last update and true duration",
@@ -56,7 +56,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Describes; 1 where nobody has the id."""
+    """Describes the id; exit code 1 if its coordinator does not know it."""
     return ask(parsed, lambda cluster: _answer(cluster, parsed.transactional_id))
 
 
@@ -77,7 +77,7 @@ def _answer(cluster: Cluster, transactional_id: str) -> Answer:
 def described_with_log(
     cluster: Cluster, transactional_id: str
 ) -> tuple[TransactionDescription, LogRecord | None, str | None]:
-    """The id at its coordinator, its last record in the log, and what kept that from being read.
+    """The id at its coordinator, its last record in the log, and why that record could not be read.
 
     Raises:
         BrokerError: the coordinator did not answer, or does not know the id.
@@ -99,12 +99,12 @@ def described_with_log(
         again = admin.describe_transactions([transactional_id])[transactional_id]
         if again == described or again.problem is not None:
             break
-        described = again  # it moved on while the log was read
+        described = again  # its state changed while the log was read
     return described, last, problem
 
 
 def row_of(described: TransactionDescription, last: LogRecord | None, now_ms: int) -> DescribedRow:
-    """Both answers together."""
+    """The row from the answer of the coordinator and the record of the log."""
     is_same = last is not None and last.value is not None and last.value.state is described.state
     updated_ms = last.timestamp_ms if last is not None and is_same else None
     has_start = described.start_ms >= 0

@@ -1,4 +1,4 @@
-"""`txnwatch describe-producers`: who has written to a partition, what of it is open, and whose it is."""
+"""`txnwatch describe-producers`: the producers of a partition, their open transactions and transactional ids."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from txnwatch.streaming.source.hidden_participants import why_not_shown
 
 @dataclass(frozen=True, slots=True)
 class ProducerRow:
-    """One producer of the partition. `transactional_id` is None for an idempotent one, or where nobody has it."""
+    """One producer of the partition. `transactional_id` is None if it is idempotent, or no coordinator knows the id."""
 
     producer_id: int
     producer_epoch: int
@@ -34,7 +34,7 @@ class ProducerRow:
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
-    """Adds the verb."""
+    """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "describe-producers",
         help="describe the producers of a partition, with their transactional ids",
@@ -48,7 +48,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Describes; 1 where the partition does not answer."""
+    """Describes the producers; exit code 1 if the partition's leader (or --broker-id) gives no answer."""
     partition = TopicPartition(parsed.topic, parsed.partition)
     return ask(parsed, lambda cluster: _answer(cluster, partition, parsed.broker_id))
 

@@ -1,4 +1,4 @@
-"""What a check-up means: one row for each thing that matters, with the exact line that mends it. Pure."""
+"""The diagnosis of a check-up: one row for each check, with the exact fix of a problem. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from txnwatch.streaming.job.checkup import (
     Operations,
 )
 
-_TRUNCATION_SEEN_SINCE = 12  # Fetch: diverging epochs
+_TRUNCATION_SEEN_SINCE = 12  # from Fetch 12 on, the answer has diverging epochs
 _FRESH_MS = 5_000
 _DENIED = "AUTHORIZATION_FAILED"
 _NAMED = 5
 
 
 class Health(StrEnum):
-    """What a row says: `missing` keeps a command from working, `warning` is worth knowing."""
+    """The result of a check: `missing` keeps a command from working, `warning` does not."""
 
     OK = "ok"
     WARNING = "warning"
@@ -39,7 +39,7 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckRow:
-    """One thing that was checked. `needed_by` names the commands that cannot do without."""
+    """One check. `needed_by` has the commands that cannot work without it."""
 
     check: str
     subject: str
@@ -51,11 +51,11 @@ class CheckRow:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, for the lines that grant a right.
+    """The user of this command, for the commands that grant a right.
 
     Attributes:
-        principal: as Kafka names it.
-        events_topic: where `run` tells its incidents.
+        principal: the name of the user in Kafka.
+        events_topic: the topic of incident events.
     """
 
     bootstrap_server: str
@@ -65,7 +65,7 @@ class Caller:
 
 
 def diagnose(found: Checkup, caller: Caller) -> list[CheckRow]:
-    """Every row, in the order an operator mends things in."""
+    """All rows, in the order in which an operator fixes problems."""
     return [
         *_brokers(found),
         *_leaders(found),
@@ -204,7 +204,7 @@ def _events(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
 
 
 def _writers(found: Writers, caller: Caller) -> CheckRow:
-    """Who else could tell a false alarm. No abort rests on the topic, so this is a warning."""
+    """Who else can write false alarms to the topic. No abort depends on the topic, so this is only a warning."""
     name, needed_by = f"writers of topic {caller.events_topic}", "events, status"
     harm = "whoever may write it can tell false alarms; it can cause no abort"
     if found.is_open:

@@ -1,4 +1,4 @@
-"""An event as one line for a person."""
+"""An incident event as one line of text."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.text.escape import printable
 from txnwatch.state.text.lists import some
 
-_NAMED = 2  # groups; the others are in the event
+_NAMED = 2  # groups that are named; the event has all
 
 
 def event_line(event: IncidentEvent) -> str:
-    """When, what, where, whose, and what it does to others; nothing in it moves a terminal's cursor."""
+    """Time, verdict, place, owner and effect of an event; control characters are escaped."""
     parts = (utc(event.time_ms), _headline(event), where(event), *_details(event))
     return printable("  ".join(part for part in parts if part))
 
 
 def utc(time_ms: int) -> str:
-    """A time as people read it in logs; one that is no date stays a number: a client's clock can say anything."""
+    """A time in UTC; a value outside the range of dates stays a number, because a client's clock can have any value."""
     if not 0 <= time_ms <= LAST_TIME_MS:
         return f"{time_ms} ms"
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03d}Z"
 
 
 def duration(milliseconds: int) -> str:
-    """A duration in the two largest units that matter."""
+    """A duration in its two largest units."""
     seconds, millis = divmod(max(0, milliseconds), 1000)
     if seconds < 60:
         return f"{seconds}.{millis // 100}s"
@@ -41,14 +41,14 @@ def duration(milliseconds: int) -> str:
 
 
 def where(event: IncidentEvent) -> str:
-    """The partition and offset, or the transaction as a whole."""
+    """The partition and the start offset, or the state of a transaction as a whole."""
     if event.topic is None:
         return str(event.transaction_state)
     return f"{event.topic}-{event.partition}@{event.txn_start_offset}"
 
 
 def owner(event: IncidentEvent) -> str:
-    """Who it belongs to."""
+    """The owner: transactional id, producer id, epoch."""
     name = event.transactional_id if event.transactional_id is not None else "(no transactional id)"
     return f"{name} (producer id {event.producer_id}, epoch {event.producer_epoch})"
 
@@ -78,7 +78,7 @@ def _since(event: IncidentEvent) -> str:
 
 
 def _held(event: IncidentEvent) -> str:
-    """What takes the command away that was suggested before."""
+    """Why there is no suggested command: the producer's next transaction holds the span."""
     held = event.verdict == Verdict.HANGING and event.suggested_command is None
     return f"held by its producer's next transaction ({event.transaction_state})" if held else ""
 
@@ -93,7 +93,7 @@ def _hidden(event: IncidentEvent) -> str:
 
 
 def _decision(action: dict[str, Any]) -> str:
-    """What was decided about an open incident, and what came of it."""
+    """The abort decision about an open incident, and its result."""
     came_to = action["refusal"] or action["result"]
     if came_to is None and action["decision"] in {"abort", "commit"}:
         came_to = "announced"

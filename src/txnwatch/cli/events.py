@@ -1,4 +1,4 @@
-"""`txnwatch events`: the events topic, read back for people and pipes."""
+"""`txnwatch events`: prints the events topic, as text or JSON lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from txnwatch.state.model.incident import IncidentEvent
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
-    """Adds the verb."""
+    """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "events",
         help="show the incident events of a cluster",
@@ -29,7 +29,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Prints events; at the end of the topic 0, or 1 if a record had to be passed over."""
+    """Prints events; exit code 0 at the end of the topic, or 1 if a record was skipped."""
     code = CLEAN
     bad = passed_over()
     try:

@@ -1,4 +1,4 @@
-"""How a command reads the events topic as its flags say, and what it says of records that are no events."""
+"""Reads the events topic with a command's flags, and reports records that are not events."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from txnwatch.streaming.client.clock import wall_clock_ms
 
 
 def keys_of(parsed: argparse.Namespace) -> Keys | None:
-    """The keys of `--events-key-file`, if it was given.
+    """The keys of `--events-key-file`; None without the flag.
 
     Raises:
-        ConfigError: there is no key in it, or it cannot be read.
+        ConfigError: the file has no key, or cannot be read.
     """
     path = Path(parsed.events_key_file) if parsed.events_key_file else None
     return events_keys(path, lambda text: _warn(f"warning: {text}"))
 
 
 def read_as_told(parsed: argparse.Namespace, *, follow: bool = False) -> Iterator[Found]:
-    """What stands on the topic.
+    """Reads the events topic that the flags name.
 
     Raises:
-        BrokerError: the topic is not there, or cannot be read to its end.
-        ConfigError: the registry, the client properties or the keys are not as they have to be.
+        BrokerError: the topic does not exist, or cannot be read to its end.
+        ConfigError: the settings of the registry, the client properties or the keys are invalid.
     """
     config = librdkafka_config(options_of(parsed.bootstrap_server, parsed.command_config))
     properties = client_properties(parsed.command_config)
@@ -41,7 +41,7 @@ def read_as_told(parsed: argparse.Namespace, *, follow: bool = False) -> Iterato
 
 
 def passed_over() -> PassedOverRecords:
-    """Records that are no events, told on standard error."""
+    """A counter of records that are not events; it reports to standard error."""
     return PassedOverRecords(_warn, wall_clock_ms)
 
 

@@ -26,7 +26,7 @@ _LOOKS, _PAUSE_S = 3, 0.3
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
-    """Adds the verb."""
+    """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "explain",
         help="say in plain words what holds a partition, or what a transactional id waits for",
@@ -46,7 +46,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Explains; something is found where a partition is held or an id is not idle."""
+    """Explains the target; a held partition, or an id that is not idle, counts as found (`--fail-on-found`)."""
     flags = [parsed.target, parsed.topic, parsed.transactional_id]
     if sum(given is not None for given in flags) != 1 or (parsed.topic is None) is not (parsed.partition is None):
         raise ConfigError("expected one of TOPIC-PARTITION, a transactional id, --topic with --partition")
@@ -71,7 +71,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> Answer:
 
 
 def _partition(cluster: Cluster, parsed: argparse.Namespace) -> TopicPartition | None:
-    """What is asked about, if it is a partition that there is; any other word is a transactional id."""
+    """The target as a partition, if that exists; None if the target is a transactional id."""
     if parsed.transactional_id is not None:
         return None
     if parsed.topic is not None:
@@ -109,7 +109,7 @@ def _of_partition(
         if explained.state != "unreplicated":
             break
         if look < _LOOKS - 1:
-            time.sleep(_PAUSE_S)  # a transaction may have begun between the leader's two answers
+            time.sleep(_PAUSE_S)  # a transaction may have begun between the two answers of the leader
     missing.update({f"{span.partition} producer id {span.producer_id}": why for span, why in found.unproven})
     return explained
 
@@ -123,7 +123,7 @@ def _of_id(cluster: Cluster, parsed: argparse.Namespace, transactional_id: str, 
     if not described.is_live:
         logs = read_views(cluster, [described.producer_id])
         view = logs.views.get(described.producer_id)
-        if view is None:  # what it last held may be in what was not read
+        if view is None:  # the part that was not read may have its last participants
             missing.update({str(log): why for log, why in logs.problems.items()})
         held |= view.participants if view is not None else frozenset()
     readings = ClusterAdmin(cluster).read_partitions(sorted(held))

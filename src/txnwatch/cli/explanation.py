@@ -1,4 +1,4 @@
-"""What holds a partition, in plain words. Pure: readings in, words out."""
+"""The explanation of what holds a partition, as plain text. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _NEVER_SURE = {
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The answer, in fields and in words.
+    """The answer, as fields and as text.
 
     Attributes:
         state: `all_clear`, `idle`, `open`, `unreplicated`, `unproven`, or a verdict.
-        ends_by_itself: `yes`, `no`, `unknown`; None where there is nothing to end.
-        ends_by_ms: until when at the latest, if that is known.
+        ends_by_itself: `yes`, `no`, `unknown`; None if no transaction is open.
+        ends_by_ms: the latest time of its end; None if unknown.
     """
 
     target: str
@@ -48,13 +48,13 @@ class Explanation:
     text: tuple[str, ...]
 
     def lines(self) -> Iterable[str]:
-        """The answer in words."""
+        """The answer as lines of text."""
         return (*self.text, *((f"next: {self.next}",) if self.next is not None else ()))
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Whether, when and why an open transaction ends without anybody's help."""
+    """Whether, when and why an open transaction ends by itself."""
 
     state: str
     by_itself: str
@@ -63,7 +63,7 @@ class End:
 
 
 def end_of(described: TransactionDescription, now_ms: int, policy: DetectionPolicy, *, is_late: bool) -> End:
-    """How a live transaction will end, by its own timeout; `is_late`: it is proven that its coordinator is late."""
+    """How a live transaction will end, by its own timeout; `is_late`: its coordinator is proven to be late."""
     state, timeout_ms = described.state, described.timeout_ms
     assert state is not None
     if state.is_prepare:
@@ -90,7 +90,7 @@ def end_of(described: TransactionDescription, now_ms: int, policy: DetectionPoli
 
 
 def of_partition(origin: Origin, partition: TopicPartition, found: Search, now_ms: int) -> Explanation:
-    """What holds the last stable offset of a partition that was read."""
+    """Explains what holds the last stable offset of a partition."""
     reading = found.readings[partition]
     hidden = max(0, reading.high_watermark - reading.last_stable_offset)
     spans = [span for span, _ in (*found.hanging, *found.covered, *found.unproven)]
@@ -210,13 +210,13 @@ def _covered(
 
 
 def verdict_of(described: TransactionDescription, found: Search) -> Verdict | None:
-    """What was proven of a live transaction as a whole."""
+    """The proven verdict about a live transaction as a whole; None without one."""
     name = described.transactional_id
     return next((one.verdict for one, _ in found.overdue if one.view.transactional_id == name), None)
 
 
 def _others(others: Sequence[SpanCandidate], found: Search) -> list[str]:
-    """Those that stand behind the first: they hold the partition once that one is gone."""
+    """The open spans after the first: they hold the partition once the first has ended."""
     hanging = {(span.partition, span.producer_id) for span, _ in found.hanging}
     return [
         f"Behind it: {'HANGING, ' if (span.partition, span.producer_id) in hanging else ''}producer id "

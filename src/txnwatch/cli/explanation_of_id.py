@@ -1,4 +1,4 @@
-"""What a transactional id is doing and waits for, in plain words. Pure: readings in, words out."""
+"""The explanation of what a transactional id is doing and waits for, as plain text. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ def of_id(
     now_ms: int,
     found: Search,
 ) -> Explanation:
-    """What a transactional id is doing; `readings` are of its partitions, and of those it last held.
+    """Explains what a transactional id is doing.
 
-    `found` is what was proven of its live transaction (Searcher.judge).
+    `readings` are of its participants, and of those of its last transaction. `found` has what was proven about its live
+    transaction (Searcher.judge).
     """
     known = list(readings)
     if described.is_live:
@@ -103,7 +104,7 @@ def _live_id(
 
 
 def _waits(described: TransactionDescription, readings: list[PartitionReading]) -> str:
-    """What Prepare* waits for."""
+    """What a transaction in Prepare* waits for."""
     if not described.partitions:
         return "Every marker is written; only the coordinator's last record is missing."
     asked = [reading for reading in readings if reading.partition in described.partitions]

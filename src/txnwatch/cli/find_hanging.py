@@ -1,4 +1,4 @@
-"""`txnwatch find-hanging`: the whole cluster once, both views, no threshold.
+"""`txnwatch find-hanging`: checks a cluster once, its partitions and its coordinators, without a threshold of age.
 
 The proof is in state/evidence/screening.py.
 """
@@ -36,7 +36,7 @@ _MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class FoundRow:
-    """One finding. `duration_ms` is the time since the last write, for a transaction as a whole since its start."""
+    """One finding. `duration_ms` is the time since its last write or, for a transaction as a whole, since its start."""
 
     verdict: str
     transactional_id: str | None
@@ -59,7 +59,7 @@ class FoundRow:
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
-    """Adds the verb."""
+    """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "find-hanging",
         help="prove what hangs in a cluster now, and show what is late or stuck",
@@ -82,7 +82,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Looks once; 0 where nothing was found and all was asked."""
+    """Checks once; exit code 3 for a finding with `--fail-on-found`, 1 if not all could be checked, else 0."""
     if parsed.partition is not None and parsed.topic is None:
         raise ConfigError("--partition needs --topic")
     return ask(parsed, lambda cluster: _answer(cluster, parsed))
@@ -114,16 +114,16 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> Answer:
 
 @dataclass(slots=True)
 class AgeFilter:
-    """What was last written so long ago; and how many open spans are younger.
+    """Selects open spans that were last written more than `minutes` ago; counts the younger ones.
 
-    A client's clock in the future tells no age; such a span is kept.
+    A timestamp in the future gives no age: such a span is selected.
     """
 
     minutes: int
     younger: int = 0
 
     def is_wanted(self, span: SpanCandidate) -> bool:
-        """Whether the span is to be judged; called once for each that is open."""
+        """Whether the span is to be judged; called once for each open span."""
         age_ms = span.data_listed_ms - span.span.last_timestamp_ms
         if self.minutes <= 0 or age_ms < 0 or age_ms > self.minutes * _MINUTE_MS:
             return True
@@ -131,14 +131,14 @@ class AgeFilter:
         return False
 
     def left_out(self) -> Iterator[LeftOut]:
-        """What was not judged; it may hang."""
+        """The spans that were not judged; they may hang."""
         if self.younger:
             why = f"last written less than {self.minutes} minutes ago (--max-transaction-timeout), not judged"
             yield LeftOut(self.younger, _counted(self.younger, "open span"), why)
 
 
 def scope(topic: str | None, partition: int | None, broker: int | None) -> str:
-    """The partitions that the flags name, in words; empty for all of them."""
+    """The partitions that the flags select, as text; empty for all of them."""
     place = ""
     if topic is not None:
         place = f"topic {topic}" if partition is None else f"{TopicPartition(topic, partition)}"
@@ -159,10 +159,10 @@ def _counted(count: int, what: str) -> str:
 def selected(
     cluster: Cluster, topic: str | None, partition: int | None = None, broker: int | None = None
 ) -> list[TopicPartition]:
-    """The data partitions that the flags name; all of them without any.
+    """The data partitions that the flags select; without flags, all of them.
 
     Raises:
-        BrokerError: nothing of that name is in the cluster, or not for this user.
+        BrokerError: the topic, partition or broker does not exist, or is hidden from this user.
     """
     topics = cluster.known.topics
     if topic is not None and topic not in topics:
@@ -182,7 +182,7 @@ def selected(
 
 
 def searcher_of(cluster: Cluster, progress: Callable[[int], None] = lambda _: None) -> Searcher:
-    """The search, over a real cluster."""
+    """The search on a real cluster."""
 
     def read_log(producer_ids: Collection[int]) -> Log:
         found = read_views(cluster, producer_ids)
@@ -193,7 +193,7 @@ def searcher_of(cluster: Cluster, progress: Callable[[int], None] = lambda _: No
 
 
 def _events(origin: Origin, found: Search, wanted: set[TopicPartition] | None) -> tuple[list[IncidentEvent], int]:
-    """What was found on the partitions that are wanted, and how many transactions are on none of them."""
+    """The findings on the wanted partitions, and the number of transactions that are on none of them."""
     now_ms = wall_clock_ms()
     spans = sorted(found.hanging, key=lambda one: (one[0].partition, one[0].producer_id))
     events = [hanging_event(origin, span, proof, None, now_ms) for span, proof in spans]
@@ -233,7 +233,7 @@ def _row(event: IncidentEvent) -> FoundRow:
 
 
 def summary(found: Search, events: int, where: str, *, is_all_judged: bool) -> str:
-    """The last line for people: no more is said to be well than was looked at."""
+    """The last line of the text output: an all-clear covers only what was checked."""
     at = f" on {where}" if where else ""
     if events:
         said = f"{len(found.hanging)} hanging, {events - len(found.hanging)} late, long running or stuck{at}"
@@ -251,11 +251,11 @@ def summary(found: Search, events: int, where: str, *, is_all_judged: bool) -> s
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, where a person is looking and it takes more than a moment."""
+    """A progress bar on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    from rich.console import Console  # noqa: PLC0415 - only where it is seen
+    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
     from rich.progress import Progress  # noqa: PLC0415
 
     with Progress(console=Console(stderr=True), transient=True) as bar:

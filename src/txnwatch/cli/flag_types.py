@@ -1,7 +1,7 @@
-"""What a flag takes: one function for each range of Kafka's, and for text that Kafka can hold.
+"""The types of flags: one function for each range of numbers in Kafka, and for text that Kafka accepts.
 
-Law: argparse calls these, so that what cannot be asked is a usage error before anything is asked. A number that does
-not fit Kafka's field would end in the encoder, an empty name in a broker's word for it.
+Law: argparse calls these functions, so that an invalid value is a usage error before any request. Otherwise a number
+that does not fit Kafka's field fails in the encoder, and an empty name fails with an error of a broker.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from txnwatch.state.model.ids import TOPIC_NAME_RULE, is_topic_name
 
 
 def int64(text: str) -> int:
-    """Any int64; where what is below 0 has a meaning, as in Kafka's own tools."""
+    """Any int64, for flags where a negative number has a meaning, as in Kafka's own tools."""
     return _number(text, -INT64 - 1, INT64)
 
 
@@ -23,35 +23,35 @@ def id64(text: str) -> int:
 
 
 def id32(text: str) -> int:
-    """A partition, a broker, or an amount that may be nothing."""
+    """A partition, a broker, or an amount that may be 0."""
     return _number(text, 0, INT32)
 
 
 def count(text: str) -> int:
-    """How many, at least one."""
+    """A count, at least 1."""
     return _number(text, 1, INT32)
 
 
 def words(text: str) -> str:
-    """Text that Kafka can hold: UTF-8, and not empty."""
+    """Text that Kafka accepts: UTF-8, and not empty."""
     if not text:
         raise argparse.ArgumentTypeError("expected a value, found an empty one")
     try:
         text.encode()
-    except UnicodeEncodeError as exc:  # the shell gave bytes that are no UTF-8
+    except UnicodeEncodeError as exc:  # the shell passed bytes that are not UTF-8
         raise argparse.ArgumentTypeError(f"expected UTF-8, found {text!r}") from exc
     return text
 
 
 def topic_name(text: str) -> str:
-    """A topic that there may be."""
+    """A valid name of a topic."""
     if not is_topic_name(text):
         raise argparse.ArgumentTypeError(f"expected {TOPIC_NAME_RULE}, found {text!r}")
     return text
 
 
 def redis_url(text: str) -> str:
-    """Where a Redis is."""
+    """The URL of a Redis."""
     if not is_redis_url(words(text)):
         raise argparse.ArgumentTypeError(f"expected {REDIS_URL_RULE}, found {without_password(text)!r}")
     return text

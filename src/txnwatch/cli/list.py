@@ -1,4 +1,4 @@
-"""`txnwatch list`: the transactional ids of every coordinator, with the age and own timeout of what is open."""
+"""`txnwatch list`: the transactional ids of every coordinator, with the age and timeout of open transactions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LIVE = tuple(str(state) for state in TransactionState if state.is_live)
 
 @dataclass(frozen=True, slots=True)
 class ListedRow:
-    """One transactional id; timeout and duration of what is open only."""
+    """One transactional id; timeout and age are set only while a transaction is open."""
 
     transactional_id: str
     coordinator: int
@@ -34,7 +34,7 @@ class ListedRow:
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
-    """Adds the verb."""
+    """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "list", help="list transactional ids", description="Lists the transactional ids of every coordinator."
     )
@@ -64,16 +64,18 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Lists once."""
+    """Lists the ids once."""
     filters = filters_of(parsed)
     return ask(parsed, lambda cluster: _answer(cluster, filters))
 
 
 def filters_of(parsed: argparse.Namespace) -> Filters:
-    """The flags. A broker's own duration filter lets ids through that have nothing open: states keep them out.
+    """The filters from the flags.
+
+    A broker's duration filter also returns ids without an open transaction; a filter on states excludes them.
 
     Raises:
-        ConfigError: a pattern that is none, or states that cannot have a duration.
+        ConfigError: the pattern is invalid, or no given state can have a duration.
     """
     states = tuple(parsed.state)
     longer_than_ms = -1 if parsed.duration_filter is None else parsed.duration_filter
@@ -92,18 +94,18 @@ def filters_of(parsed: argparse.Namespace) -> Filters:
 def _answer(cluster: Cluster, filters: Filters) -> Answer:
     found = list_filtered(cluster, filters)
     listed = found.rows
-    if filters.pattern is not None:  # brokers before 4.1 do not filter
+    if filters.pattern is not None:  # brokers before 4.1 do not filter by pattern
         listed = [row for row in listed if re.fullmatch(filters.pattern, row.transactional_id)]
     live: dict[int, list[str]] = {}
     for row in listed:
         if row.state.is_live:
             live.setdefault(row.coordinator, []).append(row.transactional_id)
-    described, _ = describe_at(cluster, live)  # a detail: what is missing of it stays empty
+    described, _ = describe_at(cluster, live)  # only details: a missing one stays empty
     hidden = hidden_of(cluster, described.values())
     now_ms = wall_clock_ms()
     listed = sorted(listed, key=lambda row: (row.transactional_id, row.coordinator))
     rows = [_row(row, described.get(row.transactional_id), now_ms) for row in listed]
-    if filters.longer_than_ms >= 0:  # brokers before 3.8 do not
+    if filters.longer_than_ms >= 0:  # brokers before 3.8 do not filter by duration
         rows = [row for row in rows if row.open_for_ms is None or row.open_for_ms > filters.longer_than_ms]
     return Answer(
         command="list",

@@ -1,13 +1,13 @@
-"""The parser tree, and the single place where errors become one line and an exit code.
+"""The argument parser, and the only place where an error becomes one line and an exit code.
 
-Law: a command's module is imported when that command is asked for, so that looking at a cluster does not wait for
-what only `run` or `demo` needs. The module of `find-hanging` is `find_hanging.py`, and so on.
+Law: the module of a command is imported only when that command is used, so that a query does not wait for the imports
+of `run` or `demo`. The module of `find-hanging` is `find_hanging.py`, and so on.
 
-Law too: an answer that nobody could be given is a failure, whatever was found, and said in one line where somebody
-may read it. Only a reader that has gone away (`| head`) is told nothing.
+Law: an answer that cannot be written is a failure, whatever was found, with one line on standard error. Only a closed
+pipe (`| head`) gets no line.
 
-Exit codes: 0 clean, 1 failure or an answer with parts missing, 2 usage, 3 found something (`--fail-on-found`),
-4 nobody looks: no watcher judges, so that finding nothing says nothing (`status`).
+Exit codes: 0 clean, 1 failure or an incomplete answer, 2 usage, 3 found something (`--fail-on-found`), 4 no watcher
+judges, so that an empty answer proves nothing (`status`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ COMMANDS = (
 
 
 def parser(commands: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
-    """The command line, with these commands."""
+    """The argument parser with these commands."""
     top = argparse.ArgumentParser(
         prog="txnwatch",
         description="Finds Kafka transactions that will never end, within seconds, and names their owner.",
@@ -59,14 +59,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     is_known = bool(given) and given[0] in COMMANDS
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a path may be no UTF-8, a terminal may not know it
+        sys.stdout.reconfigure(errors="backslashreplace")  # a path may not be UTF-8, and a terminal may not support it
     try:
         try:
             parsed = parser(given[:1] if is_known else COMMANDS).parse_args(given)
             code: int = parsed.run(parsed)
         finally:
             with delivering():
-                sys.stdout.flush()  # here, where it can still be said that it cannot
+                sys.stdout.flush()  # here, where a failure can still be reported
     except ConfigError as exc:
         print(f"txnwatch: {printable(str(exc))}", file=sys.stderr)
         return USAGE
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _drop_output() -> None:
-    """What was not taken would be tried again when the interpreter ends, and end it with an exception."""
+    """Redirects standard output to /dev/null: at its exit Python flushes again, which would raise."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

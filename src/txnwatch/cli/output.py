@@ -1,10 +1,10 @@
-"""One answer of one command, as a table for people or as one JSON envelope for programs.
+"""The answer of a command, as a table for people or as one JSON envelope for programs.
 
 Law: both come from the same rows, so that they cannot disagree. A row is a frozen dataclass; its field names are the
-JSON keys and, in Kafka's spelling, the headings. Times stay epoch milliseconds in JSON and become UTC in the table,
-in one place, here. What could not be asked is part of the answer, and an answer with such parts is not complete.
-What a filter kept out is counted, or a narrow question would look like an all clear. Whatever was written by others
-is escaped here, once, for the terminal or the JSON that it goes to.
+JSON keys and, in Kafka's spelling, the headings. Times are epoch milliseconds in JSON and UTC in the table; only this
+module converts them. What could not be checked is part of the answer and makes it incomplete. What a filter left out is
+counted: otherwise a narrow query would look like an all-clear. Text that others wrote is escaped here, once, for the
+terminal or for JSON.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from txnwatch.state.text.lists import by_reason
 
 CLEAN, FAILURE, USAGE, FOUND, UNWATCHED = 0, 1, 2, 3, 4
 _WIDE = 100_000
-_NAMED = 5  # things of one reason named to people; JSON has them all
+_NAMED = 5  # names of each reason in the text output; JSON has all of them
 
 
 class Shown(NamedTuple):
-    """How people read a field: rendered, or, where `render` is None, on a line of its own below the table."""
+    """How the text output shows a field: rendered or, if `render` is None, on a separate line below the table."""
 
     render: Callable[[Any], str] | None
 
@@ -50,7 +50,7 @@ Line = Annotated[str, Shown(None)]
 
 
 class NotChecked(NamedTuple):
-    """Something the answer should have covered and does not."""
+    """Something that the answer does not cover although it should, and why."""
 
     what: str
     why: str
@@ -58,7 +58,7 @@ class NotChecked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Something that was seen and is not in the answer, because a flag says so."""
+    """Something that was found but that a flag excludes from the answer."""
 
     count: int
     what: str
@@ -67,25 +67,25 @@ class LeftOut:
 
 @runtime_checkable
 class Prose(Protocol):
-    """A row that people read as lines of text and not as a line of a table."""
+    """A row whose text output is lines of text, not a line of a table."""
 
     def lines(self) -> Iterable[str]:
-        """The row in words."""
+        """The row as lines of text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one command found.
+    """The result of one command.
 
     Attributes:
         row_type: the dataclass of every row; it gives the headings of a table without rows.
-        summary: one line for people, below the table.
-        found: whether there is something that `--fail-on-found` is about.
-        failed: whether what was found is a failure whatever is asked for.
-        left_out: what the flags kept out of the rows. It does not make the answer incomplete: it was asked for so.
-        notes: more lines for people, above the summary.
-        also: more rows for programs, by the key that the envelope has for them.
-        unwatched: whether nobody looks, so that finding nothing says nothing.
+        summary: one line of the text output, below the table.
+        found: whether there is a finding for `--fail-on-found`.
+        failed: whether the result is a failure with or without `--fail-on-found`.
+        left_out: what the flags excluded from the rows. The answer is still complete: the user requested it so.
+        notes: more lines of the text output, above the summary.
+        also: more rows of the JSON output, by their key in the envelope.
+        unwatched: whether no watcher judges, so that an empty answer proves nothing.
     """
 
     command: str
@@ -103,11 +103,11 @@ class Answer:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything was asked and answered."""
+        """Whether everything could be checked."""
         return not self.not_checked
 
     def exit_code(self, *, fail_on_found: bool) -> int:
-        """3 for what was found if that is asked for, 4 where nobody looks, 1 for a failure or parts missing, else 0."""
+        """3 for a finding with `--fail-on-found`, 4 if unwatched, 1 for a failure or an incomplete answer, else 0."""
         if fail_on_found and self.found and not self.failed:
             return FOUND
         if self.unwatched:
@@ -116,7 +116,7 @@ class Answer:
 
 
 def write(answer: Answer, how: str, out: TextIO | None = None) -> None:
-    """Writes the answer to standard output: `text` or `json`."""
+    """Writes the answer as `text` or `json`, by default to standard output."""
     stream = sys.stdout if out is None else out
     with delivering():
         if how == "json":
@@ -127,10 +127,11 @@ def write(answer: Answer, how: str, out: TextIO | None = None) -> None:
 
 @contextmanager
 def delivering() -> Iterator[None]:
-    """For what is written to standard output and nothing else; a reader that went away stays a BrokenPipeError.
+    """Raises OutputError for a failed write; use it only around writes to standard output.
 
     Raises:
-        OutputError: it cannot be written, for example to a disk that is full.
+        BrokenPipeError: the reader has closed the pipe.
+        OutputError: the write failed, for example because a disk is full.
     """
     try:
         yield
@@ -141,7 +142,7 @@ def delivering() -> Iterator[None]:
 
 
 def envelope(answer: Answer) -> dict[str, Any]:
-    """The JSON form."""
+    """The JSON envelope of the answer."""
     return {
         "command": answer.command,
         "version": __version__,
@@ -174,7 +175,7 @@ def _write_text(answer: Answer, stream: TextIO) -> None:
 def _write_table(answer: Answer, stream: TextIO) -> None:
     console = Console(file=stream, highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
-        console.width = _WIDE  # a pipe has no width: no line is broken or cut
+        console.width = _WIDE  # a pipe has no width: no line is wrapped or cut
     table = Table(box=None, pad_edge=False, header_style="bold")
     shown = _shown(answer.row_type)
     columns = {name: how for name, how in shown.items() if how is None or how.render is not None}

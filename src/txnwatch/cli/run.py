@@ -1,7 +1,7 @@
 """`txnwatch run`: the continuous detector.
 
-Stops between micro-batches on SIGTERM and Ctrl-C, so that the next start goes on exactly there. A query that ends
-by itself is started again, with growing pauses, unless what ended it will not pass.
+SIGTERM and Ctrl-C stop it between two micro-batches, so that the next start continues exactly there. A query that ends
+by itself is restarted with a backoff, unless its error is permanent.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _SILENCE_S = 15.0
 _FIRST_BATCH_S = 30.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _STOP_PATIENCE_S = 30.0
-_INSISTING_S = 1.0  # a signal that comes to a process and to its group is one wish, not two
+_INSISTING_S = 1.0  # a signal to a process and to its group counts once
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
-    """Adds the verb."""
+    """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "run", help="watch a cluster continuously", description="Watches a cluster until it is stopped."
     )
@@ -47,7 +47,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Runs until it is told to stop; 0 after a clean stop."""
+    """Runs until it is stopped; exit code 0 after a clean stop."""
     settings = load_settings(flag_values(parsed, RunSettings), parsed.config)
     watch = Watch(settings, report=_report, on_event=lambda event: _print(event_line(event)))
     stop = threading.Event()
@@ -58,7 +58,7 @@ def run(parsed: argparse.Namespace) -> int:
             _report(f"watching cluster {watch.cluster_id}: {len(watch.topics)} topics, {partitions} partitions")
             _report(f"checkpoint {watch.checkpoint}, Spark's own output in {watch.spark_log}")
             session = watch.start_spark()
-            with _signals(stop):  # Spark has put its own handler for Ctrl-C in place
+            with _signals(stop):  # Spark has installed its own handler of Ctrl-C
                 try:
                     _supervise(watch, session, stop)
                 finally:
@@ -94,11 +94,11 @@ def _supervise(watch: Watch, session: SparkSession, stop: threading.Event) -> No
 
 
 def _started(watch: Watch, session: SparkSession) -> StreamingQuery:
-    """The query.
+    """Starts the query.
 
     Raises:
-        CheckpointError: something that will not pass.
-        QueryError: Spark could not plan it, for example because its Python workers do not come up.
+        CheckpointError: the error is permanent.
+        QueryError: Spark could not plan the query, for example because its Python workers do not start.
     """
     from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
@@ -111,7 +111,7 @@ def _started(watch: Watch, session: SparkSession) -> StreamingQuery:
 
 
 def _watch_query(watch: Watch, query: StreamingQuery, stop: threading.Event, session: SparkSession) -> None:
-    """Waits for the query's end or the wish to stop; says when it is ready, and when it falls silent."""
+    """Waits until the query ends or is to stop; reports when it is ready, and when micro-batches stop."""
     from txnwatch.streaming.job.query import is_executing  # noqa: PLC0415
 
     first = seen = watch.batches
@@ -140,7 +140,10 @@ def _watch_query(watch: Watch, query: StreamingQuery, stop: threading.Event, ses
 
 
 def _stop_between_batches(query: StreamingQuery) -> None:
-    """Stopping inside a batch is safe but noisy, and would make the next start do it again."""
+    """Stops the query after the current micro-batch, or after 30 s.
+
+    A stop inside a micro-batch is safe, but it fills the log and the next start repeats that micro-batch.
+    """
     deadline = time.monotonic() + _STOP_PATIENCE_S
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -148,20 +151,20 @@ def _stop_between_batches(query: StreamingQuery) -> None:
 
 
 def _why(query: StreamingQuery) -> str:
-    """What ended the query.
+    """The reason why the query ended.
 
     Raises:
-        CheckpointError: something that will not pass.
+        CheckpointError: the error is permanent.
     """
     error = query.exception()
     return _told_by(str(error) if error is not None else "its thread is gone, Spark's own output may say why")
 
 
 def _told_by(text: str) -> str:
-    """The line of Spark's many that a person needs.
+    """The first line of an error of Spark.
 
     Raises:
-        CheckpointError: something that will not pass.
+        CheckpointError: the text has one, so the error is permanent.
     """
     marker = f"{CheckpointError.__name__}: "
     if marker in text:
@@ -191,7 +194,7 @@ def _signals(stop: threading.Event) -> Iterator[None]:
 
 
 def _quietly(action: Any) -> None:  # noqa: ANN401 - a callable of py4j
-    """For what must not end the watch, and whose errors tell nobody anything."""
+    """Runs an action and ignores its errors: they must not end the watch, and are of no use."""
     with contextlib.suppress(Exception):
         action()
 
@@ -201,6 +204,6 @@ def _report(line: str) -> None:
 
 
 def _print(line: str) -> None:
-    """Events are on their topic: that they cannot be printed (a disk is full) ends no watch."""
+    """Prints a line; a failure (a full disk) does not end the watch, because events are on their topic."""
     with contextlib.suppress(OutputError), delivering():
         print(printable(line), flush=True)

@@ -1,4 +1,4 @@
-"""Flags derived from a settings model, so that a setting is written down once."""
+"""Derives flags from a settings model, so that each setting is defined once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 
 def add_flags(parser: argparse.ArgumentParser, model: type[BaseModel]) -> None:
-    """One flag for every field; values stay text, the model validates them with their source."""
+    """Adds one flag for every field; values stay text, because the model validates them with their source."""
     for name, spec in model.model_fields.items():
         default = "" if spec.is_required() or spec.default in (None, "", ()) else f" (default: {spec.default})"
         metavar = "REGEX" if name == "topics" else name.rpartition("_")[2].upper()
@@ -23,5 +23,5 @@ def add_flags(parser: argparse.ArgumentParser, model: type[BaseModel]) -> None:
 
 
 def flag_values(parsed: argparse.Namespace, model: type[BaseModel]) -> dict[str, Any]:
-    """The flags that were given."""
+    """The values of all flags; None for a flag that was not given."""
     return {name: getattr(parsed, name) for name in model.model_fields}

@@ -1,8 +1,8 @@
-"""`txnwatch status`: what is wrong right now, from Redis or the events topic; it asks no broker about transactions.
+"""`txnwatch status`: the open incidents and the watchers, from Redis or the events topic.
 
-What it prints is what `txnwatch run` has told and not yet resolved, the oldest first: no answer of its own. Finding
-nothing is a good sign only while somebody looks, and only where they prove something: the watchers' heartbeats say
-whether anybody looks and what they prove nothing of.
+It prints the incidents that `txnwatch run` has opened and not yet resolved, the oldest first; it asks no broker about
+transactions. An empty list is a good sign only while a watcher judges, and only for the partitions that it proves
+something about. The heartbeats of the watchers show both.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class OpenIncident:
 
 
 class _Told(NamedTuple):
-    """What was read.
+    """The incidents and heartbeats that were read.
 
     Attributes:
-        clusters: those that somebody ought to watch.
+        clusters: the clusters that need a watcher: those with an open incident or a heartbeat.
     """
 
     clusters: set[str]
@@ -60,7 +60,7 @@ class _Told(NamedTuple):
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
-    """Adds the verb."""
+    """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "status",
         help="show what is wrong right now, and whether anybody looks",
@@ -132,7 +132,7 @@ def _read(parsed: argparse.Namespace) -> _Told:
 
 
 def _summary(told: _Told, watchers: Sequence[Watcher], alone: Sequence[str], *, is_whole: bool) -> str:
-    """Whether anything is wrong, whether anybody looks, and whether they reach everything: each is said."""
+    """One line: whether an incident is open, whether a watcher judges, and whether watchers cover everything."""
     if told.incidents:
         wrong = ""
     elif told.problems:

@@ -1,6 +1,7 @@
-"""What watchers said of themselves last, as rows and in words: who looks, and how far they reach.
+"""The watchers by their last heartbeats, as rows and as text: which ones judge, and what they cover.
 
-Looking and reaching are two things. A watcher that judges looks. What it proves nothing of is not checked.
+To be active and to cover a partition are two things. A watcher that judges barriers is active. The partitions that it
+proves nothing about are not checked.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from txnwatch.cli.output import NotChecked
 from txnwatch.sinks.delivery.heartbeat import Heartbeat
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
 
-_MOST = 20  # whoever may write there can make up any number
+_MOST = 20  # watchers to show; anybody who may write to the topic or to Redis can invent any number
 
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """One instance of `txnwatch run`, by its last heartbeat; `is_looking` says whether it judges now."""
+    """One instance of `txnwatch run`, by its last heartbeat; `is_looking` means that it judges now."""
 
     cluster_id: str
     instance: str
@@ -37,7 +38,7 @@ class Watcher:
     doubt: str | None
 
     def line(self) -> str:
-        """In words."""
+        """The watcher as one line of text."""
         who = f"watcher {self.instance} ({self.version}) of cluster {self.cluster_id}"
         if self.doubt is not None:
             return f"{who}: not believed, {self.doubt}"
@@ -57,7 +58,7 @@ class Watcher:
         return f"{judged}; {reach}"
 
     def unproven(self) -> Iterator[NotChecked]:
-        """What it proves nothing of, though it looks."""
+        """The partitions that this active watcher proves nothing about."""
         who = f"watcher {self.instance} of cluster {self.cluster_id}"
         if not self.is_coordinator_read:
             yield NotChecked(
@@ -74,7 +75,7 @@ class Watcher:
 
 
 def watchers_of(heartbeats: Iterable[Heartbeat], now_ms: int) -> list[Watcher]:
-    """Each instance by its last heartbeat, those that judged last first; what is doubtful comes at the end."""
+    """Each instance by its last heartbeat, the latest judgement first; doubtful heartbeats come last."""
     last: dict[str, Heartbeat] = {}
     for beat in heartbeats:
         known = last.get(beat.key)
@@ -86,21 +87,21 @@ def watchers_of(heartbeats: Iterable[Heartbeat], now_ms: int) -> list[Watcher]:
 
 
 def listed(watchers: Sequence[Watcher]) -> Sequence[Watcher]:
-    """Those that are shown; whether a cluster is watched is decided by all of them."""
+    """The watchers that are shown; whether a cluster is watched depends on all of them."""
     return watchers[:_MOST]
 
 
 def unwatched(clusters: Iterable[str], watchers: Sequence[Watcher]) -> list[str]:
-    """Clusters that nobody looks at."""
+    """The clusters without an active watcher."""
     looked_at = {watcher.cluster_id for watcher in watchers if watcher.is_looking}
     return sorted(set(clusters) - looked_at)
 
 
 def not_reached(watchers: Sequence[Watcher]) -> tuple[NotChecked, ...]:
-    """What those who look prove nothing of.
+    """The partitions that active watchers prove nothing about.
 
-    Every watcher of a cluster reads the same coordinators' log, so one that has read all of it speaks for the others:
-    one of them may have started just now. Topics may be divided between watchers, so each one speaks for its own.
+    Every watcher of a cluster reads the same coordinators' log. So it is enough that one of them has read all of it:
+    another one may have just started. Topics may be divided between watchers, so the data partitions of each one count.
     """
     looking = [watcher for watcher in watchers if watcher.is_looking]
     log_is_read = {

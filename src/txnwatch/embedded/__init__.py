@@ -1,1 +1,1 @@
-"""A real Kafka and a real Redis on this machine, without Docker: what the demo and the tests run against."""
+"""A real Kafka and a real Redis on this machine, without Docker, for the demo and the tests."""

@@ -1,7 +1,7 @@
-"""Ordinary transactional applications, through confluent-kafka, for the demo and the tests to run beside the watch.
+"""Healthy transactional applications, through confluent-kafka, that the demo and the tests run beside the watch.
 
-None of them does anything wrong: commits, aborts, offsets sent to the transaction, idempotent writes without one,
-old and future event times. Each runs in a thread until it is stopped, and says so if it fails.
+They commit, abort, send offsets to the transaction, write idempotently without a transaction, and use old and future
+event times. Each runs in a thread until it is stopped; `error` has the exception of one that fails.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _QUIET = {"log_level": 2}
 
 @dataclass
 class Application:
-    """One application in a thread; `step` does a bit of work each time it is called."""
+    """One application in a thread, which calls `step` until it is stopped."""
 
     name: str
     step: Callable[[], None]
@@ -33,13 +33,13 @@ class Application:
     _thread: threading.Thread | None = None
 
     def start(self) -> Application:
-        """Starts working."""
+        """Starts the thread."""
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """Finishes what is under way and stops."""
+        """Finishes the current step and stops."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(30.0)
@@ -57,9 +57,9 @@ class Application:
 def transactional_writer(
     bootstrap: str, name: str, topic: str, *, abort_every: int = 5, pause_s: float = 0.2, seed: int = 0
 ) -> Application:
-    """Writes to a topic in transactions; every so many of them is aborted."""
+    """Writes to a topic in transactions; aborts every `abort_every`-th one."""
     producer = _transactional(bootstrap, name)
-    chance = random.Random(seed)  # noqa: S311 - a seed makes the demo the same every time
+    chance = random.Random(seed)  # noqa: S311 - a seed makes the demo repeatable
     numbers = itertools.count(1)
 
     def step() -> None:
@@ -67,7 +67,7 @@ def transactional_writer(
         producer.begin_transaction()
         for _ in range(chance.randint(1, 5)):
             producer.produce(topic, value=f"{name}-{number}".encode(), key=str(chance.random()).encode())
-        producer.flush()  # librdkafka fails fatally if it aborts a transaction of which nothing was sent yet
+        producer.flush()  # librdkafka fails fatally if it aborts a transaction before anything was sent
         if number % abort_every == 0:
             producer.abort_transaction()
         else:
@@ -110,7 +110,7 @@ def exactly_once_copier(bootstrap: str, name: str, source: str, target: str, *, 
 
 
 def idempotent_writer(bootstrap: str, name: str, topic: str, *, pause_s: float = 0.2) -> Application:
-    """Writes without transactions, with event times days old and days ahead."""
+    """Writes without transactions, with event times from 30 days ago to 12 hours ahead."""
     producer = Producer({**_QUIET, "bootstrap.servers": bootstrap, "enable.idempotence": True})
     offsets_ms: Iterator[int] = itertools.cycle([-30 * _DAY_MS, 0, _DAY_MS // 2])
 
@@ -123,7 +123,7 @@ def idempotent_writer(bootstrap: str, name: str, topic: str, *, pause_s: float =
 
 
 class CommittedReader:
-    """A read_committed consumer of one topic: the one that freezes. Keeps the position of each partition."""
+    """A read_committed consumer of one topic, which a hang stops. Keeps the position of each partition."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self._consumer = Consumer(
@@ -142,7 +142,7 @@ class CommittedReader:
         self.records: dict[int, int] = dict.fromkeys(range(partitions), 0)
 
     def poll(self) -> None:
-        """Reads what there is, without waiting for more."""
+        """Reads the available records; waits at most 0.1 s."""
         for message in self._consumer.consume(1000, timeout=0.1):
             error = message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name

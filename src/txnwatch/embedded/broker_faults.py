@@ -1,7 +1,7 @@
-"""Faults that need a broker to die: a marker that is lost with a log's tail, a partition that has no leader.
+"""Faults that need a killed broker: a marker that is lost with the tail of a log, a partition without a leader.
 
-Each leaves every broker running, and returns when the fault is in effect. The partition's replicas and settings
-are the caller's: what a fault needs is in its description. Node 1 is the controller and must lead neither.
+Each function returns when the fault is in effect. The caller chooses the partition's replicas and settings; a docstring
+has what its fault needs. No partition may be led by node 1, the controller.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import NO_LEADER
 
-MARKER_BYTES = 78  # a control batch with one record, always
+MARKER_BYTES = 78  # the size of a control batch with one marker
 _PATIENCE_S = 60.0
 
 
 @contextmanager
 def leaderless(kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, node: int) -> Iterator[None]:
-    """The only replica's broker is killed; what happens inside happens while the partition has no leader."""
+    """Kills the broker of the partition's only replica; the partition has no leader while the block runs."""
     kafka.broker(node).kill()
     await_leader(cluster, partition, NO_LEADER)
     yield
@@ -35,7 +35,7 @@ def leaderless(kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition
 
 
 def cut_tail(kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, node: int) -> None:
-    """The disk loses the partition's last batch, a marker: kill -9, a shorter file, and no snapshot of producers."""
+    """Removes the partition's last batch, a marker, from disk: kill -9, a truncated file, no producer snapshot."""
     kafka.broker(node).kill()
     directory = kafka.log_directory(node) / str(partition)
     log = max(directory.glob("*.log"))
@@ -54,9 +54,9 @@ def elect_uncleanly(
     replicas: tuple[int, int],
     while_alone: Callable[[], None],
 ) -> None:
-    """The leader writes alone and dies, and the follower that was away takes over (KAFKA-20716).
+    """Kills the leader after it has written alone; the follower, which was down, becomes leader (KAFKA-20716).
 
-    Needs unclean.leader.election.enable and min.insync.replicas=1. Ends with the old leader back as a follower.
+    Needs unclean.leader.election.enable and min.insync.replicas=1. The old leader stays down: the caller restarts it.
     """
     leader, follower = replicas
     await_leader(cluster, partition, leader)
@@ -69,12 +69,12 @@ def elect_uncleanly(
 
 
 def await_leader(cluster: Cluster, partition: TopicPartition, leader: int) -> None:
-    """Waits until every broker says that this one leads the partition; NO_LEADER waits for it to have none.
+    """Waits until the metadata of every broker has this leader of the partition; NO_LEADER waits for no leader.
 
-    One broker's word is not enough: a coordinator that has not heard it yet keeps its markers for the old leader.
+    One broker is not enough: a coordinator with old metadata keeps its markers in the queue of the old leader.
 
     Raises:
-        TxnwatchError: it does not come to that.
+        TxnwatchError: not within 60 s.
     """
 
     def is_leader() -> bool:
@@ -88,10 +88,10 @@ def await_leader(cluster: Cluster, partition: TopicPartition, leader: int) -> No
 
 
 def await_complete(cluster: Cluster, transactional_id: str) -> None:
-    """Waits until the coordinator has written Complete*: it owes no marker any more.
+    """Waits until the coordinator has written Complete*: no marker is outstanding.
 
     Raises:
-        TxnwatchError: it does not come to that.
+        TxnwatchError: not within 60 s.
     """
 
     def is_complete() -> bool:
@@ -102,7 +102,7 @@ def await_complete(cluster: Cluster, transactional_id: str) -> None:
 
 
 def in_sync(cluster: Cluster, partition: TopicPartition) -> set[int]:
-    """The brokers that have all of the partition, as the controller knows it."""
+    """The in-sync replicas of the partition, from the metadata of one broker."""
     topics = [MetadataRequest.MetadataRequestTopic(version=4, name=partition.topic)]
     request = MetadataRequest(version=4, topics=topics, allow_auto_topic_creation=False)
     found = cluster.call(cluster.any_connection(), request).topics[0].partitions
@@ -112,7 +112,7 @@ def in_sync(cluster: Cluster, partition: TopicPartition) -> set[int]:
 def _await(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
-        with suppress(BrokerError):  # the broker that was asked may be the one that went away
+        with suppress(BrokerError):  # the request may have gone to the killed broker
             if condition():
                 return
         time.sleep(0.1)

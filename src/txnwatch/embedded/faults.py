@@ -1,4 +1,4 @@
-"""Real faults, made with real requests. Nothing here writes an event or touches txnwatch."""
+"""Real faults, made with real requests. Nothing here writes an incident event or calls the detector."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FAR_EPOCH = 100
 
 
 def set_verification(bootstrap: str, broker_ids: list[int], *, enabled: bool) -> None:
-    """Switches KIP-890's verification of transactional writes, dynamically, as an operator can."""
+    """Switches KIP-890's verification of transactional writes on or off, by a dynamic setting of the brokers."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     entry = ConfigEntry(VERIFICATION, str(enabled).lower(), incremental_operation=AlterConfigOpType.SET)
     for broker_id in broker_ids:
@@ -28,23 +28,23 @@ def set_verification(bootstrap: str, broker_ids: list[int], *, enabled: bool) ->
 
 
 def stray_write(cluster: Cluster, transactional_id: str, partition: TopicPartition) -> RawProducer:
-    """A write of a transaction that was never begun: the partition was not added to any (KAFKA-14402)."""
+    """Writes to a partition that was never added to a transaction (KAFKA-14402)."""
     producer = RawProducer(cluster, transactional_id, LONG_TIMEOUT_MS).init()
     producer.produce(partition, [b"never added"])
     return producer
 
 
 def late_write_after_abort(cluster: Cluster, transactional_id: str, partition: TopicPartition) -> RawProducer:
-    """A zombie's write: the transaction is aborted, and then a produce request of it still arrives (KAFKA-12671).
+    """A zombie's write: a produce request arrives after the abort of its transaction (KAFKA-12671).
 
-    What a client up to 3.x does when its request is delayed by a retry or a pause; brokers that verify
-    transactional writes (3.6 on, by default) refuse it.
+    A client up to 3.x does this when a retry or a pause delays its request. Brokers that verify transactional writes
+    (the default since 3.6) reject the request.
     """
     return late_write(cluster, transactional_id, partition, commit=False)
 
 
 def late_write(cluster: Cluster, transactional_id: str, partition: TopicPartition, *, commit: bool) -> RawProducer:
-    """The same after a transaction that ended one way or the other."""
+    """A zombie's write after a commit or an abort; see `late_write_after_abort`."""
     producer = RawProducer(cluster, transactional_id).init()
     producer.add(partition)
     producer.produce(partition, [b"in time"])
@@ -55,7 +55,7 @@ def late_write(cluster: Cluster, transactional_id: str, partition: TopicPartitio
 
 
 def await_end(cluster: Cluster, producer: RawProducer, partition: TopicPartition) -> None:
-    """Waits for the marker; EndTxn answers before it is written."""
+    """Waits until the marker is written; EndTxn answers before that."""
     admin = ClusterAdmin(cluster)
     for _ in range(200):
         if admin.read_partitions([partition])[partition].open_transaction(producer.producer_id) is None:
@@ -65,19 +65,19 @@ def await_end(cluster: Cluster, producer: RawProducer, partition: TopicPartition
 
 
 def abort_by_hand(cluster: Cluster, partition: TopicPartition, producer_id: int) -> None:
-    """What an administrator does: an ABORT marker with the epochs that DescribeProducers tells.
+    """Writes an ABORT marker as an administrator does, with the epochs of DescribeProducers.
 
     Raises:
-        TxnwatchError: nothing is open there, or the broker refuses.
+        TxnwatchError: nothing is open there, or the broker rejects the marker.
     """
     end_by_hand(cluster, partition, producer_id, commit=False)
 
 
 def end_by_hand(cluster: Cluster, partition: TopicPartition, producer_id: int, *, commit: bool) -> None:
-    """The same with either marker; COMMIT is right where the client was told that it had committed.
+    """Writes a COMMIT or an ABORT marker; COMMIT is right if the client's commit was acknowledged.
 
     Raises:
-        TxnwatchError: nothing is open there, or the broker refuses.
+        TxnwatchError: nothing is open there, or the broker rejects the marker.
     """
     admin = ClusterAdmin(cluster)
     row = admin.read_partitions([partition])[partition].open_transaction(producer_id)
@@ -90,12 +90,12 @@ def end_by_hand(cluster: Cluster, partition: TopicPartition, producer_id: int, *
 
 
 def foreign_marker(cluster: Cluster, partition: TopicPartition, producer: RawProducer) -> None:
-    """An ABORT marker while the coordinator still owns the transaction, from an epoch it has not reached.
+    """Writes an ABORT marker with a future coordinator epoch, while the coordinator still owns the transaction.
 
-    The partition is closed, and every marker of the coordinator's own is refused from then on (KAFKA-16352).
+    The marker ends the transaction on the partition, which then rejects every marker of the coordinator (KAFKA-16352).
 
     Raises:
-        TxnwatchError: the broker refuses.
+        TxnwatchError: the broker rejects the marker.
     """
     marker = MarkerSpec(partition, producer.producer_id, producer.producer_epoch, _FAR_EPOCH)
     problem = ClusterAdmin(cluster).write_marker(marker)

@@ -1,7 +1,7 @@
-"""Kafka's own jars, fetched once from Maven Central by the Ivy that PySpark ships, and cached.
+"""Downloads Kafka's jars from Maven Central with the Ivy that PySpark ships, and caches them.
 
-The cache is keyed by Kafka's version and by what is asked for; a directory without its stamp is an unfinished
-download and is done again. Ivy checks each jar against its published checksum.
+The key of the cache is Kafka's version and the list of modules. A directory without its stamp is an unfinished download
+and is downloaded again. Ivy checks each jar against its published checksum.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ Progress = Callable[[str], None]
 
 
 def cache_directory() -> Path:
-    """Where downloads are kept: TXNWATCH_CACHE, else the user's cache directory."""
+    """The directory of the cache: TXNWATCH_CACHE, else `txnwatch` in the user's cache directory."""
     configured = os.environ.get("TXNWATCH_CACHE")
     base = Path(configured) if configured else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base if configured else base / "txnwatch"
 
 
 def kafka_jars(version: str = KAFKA_VERSION, progress: Progress = lambda _: None) -> Path:
-    """The directory with Kafka's jars of a version.
+    """The directory with the jars of one Kafka version; downloads them if necessary.
 
     Raises:
-        TxnwatchError: no Java, no PySpark, or the download failed.
+        TxnwatchError: Java or PySpark is missing, or the download fails.
     """
     return jars(f"kafka-{version}", _modules(version), progress)
 
 
 def jars(name: str, modules: tuple[tuple[str, str, str], ...], progress: Progress = lambda _: None) -> Path:
-    """The directory with modules (organisation, name, revision) and all they need.
+    """The directory with modules (organisation, name, revision) and their dependencies; downloads if necessary.
 
     Raises:
-        TxnwatchError: no Java, no PySpark, or the download failed.
+        TxnwatchError: Java or PySpark is missing, or the download fails.
     """
     key = hashlib.sha256(repr(modules).encode()).hexdigest()[:12]
     directory = cache_directory() / f"{name}-{key}"
@@ -64,10 +64,10 @@ def jars(name: str, modules: tuple[tuple[str, str, str], ...], progress: Progres
 
 
 def java() -> str:
-    """The java program.
+    """The path of the java program.
 
     Raises:
-        TxnwatchError: there is none.
+        TxnwatchError: Java is missing.
     """
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin" if home else None) or shutil.which("java")
@@ -89,7 +89,7 @@ def _retrieve(modules: tuple[tuple[str, str, str], ...], target: Path) -> None:
     ivy = cache_directory() / "ivy"
     ivy.mkdir(parents=True, exist_ok=True)
     settings = ivy / "settings.xml"
-    # Its own cache and Maven Central alone: POM-only leftovers in a user's ~/.m2 can break the resolution.
+    # Only Maven Central and a separate cache: a POM without its jar in the user's ~/.m2 can break the resolution.
     settings.write_text(
         f'<ivysettings><settings defaultResolver="central"/><caches defaultCacheDir="{ivy / "cache"}"/>'
         f'<resolvers><ibiblio name="central" m2compatible="true" root="{_repository()}"/></resolvers></ivysettings>'
@@ -120,7 +120,7 @@ def _repository() -> str:
 
 
 def _ivy_jar() -> Path:
-    import pyspark  # noqa: PLC0415 - half a second that only a download needs
+    import pyspark  # noqa: PLC0415 - the import takes 0.5 s, only a download needs it
 
     found = sorted((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
     if not found:

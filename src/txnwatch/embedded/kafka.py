@@ -1,4 +1,4 @@
-"""A real Kafka from its jars: KRaft, one broker that is its own controller, and more brokers where asked for."""
+"""A real Kafka from its jars, in KRaft mode: node 1 is broker and controller, further nodes are brokers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class EmbeddedKafka:
     """A cluster on the loopback interface; node 1 is also the controller. A context manager.
 
     Raises (from `start`):
-        TxnwatchError: no Java, no download, or a broker that does not come up.
+        TxnwatchError: Java is missing, the download fails, or a broker does not start.
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class EmbeddedKafka:
         """Prepares a cluster.
 
         Args:
-            directory: where everything is kept.
-            brokers: how many.
-            version: Kafka's.
-            properties: the brokers' own settings; they win.
-            features: levels to format with.
+            directory: the directory of all files.
+            brokers: the number of brokers.
+            version: the version of Kafka.
+            properties: settings of the brokers; they override the defaults.
+            features: feature levels for the format of the storage.
             listeners: listeners beside the plain one, name to security protocol; keys and users are properties.
-            heap: each broker's.
+            heap: the heap size of each broker.
         """
         self.directory = directory
         self.version = version
@@ -103,7 +103,7 @@ class EmbeddedKafka:
         return ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
 
     def listener(self, name: str, node: int = 1) -> str:
-        """host:port of a further listener of one broker."""
+        """host:port of an additional listener of one broker."""
         return f"127.0.0.1:{self._other_ports[name, node]}"
 
     def start(self, progress: Progress = lambda _: None) -> EmbeddedKafka:
@@ -119,7 +119,7 @@ class EmbeddedKafka:
         return self
 
     def stop(self) -> None:
-        """Ends every broker, the controller last."""
+        """Stops every broker, the controller last."""
         for node in sorted(self._servers, reverse=True):
             if node == 1 and len(self._servers) > 1:
                 self._servers[node].kill()
@@ -127,7 +127,7 @@ class EmbeddedKafka:
                 self._servers[node].stop()
 
     def start_broker(self, node: int) -> None:
-        """Starts one broker, also again after it was stopped or killed."""
+        """Starts one broker, or restarts it after it was stopped or killed."""
         home = self._home(node)
         log = home / "server.log"
         begin = log.stat().st_size if log.exists() else 0
@@ -140,11 +140,11 @@ class EmbeddedKafka:
         return self._servers[node]
 
     def log_directory(self, node: int) -> Path:
-        """Where one broker keeps its partitions' logs."""
+        """The directory of one broker's partition logs."""
         return self._home(node) / "data"
 
     def tool(self, main: str, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
-        """Runs one of Kafka's own command line tools, by its class."""
+        """Runs one of Kafka's command line tools; `main` is its class."""
         return subprocess.run(  # noqa: S603 - our own arguments
             [java(), "-cp", self._classpath(), *_quiet(self.directory), main, *arguments],
             capture_output=True,

@@ -6,7 +6,7 @@ import socket
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` different ports nobody listens on now; taken together, so that they do not collide with each other."""
+    """`count` different ports that are free now; all are bound at the same time, so that none repeats."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for found in sockets:

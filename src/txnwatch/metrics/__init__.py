@@ -1,1 +1,1 @@
-"""Prometheus metrics: the table of all of them, their values, their server."""
+"""Prometheus metrics: the table of all metrics, their values, and the HTTP server."""

@@ -1,8 +1,8 @@
-"""What Prometheus scrapes: taken from what the state says and the ledger knows, once a micro-batch, in the driver.
+"""The values of the Prometheus metrics, from the output of the state and the ledger, once a micro-batch in the driver.
 
-Counters count what happened since this process started; a micro-batch that Spark runs again, after its query was
-started anew, is counted once. Ages are made when they are scraped, so that they grow while nothing else happens. What
-is not known is absent, not zero.
+Counters count from the start of this process. A micro-batch that Spark runs again after a restart of its query is
+counted once. Ages are computed at the scrape, so that they grow between micro-batches. An unknown value is absent, not
+zero.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SPEC = {spec.name: spec for spec in METRICS}
 
 @dataclass(frozen=True, slots=True)
 class _Picture:
-    """What the last micro-batch showed, for what is made at a scrape; times are our clock, -1 for none."""
+    """The facts of the last micro-batch that a scrape needs; times are our clock, -1 for none."""
 
     judged_ms: int = -1
     data_listed_ms: int = -1
@@ -63,11 +63,11 @@ class _Picture:
 
 
 class Metrics(Collector):
-    """The registry, and everything that moves it.
+    """The registry of the metrics, and all updates of it.
 
     Attributes:
-        registry: what a scrape reads.
-        progress: asks the running query how far it is; None while there is none.
+        registry: the registry that a scrape reads.
+        progress: returns the progress of the running query; None while it is unknown.
         cluster_id: set once it is known.
     """
 
@@ -103,16 +103,16 @@ class Metrics(Collector):
 
     @property
     def is_judging(self) -> bool:
-        """Whether a barrier was judged a moment ago."""
+        """Whether a barrier was judged within the last 15 s."""
         return self._picture.judged_ms >= 0 and self._now_ms() - self._picture.judged_ms <= UP_WITHIN_MS
 
     def query_starts(self, ledger: Ledger) -> None:
-        """The streaming query is about to be started, and this ledger was opened for it."""
+        """Counts a start of the streaming query; the ledger was opened for it."""
         self._made["query_starts_total"].inc()
         self._take_ledger(ledger)
 
     def on_event(self, event: IncidentEvent) -> None:
-        """An event was made."""
+        """Counts an incident event."""
         self._made["events_total"].labels(event.verdict, event.status).inc()
         done = event.action
         if done is not None and done != self._acted.get(event.incident_id):
@@ -126,7 +126,7 @@ class Metrics(Collector):
     def on_batch(
         self, batch_id: int, emitted: Sequence[Emitted], ledger: Ledger, *, is_ready: bool, evidence: Evidence
     ) -> None:
-        """A micro-batch went through: everything it said was told."""
+        """Updates the metrics at the end of a micro-batch, after the ledger has processed its output."""
         now_ms = self._now_ms()
         self._gauges(emitted, now_ms)
         self._take_evidence(emitted, evidence)
@@ -188,7 +188,7 @@ class Metrics(Collector):
         self._made["unread_gaps"].set(sum(isinstance(said, OutstandingGap) for said in emitted))
 
     def _take_evidence(self, emitted: Sequence[Emitted], evidence: Evidence) -> None:
-        """What the last barrier proves nothing of."""
+        """Updates the metrics of missing evidence."""
         for said in emitted:
             if isinstance(said, Unproven):
                 logs = Counts(_log(partition) for partition in {*said.partitions, *evidence.unproven_by_census})
@@ -198,7 +198,7 @@ class Metrics(Collector):
         self._made["undescribed_partitions"].set(len(evidence.undescribed))
 
     def _clocks(self, clocks: Iterable[tuple[int, Clock]]) -> None:
-        """Where a clock's difference lies: the middle of what is possible, and how far off that may be."""
+        """Sets each broker's clock offset: the middle of the possible range, and half its width as the uncertainty."""
         middle, uncertain = self._made["broker_clock_offset_seconds"], self._made["broker_clock_uncertainty_seconds"]
         middle.clear()
         uncertain.clear()
@@ -208,7 +208,7 @@ class Metrics(Collector):
                 uncertain.labels(str(broker)).set((clock.highest_ms - clock.lowest_ms) / 2000)
 
     def take_passed_over(self, counts: Mapping[PassedOver, int]) -> None:
-        """Records of the events topic that are no events, since this process started."""
+        """Updates the counters of records of the events topic that are not events; `counts` are totals."""
         for why, total in counts.items():
             self._rise("events_passed_over_total", self._passed_over, why, total, (why,))
 
@@ -228,13 +228,13 @@ class Metrics(Collector):
             self._rise("sink_failures_total", self._failures, outbox.name, outbox.failures, (outbox.name,))
 
     def _rise(self, name: str, seen: Counts[str], key: str, total: int, labels: tuple[str, ...]) -> None:
-        """Takes in a total that somebody else counts, and that begins anew when the ledger is opened again."""
+        """Adds the increase of a total that is counted elsewhere, and that restarts at zero with a new ledger."""
         risen = total - seen[key] if total >= seen[key] else total
         seen[key] = total
         self._made[name].labels(*labels).inc(risen)
 
     def collect(self) -> Iterator[Family]:
-        """What is made when it is scraped."""
+        """The metrics whose values are computed at the scrape."""
         now_ms, picture, progress = self._now_ms(), self._picture, self.progress()
         yield _gauge("up", {(): int(self.is_judging)})
         yield _gauge("build_info", {(version(NAMESPACE), self.cluster_id): 1})
@@ -282,7 +282,7 @@ def _by_labels(values: Mapping[TopicPartition, float]) -> dict[tuple[str, ...], 
 
 
 def _pinned(emitted: Iterable[Emitted]) -> dict[TopicPartition, tuple[int, int]]:
-    """Where the lowest open data of each partition starts, and since when it has been seen; if for a while."""
+    """The start of the lowest open data of each partition, and when it was first seen; only if open for a while."""
     found: dict[TopicPartition, tuple[int, int]] = {}
     for said in emitted:
         if isinstance(said, OpenTransactions):

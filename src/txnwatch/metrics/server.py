@@ -1,8 +1,8 @@
-"""Metrics over HTTP: `/metrics` for Prometheus, `/-/healthy` and `/-/ready` for whoever runs the process.
+"""Metrics over HTTP: `/metrics` for Prometheus, `/-/healthy` and `/-/ready` as probes.
 
-Healthy is a process that answers: a cluster that is away is no reason to restart it. Ready is one that judges. One
-thread serves: whoever scrapes asks the query for its progress through Spark's gateway, which keeps a connection for
-each thread that does.
+Healthy means that the process answers: an unreachable cluster is no reason to restart it. Ready means that barriers are
+judged. One thread serves all requests, because a scrape reads the query's progress through Spark's gateway, and the
+gateway keeps a connection for each thread.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class MetricsServer:
     """Serves a registry until it is closed.
 
     Attributes:
-        url: where it listens.
+        url: the address it listens on.
 
     Raises:
-        ConfigError: the address cannot be listened on.
+        ConfigError: the server cannot listen on the address.
     """
 
     def __init__(self, registry: CollectorRegistry, host: str, port: int, is_ready: Callable[[], bool]) -> None:
@@ -68,9 +68,9 @@ def _answer(respond: Callable[..., Any], status: str, text: str) -> list[bytes]:
 
 
 class _Handler(WSGIRequestHandler):
-    """Silent, and not to be held up by a client that says nothing."""
+    """Logs nothing, and waits at most 5 s for a client that sends nothing."""
 
     timeout = _PATIENCE_S
 
     def log_message(self, *_: object) -> None:
-        """Scrapes are no news."""
+        """Logs no requests: scrapes are regular."""

@@ -1,8 +1,7 @@
-"""Every metric there is: one table, read by the registry, by docs/metrics.md and by the tests of rules and dashboard.
+"""The table of all metrics, for the registry, docs/metrics.md, and the tests of the alert rules and the dashboard.
 
-Names have the prefix `txnwatch_` and base units. No label is a transactional id or a producer id: there is no bound
-to how many there can be; they are in the events. Labels with a topic and a partition exist only while that partition
-is pinned.
+Names have the prefix `txnwatch_` and base units. No label is a transactional id or a producer id, because their number
+is unbounded; they are in the events. Labels with a topic and a partition exist only while that partition is pinned.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ NAMESPACE = "txnwatch"
 
 
 class Kind(StrEnum):
-    """Prometheus' types."""
+    """The types of Prometheus metrics."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -35,7 +34,7 @@ class Kind(StrEnum):
 
 
 class Metric(NamedTuple):
-    """One metric; `is_read` means that its value is made when it is scraped."""
+    """One metric; `is_read` means that its value is computed at the scrape."""
 
     group: str
     name: str
@@ -47,7 +46,7 @@ class Metric(NamedTuple):
 
     @property
     def full_name(self) -> str:
-        """As it is scraped."""
+        """The name with its prefix, as a scrape has it."""
         return f"{NAMESPACE}_{self.name}"
 
 
@@ -69,7 +68,7 @@ COMPLETE = {
 }
 TARGETS = {stage: PREPARED if stage is Stage.APPEND else tuple(COMPLETE.values()) for stage in Stage}
 _NONE = "none"
-# Every label that is known beforehand has its series from the start: a rate needs a zero to rise from.
+# Series with labels that are known beforehand exist from the start: a rate needs a first sample of zero.
 FROM_THE_START: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "partition_notices_total": tuple((kind,) for kind in NoticeKind if kind is not NoticeKind.LEFT),
     "view_mismatches_total": tuple((mismatch,) for mismatch in Mismatch),

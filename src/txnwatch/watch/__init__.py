@@ -1,1 +1,1 @@
-"""What a watch says of itself: how far it reaches, what it cannot prove, its heartbeat."""
+"""The state of a running watch: coverage, missing evidence, throttling, heartbeats."""

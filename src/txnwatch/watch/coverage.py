@@ -1,7 +1,7 @@
-"""How far a watch reaches: what it proves nothing of, told in the terminal when it lasts or changes.
+"""The coverage of a watch: the partitions without evidence, reported when they persist or change.
 
-Law: an election is no news. Missing evidence counts once it has lasted for half a minute. What has been missing since
-the start counts at once: nothing was ever proven of it.
+Law: a leader election alone is not reported. Missing evidence counts once it has persisted for 30 s. Evidence that is
+missing since the start counts at once: nothing was ever proven about that partition.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _NO_LOG = (
 
 @dataclass(slots=True)
 class Coverage:
-    """What one watch does not see.
+    """The partitions that one watch has no evidence about, and whether the watch is ready.
 
     Attributes:
-        report: gets one line for what an operator should know.
-        is_ready: whether every partition of the coordinators' log has been read to its end once, or no more of them
-            could be for half a minute; and whether a census was taken, if there is to be one.
-        progress: how far the query is, if it tells.
-        census_interval_ms: the pause between two rounds of the census; None where there is none.
+        report: receives one line for each change that an operator should know.
+        is_ready: whether every partition of the coordinators' log has been read to its end once, or some have and no
+            further one for 30 s; and whether a census has come, if one is configured, or has not come for 30 s.
+        progress: returns the progress of the query; None while it is unknown.
+        census_interval_ms: the pause between two rounds of the census; None without a census.
     """
 
     report: Callable[[str], None]
@@ -60,7 +60,7 @@ class Coverage:
         self._unproven = Lasting("not listed, or not read to their ends", self.report, self.now_ms)
 
     def on_batch(self, emitted: Sequence[Emitted]) -> None:
-        """Takes in what one micro-batch said."""
+        """Updates the coverage with the output of one micro-batch."""
         is_missing = is_log_missing(emitted)
         self._tell_of_log(is_missing=is_missing)
         self._hidden = frozenset(_hidden(emitted))
@@ -76,7 +76,7 @@ class Coverage:
             self._look_at_log(now_ms)
 
     def _look_at_start(self, now_ms: int, *, is_log_shown: bool) -> None:
-        """Takes in what has been unproven since the first barrier; of the log, since the first that showed it."""
+        """Updates the partitions that are unproven since the first barrier; for the log, the first that showed it."""
         if self._started_ms is None:
             self._started_ms = now_ms
             self._never.update(partition for partition in self._unproven_now if not is_of_log(partition))
@@ -111,7 +111,7 @@ class Coverage:
 
     @property
     def evidence(self) -> Evidence:
-        """What is missing, for those who tell it to others."""
+        """The missing evidence, for the heartbeat and the metrics."""
         by_census = self._undescribed.unproven
         lasting = self._unproven_now & (self._unproven.partitions | self._never)
         return Evidence(
@@ -123,7 +123,7 @@ class Coverage:
 
     @property
     def reach(self) -> str:
-        """What is being watched, as one says once everything is ready."""
+        """What is being watched, as text for the report that the watch is ready."""
         missing = self._unproven_now | self._hidden | self._undescribed.unproven
         data = sorted(partition for partition in missing if not is_of_log(partition))
         log = sorted(filter(is_of_log, missing))
@@ -139,7 +139,7 @@ class Coverage:
 
 
 def _hidden(emitted: Sequence[Emitted]) -> list[TopicPartition]:
-    """Partitions that transactions name and that are not shown; the planner lists those it knows as unproven."""
+    """Partitions that transactions name and that no broker shows; those that the planner knows are in `Unproven`."""
     found = []
     for said in emitted:
         match said:

@@ -1,4 +1,4 @@
-"""What a watch hears on the events topic: events for its ledger; the rest is counted, or is of other watchers."""
+"""Sorts the records of the events topic: events go to the ledger, heartbeats are kept, bad records are counted."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from txnwatch.sinks.delivery.skipped_records import PassedOverRecords
 from txnwatch.state.model.errors import BadEventError, SinkError
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 
-_MOST = 1_000  # instances that are remembered: whoever may write the topic can make up any number
+_MOST = 1_000  # instances to keep; anybody who may write to the topic can invent any number
 _PAUSE_MS = 600_000
 
 
 @dataclass(slots=True)
 class Listening:
-    """Sorts what was found.
+    """The reader of one watch.
 
     Attributes:
-        passed_over: records that are no events.
-        heartbeats: the last of each instance, by the record's key.
+        passed_over: the counter of records that are not events.
+        heartbeats: the last heartbeat of each instance, by the record's key.
     """
 
     passed_over: PassedOverRecords
@@ -29,7 +29,7 @@ class Listening:
     _due_ms: int = 0
 
     def heard(self, found: Iterable[Found]) -> Iterator[IncidentEvent | Overwritten]:
-        """What the ledger takes in."""
+        """Yields what the ledger needs: events, and incidents whose record a bad record has overwritten."""
         for one in found:
             if isinstance(one, BadEventError):
                 self.passed_over.take(one)
@@ -45,7 +45,7 @@ class Listening:
         self.passed_over.say()
 
     def bury_old(self, retention_ms: int, now_ms: int, bury: Callable[[list[str]], None]) -> None:
-        """Takes the heartbeats of instances that are long gone away from the topic; looks now and then."""
+        """Writes tombstones for heartbeats that are older than the retention; checks every 10 minutes."""
         if now_ms < self._due_ms:
             return
         self._due_ms = now_ms + _PAUSE_MS
@@ -54,6 +54,6 @@ class Listening:
             try:
                 bury(old)
             except SinkError:
-                return  # it is tried again
+                return  # tried again at the next check
         for key in old:
             del self.heartbeats[key]

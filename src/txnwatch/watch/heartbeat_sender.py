@@ -1,7 +1,8 @@
-"""The heartbeat of this watch: told every few seconds while barriers are judged, and never waited for.
+"""Sends the heartbeat of this watch every few seconds while barriers are judged.
 
-Law: it says what the watch has judged and nothing more. A watch that judges nothing tells nothing, so that what was
-told last grows old. What is unproven is told as the coverage of the watch has it: one election changes no heartbeat.
+Law: a heartbeat has what the watch has judged, and nothing else. A watch that judges nothing sends none, so that its
+last heartbeat grows old. Unproven partitions come from the coverage of the watch: one election changes no heartbeat.
+Delivery to Kafka is not awaited. A failed heartbeat is not retried; the next one replaces it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _TOPICS_MS = 60_000
 
 @dataclass(slots=True)
 class Told:
-    """One place that heartbeats go to, and the pause between two."""
+    """One sink of heartbeats, and the pause between two."""
 
     beat: Callable[[Heartbeat], None]
     pause_ms: int
@@ -32,13 +33,13 @@ class Told:
 
 @dataclass(slots=True)
 class Pulse:
-    """Makes heartbeats.
+    """Builds heartbeats and sends them.
 
     Attributes:
         instance: the name of this watch.
-        progress: how far the query is, if it tells.
-        places: where they are told.
-        evidence: what the watch has no evidence of, after the batch that is told.
+        progress: returns the progress of the query; None while it is unknown.
+        places: the sinks of heartbeats.
+        evidence: returns the missing evidence, after the batch of the heartbeat.
     """
 
     instance: str
@@ -52,7 +53,7 @@ class Pulse:
     _topics_due_ms: int = 0
 
     def on_batch(self, emitted: Sequence[Emitted], now_ms: int) -> None:
-        """One micro-batch."""
+        """Sends a heartbeat to each sink that is due, if the micro-batch has judged a barrier."""
         barrier = next((said.barrier for said in emitted if isinstance(said, BucketCount)), None)
         due = [place for place in self.places if now_ms >= place.due_ms]
         if barrier is None or not due:
@@ -63,7 +64,7 @@ class Pulse:
             try:
                 place.beat(heartbeat)
             except SinkError:
-                continue  # the outbox of that sink says what is wrong with it
+                continue  # the outbox of that sink reports the failure
 
     def _heartbeat(self, barrier: int, emitted: Sequence[Emitted], now_ms: int) -> Heartbeat:
         evidence = self.evidence()
@@ -88,7 +89,7 @@ class Pulse:
         )
 
     def _watched(self, now_ms: int) -> tuple[int, int]:
-        """Partitions that are scanned, and those that are watched by census; asked for now and then."""
+        """The numbers of partitions that are scanned and that only a census watches; refreshed every minute."""
         if now_ms >= self._topics_due_ms:
             self._topics_due_ms = now_ms + _TOPICS_MS
             try:

@@ -1,4 +1,4 @@
-"""What a watch has no evidence of: the value that its heartbeat and its metrics take from its coverage."""
+"""The missing evidence of a watch: the value that the heartbeat and the metrics take from the coverage."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from txnwatch.streaming.source.offsets import is_data
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is missing at one barrier.
+    """The evidence that is missing at one barrier.
 
     Attributes:
-        unproven: partitions of which nothing has been proven for half a minute, or never since the start; those of the
-            coordinators' log come first.
+        unproven: partitions about which nothing has been proven for 30 s, or never since the start, and hidden ones;
+            those of the coordinators' log come first.
         undescribed: partitions whose leaders did not describe their producers in the last census that asked them.
-        unproven_by_census: those of them that are unproven for that reason.
-        is_log_read: whether at least a part of the coordinators' log is read to its end; without it nothing is proven.
+        unproven_by_census: the undescribed partitions that are unproven for that reason.
+        is_log_read: whether a part of the coordinators' log was read to its end within the last 30 s; if not, nothing
+            is proven.
     """
 
     unproven: tuple[TopicPartition, ...] = ()
@@ -30,16 +31,16 @@ class Evidence:
 
 
 def is_of_log(partition: TopicPartition) -> bool:
-    """Whether it is a partition of the coordinators' log."""
+    """Whether the partition is one of the coordinators' log."""
     return not is_data(partition)
 
 
 def is_log_missing(emitted: Iterable[Emitted]) -> bool:
-    """Whether there is open data, and no broker shows the coordinators' log."""
+    """Whether there is open data, but no broker shows the coordinators' log."""
     counts = (said for said in emitted if isinstance(said, BucketCount))
     return any(dict(said.waiting).get(Look.COORDINATOR_NOT_SHOWN) for said in counts)
 
 
 def log_first(partitions: set[TopicPartition]) -> tuple[TopicPartition, ...]:
-    """In the order in which they are named: more depends on one of the coordinators' log."""
+    """Sorts partitions for reports: those of the coordinators' log come first, because more depends on them."""
     return tuple(sorted(partitions, key=lambda partition: (not is_of_log(partition), partition)))

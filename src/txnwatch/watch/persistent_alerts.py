@@ -1,4 +1,7 @@
-"""Evidence that stays missing is told once; for a while it is only an election, or a topic that comes or goes."""
+"""Reports missing evidence once, after it has persisted for 30 s.
+
+A shorter absence is only an election, or a topic that is created or deleted.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ class Lasting:
     """One kind of missing evidence, by partition.
 
     Attributes:
-        what: what is wrong with them, in words.
-        report: gets a line when partitions have been so for half a minute, and one when none is any more.
+        what: the problem of the partitions, as text.
+        report: receives a line when partitions have had the problem for 30 s, and one when none has it any more.
     """
 
     what: str
@@ -30,11 +33,11 @@ class Lasting:
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """Those that have been so for half a minute."""
+        """The partitions that have had the problem for 30 s."""
         return frozenset(self._said)
 
     def told(self, partitions: set[TopicPartition]) -> None:
-        """Takes in which partitions are concerned now."""
+        """Sets the partitions that have the problem now."""
         now_ms = self.now_ms()
         self._since_ms = {partition: self._since_ms.get(partition, now_ms) for partition in partitions}
         lasting = {partition for partition, since_ms in self._since_ms.items() if now_ms - since_ms >= LASTING_MS}

@@ -1,4 +1,4 @@
-"""That brokers throttle us by a quota is said once, and once more when it has stopped for a while."""
+"""Reports once that brokers throttle us by a quota, and once more when that has stopped for 30 s."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _OVER_AFTER_MS = 30_000
 
 @dataclass(slots=True)
 class Throttling:
-    """What was said of it.
+    """Sums the throttle times and reports the start and the end of throttling.
 
     Attributes:
-        report: gets the lines.
-        asked: for how long the driver's own requests were throttled since the last call, by the kind of request.
+        report: receives the lines.
+        asked: returns how long the driver's own requests were throttled since the last call, by kind of request.
     """
 
     report: Callable[[str], None]
@@ -28,7 +28,7 @@ class Throttling:
     _sum_ms: Counter[str] = field(default_factory=Counter)
 
     def on_batch(self, emitted: Iterable[Emitted]) -> list[Emitted]:
-        """Takes in what a batch said; returns it with what the driver itself has been throttled for."""
+        """Adds up the throttle times of a batch; returns the batch with those of the driver's own requests."""
         everything = list(emitted)
         ours = tuple(self.asked().items())
         if ours:

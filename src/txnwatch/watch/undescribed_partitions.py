@@ -1,9 +1,10 @@
-"""Partitions whose leaders do not describe their producers, from what each census says.
+"""Partitions whose leaders did not describe their producers, from the results of the census.
 
-Law: a census says which partitions failed, and not which ones were asked. Three rules tell who is described again:
-- A scanned partition is asked for again at every barrier (`CensusReason.FAILED`) until it is described.
-- A census without a failure is a whole round: every partition that is watched by census is described.
-- A round comes every `round_ms`. A partition that no census has named for several rounds was described in one.
+Law: a census result names the partitions that failed, but not those that were asked. Three rules decide which ones are
+described again:
+- A scanned partition is requested again at every barrier (`CensusReason.FAILED`) until it is described.
+- A census without a failure is a complete round: every partition that a census watches is described.
+- A round comes every `round_ms`. A partition that has not failed for three rounds (at least 30 s) was described in one.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ _ROUNDS = 3
 
 @dataclass(slots=True)
 class Undescribed:
-    """Which partitions are not described.
+    """The partitions that are not described.
 
     Attributes:
-        lasting: tells of those that are not described for half a minute.
+        lasting: reports those that have not been described for 30 s.
         round_ms: the pause between two rounds of the census.
-        is_heard: whether a census has been heard of.
+        is_heard: whether any census result has come.
     """
 
     lasting: Lasting
@@ -36,7 +37,7 @@ class Undescribed:
     _never: frozenset[TopicPartition] = frozenset()
 
     def on_barrier(self, emitted: Sequence[Emitted], now_ms: int) -> None:
-        """Takes in what one barrier said."""
+        """Updates the partitions with the output of one barrier."""
         self._scanned = frozenset(
             said.partition for said in emitted if isinstance(said, CensusWanted) and said.why is CensusReason.FAILED
         )
@@ -56,10 +57,10 @@ class Undescribed:
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """Those that the last census that asked them did not describe."""
+        """The partitions that the last census that asked them did not describe."""
         return self._scanned | self._named_ms.keys()
 
     @property
     def unproven(self) -> frozenset[TopicPartition]:
-        """Those of which nothing is proven: one failed round of a partition that was described before is no news."""
+        """Those about which nothing is proven: partitions that are undescribed for 30 s, or since the first census."""
         return self.partitions & (self.lasting.partitions | self._never)

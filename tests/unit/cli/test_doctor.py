@@ -1,0 +1,15 @@
+"""What doctor shows of the machine it runs on."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+
+from txnwatch.cli.diagnosis import Health
+from txnwatch.cli.doctor import _redis
+
+
+def test_the_password_of_a_redis_url_is_not_shown() -> None:
+    row = _redis("redis://watch:secret@127.0.0.1:1/0")
+    assert row.status is Health.MISSING
+    assert row.subject == "redis://***@127.0.0.1:1/0"
+    assert "secret" not in str(astuple(row))
