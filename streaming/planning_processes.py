@@ -5,8 +5,9 @@ daemon and a worker for each of them, and keeps the daemons for as long as the J
 do nothing. Without daemons a question is one process that ends with its answer. Tasks need the daemon: it keeps their
 workers, and with these the connections and the decoded state.
 
-Spark reads the setting whenever it starts a process, so it is changed between planning and the first task. Only the
-driver plans, so only the driver's copy is changed; in local mode the tasks have the same one.
+Spark reads the setting whenever it starts a process, so it is changed between planning and the first task. That is
+done in local mode only: on a cluster an executor takes the driver's settings over when it registers, for as long as it
+lives, and an executor that registers while a query is planned would start a new worker for every task.
 """
 
 from __future__ import annotations
@@ -27,4 +28,6 @@ def run_tasks_with_daemons(session: SparkSession) -> None:
 
 
 def _set(session: SparkSession, value: str) -> None:
-    session.sparkContext._jsc.sc().conf().set(_USE_DAEMON, value)  # noqa: SLF001 - the public conf is a copy
+    context = session.sparkContext._jsc.sc()  # noqa: SLF001 - the conf that the public API gives is a copy
+    if context.isLocal():
+        context.conf().set(_USE_DAEMON, value)
