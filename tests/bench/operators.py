@@ -43,7 +43,7 @@ from txnwatch.streaming.rows import DDL, SCHEMA, fact_rows, record_batch
 SIZES, OF_EACH_SHAPE = (100, 1_000, 10_000), 1_000
 OPEN, TIMEOUT_MS = (1_000, 10_000, 100_000), 900_000
 TIMES_KNOWN, BUCKETS = 20, 16
-SECONDS = 40
+SECONDS = 30
 TRIGGER_MS = 500
 _PRODUCER_ID = SCHEMA.get_field_index("producer_id")
 
