@@ -43,7 +43,7 @@ from txnwatch.streaming.rows import DDL, SCHEMA, fact_rows, record_batch
 SIZES, OF_EACH_SHAPE = (100, 1_000, 10_000), 1_000
 OPEN, TIMEOUT_MS = (1_000, 10_000, 100_000), 900_000
 TIMES_KNOWN, BUCKETS = 20, 16
-SECONDS = 30
+SECONDS, START_S = 30, 120.0
 TRIGGER_MS = 500
 _PRODUCER_ID = SCHEMA.get_field_index("producer_id")
 
@@ -259,6 +259,11 @@ def measure(
         .foreachBatch(lambda batch, _: batch.collect())
         .start()
     )
+    begin = time.monotonic()
+    while query.lastProgress is None:  # executors take their time to start
+        assert query.isActive, query.exception()
+        assert time.monotonic() < begin + START_S, "no micro-batch has gone through"
+        time.sleep(0.1)
     time.sleep(SECONDS / 2)
     batches, spent_s = query.lastProgress["batchId"], sum(cpu_seconds(os.getpid()).values())
     time.sleep(SECONDS / 2)
