@@ -5,8 +5,9 @@ Spark starts a daemon and a worker, and keeps them as long as the JVM runs: six 
 daemons, a call is one process that exits after its answer. Tasks need the daemon: it keeps their workers, and so their
 connections and the decoded state.
 
-Spark reads the setting whenever it starts a process, so it is changed between planning and the first task. Only the
-driver plans, so only the driver's copy is changed; in local mode the tasks share that copy.
+Spark reads the setting whenever it starts a process, so it is changed between planning and the first task. Only local
+mode does so. On a cluster an executor copies the driver's settings when it registers, and keeps them. An executor that
+registers during planning would start a new worker for every task.
 """
 
 from __future__ import annotations
@@ -27,4 +28,6 @@ def run_tasks_with_daemons(session: SparkSession) -> None:
 
 
 def _set(session: SparkSession, value: str) -> None:
-    session.sparkContext._jsc.sc().conf().set(_USE_DAEMON, value)  # noqa: SLF001 - the public conf is a copy
+    context = session.sparkContext._jsc.sc()  # noqa: SLF001 - the public conf is a copy
+    if context.isLocal():
+        context.conf().set(_USE_DAEMON, value)

@@ -2,7 +2,8 @@
 
 The facts come from a synthetic source, so that nothing but the operator is measured. Three shapes only apply the
 facts, which reach them as rows (docs/decisions/0002). The last is the operator that txnwatch runs, which gets them
-packed and also judges at the barrier (docs/decisions/0018). CPU is of the driver, the JVM and all workers.
+packed and also judges at the barrier (docs/decisions/0018). The last row is the same operator while nothing changes and
+transactions stay open. CPU is of the driver, the JVM and all workers.
 """
 
 from __future__ import annotations
@@ -40,16 +41,18 @@ from txnwatch.streaming.source.fact_rows import DDL, SCHEMA, fact_rows, record_b
 from txnwatch.streaming.source.packed_facts import PACKED_DDL, packed_batch
 
 SIZES, OF_EACH_SHAPE = (100, 1_000, 10_000), 1_000
+OPEN, TIMEOUT_MS = (1_000, 10_000, 100_000), 900_000
 TIMES_KNOWN, BUCKETS = 20, 16
-SECONDS = 40
+SECONDS, START_S = 30, 120.0
 TRIGGER_MS = 500
 _PRODUCER_ID = SCHEMA.get_field_index("producer_id")
 
 
 class SyntheticReader(DataSourceStreamReader):  # type: ignore[misc]
-    def __init__(self, changing: int, tasks: int, *, is_packed: bool) -> None:
+    def __init__(self, changing: int, tasks: int, *, is_packed: bool, only_first: bool) -> None:
         self._changing = changing
         self._tasks = tasks
+        self._only_first = only_first
         self._is_packed = is_packed
 
     def initialOffset(self) -> dict[str, int]:
@@ -64,7 +67,8 @@ class SyntheticReader(DataSourceStreamReader):  # type: ignore[misc]
         return [InputPartition((end["batch"], task)) for task in range(self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        (number, task), changing = partition.value, self._changing
+        number, task = partition.value
+        changing = self._changing if number == 1 or not self._only_first else 0
         facts: list[Fact] = [Barrier(number, number * TRIGGER_MS, number * TRIGGER_MS)] if task == 0 else []
         for step in range(task, changing, self._tasks):
             facts.extend(_facts(number, (number * changing + step) % (TIMES_KNOWN * changing)))
@@ -82,7 +86,8 @@ class SyntheticSource(DataSource):  # type: ignore[misc]
     def streamReader(self, schema: object) -> SyntheticReader:
         del schema
         changing, tasks = int(self.options["changing"]), int(self.options["tasks"])
-        return SyntheticReader(changing, tasks, is_packed="packed" in self.options)
+        is_packed, only_first = "packed" in self.options, self.options["only_first"] == "true"
+        return SyntheticReader(changing, tasks, is_packed=is_packed, only_first=only_first)
 
 
 def _facts(number: int, producer_id: int) -> list[Fact]:
@@ -91,7 +96,7 @@ def _facts(number: int, producer_id: int) -> list[Fact]:
     start = number * 1000
     marker = Marker(start + 5, 0, commit=True, coordinator_epoch=0, timestamp_ms=number)
     state, held = TransactionState.ONGOING, frozenset({partition})
-    view = CoordinatorView(f"id-{producer_id}", 0, number, state, 0, 60_000, number * TRIGGER_MS, 0, 0, held)
+    view = CoordinatorView(f"id-{producer_id}", 0, number, state, 0, TIMEOUT_MS, number * TRIGGER_MS, 0, 0, held)
     seen = ProducerSeen(
         partition, "id", producer_id, start, start + 1000, start, 0, marker, marker, start + 9, 0, 0, start + 9, 0, 0
     )
@@ -194,6 +199,11 @@ def run(directory: Path, rows: list[results.Row]) -> None:
     ]
     points = [found.point(plain if found.size == OF_EACH_SHAPE else None) for found in ours]
     rows.append(results.Row("operators", OURS, "producers that change", "a key per producer", points))
+    none, *idle = [
+        measure(session, directory, BucketProcessor(DetectionPolicy()), size, only_first=True) for size in (0, *OPEN)
+    ]
+    points = [found.point(none) for found in idle]
+    rows.append(results.Row("operators", "nothing changes", "open transactions", "none open", points))
     session.stop()
 
 
@@ -215,7 +225,7 @@ class Measured(NamedTuple):
     cpu_s: float
 
     def point(self, beside: Measured | None = None) -> Point:
-        ratio = self.total_s / beside.total_s if beside is not None else None
+        ratio = self.cpu_s / beside.cpu_s if beside is not None else None
         return Point(self.size, self.total_s, self.cpu_s, ratio, {"s of source, state and sink": self.add_s})
 
 
@@ -228,11 +238,13 @@ def measure(
     key: str = "bucket",
     in_pandas: bool = False,
     tasks: int = 1,
+    only_first: bool = False,
 ) -> Measured:
     """One query for a while; the second half of it counts."""
     checkpoint = directory / "checkpoint"
     shutil.rmtree(checkpoint, ignore_errors=True)
     source = session.readStream.format("synthetic-facts").option("changing", str(changing)).option("tasks", str(tasks))
+    source = source.option("only_first", str(only_first).lower())
     is_packed = isinstance(processor, BucketProcessor)
     frame = (source.option("packed", "true") if is_packed else source).load()
     if key == "producer_id":
@@ -247,6 +259,11 @@ def measure(
         .foreachBatch(lambda batch, _: batch.collect())
         .start()
     )
+    begin = time.monotonic()
+    while query.lastProgress is None:  # executors take their time to start
+        assert query.isActive, query.exception()
+        assert time.monotonic() < begin + START_S, "no micro-batch has gone through"
+        time.sleep(0.1)
     time.sleep(SECONDS / 2)
     batches, spent_s = query.lastProgress["batchId"], sum(cpu_seconds(os.getpid()).values())
     time.sleep(SECONDS / 2)

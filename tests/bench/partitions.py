@@ -26,7 +26,7 @@ from support.watch import RunningWatch
 
 SCANNED, BY_CENSUS = (10, 100, 1_000), (100, 1_000, 10_000)
 AT_ONCE = 500  # partitions that one request creates
-WARM_UP_S, MEASURED_S = 30.0, 30.0
+WARM_UP_S, MEASURED_S = 20.0, 30.0
 RECORDS_PER_S, RECORD = 1_000, bytes(100)
 RATE, TOO_MUCH = 1 << 20, 4 << 20  # bytes a second: what is allowed, and what is written
 GROUP = "beside"
@@ -77,7 +77,7 @@ class CountingGate(Gate):
 
 def run(directory: Path, rows: list[Row]) -> None:
     """One broker; a watch for each size."""
-    with CountingGate() as gate, GatedKafka(directory / "kafka", gate) as kafka:
+    with CountingGate() as gate, GatedKafka(directory / "kafka", gate, heap="2g") as kafka:
         kafka.start()
         for count in sorted({*SCANNED, *BY_CENSUS}):
             _create(kafka.bootstrap_servers, f"many-{count}", count)

@@ -133,8 +133,8 @@ class Gate:
 class GatedKafka(EmbeddedKafka):
     """One broker with a second listener, which is reached through the gate alone."""
 
-    def __init__(self, directory: Path, gate: Gate) -> None:
-        super().__init__(directory, listeners={_LISTENER: "PLAINTEXT"})
+    def __init__(self, directory: Path, gate: Gate, *, heap: str = "384m") -> None:
+        super().__init__(directory, listeners={_LISTENER: "PLAINTEXT"}, heap=heap)
         self._gate = gate
         gate.open_to(self.listener(_LISTENER, _NODE))
 
