@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 ABOUT = """
-Ratios are what to read: both sides were measured in one run on one machine. Seconds are of that machine. CPU is of all
-processes that took part, not of the broker. The slope is the exponent of growth over the sizes: 0 is flat, 1 grows in
-proportion. `make bench` measures everything, `make bench ARGS="scan idle"` some of it; each run replaces its own rows.
+Compare the ratios: both sides were measured in one run on one machine. Seconds are valid for that machine only. CPU is
+the time of all processes that took part, without the broker. The slope is the exponent of growth over the sizes: 0 is
+constant, 1 is proportional. `make bench` measures everything, `make bench ARGS="scan idle"` a part of it. Each run
+replaces its own rows.
 """.strip()
 TITLES = {
     "scan": "Reading logs",
@@ -19,12 +20,12 @@ TITLES = {
     "latency": "From a hang to its event",
     "census": "A round of the census",
     "many_hangs": "Many hangs at once",
-    "idle": "A quiet cluster",
+    "idle": "An idle cluster",
     "quota": "Under a quota of 1 MB/s",
     "first_reading": "The first reading of the coordinators' log",
     "million": "A million transactional ids, the whole job",
     "partitions": "Many partitions",
-    "steady": "Steady memory",
+    "steady": "Memory over time",
 }
 
 

@@ -48,9 +48,9 @@ LOADS = (
     Load("large", 100, 50_000, 100_000, 10e9, 16_000),
 )
 ABOUT = """
-A core is one of the machine that docs/benchmarks.md was measured on. Every figure below is computed from a row of that
-page. A transaction is taken to write three data batches on three partitions, three markers, and four records of 200
-bytes to the coordinators' log. Every producer that changes is taken to change once in a micro-batch.
+A core is one core of the machine of docs/benchmarks.md. Every figure below is computed from a row of that page.
+Assumptions: a transaction writes three data batches on three partitions, three markers, and four records of 200 bytes
+to the coordinators' log. A producer that changes does so once per micro-batch.
 """.strip()
 NEEDED = frozenset(
     {
@@ -62,16 +62,18 @@ NEEDED = frozenset(
         "operators/packed, 16 buckets, judged",
     }
 )
-MISSING = "This page is computed from docs/benchmarks.json. `make bench` has yet to measure these rows:"
+MISSING = "This page is computed from docs/benchmarks.json. `make bench` has not measured these rows yet:"
 READ_SO = """
-**Read it so.** What is scanned costs the network first: every byte that is written is read once more. Where that is too
-much, scan the topics of which seconds matter (`--topics`), and leave the others to the census (`--census-topics`): it
-costs a few requests a round whatever is written, and finds a hang there within two rounds. `--max-bytes-per-second`
-keeps what is scanned within a limit; a partition that falls behind is judged by census until it has caught up.
+## How to reduce the cost
 
-The state is hashed to 16 buckets, and a bucket is one task: `--state-partitions` says how many tasks judge side by
-side, up to 16. Fetching and folding is spread over `--input-partitions` tasks. More executors help as long as there are
-tasks for them; docs/benchmarks.md has the slope from one to two.
+- **Network.** A scan reads every written byte once. If that is too much, scan only the topics for which seconds matter
+  (`--topics`), and watch the others by census (`--census-topics`). A round of the census costs a few requests,
+  independent of the write rate, and detects a hang within two rounds.
+- **Limit.** `--max-bytes-per-second` limits the scan. A partition that falls behind is judged by census until it has
+  caught up.
+- **Parallel work.** The state is hashed to 16 buckets. `--state-partitions` is the number of tasks that judge them in
+  parallel, at most 16. `--input-partitions` is the number of tasks that fetch and fold. More executors help as long as
+  there are tasks for them; docs/benchmarks.md has the slope from one executor to two.
 """.strip()
 
 
@@ -81,12 +83,12 @@ def capacity_page(found: dict[str, Any], generated: str) -> str:
     if missing:
         return "\n".join(["# Capacity", "", generated, MISSING, "", *(f"- {name}" for name in missing), ""])
     costs = costs_of(found)
-    lines = ["# Capacity", "", generated, ABOUT, "", "## What one thing costs", ""]
+    lines = ["# Capacity", "", generated, ABOUT, "", "## Cost of single operations", ""]
     lines += ["| | CPU time |", "|---|---:|"]
     lines += [f"| {what} | {_time(spent)} |" for what, spent in _told(costs)]
     lines += [
         "",
-        "## What a cluster needs",
+        "## Resources for a cluster",
         "",
         table_line(["", *(load.name for load in LOADS)]),
         "|---|---:|---:|---:|",
@@ -123,16 +125,16 @@ def needs(load: Load, costs: Costs) -> dict[str, str]:
     return {
         "brokers": f"{load.brokers:,}",
         "partitions": f"{load.partitions:,}",
-        "transactions a second": f"{load.transactions_s:,}",
-        "bytes a second, in batches of 16 KB": _bytes(load.bytes_s),
+        "transactions per second": f"{load.transactions_s:,}",
+        "bytes per second, in batches of 16 KB": _bytes(load.bytes_s),
         "network to scan everything": f"{(load.bytes_s + log_bytes_s) * 8 / 1e9:,.1f} Gbit/s",
         "network for the coordinators' log alone": f"{log_bytes_s * 8 / 1e9:,.2f} Gbit/s",
-        "cores: data, fetched and folded": f"{reading:,.1f}",
-        "cores: the coordinators' log, decoded": f"{records:,.1f}",
-        "cores: judged": f"{judging:,.1f}",
-        "cores: Spark's own, at one micro-batch a second": f"{costs.idle_s / BATCH_S:,.1f}",
-        "cores in all": f"{reading + records + judging + costs.idle_s / BATCH_S:,.1f}",
-        "cores in all, data by census alone": f"{records + judging + costs.idle_s / BATCH_S + 0.1:,.1f}",
+        "cores: fetching and folding data": f"{reading:,.1f}",
+        "cores: decoding the coordinators' log": f"{records:,.1f}",
+        "cores: judging": f"{judging:,.1f}",
+        "cores: Spark itself, at one micro-batch per second": f"{costs.idle_s / BATCH_S:,.1f}",
+        "cores, total": f"{reading + records + judging + costs.idle_s / BATCH_S:,.1f}",
+        "cores, total, if a census watches all data": f"{records + judging + costs.idle_s / BATCH_S + 0.1:,.1f}",
         "a round of the census of all partitions": f"{load.partitions * costs.described_s:,.2f} s",
         "`--census-interval-ms` for a tenth of one core": f"{every_s * 1000:,.0f}",
     }
@@ -140,10 +142,10 @@ def needs(load: Load, costs: Costs) -> dict[str, str]:
 
 def _told(costs: Costs) -> list[tuple[str, float]]:
     return [
-        ("one record batch, walked and folded (one-record batches)", costs.batch_s),
-        ("one megabyte received, walked and folded (1 MB batches)", costs.byte_s * 1e6),
-        ("one record of the coordinators' log, decoded (exact fold)", costs.record_s),
-        ("one producer that changed, packed and judged", costs.producer_s),
+        ("one record batch: walk and fold (one-record batches)", costs.batch_s),
+        ("one received megabyte: walk and fold (1 MB batches)", costs.byte_s * 1e6),
+        ("one record of the coordinators' log: decode (exact fold)", costs.record_s),
+        ("one changed producer: pack and judge", costs.producer_s),
         ("a micro-batch of 100 changing producers in Spark, all processes", costs.idle_s),
         ("one partition in a round of the census (wall time)", costs.described_s),
     ]

@@ -119,7 +119,7 @@ class Play:
                 if self.ask("query", query=expression):
                     return
             time.sleep(1.0)
-        raise SystemExit(f"not seen in {patience_s:.0f} s: {expression}")
+        raise SystemExit(f"expected a result within {patience_s:.0f} s, found none: {expression}")
 
     def _coordinated_by(self, node: int) -> str:
         log = self.cluster.refresh().topics[TRANSACTION_STATE_TOPIC].partitions
@@ -130,7 +130,7 @@ class Play:
         """Makes all faults; returns the start time of the run."""
         begun = time.time()
         time.sleep(45.0)
-        print("stuck in Prepare: a replica is away; then its coordinator starts anew")
+        print("stuck in Prepare*: a replica is down; then its coordinator restarts")
         stuck = RawProducer(self.cluster, self._coordinated_by(1)).init()
         stuck.add(INVOICES)
         stuck.produce(INVOICES)
@@ -145,7 +145,7 @@ class Play:
         self.until("sum(txnwatch_transaction_failover_completion_seconds_count) > 0", 90.0)
         time.sleep(25.0)
         for name, partition, rest_s in (("checkout-7", 0, 40.0), ("checkout-8", 2, 35.0)):
-            print("a hang of", name)
+            print("a hanging transaction of", name)
             victim = TopicPartition("payments", partition)
             hung = faults.late_write_after_abort(self.cluster, name, victim)
             self.until('txnwatch_open_incidents{verdict="hanging"} > 0', 60.0)

@@ -113,8 +113,8 @@ class AutoAbort:
         elif self._idle_since_ms is None:
             self._idle_since_ms = now_ms
             self.report(
-                f"warning: {len(left)} hanging transactions wait for a decision, and another member of the group that "
-                "decides which instance aborts holds its lease and tells none: is it an instance of txnwatch?"
+                f"warning: {len(left)} hanging transactions wait for a decision, but another member of the lease's "
+                "consumer group holds the lease and publishes no decision: is it an instance of txnwatch?"
             )
 
     def _refuse_unproven(self, proven: set[str]) -> None:
@@ -149,7 +149,7 @@ class AutoAbort:
         now_ms = self.now_ms()
         if self._tripped is not None and now_ms >= self._tripped[0]:
             self._tripped = None
-            self.report("the circuit breaker of the automatic abort has closed again")
+            self.report("circuit breaker closed: the automatic abort continues")
         tripped = self._tripped[1] if self._tripped is not None else None
         usage = Usage(self._markers_last_hour(now_ms), len(self.ledger.findings), tripped)
         return Case(evidence, found, self.policy, usage, now_ms)
@@ -194,10 +194,10 @@ class AutoAbort:
             self._end(ahead, FAILED, "no marker was written: the event that announces it could not be delivered")
             return False
         if self.lease is None or not self.lease.is_held_now():
-            self._end(ahead, FAILED, "no marker was written: another instance acts now")
+            self._end(ahead, FAILED, "no marker was written: this instance no longer holds the lease")
             return False
         if self.now_ms() - read_ms > FRESH_MS:
-            self._end(ahead, FAILED, "no marker was written: too much time had passed since the fresh read")
+            self._end(ahead, FAILED, "no marker was written: the fresh read was too old")
             return False
         self.ledger.findings.marking(incident.incident_id, now_ms)
         came_to = write(self.ledger.admin, ahead, spec)
@@ -210,7 +210,7 @@ class AutoAbort:
         if came_to.is_ours and came_to.closed_by is not None:
             self.ledger.wrote(incident, came_to.closed_by)
         if came_to.result != VERIFIED:
-            self._trip(f"the abort on {incident.topic}-{incident.partition} came to {came_to.result}")
+            self._trip(f"the abort on {incident.topic}-{incident.partition} ended with the result {came_to.result}")
         return True
 
     def _end(
@@ -259,7 +259,8 @@ class AutoAbort:
         """Opens the circuit breaker until the cooldown is over, because unexpected results come in numbers."""
         self._tripped = (self.now_ms() + self.cooldown_ms, why)
         self.counts["circuit breaker opened"] += 1
-        self.report(f"warning: the automatic abort stops for {self.cooldown_ms / 1000:.0f} s: {why}")
+        pause = f"the automatic abort stops for {self.cooldown_ms / 1000:.0f} s"
+        self.report(f"warning: circuit breaker open: {pause}: {why}")
 
     def _is_left_open(self, incident: IncidentEvent) -> bool:
         """Whether it was announced and has no result: by us before a restart, or by an instance that is gone."""
@@ -279,7 +280,7 @@ class AutoAbort:
             came_to = look_after(self.ledger.admin, claimed, commit=False)
         if came_to.result == UNKNOWN:
             return  # it is read again after a pause
-        detail = "a marker was announced and no result told; this is what the log says"
+        detail = "a marker was announced without a result; this result is from the log"
         if came_to.result == STILL_OPEN:
             detail += ": the transaction is open, so no marker has ended it"
         elif came_to.detail is not None:

@@ -43,7 +43,7 @@ def write(admin: TransactionAdmin, incident: IncidentEvent, spec: AbortSpec) -> 
     problem = admin.write_marker(spec.marker)
     found = look_after(admin, incident, commit=spec.marker.commit)
     if problem is None:
-        taken = "the broker took the marker, and the transaction is still open"
+        taken = "the broker accepted the marker, but the transaction is still open"
         return replace(found, detail=taken) if found.result == STILL_OPEN else _whose(admin, incident, spec, found)
     answered = f"the broker answered {problem}"
     if found.is_closed:
@@ -82,7 +82,7 @@ def look_after(admin: TransactionAdmin, incident: IncidentEvent, *, commit: bool
     if reading.problem is not None:
         return CameTo(UNKNOWN, f"the partition could not be read again: {reading.problem}")
     if reading.topic_id != incident.topic_id:
-        return CameTo(UNKNOWN, "the topic was re-created, and the transaction is gone with the one before")
+        return CameTo(UNKNOWN, "the topic was re-created: the transaction was deleted with the old topic")
     start, stable = incident.txn_start_offset, reading.last_stable_offset
     assert start is not None
     row = reading.open_transaction(incident.producer_id)
@@ -102,7 +102,7 @@ def _open_until(incident: IncidentEvent, reading: PartitionReading, start: int) 
 
 def _by(marker: Marker | None, *, commit: bool) -> tuple[str, str | None]:
     if marker is None:
-        return UNKNOWN, "it is closed, and the marker that closed it could not be read: by which kind is not known"
+        return UNKNOWN, "the transaction is closed, but its closing marker could not be read: its kind is unknown"
     if marker.commit == commit:
         return VERIFIED, None
     kind, became = ("a COMMIT", "committed") if marker.commit else ("an ABORT", "aborted")

@@ -90,7 +90,7 @@ def from_bytes(value: bytes) -> IncidentEvent:
         BadEventError: the value is neither JSON nor Avro of a known schema, or not valid for an event.
     """
     if value[:1] == CONFLUENT_MAGIC:
-        told = "found Confluent framing: expected --schema-registry-url, to ask for its schema"
+        told = "found Confluent framing: set --schema-registry-url, so that its schema can be read"
         raise BadEventError(PassedOver.UNDECODABLE, told)
     check_size(value)
     try:
@@ -117,12 +117,12 @@ def _avro(value: bytes) -> Any:  # noqa: ANN401 - any decoded value
     body = io.BytesIO(value[size:])
     raw = fastavro.schemaless_reader(body, _writers()[value[:size]], schema())
     if body.read(1):
-        raise ValueError("found more bytes behind the event")
+        raise ValueError("found extra bytes after the event")
     return raw
 
 
 def _no_number(word: str) -> float:
-    raise ValueError(f"found {word}: it is no number in JSON")
+    raise ValueError(f"found {word}: it is not a JSON number")
 
 
 def event_of(raw: Any) -> IncidentEvent:  # noqa: ANN401 - any decoded value

@@ -108,7 +108,7 @@ class EventLog:
         self._place = topic_place(metadata.cluster_id or "", self._topic)
         found = metadata.topics[self._topic]
         if found.error is not None:
-            told = f"{found.error.str()}: has `txnwatch run` been started here?"
+            told = f"{found.error.str()}: has `txnwatch run` been started on this cluster?"
             raise BrokerError(f"events topic {self._topic!r}: {told}")
         return list(found.partitions)
 
@@ -162,7 +162,7 @@ class EventLog:
             return
         problem = self._keys.problem(self._place, key, value, signature)
         if problem is not None:
-            told = "no signature" if problem is PassedOver.UNSIGNED else "a signature that none of our keys has made"
+            told = "no signature" if problem is PassedOver.UNSIGNED else "a signature of another key"
             raise BadEventError(problem, f"expected a signature of --events-key-file, found {told}")
 
 

@@ -66,7 +66,7 @@ class Heartbeat:
     def doubt(self, now_ms: int) -> str | None:
         """Why the heartbeat is not plausible; None if it is."""
         ahead_ms = max(self.judged_ms, self.time_ms) - now_ms
-        return f"it is of {ahead_ms} ms in the future" if ahead_ms > AHEAD_MS else None
+        return f"its time is {ahead_ms} ms in the future" if ahead_ms > AHEAD_MS else None
 
     def is_looking(self, now_ms: int) -> bool:
         """Whether this watcher is active now; the other fields show what it covers."""
@@ -108,7 +108,8 @@ def from_bytes(value: bytes, key: str) -> Heartbeat:
         BadEventError: it is not a heartbeat, or has another instance's key.
     """
     if len(value) > MAX_BYTES:
-        raise BadEventError(PassedOver.TOO_LARGE, f"expected a heartbeat of at most {MAX_BYTES} bytes")
+        told = f"expected a heartbeat of at most {MAX_BYTES} bytes, found {len(value)}"
+        raise BadEventError(PassedOver.TOO_LARGE, told)
     try:
         raw = json.loads(value)
         found = {spec.name: raw[spec.name] for spec in fields(Heartbeat)}
@@ -116,7 +117,7 @@ def from_bytes(value: bytes, key: str) -> Heartbeat:
         raise BadEventError(PassedOver.UNDECODABLE, f"expected a heartbeat, found {value[:40]!r}...") from exc
     wrong = [name for name, check in _CHECKS.items() if not check(found[name])]
     if wrong:
-        raise BadEventError(PassedOver.INVALID, f"expected a heartbeat: {wrong[0]} is not what it can be")
+        raise BadEventError(PassedOver.INVALID, f"expected a heartbeat: {wrong[0]} has an invalid value")
     heartbeat = Heartbeat(**{**found, "unproven_names": tuple(found["unproven_names"])})
     if heartbeat.key != key:
         raise BadEventError(PassedOver.WRONG_KEY, "expected a heartbeat under its own instance's key")

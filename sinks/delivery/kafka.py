@@ -206,5 +206,5 @@ def _compaction_warning(admin: AdminClient, topic: str) -> str | None:
         return None
     return (
         f"events topic {topic!r} has cleanup.policy={policy}: expected compact; incidents older than its retention "
-        "will be forgotten on a restart"
+        "are lost at a restart"
     )

@@ -85,7 +85,7 @@ class Outbox:
             self._due_ms = now_ms + self._pause_ms
         else:
             if self._pause_ms:
-                self._report(f"{self.name} is back and has every event")
+                self._report(f"{self.name} works again: all kept events are delivered")
             self._pause_ms = 0
         return taken
 

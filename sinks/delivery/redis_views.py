@@ -60,7 +60,7 @@ def read_shown(url: str, keys: Keys | None = None) -> Shown:
     try:
         prefixes = sorted(key.removesuffix("filled") for key in client.scan_iter("txnwatch:*:filled"))
         if not prefixes:
-            told = "holds nothing of txnwatch: expected one that `txnwatch run --redis-url` fills"
+            told = "has no keys of txnwatch: expected a Redis that `txnwatch run --redis-url` writes to"
             raise SinkError(f"{where} {told}")
         unread: dict[str, str] = {}
         found = [event for prefix in prefixes for event in _open_under(client, prefix, unread)]
@@ -93,7 +93,7 @@ def _heartbeats_under(
             unread[key] = str(exc)
             continue
         if problem is not None:
-            unread[key] = f"a heartbeat whose signature is not right: {problem}"
+            unread[key] = f"a heartbeat without a valid signature: {problem}"
         elif beat.cluster_id != cluster_id:
             unread[key] = "a heartbeat of another cluster"
         else:
@@ -118,7 +118,7 @@ def _open_under(
             unread[key] = str(exc)
             continue
         if not held:  # even a resolved incident keeps its hash
-            unread[key] = "an open incident, and its hash is gone: does this Redis evict keys?"
+            unread[key] = "an open incident without its hash: does this Redis evict keys?"
             continue
         try:
             event = event_of({name: _value(name, value) for name, value in held.items()})
@@ -135,4 +135,4 @@ def _value(name: str, text: str) -> object:
     try:
         return text if name in _TEXTS else json.loads(text)
     except Exception as exc:  # invalid text can raise anything, deep nesting a RecursionError
-        raise BadEventError(PassedOver.UNDECODABLE, f"expected the fields of an incident event: {name}") from exc
+        raise BadEventError(PassedOver.UNDECODABLE, f"expected an incident event: {name} is not valid JSON") from exc

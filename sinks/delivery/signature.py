@@ -108,7 +108,7 @@ def read_keys(path: Path) -> Keys:
         raise ConfigError(f"--events-key-file {path}: expected a key on a line of its own, found none")
     short = [str(number) for number, key in enumerate(keys, 1) if len(key) < _SHORTEST]
     if short:
-        told = f"key {', '.join(short)} is shorter: `openssl rand -hex 32` makes one"
+        told = f"key {', '.join(short)} is shorter: create one with `openssl rand -hex 32`"
         raise ConfigError(f"--events-key-file {path}: expected keys of at least {_SHORTEST} characters; {told}")
     return Keys(keys)
 
@@ -118,7 +118,7 @@ def mode_warning(path: Path) -> str | None:
     mode = stat.S_IMODE(path.stat().st_mode)
     if not mode & _OTHERS:
         return None
-    return f"--events-key-file {path} has mode {mode:04o}: whoever reads it can sign events; `chmod 600` it"
+    return f"--events-key-file {path} has mode {mode:04o}: a user who can read it can sign events; `chmod 600` it"
 
 
 def _digest(key: bytes, place: str, record_key: str, value: bytes) -> str:

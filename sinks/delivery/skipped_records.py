@@ -50,5 +50,5 @@ class PassedOverRecords:
         new = self.counts - self._said
         for why, count in new.items():
             records = "a record" if count == 1 else f"{count} records"
-            self.report(f"passing over {records} of the events topic ({why}), the last: {self.last[why]}")
+            self.report(f"skipped {records} of the events topic ({why}), the last: {self.last[why]}")
         self._said = self.counts.copy()

@@ -25,7 +25,7 @@ from txnwatch.state.model.transaction import Marker, TransactionState
 from txnwatch.state.model.verdicts import RULE_OF, Verdict
 
 NO_LONGER_OPEN = "no_longer_open"
-_CLAIMED = "a marker by txnwatch was announced; whether it is this one, this process cannot prove"
+_CLAIMED = "txnwatch announced a marker, but this process cannot prove that it is this one"
 
 
 def hanging_event(
@@ -206,7 +206,7 @@ def span_resolution(
         case SpanEnd.TRUNCATED:
             return _resolution("truncated", UNKNOWN_WHO, now_ms, None, "the log was truncated below the open data")
         case _:
-            return no_longer_open(now_ms, "its leader has nothing open there any more")
+            return no_longer_open(now_ms, "the partition's leader no longer has it open")
 
 
 def _was_announced(incident: IncidentEvent) -> bool:
@@ -220,7 +220,7 @@ def partition_gone(now_ms: int) -> dict[str, Any]:
 
 def refuted(now_ms: int, owner: TransactionDescription) -> dict[str, Any]:
     """The resolution of an incident that a fresh read contradicts: the span's own transaction is live."""
-    detail = f"{owner.transactional_id} is {owner.state} and has it: its coordinator will end it"
+    detail = f"{owner.transactional_id} is {owner.state} and owns this transaction: its coordinator will end it"
     return _resolution("refuted", COORDINATOR, now_ms, None, detail)
 
 

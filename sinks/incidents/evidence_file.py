@@ -34,7 +34,7 @@ class EvidenceFile:
         except FileNotFoundError:
             return Kept()
         except (OSError, ValueError, LookupError, TypeError, AttributeError, CheckpointError) as exc:
-            self._report(f"{self._path}: what was found before this start cannot be read, and is found anew: {exc}")
+            self._report(f"{self._path}: evidence from before this start cannot be read, and is collected again: {exc}")
             return Kept()
 
     def keep(self, kept: Kept) -> None:
@@ -47,7 +47,7 @@ class EvidenceFile:
             os.replace(temporary, self._path)  # noqa: PTH105 - atomic, also over an existing file
         except OSError as exc:
             if not self._is_failing:
-                self._report(f"{self._path}: what was found is not kept for the next start: {exc}")
+                self._report(f"{self._path}: evidence is not saved for the next start: {exc}")
             self._is_failing = True
         else:
             self._is_failing = False

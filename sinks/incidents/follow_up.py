@@ -131,7 +131,7 @@ class Lookout:
 
     def _say_once(self, problems: frozenset[str]) -> None:
         for problem in sorted(problems - self._problems):
-            self.report(f"who is hurt is not fully known: {problem}")
+            self.report(f"the list of affected groups is incomplete: {problem}")
         self._problems = problems
 
     def _owners(self, incidents: Iterable[IncidentEvent]) -> dict[str, TransactionDescription]:
@@ -148,8 +148,8 @@ def where(incident: IncidentEvent) -> TopicPartition:
 
 def _transaction(incident: IncidentEvent, owner: TransactionDescription | None, now_ms: int) -> Iterator[Finding]:
     if owner is not None and owner.problem is None and not is_same_transaction(owner, incident):
-        detail = f"the coordinator has it in {owner.state}" if owner.state is not None else "the id is gone"
-        yield Finding(incident, compose.no_longer_open(now_ms, detail))
+        has = f"has the id in state {owner.state}" if owner.state is not None else "no longer has the id"
+        yield Finding(incident, compose.no_longer_open(now_ms, f"the coordinator {has}"))
 
 
 def _owner(incident: IncidentEvent, owner: TransactionDescription | None) -> dict[str, Any]:

@@ -31,7 +31,7 @@ IN_HAND_MS = 60_000
 KEPT_MS = 24 * 3_600_000  # longer than the hour of an abort's budget, and than any instance may be behind
 SEEN_OVER_MS = 3_600_000
 ROOM = 1_000  # sequences that other writers may not use: an announced marker must be followed by its result
-_USED_UP = "somebody else's record has used up its sequence; what it is about goes on under another id"
+_USED_UP = "a record of another writer has used up its sequence; its subject continues under another incident id"
 
 
 class Past(NamedTuple):

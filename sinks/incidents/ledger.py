@@ -201,7 +201,7 @@ class Ledger:
         self._claims.doubt_spent(spent)
         yield from map(self._claims.as_found, spent)
         if again := self._delivery.tell_again():
-            self.counts["incidents told again: their last record was no event"] += again
+            self.counts["incidents published again (their last record was not an event)"] += again
 
     def _ended_spans(self, emitted: Sequence[Emitted], now_ms: int) -> Iterable[IncidentEvent]:
         ends = [

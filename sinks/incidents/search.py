@@ -26,8 +26,8 @@ from txnwatch.state.model.verdicts import Verdict
 _AT_ONCE = 1_000
 _TRIES = 3
 _PAUSE_S = 0.2
-_NO_STAMP = "its coordinator has taken over since, and has left no stamp; `txnwatch run` takes the time itself"
-_MOVED = "its coordinator moved while it was asked"
+_NO_STAMP = "its coordinator took over later and has written no timestamp; `txnwatch run` measures the time itself"
+_MOVED = "its coordinator moved to another broker during the request"
 
 
 class Log(NamedTuple):
@@ -214,7 +214,7 @@ class Searcher:
         view = logged if described.state.is_prepare else view_of(described)
         if view is None:  # only the log has the time when an outcome was decided
             why = next(iter(log.problems.values()), "its record is not in the log")
-            return None, None, f"{described.state}, not known since when: {why}"
+            return None, None, f"{described.state} for an unknown time: {why}"
         led = log.led.get(logged.log_partition) if logged is not None else None
         led = led if led is not None and led.broker == described.coordinator else None
         doubts: dict[Verdict, str] = {}
@@ -224,7 +224,7 @@ class Searcher:
                 doubts.pop(claim.verdict, None)
                 return claim, view, next(iter(doubts.values()), None)
             if isinstance(answer, str):
-                told = f"{claim.verdict} by our clock, not proven by its coordinator's: {answer}"
+                told = f"{claim.verdict} by our clock, but not proven by its coordinator's clock: {answer}"
                 doubts.setdefault(claim.verdict, told)
         return None, view, next(iter(doubts.values()), None)
 

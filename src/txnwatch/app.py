@@ -331,7 +331,7 @@ class Watch:
                 self.counts[f"view mismatches ({said.mismatch})"] += 1
                 self.report(
                     f"warning: producer id {said.producer_id} on {said.partition} from {said.start_offset}: "
-                    f"{said.mismatch} at its leader, otherwise in the log as we read it; the leader's word counts"
+                    f"{said.mismatch} at its leader, but not in our copy of the log; the leader is right"
                 )
 
     def close(self) -> None:

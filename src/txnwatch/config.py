@@ -45,7 +45,6 @@ RESERVED_ENVIRONMENT = {
     "TXNWATCH_TEST_REDIS_IMAGE",
     "TXNWATCH_SEEDS",
     "TXNWATCH_FIRST_SEED",
-    "TXNWATCH_CONFIG",
 }
 EVENTS_TOPIC = "txnwatch.events"
 _REGISTRY_PREFIX = "schema.registry."
@@ -73,95 +72,100 @@ class RunSettings(BaseModel):
     events_format: Literal["json", "avro", "confluent-avro"] | None = Field(
         None,
         description="encoding of events: json (default), avro (single-object encoding) or confluent-avro (default "
-        "where there is a registry)",
+        "with a schema registry)",
     )
     schema_registry_url: Text | None = Field(
         None, description="http://[user:password@]host:port of a Confluent-compatible schema registry"
     )
     events_key_file: Path | None = Field(
-        None, description="file with a key a line: the first signs events, each of them verifies what is read"
+        None, description="file with one key per line: the first key signs events, every key verifies events"
     )
     events_retention_ms: Annotated[Positive, Field(ge=KEPT_MS)] = Field(
-        RETENTION_MS, description="how long an incident that ended stays on the events topic; at least a day"
+        RETENTION_MS, description="how long a resolved incident stays on the events topic; at least a day"
     )
     events_heartbeat_ms: NotNegative = Field(
-        15_000, description="pause between two heartbeats on the events topic; 0 for none there"
+        15_000, description="pause between two heartbeats on the events topic; 0 for no heartbeats there"
     )
     redis_url: RedisUrl | None = Field(None, description="redis://host:port/db for current incidents")
     metrics_port: Port | None = Field(
-        None, description="port for Prometheus (/metrics, /-/healthy, /-/ready), 0 for any; none without it"
+        None, description="port for Prometheus (/metrics, /-/healthy, /-/ready); 0 for any; if not set, no metrics"
     )
     metrics_host: Text = Field("0.0.0.0", description="address the metrics port listens on")  # noqa: S104 - to be scraped
     trigger_ms: Positive = Field(500, description="pause between the starts of two micro-batches")
     starting_offsets: Literal["latest", "earliest"] = Field(
-        "latest", description="latest (where the oldest open transaction begins) or earliest; first start only"
+        "latest", description="latest (the start of the oldest open transaction) or earliest; only for the first start"
     )
     census_interval_ms: Positive = Field(
         5_000, description="pause between two rounds of the census of topics that are not scanned"
     )
     heal_interval_ms: Positive = Field(60_000, description="pause between two censuses of the scanned partitions")
     max_offsets_per_trigger: Positive = Field(
-        20_000_000, description="offsets of all data partitions together read in one micro-batch"
+        20_000_000, description="maximum number of offsets that one micro-batch reads, all data partitions together"
     )
     max_bytes_per_trigger: Positive = Field(
-        256 << 20, description="bytes of all data partitions together read in one micro-batch, about"
+        256 << 20, description="approximate number of bytes that one micro-batch reads, all data partitions together"
     )
     max_bytes_per_second: Positive | None = Field(
         None,
-        description="bytes of records fetched a second, at most, of data and the coordinators' log",
+        description="maximum number of bytes of records fetched per second, of data and the coordinators' log",
     )
     max_read_ms_per_trigger: Positive = Field(
-        1_000, description="how long one micro-batch reads data partitions, about; the next one goes on from there"
+        1_000, description="approximate time for which one micro-batch reads data; the next one continues from there"
     )
-    master: Text = Field("local[2,4]", description="Spark master; empty leaves it to spark-submit")
+    master: Text = Field("local[2,4]", description="Spark master; if empty, spark-submit sets it")
     state_partitions: Annotated[Positive, Field(le=INT32)] = Field(
-        1, description="Spark partitions of the state; fixed by the checkpoint"
+        1, description="number of Spark partitions of the state; fixed once the checkpoint exists"
     )
     input_partitions: Annotated[Positive, Field(le=INT32)] = Field(
-        2, description="Spark tasks that a large micro-batch is read by; a small one is read by one"
+        2, description="number of Spark tasks that read a large micro-batch; one task reads a small one"
     )
     late_buffer_ms: NotNegative = Field(
-        _DEFAULTS.late_buffer_ms, description="added to a timeout and the scan interval before a transaction is late"
+        _DEFAULTS.late_buffer_ms,
+        description="added to a transaction's timeout and the scan interval; a transaction older than the sum is late",
     )
     coordinator_scan_interval_ms: NotNegative | None = Field(
         _DEFAULTS.coordinator_scan_interval_ms,
-        description="transaction.abort.timed.out.transaction.cleanup.interval.ms of the brokers; asked of them without "
-        f"it ({DEFAULT_SCAN_INTERVAL_MS} where they do not tell)",
+        description="transaction.abort.timed.out.transaction.cleanup.interval.ms of the brokers; if not set, it is "
+        f"read from them ({DEFAULT_SCAN_INTERVAL_MS} if they do not return it)",
     )
-    stuck_prepare_ms: NotNegative = Field(_DEFAULTS.stuck_prepare_ms, description="Prepare* for longer is stuck")
+    stuck_prepare_ms: NotNegative = Field(
+        _DEFAULTS.stuck_prepare_ms, description="a transaction in Prepare* for longer is stuck"
+    )
     long_running_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
-        _DEFAULTS.long_running_fraction, description="fraction of its own timeout at which to warn early"
+        _DEFAULTS.long_running_fraction,
+        description="fraction of a transaction's own timeout after which it is long running",
     )
     long_running_min_ms: NotNegative = Field(
-        _DEFAULTS.long_running_min_ms, description="but no early warning before this age"
+        _DEFAULTS.long_running_min_ms, description="minimum age of a long running transaction"
     )
 
     auto_abort: Literal["off", "dry-run", "on"] = Field(
-        "off", description="end hanging transactions by a marker: off, dry-run (only say so) or on; see docs/abort.md"
+        "off", description="end hanging transactions: off, dry-run (only publish decisions) or on; see docs/abort.md"
     )
     abort_after_ms: NotNegative = Field(
-        _ABORT.after_ms, description="how long an incident is open before anything is done about it"
+        _ABORT.after_ms, description="minimum time between this process's proof of a hang and the abort"
     )
     abort_topics: Regex = Field(
-        _ABORT.topics, description="regular expression; topics whose whole name matches may be acted on"
+        _ABORT.topics, description="regular expression; aborts are allowed on topics whose whole name matches"
     )
     abort_deny_topics: Regex | None = Field(
-        None, description="regular expression; topics that match may not be acted on, whatever allows them"
+        None, description="regular expression; aborts are refused on topics that match, even if abort_topics allows it"
     )
     abort_transactional_id_prefixes: Prefixes = Field(
         (),
-        description="comma-separated (in the file also a list); ids that may be acted on begin with one; empty for all",
+        description="comma-separated (or a list in the file); aborts are allowed for ids with one of these prefixes; "
+        "empty for all ids",
     )
     abort_deny_transactional_id_prefixes: Prefixes = Field(
         (),
-        description="comma-separated (in the file also a list); ids that begin with one may not be acted on",
+        description="comma-separated (or a list in the file); aborts are refused for ids with one of these prefixes",
     )
-    abort_budget_per_hour: NotNegative = Field(10, description="markers written in any hour, at most")
+    abort_budget_per_hour: NotNegative = Field(10, description="maximum number of markers written in any hour")
     abort_breaker_incidents: NotNegative = Field(
-        20, description="with more hanging incidents open at once nothing is done: something larger is wrong"
+        20, description="if more transactions hang at once, nothing is aborted, because the problem is larger"
     )
     abort_breaker_cooldown_ms: NotNegative = Field(
-        600_000, description="how long nothing is done after an abort that came out otherwise than it had to"
+        600_000, description="how long nothing is aborted after an abort with an unexpected result"
     )
 
     @model_validator(mode="after")
@@ -228,7 +232,7 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     except OSError as exc:
         raise ConfigError(f"--config {path}: {exc.strerror}") from exc
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"--config {path}: expected TOML, {exc}") from exc
+        raise ConfigError(f"--config {path}: expected TOML, found: {exc}") from exc
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:

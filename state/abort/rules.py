@@ -54,7 +54,7 @@ class RefusalRule(NamedTuple):
 
 
 def _not_proven_here(case: Case) -> str | None:
-    return "this process has not proven the hang itself, and it believes no event" if case.evidence is None else None
+    return "this process has not proven the hang itself, and an event is no proof" if case.evidence is None else None
 
 
 def _commit_not_proven(case: Case) -> str | None:
@@ -67,7 +67,7 @@ def _was_commit(case: Case) -> str | None:
     outcome = case.proven.outcome
     if outcome != COMMIT or outcome in case.policy.outcomes or case.policy.commit:
         return None
-    return "the client was told that it committed: an ABORT marker would destroy acknowledged data"
+    return "its commit was acknowledged to the client: an ABORT marker would destroy acknowledged data"
 
 
 def _unknown(case: Case) -> str | None:
@@ -88,7 +88,7 @@ def _id_denied(case: Case) -> str | None:
     policy, names = case.policy, sorted(case.owners)
     if not names:
         has_lists = policy.id_prefixes or policy.deny_id_prefixes
-        return "no transactional id is known, and there is a list of them" if has_lists else None
+        return "the transactional id is not known, and a list of prefixes is set" if has_lists else None
     for name in names:
         if policy.deny_id_prefixes and name.startswith(policy.deny_id_prefixes):
             return f"{name} has a prefix of the deny list"
@@ -113,13 +113,13 @@ def _breaker_open(case: Case) -> str | None:
 
 def _budget_exhausted(case: Case) -> str | None:
     most, now = case.policy.budget_per_hour, case.usage.markers_last_hour
-    return f"{now} markers in the last hour, of {most}" if most is not None and now >= most else None
+    return f"{now} markers in the last hour, the limit is {most}" if most is not None and now >= most else None
 
 
 def _incomplete(case: Case) -> str | None:
     found = case.found
     if found is None:
-        return "nothing was read afresh"
+        return "there is no fresh read"
     if found.answer is Answer.UNKNOWN:
         return found.why
     return None
@@ -135,7 +135,7 @@ def _still_owned(case: Case) -> str | None:
     # The marker of this partition may count as written, but a new leader of the coordinators' log sends all again.
     is_ending = owner.is_live and owner.state is not TransactionState.ONGOING
     if is_ending and owner.producer_id == case.proven.row.producer_id:
-        return f"{owner.transactional_id} is {owner.state}: its markers are under way"
+        return f"{owner.transactional_id} is {owner.state}: its coordinator will write the markers"
     return None
 
 
@@ -148,7 +148,7 @@ def _changed(case: Case) -> str | None:
     was, found = case.proven.data, case.found
     row = found.producer if found is not None else None
     if row is None:
-        return "the fresh read does not have it"
+        return "the fresh read does not show the transaction"
     now = (row.txn_start_offset, row.producer_epoch, row.last_sequence)
     if was == now:
         return None
@@ -159,13 +159,13 @@ def _may_be_reused(case: Case) -> str | None:
     found = case.found
     row = found.producer if found is not None else None
     if found is None or row is None:
-        return "the fresh read does not have it"
+        return "the fresh read does not show the transaction"
     owner = found.description
     if owner is None or owner.producer_id != row.producer_id or owner.producer_epoch > row.producer_epoch:
         return None
     return (
         f"{owner.transactional_id} still has producer id {row.producer_id} and epoch {owner.producer_epoch}: its next "
-        "transaction may begin at any moment, and the marker would end that one; fence the id first"
+        "transaction may begin at any moment, and the marker would end it; fence the id first"
     )
 
 
@@ -177,99 +177,99 @@ def _never(_: Case) -> str | None:
 REFUSALS: tuple[RefusalRule, ...] = (
     RefusalRule(
         Refusal.NOT_PROVEN_HERE,
-        "this process has not proven the hang itself: another instance or anybody else has told the incident",
-        "nothing for a minute or two after a start; if it lasts, look at who writes to the events topic",
+        "this process has not proven the hang itself: it only has the incident from the events topic",
+        "wait for one or two minutes after a start; if it remains, check who writes to the events topic",
         _not_proven_here,
     ),
     RefusalRule(
         Refusal.OUTCOME_WAS_COMMIT,
-        "`expected_outcome` is commit: the client was told that it committed",
-        "`txnwatch abort --result commit` completes it; aborting destroys acknowledged data",
+        "`expected_outcome` is commit: the commit was acknowledged to the client",
+        "complete it with `txnwatch abort --result commit`; an abort destroys acknowledged data",
         _was_commit,
     ),
     RefusalRule(
         Refusal.OUTCOME_UNKNOWN,
         "`expected_outcome` is unknown: the transaction may have committed",
-        "ask the application's owner, then `txnwatch abort`, which names the loss",
+        "ask the application's owner, then use `txnwatch abort`, which shows the possible loss",
         _unknown,
     ),
     RefusalRule(
         Refusal.COMMIT_NOT_PROVEN,
-        "by hand: a COMMIT was asked for and is not what the coordinator's log shows",
-        "look at the evidence; only a proven commit can be completed",
+        "only for `txnwatch abort --result commit`: the coordinator's log does not prove a commit",
+        "check the evidence; only a proven commit can be completed",
         _commit_not_proven,
     ),
     RefusalRule(
         Refusal.TOPIC_DENIED,
-        "the topic is not in `abort_topics`, or in `abort_deny_topics`",
-        "by hand, or change the lists",
+        "the topic does not match `abort_topics`, or it matches `abort_deny_topics`",
+        "use `txnwatch abort`, or change the lists",
         _topic_denied,
     ),
     RefusalRule(
         Refusal.TRANSACTIONAL_ID_DENIED,
-        "the transactional id has no allowed prefix or a denied one, or is not known while there is a list",
-        "by hand, or change the lists",
+        "the transactional id has no allowed prefix, or a denied one, or is not known while a list is set",
+        "use `txnwatch abort`, or change the lists",
         _id_denied,
     ),
     RefusalRule(
         Refusal.TOO_EARLY,
         "`abort_after_ms` has not passed since this process proved the hang",
-        "nothing: it passes",
+        "wait",
         _too_early,
         is_told=False,
     ),
     RefusalRule(
         Refusal.BREAKER_OPEN,
-        "more than `abort_breaker_incidents` hang at once, or an abort came out otherwise than it had to within the "
-        "last `abort_breaker_cooldown_ms`",
-        "find out what is wrong; it closes by itself, and at a restart",
+        "more than `abort_breaker_incidents` transactions hang at once, or an abort had an unexpected result within "
+        "the last `abort_breaker_cooldown_ms`",
+        "find the cause; the breaker closes by itself, and at a restart",
         _breaker_open,
     ),
     RefusalRule(
         Refusal.BUDGET_EXHAUSTED,
         "`abort_budget_per_hour` markers were written within the last hour",
-        "find out why so many hang; it passes",
+        "find out why so many transactions hang; the refusal ends when the markers are older than an hour",
         _budget_exhausted,
     ),
     RefusalRule(
         Refusal.EVIDENCE_INCOMPLETE,
-        "the fresh read could not be completed: a broker, a leader or a right is missing",
-        "look at the detail; it is tried again",
+        "the fresh read is incomplete: a broker, a leader or a right is missing",
+        "see the detail; txnwatch retries",
         _incomplete,
         needs_reading=True,
     ),
     RefusalRule(
         Refusal.STILL_OWNED,
         "a live transaction holds the partition (this opens the breaker), or the id's transaction is in Prepare*",
-        "nothing: its marker will come",
+        "wait: its coordinator will write the marker",
         _still_owned,
         needs_reading=True,
     ),
     RefusalRule(
         Refusal.ALREADY_OVER,
-        "the leader has nothing open there any more, or something else",
-        "nothing: the incident is about to be resolved",
+        "at the leader, the transaction is no longer open, or another one is open",
+        "wait: the incident will be resolved",
         _already_over,
         needs_reading=True,
         is_told=False,
     ),
     RefusalRule(
         Refusal.CHANGED_SINCE_OPENED,
-        "data was appended since the outcome was found: it may belong to another transaction",
-        "by hand, after a look at who writes there",
+        "data was appended after the outcome was found: it may belong to another transaction",
+        "find out who writes there, then use `txnwatch abort`",
         _changed,
         needs_reading=True,
     ),
     RefusalRule(
         Refusal.EPOCH_MAY_BE_REUSED,
         "the transactional id still has this producer id and epoch: the marker could end its next transaction",
-        "fence the id: start its application anew, or `kafka-transactions.sh forceTerminateTransaction`",
+        "fence the id: restart its application, or use `kafka-transactions.sh forceTerminateTransaction`",
         _may_be_reused,
         needs_reading=True,
     ),
     RefusalRule(
         Refusal.NOT_AUTHORIZED,
-        "the broker says that this user may not write markers",
+        "the broker refuses the marker, because this user has no right to write it",
         "grant ALTER on the cluster (CLUSTER_ACTION before Kafka 3.8)",
         _never,
     ),

@@ -34,7 +34,7 @@ def _looked_at(bucket: BucketState, notice: PartitionNotice, now_ms: int, policy
         return notice
     if partition.topic == TRANSACTION_STATE_TOPIC:
         return replace(
-            notice, detail=f"{notice.detail}; no census can stand in for this log, what needs it is unproven"
+            notice, detail=f"{notice.detail}; a census cannot replace this log: verdicts that need it are unproven"
         )
     known = bucket.failing.get(partition, Failing(0, now_ms))
     times, for_ms = known.times + 1, now_ms - known.since_ms
@@ -42,5 +42,5 @@ def _looked_at(bucket: BucketState, notice: PartitionNotice, now_ms: int, policy
         bucket.failing[partition] = Failing(times, known.since_ms)
         return notice
     bucket.failing.pop(partition, None)
-    detail = f"given up after {times} tries in {for_ms // 1000} s, a census is to tell what is open: {notice.detail}"
+    detail = f"given up after {times} tries in {for_ms // 1000} s; a census will show what is open: {notice.detail}"
     return replace(notice, kind=NoticeKind.LOST, detail=detail)

@@ -185,9 +185,9 @@ def problem_of(fields: Mapping[str, Any]) -> str | None:
         if name not in fields:
             return f"{name} is missing"
         if not check(fields[name]):
-            return f"{name} is not what it can be: {str(fields[name])[:60]!a}"
+            return f"{name} has an invalid value: {str(fields[name])[:60]!a}"
     if (fields["topic"] is None) is not (fields["partition"] is None):
         return "topic without partition, or partition without topic"
     if (fields["status"] == RESOLVED) is (fields["resolution"] is None):
-        return "a resolution belongs to an event that is resolved, and to no other"
+        return "expected a resolution if the status is resolved, and none otherwise"
     return None

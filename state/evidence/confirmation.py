@@ -116,7 +116,7 @@ def _objections(
     if first is None or second is None:
         yield SpanConfirmation(Answer.REFUTED, "the partition's leader has no open transaction of the producer")
     elif first.txn_start_offset != second.txn_start_offset:
-        yield SpanConfirmation(Answer.REFUTED, "the span ended and another one began while it was read")
+        yield SpanConfirmation(Answer.REFUTED, "the span ended and another one began during the read")
     if coordinator.problem is not None:
         yield SpanConfirmation(Answer.UNKNOWN, coordinator.problem)
     found = coordinator.description

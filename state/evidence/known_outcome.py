@@ -15,7 +15,7 @@ from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.outcome import UNKNOWN, expected_outcome
 from txnwatch.state.model.findings import SpanCandidate
 
-WRITTEN_MEANWHILE = "it was written to while it was looked at"
+WRITTEN_MEANWHILE = "data was appended during the read"
 
 
 class Outcome(NamedTuple):

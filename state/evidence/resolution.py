@@ -58,7 +58,7 @@ def span_is_over(reading: PartitionReading, incident: IncidentEvent) -> str | No
         # begins above it is lost with its marker, or never existed.
         is_stable = start < reading.last_stable_offset
         is_beyond = 0 <= reading.high_watermark <= start
-        return "its leader has nothing open there any more" if is_stable or is_beyond else None
+        return "the partition's leader no longer has it open" if is_stable or is_beyond else None
     return None if row.txn_start_offset == incident.txn_start_offset else "another transaction is open there now"
 
 

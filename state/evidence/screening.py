@@ -122,7 +122,7 @@ def settled(candidate: SpanCandidate, found: SpanConfirmation) -> SpanConfirmati
     assert found.producer is not None
     if found.producer.txn_start_offset == candidate.span.start_offset:
         return found
-    return SpanConfirmation(Answer.UNKNOWN, "the span ended and another one began while it was read")
+    return SpanConfirmation(Answer.UNKNOWN, "the span ended and another one began during the read")
 
 
 def view_of(description: TransactionDescription) -> CoordinatorView:

@@ -32,13 +32,13 @@ def _stopped(event: IncidentEvent) -> set[str]:
 
 
 RULES: Final[dict[str, Rule]] = {
-    "the owner was learned": lambda known, now: known.transactional_id is None and now.transactional_id is not None,
-    "the expected outcome was found": lambda known, now: known.expected_outcome != now.expected_outcome,
-    "it is another verdict": lambda known, now: (known.verdict, known.severity) != (now.verdict, now.severity),
+    "the owner became known": lambda known, now: known.transactional_id is None and now.transactional_id is not None,
+    "the expected outcome changed": lambda known, now: known.expected_outcome != now.expected_outcome,
+    "the verdict has changed": lambda known, now: (known.verdict, known.severity) != (now.verdict, now.severity),
     "ten times as many records are hidden": _more_hidden,
-    "something was decided or done": lambda known, now: known.action != now.action,
+    "the action changed": lambda known, now: known.action != now.action,
     "a consumer group has stopped": _newly_stopped,
-    "another command fits": lambda known, now: known.suggested_command != now.suggested_command,
+    "the suggested command changed": lambda known, now: known.suggested_command != now.suggested_command,
 }
 
 

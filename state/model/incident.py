@@ -183,7 +183,7 @@ def resolved(event: IncidentEvent, now_ms: int, resolution: dict[str, Any]) -> I
     action = event.action
     if action is not None and action["result"] is None and action["decision"] in _ENDED_BY:
         is_there = resolution["how"] == _ENDED_BY[action["decision"]]
-        action = {**action, "result": "verified" if is_there else "unknown", "detail": "told by the incident's end"}
+        action = {**action, "result": "verified" if is_there else "unknown", "detail": "from the incident's end"}
     return _next(event, RESOLVED, now_ms, resolution=resolution, suggested_command=None, action=action)
 
 

@@ -150,8 +150,8 @@ class SpanPast(NamedTuple):
     problem: str | None = None
 
 
-NOT_ASKED = SpanPast(problem="its partition's log was not asked")
-STILL_READING = "its partition's log is being read, the rest comes next time"
+NOT_ASKED = SpanPast(problem="its partition's log was not read")
+STILL_READING = "its partition's log is being read; the next read continues there"
 
 
 class TransactionAdmin(Protocol):

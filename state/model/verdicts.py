@@ -47,11 +47,11 @@ class Reason(StrEnum):
 
 
 REASON_MEANS: dict[Reason, str] = {
-    Reason.NO_TRANSACTIONAL_ID: "no transactional id maps to the producer id any more (it expired, or was lost)",
+    Reason.NO_TRANSACTIONAL_ID: "no transactional id has this producer id any more (it expired, or was lost)",
     Reason.NOT_STARTED: "the id was initialised, but no transaction was begun: a stray write",
     Reason.ALREADY_COMPLETED: "the transaction is complete: its marker was lost, or the write came after it",
-    Reason.NOT_A_PARTICIPANT: "the id's transaction does not have this partition",
-    Reason.PRODUCER_ID_SUPERSEDED: "the id has moved on to another producer id",
+    Reason.NOT_A_PARTICIPANT: "this partition is not a participant of the id's transaction",
+    Reason.PRODUCER_ID_SUPERSEDED: "the id now has another producer id",
 }
 
 
@@ -72,7 +72,7 @@ VERDICTS: tuple[VerdictRule, ...] = (
         "span",
         "critical",
         "open on a partition, owned by no live transaction at two barriers, and confirmed by a fresh read",
-        "no marker will ever come: read_committed consumers stop here until one is written by hand",
+        "no marker will ever come: read_committed consumers stop here until txnwatch or an administrator writes one",
         "never",
     ),
     VerdictRule(
@@ -80,22 +80,22 @@ VERDICTS: tuple[VerdictRule, ...] = (
         "prepare",
         "critical",
         "Prepare* for longer than `stuck_prepare_ms` (30 s)",
-        "the outcome is decided, but the coordinator has not written, or not been able to write, every marker",
-        "when the partitions' leaders accept the markers; after a refused marker, never",
+        "the outcome is decided, but the coordinator has not written, or could not write, all markers",
+        "when the partitions' leaders accept the markers; never if a leader has refused one",
     ),
     VerdictRule(
         Verdict.LATE,
         "ongoing",
         "warning",
-        "Ongoing past its own timeout + the brokers' own scan interval + a buffer; never for two-phase commit",
+        "Ongoing for longer than its own timeout + the brokers' scan interval + a buffer; never for two-phase commit",
         "the coordinator should have aborted it by now and has not",
-        "unknown: the coordinator is not expiring it",
+        "unknown: the coordinator does not abort it",
     ),
     VerdictRule(
         Verdict.LONG_RUNNING,
         "ongoing",
         "info",
-        "Ongoing past 0.8 of its own timeout, and longer than two minutes",
+        "Ongoing for longer than 0.8 of its own timeout, and longer than two minutes",
         "early warning: the coordinator will abort it when its timeout is reached",
         "yes, at its timeout",
     ),
@@ -103,8 +103,8 @@ VERDICTS: tuple[VerdictRule, ...] = (
         Verdict.STRAY_WRITE,
         "span",
         "warning",
-        "data that no transaction owned, taken in by the producer's next transaction before it could hang",
-        "nothing hangs now, but exactly-once was broken there: the data is decided with a foreign transaction",
+        "the producer's next transaction absorbed data that no transaction owned, before it could hang",
+        "nothing hangs, but exactly-once was broken there: the data is decided with a transaction that is not its own",
         "yes, with the transaction that absorbed it",
     ),
 )

@@ -62,7 +62,7 @@ class ClusterAdmin:
             problem = _first_problem(before[partition], described[partition], after[partition])
             if problem is not None or info is None:
                 if info is not None and problem == UNKNOWN_PARTITION:
-                    problem = "its leader does not have it"  # yet: the metadata has it
+                    problem = "its leader does not have this partition"  # yet: the metadata has it
                 readings[partition] = PartitionReading(partition, problem or UNKNOWN_PARTITION)
                 continue
             readings[partition] = PartitionReading(
@@ -138,7 +138,7 @@ def _first_problem(before: Listed, described: tuple[ActiveProducer, ...] | str, 
     if after.error is not None:
         return after.error
     if before.leader_epoch != after.leader_epoch:
-        return f"the leader changed while it was read (epoch {before.leader_epoch}, then {after.leader_epoch})"
+        return f"the leader changed during the read (epoch {before.leader_epoch}, then {after.leader_epoch})"
     return None
 
 

@@ -92,6 +92,6 @@ def scan_interval_warning(cluster: Cluster) -> str | None:
     if why is None:
         return None
     return (
-        f"{SCAN_INTERVAL} is not known of every broker ({why}); where none tells, `late` waits as if it were "
-        f"{DEFAULT_SCAN_INTERVAL_MS} ms: grant DESCRIBE_CONFIGS on the cluster, or give --coordinator-scan-interval-ms"
+        f"not every broker returns {SCAN_INTERVAL} ({why}); if none does, `late` uses the default of "
+        f"{DEFAULT_SCAN_INTERVAL_MS} ms: grant DESCRIBE_CONFIGS on the cluster, or set --coordinator-scan-interval-ms"
     )

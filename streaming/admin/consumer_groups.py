@@ -63,7 +63,7 @@ class ClusterGroups:
             if isinstance(answer, BrokerError):
                 problems[str(answer)] += 1
             elif answer.error_code:
-                problems[f"broker {node}: listing groups: {error_name(answer.error_code)}"] += 1
+                problems[f"broker {node}: cannot list groups: {error_name(answer.error_code)}"] += 1
             else:
                 for row in answer.groups:
                     if row.protocol_type in _COMMITTING_PROTOCOLS:

@@ -31,5 +31,5 @@ def describe_producers(
         else:
             answers.update(messages.described(answer))
             for partition in by_leader[leader]:
-                answers.setdefault(partition, "the answer did not have it")
+                answers.setdefault(partition, "missing from the answer")
     return answers

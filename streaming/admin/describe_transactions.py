@@ -46,9 +46,9 @@ def _as_coordinator(found: TransactionDescription, before: LogLeaders, after: Lo
     number = coordinator_partition(found.transactional_id, len(before))
     log, led = TopicPartition(TRANSACTION_STATE_TOPIC, number), before[number]
     if after.get(number) != led:
-        return TransactionDescription(found.transactional_id, f"the leader of {log} changed while it was described")
+        return TransactionDescription(found.transactional_id, f"the leader of {log} changed during the request")
     if led.leader != found.coordinator:
-        why = f"broker {found.coordinator} described it and does not lead {log}"
+        why = f"broker {found.coordinator} answered, but it does not lead {log}"
         return TransactionDescription(found.transactional_id, why)
     return found
 
@@ -68,7 +68,7 @@ def _describe(cluster: Cluster, wanted: list[str]) -> dict[str, TransactionDescr
         else:
             answers.update(messages.descriptions(answer, node))
             for transactional_id in by_coordinator[node]:
-                missing = TransactionDescription(transactional_id, "the answer did not have it")
+                missing = TransactionDescription(transactional_id, "missing from the answer")
                 answers.setdefault(transactional_id, missing)
     return answers
 
@@ -87,7 +87,7 @@ def _find_coordinators(cluster: Cluster, wanted: list[str]) -> dict[str, int | s
                 found[name] = _node_or_error(_find(cluster, connection, version, key=name))
     except BrokerError as exc:
         return {name: found.get(name, str(exc)) for name in wanted}
-    return {name: found.get(name, "the answer did not have it") for name in wanted}
+    return {name: found.get(name, "missing from the answer") for name in wanted}
 
 
 def _find(cluster: Cluster, connection: Connection, version: int, **keys: Any) -> Any:

@@ -20,7 +20,7 @@ from txnwatch.streaming.client.connection import Connection, error_name
 from txnwatch.streaming.client.metadata import NO_LEADER, PartitionInfo
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
-NOT_SHOWN = "no broker shows it: which ids there are cannot be told"
+NOT_SHOWN = "no broker shows it: its transactional ids are unknown"
 _NAMED = 3
 _Problems = dict[str, str]
 LogLeaders = dict[int, PartitionInfo]
@@ -129,13 +129,13 @@ def _why_not_shown(cluster: Cluster) -> str:
     told = cluster.metadata_from(endpoint, [TRANSACTION_STATE_TOPIC]).topics.get(TRANSACTION_STATE_TOPIC)
     if told is None or told.error is None or told.error == UNKNOWN_PARTITION:
         return NOT_SHOWN
-    return f"{told.error}: which ids there are cannot be told"
+    return f"{told.error}: its transactional ids are unknown"
 
 
 def _moved(before: LogLeaders, after: LogLeaders) -> _Problems:
     moved = (number for number in before.keys() | after.keys() if before.get(number) != after.get(number))
     led = (number for number in moved if number not in after or after[number].leader != NO_LEADER)
-    return _of_all(sorted(led), "its coordinator moved to another broker while the brokers were asked")
+    return _of_all(sorted(led), "its coordinator moved to another broker during the listing")
 
 
 def _not_answered_for(cluster: Cluster, log: LogLeaders, silent: _Problems) -> _Problems:
@@ -154,7 +154,7 @@ def _not_answered_for(cluster: Cluster, log: LogLeaders, silent: _Problems) -> _
         node: messages.describe_transactions_request([probes[number] for number in numbers])
         for node, numbers in asked.items()
     }
-    missing = TransactionDescription("", "the answer did not have it")
+    missing = TransactionDescription("", "missing from the answer")
     problems: _Problems = {}
     for node, answer in cluster.ask(requests, cluster.timeout_s).items():
         if isinstance(answer, BrokerError):

@@ -65,7 +65,7 @@ def producers_at(cluster: Cluster, node: int, partition: TopicPartition) -> Sequ
     (answer,) = cluster.ask({node: request}, cluster.timeout_s).values()
     if isinstance(answer, BrokerError):
         return str(answer)
-    return messages.described(answer).get(partition, "the answer did not have it")
+    return messages.described(answer).get(partition, "missing from the answer")
 
 
 def names_of(cluster: Cluster, producer_ids: Iterable[int]) -> tuple[dict[int, ListedTransaction], dict[str, str]]:

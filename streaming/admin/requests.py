@@ -84,7 +84,7 @@ def descriptions(response: Any, node: int) -> dict[str, TransactionDescription]:
         elif row.error_code:
             answers[row.transactional_id] = TransactionDescription(row.transactional_id, error_name(row.error_code))
         elif row.transaction_state not in _STATES:
-            problem = f"found the state {row.transaction_state!r}: a newer broker? upgrade txnwatch"
+            problem = f"found the unknown state {row.transaction_state!r}: if the broker is newer, upgrade txnwatch"
             answers[row.transactional_id] = TransactionDescription(row.transactional_id, problem)
         else:
             answers[row.transactional_id] = TransactionDescription(
@@ -120,7 +120,8 @@ def listed_transactions(response: Any, node: int) -> tuple[list[ListedTransactio
         for row in response.transaction_states
         if row.transaction_state in _STATES
     ]
-    return rows, f"found the states {sorted(unknown)}: a newer broker? upgrade txnwatch" if unknown else None
+    problem = f"found the unknown states {sorted(unknown)}: if the broker is newer, upgrade txnwatch"
+    return rows, problem if unknown else None
 
 
 @cache

@@ -27,7 +27,7 @@ _GROUP = 32  # the resource type of a group's configuration
 _ISOLATION, _READ_COMMITTED = "share.isolation.level", "read_committed"
 _UNKNOWN = -1
 _TRIES = 3
-_NO_LAG = "offsets of share groups: the broker does not tell the lag, so they are at_risk at most"
+_NO_LAG = "offsets of share groups: the broker does not return the lag, so a group is at_risk at most"
 
 
 class ShareOffset(NamedTuple):
@@ -55,12 +55,12 @@ def read_committed_only(cluster: Cluster, groups: Sequence[str], problems: Count
         connection = cluster.any_connection()
         answer = cluster.call(connection, _configs_request(connection, groups))
     except BrokerError as exc:
-        problems[f"how share groups read: {exc}"] += len(groups)
+        problems[f"isolation level of share groups: {exc}"] += len(groups)
         return set()
     found: set[str] = set()
     for result in answer.results:
         if result.error_code:
-            problems[_why("how share groups read", result.error_code, "DESCRIBE_CONFIGS")] += 1
+            problems[_why("isolation level of share groups", result.error_code, "DESCRIBE_CONFIGS")] += 1
         elif any(config.name == _ISOLATION and config.value == _READ_COMMITTED for config in result.configs):
             found.add(result.resource_name)
     return found

@@ -15,7 +15,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import error_name
 from txnwatch.streaming.log.coordinator_log import newest_stamps
 
-_NOT_ASKED = "brokers before 3.8 cannot be asked, and none of its coordinator's stamps is new enough"
+_NOT_ASKED = "brokers before 3.8 cannot answer this, and no timestamp of its coordinator is recent enough"
 
 
 def is_open_for_longer(cluster: Cluster, described: TransactionDescription, open_for_ms: int) -> bool | str:

@@ -34,7 +34,7 @@ class Pauses:
         """
         pause = self._pauses.get(endpoint)
         if pause is not None and time.monotonic() < pause.until:
-            raise BrokerError(f"a moment ago: {pause.why}")
+            raise BrokerError(f"failed a moment ago: {pause.why}")
 
     def begin(self, endpoint: Endpoint, why: BrokerError) -> None:
         """Starts a pause after a failure."""

@@ -83,7 +83,7 @@ class Cluster:
     def _timeout(self, wanted: float) -> float:
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise BrokerError("the time budget was used up before this was asked")
+            raise BrokerError("the time budget was used up before this request")
         return min(wanted, left)
 
     def close(self) -> None:
@@ -300,7 +300,7 @@ class Cluster:
             else:
                 answers.update(_listed(answer, leader))
                 for partition, _ in by_leader[leader]:
-                    answers.setdefault(partition, Listed(-1, -1, "the answer did not have it"))
+                    answers.setdefault(partition, Listed(-1, -1, "missing from the answer"))
         return answers
 
 

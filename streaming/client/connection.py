@@ -142,7 +142,7 @@ class Connection:
         if found is None or found < lowest:
             api = request_class.name.removesuffix("Request")
             since = f" (Kafka {_SINCE[api]} or later)" if api in _SINCE else f" version {lowest} or later"
-            raise BrokerError(f"broker {self.endpoint} is too old: it does not answer {api}{since}")
+            raise BrokerError(f"broker {self.endpoint} is too old: it does not support {api}{since}")
         return found
 
     @property
@@ -218,7 +218,8 @@ class Connection:
         except (OSError, WireError) as exc:
             raise self.broken(exc) from exc
         if answered != asked.correlation_id:
-            raise self.broken(ValueError(f"answer {answered} to request {asked.correlation_id}"))
+            expected = f"expected the answer to request {asked.correlation_id}"
+            raise self.broken(ValueError(f"{expected}, found the answer to request {answered}"))
         self._is_proven = asked.request_api_key != ApiVersionsRequest.API_KEY
         return asked, body
 
@@ -260,7 +261,7 @@ class Connection:
                 return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
             if response.error_code != _UNSUPPORTED_VERSION:
                 break
-        raise BrokerError(f"{self.endpoint} did not tell its versions: {error_name(response.error_code)}")
+        raise BrokerError(f"{self.endpoint} did not return its API versions: {error_name(response.error_code)}")
 
     def _authenticate(self, security: Security, deadline: float) -> None:
         self.send(SaslHandshakeRequest(version=1, mechanism=security.mechanism))

@@ -59,7 +59,8 @@ def locked(checkpoint: str) -> Iterator[None]:
         directory.mkdir(parents=True, exist_ok=True)
         lock = (directory / ".txnwatch-lock").open("a+")
     except OSError as exc:
-        raise CheckpointError(f"--checkpoint {checkpoint}: expected a directory to write to: {exc.strerror}") from exc
+        why = f"--checkpoint {checkpoint}: expected a writable directory, found: {exc.strerror}"
+        raise CheckpointError(why) from exc
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -298,7 +298,8 @@ def _out_of_range(cluster: Cluster, read: RangeRead) -> str | None:
     if earliest.error is not None or latest.error is not None:
         return earliest.error or latest.error
     if read.fold.position < earliest.offset:
-        read.lost(earliest.offset, f"the log starts at {earliest.offset}: retention or DeleteRecords was faster")
+        why = f"the log starts at {earliest.offset}: retention or DeleteRecords removed the records below"
+        read.lost(earliest.offset, why)
     elif read.fold.position > latest.offset:
         read.truncated(latest.offset, f"the leader's log ends at {latest.offset}")
     return None

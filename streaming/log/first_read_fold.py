@@ -84,7 +84,7 @@ class PastFold(TransactionFold):
         Raises:
             WireError: as the exact fold does.
         """
-        assert whole_before is None, "of batches that were picked out nothing is a first reading"
+        assert whole_before is None, "a first reading takes whole responses, not selected batches"
         raw = bytes(buffer)
         self._chunks.append(raw)
         self._begins.append(self.size)
@@ -194,6 +194,6 @@ class PastFold(TransactionFold):
 
     def facts(self, *, is_first: bool = True) -> Iterator[TransactionSeen | TransactionalIdGone]:
         """The facts of each producer id that ends live, and of the records from `news_from` on."""
-        assert is_first, "what is idle was not folded"
+        assert is_first, "idle transactions were not folded"
         self.condense()
         yield from super().facts(is_first=True)

@@ -96,14 +96,14 @@ class RangeRead:
         gap.
         """
         if self.partition.topic == TRANSACTION_STATE_TOPIC:
-            self.gap("the topic is gone, or another one has its name")
+            self.gap("the topic was deleted or re-created")
         else:
-            self.notice(NoticeKind.DELETED, self.fold.position, self.end, "the topic is gone")
+            self.notice(NoticeKind.DELETED, self.fold.position, self.end, "the topic was deleted or re-created")
             self.is_over = True
 
     def leave(self) -> None:
         """Leaves the rest of the range to a later batch, because this batch has read as much as it may."""
-        self.notice(NoticeKind.LEFT, self.fold.position, self.end, "the batch had read as much as it may")
+        self.notice(NoticeKind.LEFT, self.fold.position, self.end, "the batch reached its read limit")
         self.is_over = True
 
     def lost(self, up_to: int, detail: str) -> None:

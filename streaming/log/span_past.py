@@ -27,8 +27,8 @@ from txnwatch.streaming.wire.record_batch import BatchHeader, walk
 _BELOW = 100_000  # offsets; a last marker further down is not found
 _ANSWER_S = 2.0  # for an answer that is under way when the budget ends
 _KEPT_S = 300.0  # then a read that no caller has asked for again is dropped
-_NO_TIME = "the time budget was used up before this was asked"
-_NOTHING_CAME = "nothing of its partition's log came in time"
+_NO_TIME = "the time budget was used up before this read"
+_NOTHING_CAME = "its partition's log returned no data in time"
 
 
 @dataclass(slots=True)

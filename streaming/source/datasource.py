@@ -124,7 +124,7 @@ class TransactionsReader(DataSourceReader):  # type: ignore[misc]
         end = Lister(self._options, cluster).next_offset(start, limited=False)
         cluster.close()
         if end is None:
-            raise BrokerError("no leader told where its partitions end: there is nothing to read")
+            raise BrokerError("no leader returned the ends of its partitions: there is nothing to read")
         plans = plan_reads(start, end.bounded(self._options.ending_offsets), self._options)
         plans[0] = replace(plans[0], unlisted=unlisted(end))
         return [TransactionsPartition(plan) for plan in plans]

@@ -24,7 +24,7 @@ from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 _CLOCK_MS = 60_000  # the coordinator's clock may have been set back since
-_MOST_RECORDS = 2_000_000
+_MOST_RECORDS = 2_000_000  # offsets, of all partitions of the log together
 
 
 def hidden_participants(
@@ -44,8 +44,9 @@ def hidden_participants(
 def hidden_of(cluster: Cluster, live: Iterable[TransactionDescription]) -> dict[str, str]:
     """Hidden participants of live transactions, and parts of the log that could not be checked, with the reason.
 
-    It reads `__transaction_state` from the time when the oldest of these transactions began. If the log has grown by
-    more than `_MOST_RECORDS` since, it reads only the tail.
+    It reads the partitions of `__transaction_state` that have the ids of these transactions, from the time when the
+    oldest of them began. The partitions share a limit of `_MOST_RECORDS` offsets equally. If one of them has grown by
+    more offsets than its share since, only its last offsets are read, and that is one of the problems.
     """
     begun = [one for one in live if one.problem is None and one.is_live and one.start_ms >= 0]
     logs = sorted(cluster.known.topics[TRANSACTION_STATE_TOPIC].partitions) if begun and _has_log(cluster) else []
@@ -55,23 +56,28 @@ def hidden_of(cluster: Cluster, live: Iterable[TransactionDescription]) -> dict[
     asked = [TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in sorted(of_ids)]
     since_ms = min(one.start_ms for one in begun) - _CLOCK_MS
     starts = cluster.list_offsets(asked, timestamp=since_ms)
+    most = _MOST_RECORDS // len(asked)
     problems: dict[str, str] = {}
     parts: list[RangeRead] = []
     for log in list_extents(cluster, asked):
         start = starts[log.partition]
         if log.problem is not None or start.error is not None:
-            problems[f"what transactions of {log.partition} have"] = log.problem or start.error or ""
+            problems[_participants(log.partition)] = log.problem or start.error or ""
         elif start.offset >= 0:
-            first = max(start.offset, log.end - _MOST_RECORDS // len(asked))
+            first = max(start.offset, log.end - most)
             if first > start.offset:
-                why = f"its log has grown by {log.end - start.offset} records since the oldest of them began"
-                problems[f"what transactions of {log.partition} have"] = why
+                grown = f"the log has grown by {log.end - start.offset} offsets since the oldest transaction began"
+                problems[_participants(log.partition)] = f"{grown}; only the last {most} were read"
             parts.append(log.part(partial(TransactionFold, log.partition.partition), first))
     named: set[TopicPartition] = set()
     for read in read_parts(cluster, parts):
         named |= _named(read.fold.facts())
-        problems.update({f"what transactions of {read.partition} have": one.detail for one in read.notices[:1]})
+        problems.update({_participants(read.partition): one.detail for one in read.notices[:1]})
     return {**{str(partition): why for partition, why in hidden_partitions(cluster, named).items()}, **problems}
+
+
+def _participants(log: TopicPartition) -> str:
+    return f"participants of the transactions in {log}"
 
 
 def _has_log(cluster: Cluster) -> bool:
@@ -89,8 +95,8 @@ def hidden_partitions(cluster: Cluster, named: Iterable[TopicPartition]) -> dict
     wanted = sorted(set(named))
     hidden = hidden_topics(cluster, {partition.topic for partition in wanted})
     return {
-        partition: f"a transaction has it, and its topic is not shown to this user ({hidden[partition.topic]}): "
-        "what hangs there is not seen"
+        partition: "a transaction includes this partition, but its topic is hidden from this user "
+        f"({hidden[partition.topic]}): a hang there is not detected"
         for partition in wanted
         if partition.topic in hidden
     }
@@ -101,7 +107,7 @@ def why_not_shown(cluster: Cluster, topic: str) -> str:
     error = hidden_topics(cluster, [topic]).get(topic)
     if error is None:
         return "not in the cluster"
-    return f"not shown to this user ({error}): whether it is there, and what hangs on it, cannot be told"
+    return f"hidden from this user ({error}): whether it exists, and whether a transaction hangs there, is unknown"
 
 
 def hidden_topics(cluster: Cluster, names: Iterable[str]) -> dict[str, str]:

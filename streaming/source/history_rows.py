@@ -17,7 +17,7 @@ from txnwatch.streaming.source.offsets import SourceOffset, is_data
 
 def unlisted(end: SourceOffset) -> tuple[PartitionNotice, ...]:
     """Notices for partitions whose leader did not answer during planning. Nothing of them is read."""
-    detail = "its leader did not answer: nothing of it is read"
+    detail = "its leader did not answer: the partition is not read"
     return tuple(
         PartitionNotice(NoticeKind.GAP, partition, at.topic_id, 0, 0, detail)
         for partition, at in sorted(end.positions.items())

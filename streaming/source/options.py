@@ -26,25 +26,25 @@ _KAFKA_PREFIX = "kafka."
 KNOWN = {
     "kafka.bootstrap.servers": "host:port,... of some brokers",
     "subscribe": "topic names, comma-separated",
-    "subscribepattern": "regular expression that topic names match as a whole",
+    "subscribepattern": "regular expression for whole topic names",
     "startingoffsets": 'latest (where the oldest open transaction begins), earliest, or {"topic": {"0": offset}}',
     "endingoffsets": 'batch only: latest, or {"topic": {"0": offset}}',
-    "maxoffsetspertrigger": "offsets of all data partitions together in one batch",
-    "maxbytespertrigger": "bytes of data partitions that one batch reads, about; no effect without controlFile",
-    "maxbytespersecond": "bytes of records that all tasks together receive a second, at most",
-    "maxreadmspertrigger": "how long one batch reads data partitions, about; no effect without controlFile",
-    "buckets": "state keys the producer ids are hashed to; fixed by the checkpoint",
-    "inputpartitions": "Spark tasks a large batch is spread over",
-    "metadatarefreshms": "how often new topics and partitions are looked for",
+    "maxoffsetspertrigger": "maximum number of offsets in one batch, of all data partitions together",
+    "maxbytespertrigger": "approximate number of bytes of data partitions in one batch; no effect without controlFile",
+    "maxbytespersecond": "maximum number of bytes of records per second, of all tasks together",
+    "maxreadmspertrigger": "approximate time that one batch reads data partitions; no effect without controlFile",
+    "buckets": "number of state keys that producer ids are hashed to; fixed by the checkpoint",
+    "inputpartitions": "number of Spark tasks for a large batch",
+    "metadatarefreshms": "pause between two searches for new topics and partitions",
     "listtimeoutms": "how long one round of listing waits for a broker",
     "readpatiencems": "how long reading waits without progress before it reports a gap",
-    "censuspattern": "regular expression; topics that match and are not scanned are watched by census alone",
-    "foreignpattern": "regular expression; topics copied byte for byte from another cluster, never judged",
+    "censuspattern": "regular expression; topics that match and are not scanned are watched by census only",
+    "foreignpattern": "regular expression for topics copied byte for byte from another cluster; they are never checked",
     "censusintervalms": "pause between two rounds of the census of topics that are not scanned",
     "healintervalms": "pause between two censuses of the scanned partitions",
     "controlfile": "file in which the job asks for ranges to be read again",
-    "judgedfile": "file in which the job says when the next barrier has to be; without it none is left out",
-    "packed": "true for one blob of facts a task and bucket, as txnwatch's own operator reads them",
+    "judgedfile": "file in which the job writes when the next barrier is due; without it, no barrier is skipped",
+    "packed": "true for one blob of facts per task and bucket, as txnwatch's own operator reads it",
     "episodes": "batch only: true for a row per finished transaction instead of facts",
 }
 
@@ -196,7 +196,7 @@ def _offsets(text: str) -> Offsets:
         for partition, offset in partitions.items()
     }
     if any(offset < 0 for offset in offsets.values()):
-        raise ValueError("an offset below 0; Spark's -1 and -2 are not known here")
+        raise ValueError("an offset below 0; Spark's -1 and -2 are not supported")
     return offsets
 
 

@@ -320,7 +320,7 @@ def _facts(plan: ReadPlan, reads: list[RangeRead]) -> Iterator[Fact]:
         if isinstance(read.fold, TransactionFold):
             yield from read.fold.facts(is_first=found.is_first)
             if found.is_tail and read.fold.hole is not None:
-                detail = "compaction has passed where reading stopped: what ended a transaction may be gone"
+                detail = "compaction removed unread records: the end of a transaction may be among them"
                 yield PartitionNotice(NoticeKind.LOST, read.partition, read.topic_id, read.fold.hole, found.end, detail)
         else:
             for fold in (*read.earlier, read.fold):

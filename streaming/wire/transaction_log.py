@@ -70,7 +70,7 @@ def decode_value(value: memoryview | bytes) -> TransactionLogValue:
     version = reader.int16("value version")
     if not 0 <= version <= _HIGHEST_VALUE_VERSION:
         raise WireError(
-            "value version", 0, version, f"0 to {_HIGHEST_VALUE_VERSION} (a newer broker? upgrade txnwatch)"
+            "value version", 0, version, f"0 to {_HIGHEST_VALUE_VERSION} (if the broker is newer, upgrade txnwatch)"
         )
     flexible = version >= 1
     producer_id = reader.int64("producer id")

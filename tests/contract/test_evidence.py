@@ -51,7 +51,7 @@ def test_a_file_that_is_none_of_ours_costs_what_was_in_it_and_is_said(tmp_path: 
     path.write_text(text)
     assert EvidenceFile(path, said.append).load() == Kept()
     assert len(said) == 1
-    assert "found anew" in said[0]
+    assert "collected again" in said[0]
 
 
 def test_a_file_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:

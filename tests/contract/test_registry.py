@@ -98,7 +98,7 @@ def test_without_a_registry_its_records_are_errors_that_say_what_is_missing(
     KafkaEventSink(config, topic, codec_of(registry, topic).encoding).deliver([an_event()])
     (found,) = read_events(config, topic)
     assert isinstance(found, SinkError)
-    assert "expected --schema-registry-url" in str(found)
+    assert "set --schema-registry-url" in str(found)
 
 
 @pytest.mark.parametrize("value", [b"\x00", b"\x00\x00\x00\x00", b"\x00\xff\xff\xff\x01rest"])

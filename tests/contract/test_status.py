@@ -132,7 +132,7 @@ def test_nothing_wrong_and_somebody_looks(place: Source, capsys: pytest.CaptureF
     *_, watcher, summary = capsys.readouterr().out.splitlines()
     assert watcher.startswith(f"watcher host:/checkpoint (0.9) of cluster {place.cluster_id}: judged barrier 812 ")
     assert watcher.endswith("120 partitions scanned, 30 by census, 0 unproven, the furthest 12 offsets behind")
-    assert summary == "no open incident is told; somebody looks"
+    assert summary == "no open incident; a watcher is active"
 
 
 def test_somebody_looks_and_the_log_of_the_coordinators_is_read_in_part(
@@ -146,11 +146,11 @@ def test_somebody_looks_and_the_log_of_the_coordinators_is_read_in_part(
     who = f"watcher host:/checkpoint of cluster {place.cluster_id}"
     assert log == (
         f"not checked: __transaction_state-7: {who} cannot read this part of the coordinators' log, "
-        "which proves nothing of the ids in it"
+        "so nothing is proven about its ids"
     )
     assert data == f"not checked: orders-1, orders-2, 1 more partition: {who} proves nothing there"
     assert "4 unproven (__transaction_state-7, orders-1, orders-2 and 1 more), 1 of them of the coord" in watcher
-    assert summary == "no open incident is told; somebody looks, but proves nothing of what is not checked"
+    assert summary == "no open incident; a watcher is active, but it proves nothing about what is not checked"
     place.beat(replace(partly, time_ms=partly.time_ms + 1, is_coordinator_read=False))
     code, document = asked(place.flags, capsys)
     assert (code, document["complete"]) == (1, False)
@@ -160,7 +160,7 @@ def test_somebody_looks_and_the_log_of_the_coordinators_is_read_in_part(
 def test_nothing_is_told_and_nobody_looks(place: Source, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", *place.flags, "--fail-on-found"]) == 4
     told = capsys.readouterr().out.splitlines()[-1]
-    assert told == "no open incident is told; nobody looks: no watcher has told of itself here"
+    assert told == "no open incident; no watcher is active: no heartbeat was found here"
 
 
 def test_who_judged_last_and_when_is_said_where_nobody_looks_any_more(
@@ -171,7 +171,7 @@ def test_who_judged_last_and_when_is_said_where_nobody_looks_any_more(
     *_, watcher, summary = capsys.readouterr().out.splitlines()
     assert "watcher host:/checkpoint (0.9)" in watcher
     assert "judged barrier 812 2h00m ago" in watcher
-    assert f"nobody looks at cluster {place.cluster_id}" in summary
+    assert f"no watcher of cluster {place.cluster_id} is active" in summary
 
 
 def test_an_open_incident_that_nobody_follows_is_found_all_the_same(place: Source) -> None:
@@ -242,7 +242,7 @@ def test_many_bad_records_are_one_line(kafka: EmbeddedKafka, capsys: pytest.Capt
     told = capsys.readouterr()
     assert told.out == ""
     (line,) = told.err.splitlines()
-    assert line.startswith("txnwatch: passing over 2000 records of the events topic (undecodable), the last: ")
+    assert line.startswith("txnwatch: skipped 2000 records of the events topic (undecodable), the last: ")
     assert line.isprintable()
 
 
@@ -268,13 +268,13 @@ def test_a_redis_that_has_lost_an_incident_is_no_all_clear(
         assert main(["status", "--redis-url", redis_server.url, "--fail-on-found"]) == 1
         told = capsys.readouterr().out
         view.empty()
-    assert f"{evicted}: an open incident, and its hash is gone" in told
-    assert f"{odd}: expected an incident event: evidence is not what it can be" in told
-    assert f"{deep}: expected the fields of an incident event: evidence" in told
+    assert f"{evicted}: an open incident without its hash" in told
+    assert f"{odd}: expected an incident event: evidence has an invalid value" in told
+    assert f"{deep}: expected an incident event: evidence is not valid JSON" in told
     assert f"{another}: expected the incident of its own key, found another" in told
     assert f"{typed}: WRONGTYPE" in told
     assert "heartbeat:000" in told
-    assert told.splitlines()[-1] == "no open incident was read, but not all could be read; somebody looks"
+    assert told.splitlines()[-1] == "no open incident was read, but not everything could be read; a watcher is active"
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_an_empty_redis_is_no_all_clear(redis_server: EmbeddedRedis, capsys: pyt
     with closing(RedisView(redis_server.url, "*")) as view:
         view.empty()
     assert main(["status", "--redis-url", redis_server.url]) == 1
-    assert "holds nothing of txnwatch" in capsys.readouterr().err
+    assert "has no keys of txnwatch" in capsys.readouterr().err
 
 
 def test_a_redis_that_is_away_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:

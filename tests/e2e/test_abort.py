@@ -237,7 +237,7 @@ def test_by_hand_the_same_rules_refuse(world: World, capsys: pytest.CaptureFixtu
     assert main([*where, "--producer-id", str(producer.producer_id)]) == 1
     assert "it does not hang" in capsys.readouterr().err
     assert main([*where, "--start-offset", "77"]) == 1
-    assert "no open transaction is there as asked for" in capsys.readouterr().err
+    assert "expected the requested open transaction, found one from offset " in capsys.readouterr().err
     producer.end(commit=True)
     eventually(lambda: not is_open(world, partition, producer.producer_id), IN_TIME_S, "its marker")
     producer.produce(partition)
@@ -245,7 +245,7 @@ def test_by_hand_the_same_rules_refuse(world: World, capsys: pytest.CaptureFixtu
     assert main(by_id) == 1
     refused = printed(capsys)
     assert refused["result"] == "refused (epoch_may_be_reused)", "its client could go on"
-    fencing = shlex.split(refused["detail"].partition(" or with: ")[2])
+    fencing = shlex.split(refused["detail"].partition(", or run: ")[2])
     assert fencing[0] == "kafka-transactions.sh"
     done = world.kafka.tool("org.apache.kafka.tools.TransactionsCommand", *fencing[1:])
     assert done.returncode == 0, done.stdout + done.stderr
@@ -260,7 +260,7 @@ def test_by_hand_the_same_rules_refuse(world: World, capsys: pytest.CaptureFixtu
         assert by_hand == ["opened", "updated", "resolved"]
     else:
         assert code == 1
-        assert "no open transaction is there as asked for" in said.err or "it does not hang" in said.err
+        assert "expected the requested open transaction, found " in said.err or "it does not hang" in said.err
         assert by_hand == [], "nothing was written, and nothing told"
         assert ("abort", None, "verified") in actions(world, partition), "by the watch"
 

@@ -69,7 +69,7 @@ def test_a_hang_of_which_the_log_has_nothing_left_is_named(
     event = opened(kafka, partition)
     assert (event.verdict, event.reason, event.txn_start_offset) == ("hanging", "already_completed", 2)
     assert event.transactional_id == producer.transactional_id
-    assert not [line for line in watch.lines if "otherwise in the log" in line], "it was open before we looked"
+    assert not [line for line in watch.lines if "not in our copy of the log" in line], "it was open before we looked"
 
 
 def test_a_hang_on_a_topic_that_is_not_scanned_is_named_and_resolved(

@@ -220,7 +220,7 @@ def test_redis_away_the_topic_gets_its_events_and_redis_catches_up(
     finally:
         redis_server.start()
     eventually(lambda: redis_hash(redis_server, event).get("status") == "opened", 60.0, "Redis to catch up")
-    watch.until("is back and has every event")
+    watch.until("works again: all kept events are delivered")
 
 
 def test_a_broker_that_goes_away_and_comes_back_kills_nothing(

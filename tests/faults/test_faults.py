@@ -94,7 +94,7 @@ def test_a_fault_is_told_as_what_it_is_and_nothing_else_is_told(
         results.keep(result_of(world, scenario, fault, told, others, start))
     assert false_verdicts(world, start, fault, scenario) == []
     assert everything_ended(world, start)
-    corrected = [line for line in world.watch.lines[lines:] if "otherwise in the log" in line]
+    corrected = [line for line in world.watch.lines[lines:] if "not in our copy of the log" in line]
     assert len(corrected) == scenario.truncated, corrected
     if wanted is not None:
         must_be_as_expected(scenario, fault, told)

@@ -128,7 +128,7 @@ def test_the_abort_that_is_suggested_works_once_its_application_has_started_anew
     assert (refused.returncode, "epoch_may_be_reused" in refused.stdout) == (1, True), refused
     producer.init()
     nobody = pasted(row["next"])
-    assert (nobody.returncode, "say --yes" in nobody.stderr) == (1, True), nobody
+    assert (nobody.returncode, "use --yes" in nobody.stderr) == (1, True), nobody
     done = pasted(f"{row['next']} --yes")
     assert (done.returncode, "verified" in done.stdout) == (0, True), done
     assert ask("find-hanging", "--topic", partition.topic) == []
@@ -173,7 +173,7 @@ def test_what_is_stuck_on_a_topic_that_was_not_asked_for_is_counted(
 
     eventually(elsewhere, 60.0, "the transaction on another topic to be stuck")
     told = find(quiet.topic, how="text")
-    assert f"on none of the partitions asked for (topic {quiet.topic})" in told
+    assert f"on none of the requested partitions (topic {quiet.topic})" in told
     assert f"nothing hangs, nothing is late or stuck on topic {quiet.topic}: 1 partition checked" in told
 
 
@@ -199,7 +199,7 @@ def test_a_refused_marker_is_explained(ask: Ask, cluster: Cluster, partition: To
     eventually(is_prepared, 10.0, "the outcome to be decided")
     (row,) = ask("explain", "--transactional-id", name)
     assert row["ends_by_itself"] == "unknown"
-    assert f"It waits for the markers of {partition}. On {partition} nothing of it is open" in row["text"][-1]
+    assert f"It waits for the markers of {partition}. On {partition} it is no longer open" in row["text"][-1]
     (partition_row,) = ask("explain", str(partition))
     assert partition_row["state"] == "all_clear"
 

@@ -169,7 +169,7 @@ def test_events_of_a_topic_that_is_not_there(capsys: pytest.CaptureFixture[str],
     (line,) = capsys.readouterr().err.splitlines()
     assert code == FAILURE
     assert f"events topic '{topic}'" in line
-    assert "has `txnwatch run` been started here?" in line
+    assert "has `txnwatch run` been started on this cluster?" in line
 
 
 def test_a_topic_that_is_hidden_while_it_is_watched_is_not_gone(guarded: EmbeddedKafka) -> None:

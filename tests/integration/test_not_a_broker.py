@@ -19,9 +19,15 @@ BAD_SERVERS: dict[str, tuple[Behaviour, str]] = {
     "is a web server": (answers(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "not a Kafka broker"),
     "is a Redis": (answers(b"-ERR unknown command\r\n"), "not a Kafka broker"),
     "answers a negative size": (answers(b"\xff\xff\xff\xff" + bytes(60)), "not a Kafka broker"),
-    "answers another question": (answers(b"\x00\x00\x00\x08\x00\x00\x00\x63\x00\x00\x00\x00"), "answer 99 to request"),
+    "answers another question": (
+        answers(b"\x00\x00\x00\x08\x00\x00\x00\x63\x00\x00\x00\x00"),
+        "found the answer to request 99",
+    ),
     "answers too little": (answers(b"\x00\x00\x00\x02\x00\x00"), "lost broker"),
-    "answers nonsense": (answers(b"\x00\x00\x00\x0c\x00\x00\x00\x01" + b"\xff" * 8), "lost broker|did not tell"),
+    "answers nonsense": (
+        answers(b"\x00\x00\x00\x0c\x00\x00\x00\x01" + b"\xff" * 8),
+        "lost broker|did not return its API versions",
+    ),
 }
 
 

@@ -108,7 +108,7 @@ def test_a_scan_interval_that_must_not_be_read_is_said_and_the_default_stays(sce
         warning = scan_interval_warning(cluster)
         assert warning is not None
         assert "CLUSTER_AUTHORIZATION_FAILED" in warning
-        assert "grant DESCRIBE_CONFIGS on the cluster, or give --coordinator-scan-interval-ms" in warning
+        assert "grant DESCRIBE_CONFIGS on the cluster, or set --coordinator-scan-interval-ms" in warning
         assert ScanInterval().largest_ms(cluster, 0.0) is None
 
 
@@ -215,7 +215,7 @@ def test_who_may_write_the_events_topic_is_told_where_it_may_be_asked(
         assert named in detail
     assert not any(f"User:{name}" in detail for name in ("denied", "elsewhere", "looks"))
     assert untold[0] == "warning"
-    assert untold[1].startswith("could not be told: CLUSTER_AUTHORIZATION_FAILED")
+    assert untold[1].startswith("could not be read: CLUSTER_AUTHORIZATION_FAILED")
 
 
 @pytest.fixture(scope="module")
@@ -272,7 +272,7 @@ def test_whoever_asks_about_a_hidden_partition_is_told_that_it_is_hidden(
     assert main([*command(secret), *connection]) == 1
     said = capsys.readouterr().err
     assert f"{secret.topic}" in said
-    assert "not shown to this user (TOPIC_AUTHORIZATION_FAILED)" in said
+    assert "hidden from this user (TOPIC_AUTHORIZATION_FAILED)" in said
 
 
 def test_an_id_that_looks_like_a_partition_is_an_id_still(
@@ -291,7 +291,7 @@ def test_a_watch_says_what_is_hidden_until_it_is_shown_and_then_finds_what_hangs
     with RunningWatch(scene.kafka.listener("SASL"), tmp_path / "checkpoint", *flags) as watch:
         told = watch.until("ready: ")
         assert f"nothing is proven on 1 partition: {secret}" in told
-        assert f"warning: hidden {secret}: a transaction has it" in watch.until(f"hidden {secret}")
+        assert f"warning: hidden {secret}: a transaction includes this partition" in watch.until(f"hidden {secret}")
         eventually(
             lambda: Scrape.at(watch.metrics_url).value("unproven_partitions", log="data") == 1,
             30.0,

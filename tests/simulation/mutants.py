@@ -245,13 +245,6 @@ class LogTailLostUnnoticed(Reader):
             return super().read(plan)
 
 
-class NobodyAsksTheCoordinators(Reader):
-    """What an old transaction holds by the log is never doubted."""
-
-    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Emitted]:
-        return _undoubted(super().process(number, store, facts))
-
-
 def _undoubted(emitted: list[Emitted]) -> list[Emitted]:
     return [said for said in emitted if not isinstance(said, CoverInDoubt)]
 

@@ -24,7 +24,7 @@ from txnwatch.state.model.ports import (
 )
 from txnwatch.state.model.transaction import Marker
 
-NO_BUDGET = "the time budget was used up before this was asked"
+NO_BUDGET = "the time budget was used up before this request"
 
 
 class FakeAdmin(FakeCluster):
@@ -83,7 +83,7 @@ class FakeAdmin(FakeCluster):
         problem = self._problem(partition) or (UNKNOWN_PARTITION if at is None else None)
         if at is not None and partition in self._moving:
             self.move_leader(partition, self._moving.pop(partition))
-            problem = f"the leader changed while it was read (epoch {at.leader_epoch - 1}, then {at.leader_epoch})"
+            problem = f"the leader changed during the read (epoch {at.leader_epoch - 1}, then {at.leader_epoch})"
         if at is None or problem is not None:
             return PartitionReading(partition, problem)
         return PartitionReading(

@@ -28,21 +28,22 @@ from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.text.escape import printable
 
 _LOSS = {
-    "commit": "its client was told that it COMMITTED: aborting it destroys acknowledged data on this partition, while "
+    "commit": "its COMMIT was acknowledged to the client: an abort destroys acknowledged data on this partition, while "
     "the other partitions of the transaction keep theirs. `--result commit` completes it",
-    "unknown": "it is not known whether its client was told that it committed; if so, aborting it destroys "
+    "unknown": "it is not known whether its commit was acknowledged to the client; if it was, an abort destroys "
     "acknowledged data",
-    "abort": "its client was told that it aborted, or nothing: an abort is what was owed",
-    "none": "no transaction ever owned the data: an abort hides it from read_committed consumers, a commit cannot be",
+    "abort": "its commit was not acknowledged to the client: an ABORT marker is the one that is missing",
+    "none": "no transaction ever owned the data: an abort hides it from read_committed consumers, and a commit is "
+    "impossible",
 }
 # Flags of Kafka's tool that are not supported, with the reason; docs/kafka-transactions.md has the reasons too.
 NOT_TAKEN = {
-    "--producer-epoch": "read from the partition's leader, under which the transaction is open; another one is refused "
-    "or, if higher, fences its producer",
-    "--coordinator-epoch": "read from the partition's leader, as its last marker left it; a higher one fences the real "
-    "coordinator, whose own markers are refused from then on",
+    "--producer-epoch": "read from the partition's leader, which has the epoch of the open transaction; a lower one is "
+    "refused, and a higher one fences the producer",
+    "--coordinator-epoch": "read from the partition's leader, which has the epoch of the last marker; a higher one "
+    "fences the real coordinator, whose own markers are refused from then on",
 }
-_LOSS_BY_COMMIT = "it is proven to have committed: its marker is written, and consumers get its data"
+_LOSS_BY_COMMIT = "its commit is proven: its marker is written, and consumers receive its data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +66,26 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "abort",
-        help="end one hanging transaction by hand, verified before and after",
-        description="Proves that a transaction hangs, says what would be lost, writes its marker and reads it again.",
+        help="end one hanging transaction, verified before and after",
+        description="Proves that a transaction hangs, shows the possible data loss, writes its marker, and reads the "
+        "partition again.",
     )
     add_connection_flags(parser)
     add_partition_flags(parser, is_required=True)
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--start-offset", type=id64, metavar="OFFSET", help="where the open transaction begins")
-    which.add_argument("--producer-id", type=id64, metavar="ID", help="whose transaction it is")
+    which.add_argument("--start-offset", type=id64, metavar="OFFSET", help="first offset of the open transaction")
+    which.add_argument("--producer-id", type=id64, metavar="ID", help="producer id of the open transaction")
     for flag in NOT_TAKEN:
         parser.add_argument(flag, nargs="?", action=_NotTaken, help=argparse.SUPPRESS)
     parser.add_argument("--result", choices=("abort", "commit"), default="abort", help="the marker (default: abort)")
-    parser.add_argument("--lose-acknowledged-data", action="store_true", help="abort what is proven to have committed")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--lose-acknowledged-data", action="store_true", help="abort even if the commit is proven")
+    parser.add_argument("--dry-run", action="store_true", help="show the decision, and write nothing")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     add_events_flags(parser)
     parser.add_argument(
         "--events-format",
         choices=(*FORMATS, CONFLUENT_AVRO),
-        help="how its events are written (default: confluent-avro where there is a registry, else json)",
+        help="encoding of its events (default: confluent-avro with a schema registry, else json)",
     )
     add_output_flags(parser, can_find=False)
     parser.set_defaults(run=run)
@@ -94,7 +96,7 @@ class _NotTaken(argparse.Action):
 
     def __call__(self, *_: object) -> None:
         flag = self.option_strings[0]
-        raise ConfigError(f"abort {flag}: not taken, it is {NOT_TAKEN[flag]}. Leave it out")
+        raise ConfigError(f"abort {flag}: not supported, because the value is {NOT_TAKEN[flag]}. Leave it out")
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -120,7 +122,7 @@ def run(parsed: argparse.Namespace) -> int:
             _say(parsed, incident, "dry_run", f"would write a {parsed.result.upper()} marker: {loss}")
             return 0
         if not parsed.yes and not _agreed(incident, parsed.result, loss):
-            _say(parsed, incident, "refused", "nobody agreed: nothing was written")
+            _say(parsed, incident, "refused", "not confirmed: nothing was written")
             return 1
         came_to = act(case, incident, evidence)
         if isinstance(came_to, Refused):
@@ -133,7 +135,7 @@ def _agreed(incident: IncidentEvent, result: str, loss: str) -> bool:
     print(printable(_about(incident)), file=sys.stderr)
     print(printable(f"{result}: {loss}."), file=sys.stderr)
     if not sys.stdin.isatty():
-        print("txnwatch: this is no terminal, so nobody can be asked: say --yes", file=sys.stderr)
+        print("txnwatch: expected a terminal for the confirmation, found none: use --yes", file=sys.stderr)
         return False
     print("Write the marker? [yes/no] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip() == "yes"
@@ -143,9 +145,9 @@ def _refused(parsed: argparse.Namespace, case: ManualCase, incident: IncidentEve
     advice = RULE_OF_REFUSAL[refused.refusal].what_to_do
     if refused.refusal is Refusal.EPOCH_MAY_BE_REUSED and incident.transactional_id is not None:
         command = fence(case.origin, incident.transactional_id)
-        advice = f"by starting its application anew, or with: {command}"
+        advice = f"restart its application, or run: {command}"
     if refused.refusal is Refusal.OUTCOME_WAS_COMMIT:
-        advice += " (--lose-acknowledged-data if that is what you want)"
+        advice += " (--lose-acknowledged-data allows it)"
     _say(parsed, incident, f"refused ({refused.refusal})", f"{refused.detail}; {advice}")
     return 1
 

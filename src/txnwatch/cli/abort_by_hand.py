@@ -129,7 +129,7 @@ def _found(case: ManualCase) -> tuple[SpanCandidate, SpanConfirmation]:
     for candidate, proof in found.hanging:
         if candidate.view is None and found.not_checked:
             why = "; ".join(f"{what}: {why}" for what, why in found.not_checked.items())
-            raise BrokerError(f"{case.place}: whose it was could not be read: {why}")
+            raise BrokerError(f"{case.place}: the owner of the transaction could not be read: {why}")
         return candidate, proof
     for _, described in found.covered:
         name, state = described.transactional_id, described.state
@@ -142,10 +142,8 @@ def _found(case: ManualCase) -> tuple[SpanCandidate, SpanConfirmation]:
     if reading.problem is not None:
         raise BrokerError(f"{case.place}: expected its leader to describe its producers, found: {reading.problem}")
     rows = [row for row in reading.producers if row.txn_start_offset >= 0]
-    listed = sorted(f"{row.txn_start_offset} (producer id {row.producer_id})" for row in rows)
-    raise TxnwatchError(
-        f"{case.place}: no open transaction is there as asked for; open from: {', '.join(listed) or 'nothing'}"
-    )
+    listed = sorted(f"one from offset {row.txn_start_offset} (producer id {row.producer_id})" for row in rows)
+    raise TxnwatchError(f"{case.place}: expected the requested open transaction, found {', '.join(listed) or 'none'}")
 
 
 def _confirmed(case: ManualCase, candidate: SpanCandidate) -> SpanConfirmation:
@@ -167,7 +165,7 @@ def act(case: ManualCase, incident: IncidentEvent, evidence: Evidence) -> CameTo
     again, found = read_anew(case.admin, evidence, _confirmed(case, evidence.candidate))
     spec = decide(case, again, found)
     if again.outcome != evidence.outcome and not isinstance(spec, Refused):
-        spec = Refused(Refusal.OUTCOME_UNKNOWN, f"the outcome was {evidence.outcome}, and can be read no more")
+        spec = Refused(Refusal.OUTCOME_UNKNOWN, f"the outcome was {evidence.outcome}, and can no longer be read")
     if isinstance(spec, Refused):
         return spec
     assert found.reading is not None
@@ -189,7 +187,7 @@ def act(case: ManualCase, incident: IncidentEvent, evidence: Evidence) -> CameTo
             if came_to.is_closed:
                 sink.tell(resolved(after, wall_clock_ms(), _end(spec, came_to)))
         except SinkError as exc:  # the user must still see the result
-            untold = f"{came_to.detail or 'closed'}; but the events topic could not be told: {exc}"
+            untold = f"{came_to.detail or 'closed'}; but the event could not be delivered: {exc}"
             came_to = replace(came_to, detail=untold)
     return Refused(Refusal.NOT_AUTHORIZED, came_to.detail or "") if came_to.is_denied else came_to
 

@@ -41,10 +41,10 @@ def add_connection_flags(parser: argparse.ArgumentParser, *, is_required: bool =
     )
 
 
-def add_partition_flags(parser: argparse.ArgumentParser, topic: str = "which topic", *, is_required: bool) -> None:
+def add_partition_flags(parser: argparse.ArgumentParser, topic: str = "the topic", *, is_required: bool) -> None:
     """Adds `--topic` and `--partition`; `topic` is the help text of the first."""
     parser.add_argument("--topic", type=words, required=is_required, help=topic)
-    parser.add_argument("--partition", required=is_required, type=id32, metavar="N", help="which partition of --topic")
+    parser.add_argument("--partition", required=is_required, type=id32, metavar="N", help="the partition of --topic")
 
 
 def add_events_flags(parser: argparse.ArgumentParser) -> None:
@@ -53,14 +53,14 @@ def add_events_flags(parser: argparse.ArgumentParser) -> None:
         "--events-topic", type=topic_name, default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)"
     )
     parser.add_argument(
-        "--schema-registry-url", type=words, metavar="URL", help="where events are in Confluent framing"
+        "--schema-registry-url", type=words, metavar="URL", help="schema registry, for events in Confluent framing"
     )
     parser.add_argument(
         "--events-key-file",
         type=Path,
         default=os.environ.get(_KEY_FILE),
         metavar="FILE",
-        help=f"keys that events have to be signed with (or {_KEY_FILE})",
+        help=f"file with the keys that verify events (or {_KEY_FILE})",
     )
 
 

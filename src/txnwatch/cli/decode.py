@@ -83,14 +83,16 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     parser.add_argument("--key", type=words, metavar="BYTES", help="a record's key, as hexadecimal or base64")
     parser.add_argument("--file", metavar="FILE", help="a .log segment of a broker; - for standard input")
     parser.add_argument(
-        "--transaction-log", action="store_true", help=f"--file is of {TRANSACTION_STATE_TOPIC} (known by its folder)"
+        "--transaction-log",
+        action="store_true",
+        help=f"--file is of {TRANSACTION_STATE_TOPIC} (default: detected by its folder)",
     )
     parser.add_argument(
         "--transactional-id", type=words, metavar="ID", help="every record of this id that the log still has"
     )
-    add_partition_flags(parser, "a partition's batches: which topic", is_required=False)
+    add_partition_flags(parser, "the topic of the batches, with --partition", is_required=False)
     parser.add_argument("--offset", type=id64, help="from this offset on (default: the log's start)")
-    parser.add_argument("--count", type=count, default=20, help="at most so many (default: %(default)s)")
+    parser.add_argument("--count", type=count, default=20, help="maximum number of rows (default: %(default)s)")
     add_connection_flags(parser, is_required=False)
     add_output_flags(parser, can_find=False)
     parser.set_defaults(run=run)
@@ -112,7 +114,7 @@ def run(parsed: argparse.Namespace) -> int:
     if chosen[0] == "--file":
         return _file(parsed)
     if parsed.bootstrap_server is None:
-        raise ConfigError(f"{chosen[0]} needs --bootstrap-server")
+        raise ConfigError(f"{chosen[0]}: expected --bootstrap-server as well, found none")
     return ask(parsed, lambda cluster: _from_cluster(cluster, parsed))
 
 
@@ -175,8 +177,8 @@ def _cut_batch(buffer: memoryview | bytes, name: str) -> tuple[NotChecked, ...]:
         length = int.from_bytes(buffer[at + LENGTH_POSITION : at + LENGTH_OVERHEAD])
         there = f"{size - at} of {LENGTH_OVERHEAD + length}"
     why = (
-        f"{which} is cut: {there} bytes are there. The last batch of a segment that is being written may be: decode it "
-        "again; otherwise copy the file again, or ask the cluster with --topic, --partition and --offset"
+        f"{which} is cut: {there} bytes are there. The last batch of a segment that is being written may be cut: "
+        "decode it again. Otherwise copy the file again, or ask the cluster with --topic, --partition and --offset"
     )
     return (NotChecked(f"{'standard input' if name == '-' else name} from byte {at}", why),)
 

@@ -25,10 +25,10 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "demo",
-        help="see a real hang found, named and resolved; needs no server",
+        help="show how a real hang is found, named and resolved; needs no server",
         description="Starts a real Kafka and Redis on this machine and shows a hang from beginning to end.",
     )
-    parser.add_argument("--keep", action="store_true", help="leave everything running, and say how to look around")
+    parser.add_argument("--keep", action="store_true", help="leave everything running, and print commands to try")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="save the screen with the open incident as a picture")
     parser.set_defaults(run=run)
 
@@ -47,7 +47,7 @@ def run(parsed: argparse.Namespace) -> int:
             with view:
                 demo.play(parsed.svg)
         except TxnwatchError as exc:
-            view.console.print(f"[bold red]the demo did not show what it should:[/] {exc}", highlight=False)
+            view.console.print(f"[bold red]the demo failed:[/] {exc}", highlight=False)
             return 1
         view.console.print(
             f"\n[bold green]All {len(STEPS)} steps observed.[/] "

@@ -25,14 +25,14 @@ from txnwatch.state.model.incident import IncidentEvent
 STEPS = (
     "Kafka and Redis run",
     "five applications commit, abort, copy exactly once",
-    "txnwatch watches, and has nothing to say",
+    "txnwatch watches, and reports nothing",
     "a write of an aborted transaction arrives late",
-    "the read_committed consumer stands still",
+    "the read_committed consumer stops",
     "the incident is on the topic",
     "the same incident is in Redis",
-    "txnwatch does not touch it: checkout-7 could go on",
-    "checkout-7 starts anew, and txnwatch aborts what it left",
-    "the consumer moves again",
+    "txnwatch refuses to abort it: checkout-7 may still use its epoch",
+    "checkout-7 restarts, and txnwatch aborts its old transaction",
+    "the consumer continues",
     "the incident is resolved, on the topic and in Redis",
     "nothing else was reported",
 )
@@ -104,8 +104,8 @@ class Demo(Stage):
         def stands() -> bool:
             return row.stands_since is not None and time.monotonic() - row.stands_since >= FREEZE_S and row.hidden > 1
 
-        self.wait(stands, 30.0, "the consumer to stand still at the last stable offset")
-        return f"at {row.position}, {row.hidden} records behind it hidden"
+        self.wait(stands, 30.0, "the consumer to stop at the last stable offset")
+        return f"at {row.position}, {row.hidden} records after it are hidden"
 
     def see_on_topic(self, status: str, hung_at: float) -> IncidentEvent:
         """Waits for the incident's event with this status on the events topic."""
@@ -142,14 +142,14 @@ class Demo(Stage):
             actions = (event.action for _, event in self.events if _is_ours(event) and event.action is not None)
             return next((action for action in actions if action[field_name] == word), None)
 
-        self.wait(lambda: found() is not None, 40.0, f"the event that says {word}")
+        self.wait(lambda: found() is not None, 40.0, f"the event with {word}")
         return found() or {}
 
     def see_it_move(self, incident: IncidentEvent) -> str:
         """Waits until the consumer moves beyond the offset where it was stopped."""
         row = self.view.rows[VICTIM.partition]
         stood = incident.last_stable_offset or 0
-        self.wait(lambda: row.position > stood and row.stands_since is None, 30.0, "the consumer to move again")
+        self.wait(lambda: row.position > stood and row.stands_since is None, 30.0, "the consumer to continue")
         return f"from {stood} to {row.position}"
 
     def see_nothing_else(self, incident: IncidentEvent) -> None:

@@ -104,7 +104,7 @@ class Stage:
         ready_s = time.monotonic() - begin
         threading.Thread(target=self._follow_events, daemon=True).start()
         until = time.monotonic() + QUIET_TIME_S
-        self.wait(lambda: time.monotonic() > until, QUIET_TIME_S + 5.0, "a quiet time")
+        self.wait(lambda: time.monotonic() > until, QUIET_TIME_S + 5.0, "5 s without an incident")
         if self.events:
             raise TxnwatchError(f"healthy applications were reported: {self.events[0][1]}")
         return f"ready in {ready_s:.0f} s"
@@ -119,7 +119,7 @@ class Stage:
         """On a terminal, leaves 6 s to read the screen; the table stays up to date."""
         if self.view.console.is_terminal:
             until = time.monotonic() + READING_S
-            self.wait(lambda: time.monotonic() > until, READING_S + 5.0, "the reader")
+            self.wait(lambda: time.monotonic() > until, READING_S + 5.0, "the time to read the screen")
 
     def wait(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
         """Reads and measures until the condition holds.
@@ -154,14 +154,14 @@ class Stage:
         """Leaves everything running until Ctrl-C."""
         show = self.view.console.print
         command = f"{sys.executable} -m txnwatch"
-        show(f"\nKafka is at {self.bootstrap}, Redis at {self.redis.url}. To look around:", highlight=False)
+        show(f"\nKafka is at {self.bootstrap}, Redis at {self.redis.url}. Commands to try:", highlight=False)
         for line in (
             f"{command} events --bootstrap-server {self.bootstrap} --follow",
             f"redis-cli -u {self.redis.url} zrange txnwatch:{self.cluster.known.cluster_id}:incidents 0 -1",
             f"tail -f {self.directory / 'checkpoint' / 'spark.log'}",
         ):
             show(f"  {line}", highlight=False, soft_wrap=True)
-        show("Ctrl-C ends it.", highlight=False)
+        show("Ctrl-C stops everything.", highlight=False)
         with contextlib.suppress(KeyboardInterrupt):
             while True:
                 self.reader.poll()

@@ -131,16 +131,14 @@ class DemoView:
 
     def table(self) -> Table:
         """The partitions of the topic as a read_committed consumer sees them."""
-        table = Table(title="what a read_committed consumer of `payments` gets", title_style="bold", expand=False)
+        table = Table(title="what a read_committed consumer of `payments` receives", title_style="bold", expand=False)
         table.add_column("partition")
         for heading in ("high watermark", "last stable", "consumer at", "hidden"):
             table.add_column(heading, justify="right", no_wrap=True)
         table.add_column("consumer", no_wrap=True, min_width=12)
         for row in self.rows:
             stands = time.monotonic() - row.stands_since if row.stands_since is not None else None
-            state = (
-                Text(f"STANDS STILL for {stands:.0f} s", "bold red") if stands is not None else Text("moves", "green")
-            )
+            state = Text(f"STOPPED for {stands:.0f} s", "bold red") if stands is not None else Text("reads", "green")
             table.add_row(
                 row.name,
                 str(row.high_watermark),
@@ -195,7 +193,7 @@ def incident_facts(incident: IncidentEvent) -> list[tuple[str, str]]:
         ("transactional id", str(incident.transactional_id)),
         ("producer", f"id {incident.producer_id}, epoch {incident.producer_epoch}"),
         ("partition", f"{incident.topic}-{incident.partition}, open since offset {incident.txn_start_offset}"),
-        ("coordinator says", str(incident.transaction_state)),
+        ("coordinator state", str(incident.transaction_state)),
         ("records hidden", str(incident.hidden_records)),
         ("detected in", duration(incident.detection_latency_ms)),
     ]

@@ -50,7 +50,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         description="Describes a transactional id from its coordinator and from the coordinator's log.",
     )
     add_connection_flags(parser)
-    parser.add_argument("--transactional-id", type=words, required=True, metavar="ID", help="which one")
+    parser.add_argument("--transactional-id", type=words, required=True, metavar="ID", help="the id to describe")
     add_output_flags(parser, can_find=False)
     parser.set_defaults(run=run)
 
@@ -64,7 +64,7 @@ def _answer(cluster: Cluster, transactional_id: str) -> Answer:
     described, last, problem = described_with_log(cluster, transactional_id)
     missing = hidden_of(cluster, [described])
     if problem is not None:
-        missing["last update and duration of what is complete"] = problem
+        missing["last update and duration of the last transaction"] = problem
     return Answer(
         command="describe",
         cluster_id=cluster.known.cluster_id,
@@ -90,12 +90,12 @@ def described_with_log(
         if described.state is None:
             raise BrokerError(
                 f"transactional id {transactional_id}: its coordinator, broker {described.coordinator}, does not know "
-                "it: it never was, or it expired (transactional.id.expiration.ms)"
+                "it: it never existed, or it expired (transactional.id.expiration.ms)"
             )
         found, problem = read_records(cluster, transactional_id)
         last = found[-1] if found else None
         if problem is None and last is None:
-            problem = f"{TRANSACTION_STATE_TOPIC} has no record of it"
+            problem = f"{TRANSACTION_STATE_TOPIC} has no record of this id"
         again = admin.describe_transactions([transactional_id])[transactional_id]
         if again == described or again.problem is not None:
             break

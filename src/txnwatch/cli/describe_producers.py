@@ -42,7 +42,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     )
     add_connection_flags(parser)
     add_partition_flags(parser, is_required=True)
-    parser.add_argument("--broker-id", type=id32, metavar="ID", help="ask this replica, not the leader")
+    parser.add_argument("--broker-id", type=id32, metavar="ID", help="ask this replica instead of the leader")
     add_output_flags(parser, can_find=False)
     parser.set_defaults(run=run)
 
@@ -59,7 +59,7 @@ def _answer(cluster: Cluster, partition: TopicPartition, broker: int | None) -> 
         raise BrokerError(f"{partition}: {why_not_shown(cluster, partition.topic)}")
     node = info.leader if broker is None else broker
     if node == NO_LEADER:
-        raise BrokerError(f"{partition}: no leader; a replica can be asked with --broker-id")
+        raise BrokerError(f"{partition}: no leader; use --broker-id to ask a replica")
     producers = producers_at(cluster, node, partition)
     if isinstance(producers, str):
         raise BrokerError(f"{partition} at broker {node}: {producers}")

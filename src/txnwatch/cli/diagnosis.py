@@ -100,30 +100,30 @@ def _versions(name: str, facts: BrokerFacts) -> Iterator[CheckRow]:
         has = facts.versions.get(f"{api}Request", facts.versions.get(api))
         if has is None or has < version:
             told += 1
-            detail, fix = f"does not answer {api} version {version}", f"{name}: {since} or later"
+            detail, fix = f"does not support {api} version {version}", f"{name}: {since} or later"
             yield CheckRow("version", name, health, detail, needed_by, fix)
     if not told:
         level = f", transaction.version {facts.transaction_version}" if facts.transaction_version is not None else ""
-        yield CheckRow("version", name, Health.OK, f"answers all that is asked{level}", "all", None)
+        yield CheckRow("version", name, Health.OK, f"supports all requests of txnwatch{level}", "all", None)
 
 
 def _leaders(found: Checkup) -> Iterator[CheckRow]:
     for partition in found.without_leader:
         yield CheckRow(
-            "leader", str(partition), Health.WARNING, "nobody leads it: nothing about it can be told", "all", None
+            "leader", str(partition), Health.WARNING, "no leader: nothing about this partition can be read", "all", None
         )
 
 
 def _ids(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     name, needed_by = "Describe on all transactional ids", "find-hanging, explain, run"
     if found.id_problems is None:
-        yield CheckRow("right", name, Health.WARNING, "a broker is too old to tell", needed_by, None)
+        yield CheckRow("right", name, Health.WARNING, "a broker is too old to report it", needed_by, None)
         return
     if not found.id_problems:
         yield CheckRow("right", name, Health.OK, "no id is hidden", needed_by, None)
     for problem in found.id_problems:
         fix = _grant(caller, "Describe", "--transactional-id", "*") if _DENIED in problem else None
-        detail = f"{problem}: an id that is hidden looks like one that is gone, so nothing is proven"
+        detail = f"{problem}: a hidden id appears as missing, so nothing is proven"
         yield CheckRow("right", name, Health.MISSING, detail, needed_by, fix)
 
 
@@ -140,10 +140,10 @@ def _topics(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
         )
     if not data:
         fix = _grant(caller, "Read", "--topic", "*")
-        detail = "no topic is shown: there is none, or none may be described"
+        detail = "no topic is shown: there is none, or this user may describe none"
         yield CheckRow("right", "Read on topics", Health.WARNING, detail, "find-hanging, explain, run", fix)
     elif not unread:
-        detail = f"{len(data)} topics are shown; one that may not be described is not"
+        detail = f"{len(data)} topics are shown; a topic that this user may not describe is not"
         yield CheckRow("right", "Read on topics", Health.OK, detail, "find-hanging, explain, run", None)
     yield from _hidden(found, caller)
     yield from _log(found, caller)
@@ -172,9 +172,9 @@ def _log(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     name, needed_by = f"Read on topic {TRANSACTION_STATE_TOPIC}", "run, describe, explain"
     operations = found.topic_operations
     if TRANSACTION_STATE_TOPIC not in operations:
-        detail = "not shown: no transaction was ever begun here, or it may not be described"
+        detail = "not shown: no transaction was ever begun here, or this user may not describe it"
         if found.has_unseen_log:
-            detail = "not shown, and there is transactional data: this user or a proxy hides it, and nothing is proven"
+            detail = "not shown, but transactional data exists: a missing right or a proxy hides it; nothing is proven"
         fix = _grant(caller, "Read", "--topic", TRANSACTION_STATE_TOPIC)
         health = Health.MISSING if found.has_unseen_log else Health.WARNING
         yield CheckRow("right", name, health, detail, needed_by, fix)
@@ -206,18 +206,18 @@ def _events(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
 def _writers(found: Writers, caller: Caller) -> CheckRow:
     """Who else can write false alarms to the topic. No abort depends on the topic, so this is only a warning."""
     name, needed_by = f"writers of topic {caller.events_topic}", "events, status"
-    harm = "whoever may write it can tell false alarms; it can cause no abort"
+    harm = "a user who may write it can publish false alarms, but cannot cause an abort"
     if found.is_open:
-        detail = f"everybody: the brokers have no authorizer; {harm}. Signatures tell ours apart: --events-key-file"
+        detail = f"every client: the brokers have no authorizer; {harm}. --events-key-file signs our events"
         return CheckRow("right", name, Health.OK, detail, needed_by, None)
     if found.problem is not None:
         fix = _grant(caller, "Describe", "--cluster") if _DENIED in found.problem else None
-        return CheckRow("right", name, Health.WARNING, f"could not be told: {found.problem}; {harm}", needed_by, fix)
+        return CheckRow("right", name, Health.WARNING, f"could not be read: {found.problem}; {harm}", needed_by, fix)
     others = [principal for principal in found.principals if principal != caller.principal]
-    ours = "this user by an ACL" if caller.principal in found.principals else "this user by no ACL of its own"
+    ours = "this user by an ACL" if caller.principal in found.principals else "this user without an ACL of its own"
     if not others:
         return CheckRow("right", name, Health.OK, f"{ours}, and super users", needed_by, None)
-    detail = f"{ours}, super users, and {some(others, _NAMED)}: {harm}. Signatures tell ours apart: --events-key-file"
+    detail = f"{ours}, super users, and {some(others, _NAMED)}: {harm}. --events-key-file signs our events"
     return CheckRow("right", name, Health.WARNING, detail, needed_by, None)
 
 
@@ -230,12 +230,12 @@ def _cluster(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     ):
         name = f"{word} on the cluster"
         if told is None:
-            yield CheckRow("right", name, Health.WARNING, "brokers before 2.8 do not tell", needed_by, None)
+            yield CheckRow("right", name, Health.WARNING, "brokers before 2.8 do not report it", needed_by, None)
         elif operation in told:
             yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)
         else:
             yield CheckRow(
-                "right", name, Health.WARNING, "not allowed, or not told", needed_by, _grant(caller, word, "--cluster")
+                "right", name, Health.WARNING, "not allowed, or not shown", needed_by, _grant(caller, word, "--cluster")
             )
 
 
@@ -253,11 +253,11 @@ def _settings(found: Checkup) -> Iterator[CheckRow]:
 def _judge(setting: str, value: str) -> tuple[Health, str]:
     match setting, value:
         case "transaction.partition.verification.enable", "false":
-            return Health.WARNING, ": late writes of old clients are let in, and hang (KIP-890)"
+            return Health.WARNING, ": late writes of old clients are accepted, and hang (KIP-890)"
         case "unclean.leader.election.enable", "true":
-            return Health.WARNING, ": a marker can be lost with a leader, and its transaction hangs"
+            return Health.WARNING, ": an election can lose a marker, and then its transaction hangs"
         case "transaction.abort.timed.out.transaction.cleanup.interval.ms", text:
-            return Health.OK, f": what is past its timeout is aborted within {duration(int(text))}; `run` reads it"
+            return Health.OK, f": a transaction is aborted within {duration(int(text))} of its timeout; `run` reads it"
         case "transaction.max.timeout.ms", text:
             return Health.OK, f": a healthy transaction can hold a partition for {duration(int(text))}"
         case _:
@@ -268,16 +268,16 @@ def _clock(found: Checkup) -> CheckRow:
     stamp_ms = found.newest_stamp_ms
     if stamp_ms is None:
         return CheckRow(
-            "clock", "ours", Health.WARNING, "the coordinators' log shows no time to compare with", "-", None
+            "clock", "ours", Health.WARNING, "the coordinators' log has no timestamp to compare with", "-", None
         )
     ahead_ms = stamp_ms - found.asked_ms
     if ahead_ms > _FRESH_MS:
-        detail = f"a broker's is {duration(ahead_ms)} or more ahead of it: `late` would come late"
+        detail = f"a broker's clock is {duration(ahead_ms)} or more ahead: `late` would be detected too late"
         return CheckRow("clock", "ours", Health.WARNING, detail, "run, find-hanging", "set this machine's clock (NTP)")
     if ahead_ms < -_FRESH_MS:
-        detail = f"the brokers' newest timestamp is {duration(-ahead_ms)} old: nothing fresh to compare with"
+        detail = f"the brokers' newest timestamp is {duration(-ahead_ms)} old: too old to compare with"
         return CheckRow("clock", "ours", Health.OK, detail, "-", None)
-    return CheckRow("clock", "ours", Health.OK, "agrees with the brokers' within 5 s", "-", None)
+    return CheckRow("clock", "ours", Health.OK, "agrees with the brokers' clocks within 5 s", "-", None)
 
 
 def _lacks(told: Operations, operation: int) -> bool:

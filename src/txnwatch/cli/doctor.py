@@ -32,15 +32,15 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "doctor",
-        help="check versions, rights, listeners and settings before anything runs",
+        help="check versions, rights, listeners and settings",
         description="Checks that every broker can be reached and is new enough, that no right is missing, which "
-        "settings matter, and what `run` needs on this machine. A missing right comes with the line that grants it.",
+        "settings matter, and what `run` needs on this machine. It prints the command that grants a missing right.",
     )
     add_connection_flags(parser)
     parser.add_argument(
         "--events-topic", type=topic_name, default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)"
     )
-    parser.add_argument("--redis-url", type=redis_url, metavar="URL", help="a Redis that `run` is to use")
+    parser.add_argument("--redis-url", type=redis_url, metavar="URL", help="the Redis that `run` will use")
     add_output_flags(parser)
     parser.set_defaults(run=run)
 

@@ -29,8 +29,8 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "explain",
-        help="say in plain words what holds a partition, or what a transactional id waits for",
-        description="Says what holds a partition's last stable offset, since when, whose it is, whether it ends by "
+        help="explain what holds a partition, or what a transactional id waits for",
+        description="Explains what holds a partition's last stable offset, since when, who owns it, whether it ends by "
         "itself, and what to do next; or what a transactional id is doing.",
     )
     parser.add_argument(
@@ -38,7 +38,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     )
     add_partition_flags(parser, "the same as TOPIC-PARTITION, with --partition", is_required=False)
     parser.add_argument(
-        "--transactional-id", type=words, metavar="ID", help="a transactional id, whatever it looks like"
+        "--transactional-id", type=words, metavar="ID", help="a transactional id, also one in the form TOPIC-PARTITION"
     )
     add_connection_flags(parser)
     add_output_flags(parser)
@@ -49,7 +49,7 @@ def run(parsed: argparse.Namespace) -> int:
     """Explains the target; a held partition, or an id that is not idle, counts as found (`--fail-on-found`)."""
     flags = [parsed.target, parsed.topic, parsed.transactional_id]
     if sum(given is not None for given in flags) != 1 or (parsed.topic is None) is not (parsed.partition is None):
-        raise ConfigError("expected one of TOPIC-PARTITION, a transactional id, --topic with --partition")
+        raise ConfigError("expected exactly one of TOPIC-PARTITION, a transactional id, --topic with --partition")
     return ask(parsed, lambda cluster: _answer(cluster, parsed))
 
 
@@ -104,7 +104,7 @@ def _of_partition(
         reading = found.readings[partition]
         problem = reading.problem or ("no last stable offset" if reading.last_stable_offset < 0 else None)
         if problem is not None:
-            raise BrokerError(f"{partition}: {problem}: who holds it cannot be told")
+            raise BrokerError(f"{partition}: {problem}: its owner cannot be determined")
         explained = of_partition(origin_of(cluster, parsed), partition, found, wall_clock_ms())
         if explained.state != "unreplicated":
             break

@@ -19,10 +19,10 @@ from txnwatch.state.model.verdicts import REASON_MEANS, Verdict
 
 _YES, _NO, _NOT_KNOWN = "yes", "no", "unknown"
 _NEVER_SURE = {
-    "abort": "Its transaction was to be aborted: an ABORT marker is right.",
-    "commit": "Its client was told that it committed: an ABORT marker would destroy acknowledged data.",
+    "abort": "Its outcome was an abort: an ABORT marker is right.",
+    "commit": "Its commit was acknowledged to the client: an ABORT marker would destroy acknowledged data.",
     "none": "No transaction ever owned the data: an ABORT marker is right.",
-    UNKNOWN: "Whether it was to be committed or aborted is not known from here: look before you end it.",
+    UNKNOWN: "Its outcome (commit or abort) is not known: ask the owner of the application before you end it.",
 }
 
 
@@ -67,10 +67,10 @@ def end_of(described: TransactionDescription, now_ms: int, policy: DetectionPoli
     state, timeout_ms = described.state, described.timeout_ms
     assert state is not None
     if state.is_prepare:
-        words = f"Its outcome is decided ({state.outcome}); it ends as soon as this marker is written."
+        words = f"Its outcome is decided ({state.outcome}); it ends once the marker is written here."
         return End("open", _NOT_KNOWN, None, words)
     if timeout_ms == TWO_PHASE_TIMEOUT_MS:
-        return End("open", _NO, None, "It is a two-phase transaction: it has no timeout, only its client ends it.")
+        return End("open", _NO, None, "It is a two-phase transaction: it has no timeout; only its client ends it.")
     due_ms = described.start_ms + timeout_ms
     last_ms = due_ms + policy.scan_interval_ms(None)
     if is_late:
@@ -78,8 +78,8 @@ def end_of(described: TransactionDescription, now_ms: int, policy: DetectionPoli
         return End(Verdict.LATE, _NOT_KNOWN, None, words)
     if now_ms > last_ms + policy.late_buffer_ms:
         words = (
-            f"By our clock its timeout passed {duration(now_ms - due_ms)} ago. By the clock of its coordinator that is "
-            "not so, or not known: `txnwatch doctor` compares them."
+            f"By our clock its timeout passed {duration(now_ms - due_ms)} ago. By the clock of its coordinator it has "
+            "not passed, or this is not known: `txnwatch doctor` compares the clocks."
         )
         return End("open", _NOT_KNOWN, None, words)
     words = (
@@ -112,13 +112,13 @@ def _nothing_open(partition: TopicPartition, reading: PartitionReading, hidden: 
     if hidden == 0:
         state = "all_clear"
         end = f"its end, offset {reading.high_watermark}"
-        text = [f"{partition}: all clear. Nothing is open; read_committed consumers can read to {end}."]
+        text = [f"{partition}: all clear. No transaction is open; read_committed consumers can read to {end}."]
     else:
         state = "unreplicated"
         stop = f"stop at offset {reading.last_stable_offset} of {reading.high_watermark}"
         text = [
-            f"{partition}: no transaction is open, yet read_committed consumers {stop}.",
-            "The last marker is written and not yet on all in-sync replicas: look at the replicas of this partition.",
+            f"{partition}: no transaction is open, but read_committed consumers {stop}.",
+            "The last marker is written, but not yet on all in-sync replicas: check the replicas of this partition.",
         ]
     ends = None if hidden == 0 else _NOT_KNOWN
     return Explanation(str(partition), state, None, None, None, hidden, ends, None, None, tuple(text))
@@ -133,9 +133,9 @@ def _told(origin: Origin, span: SpanCandidate, found: Search, now_ms: int) -> Ex
             return _covered(origin, candidate, described, now_ms, found)
     why = next(why for candidate, why in found.unproven if _is_same(candidate, span))
     text = (
-        f"{span.partition}: held, and not known by whom.",
-        f"{_what(span)} What is missing to tell: {why}.",
-        "This is no hang until it is proven to be one; `txnwatch doctor` names the rights that are missing.",
+        f"{span.partition}: held, and the owner is not known.",
+        f"{_what(span)} Missing evidence: {why}.",
+        "A hang is not proven; `txnwatch doctor` lists missing rights.",
     )
     state = "unproven"
     name = str(span.partition)
@@ -162,9 +162,9 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
     state = f", now {described.state} at broker {described.coordinator}" if described is not None else ""
     text = (
         f"{span.partition}: HANGING.",
-        f"{_what(span)} Its last write is of {utc(written_ms)} by its client's clock.",
-        f"{owned}{state}. No marker is owed to it: {REASON_MEANS[proof.reason]} ({proof.reason}).",
-        "It does not end by itself: it stays until a marker is written by hand.",
+        f"{_what(span)} Its last write was at {utc(written_ms)} by its client's clock.",
+        f"{owned}{state}. No marker will come: {REASON_MEANS[proof.reason]} ({proof.reason}).",
+        "It does not end by itself: it stays open until txnwatch or an administrator writes a marker.",
         _NEVER_SURE[outcome],
     )
     is_known = outcome != UNKNOWN
@@ -190,7 +190,7 @@ def _covered(
     end = end_of(described, now_ms, found.policy, is_late=is_late)
     name = described.transactional_id
     age = duration(now_ms - described.start_ms)
-    head = f"{span.partition}: {end.state}, by a transaction that is {described.state}."
+    head = f"{span.partition}: {end.state}, held by a transaction in state {described.state}."
     owner = (
         f"Its owner is {name!r}, at broker {described.coordinator}: {described.state} since {utc(described.start_ms)} "
         f"({age} ago)."

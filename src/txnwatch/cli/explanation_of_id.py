@@ -36,14 +36,14 @@ def of_id(
     left = [reading.partition for reading in known if reading.open_transaction(described.producer_id) is not None]
     unread = [reading.partition for reading in known if reading.problem is not None]
     ended_ms = last.timestamp_ms if last is not None else None
-    did = "It has begun no transaction" if state is TransactionState.EMPTY else _ended(described, ended_ms)
+    did = "It has not begun a transaction" if state is TransactionState.EMPTY else _ended(described, ended_ms)
     text = [f"{name}: {state}. {did}.", _producer(described)]
     if left:
-        text.append(f"Yet its producer has data open on {_names(left)}, which no marker is owed to.")
+        text.append(f"But its producer has open data on {_names(left)}, which no transaction of this id owns.")
     if unread:
-        text.append(f"What it has left open on {_names(unread)} is not known: that could not be read.")
+        text.append(f"Whether it has open data on {_names(unread)} is not known: that could not be read.")
     if not left and not unread:
-        text.append("It waits for nothing. What it may have left open elsewhere, `txnwatch find-hanging` finds.")
+        text.append("It waits for nothing. `txnwatch find-hanging` also finds open data on other partitions.")
     return Explanation(
         target=name,
         state="unproven" if left or unread else "idle",
@@ -120,8 +120,8 @@ def _waits(described: TransactionDescription, readings: list[PartitionReading]) 
         words += f" Not reachable: {', '.join(away)}."
     if refused:
         words += (
-            f" On {_names(refused)} nothing of it is open any more: somebody else's marker has closed it there, and "
-            "its leader may refuse the coordinator's own for ever."
+            f" On {_names(refused)} it is no longer open: a marker of another writer has closed it there, and the "
+            "leader may refuse the coordinator's own marker for ever."
         )
     return words
 

@@ -62,20 +62,20 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "find-hanging",
-        help="prove what hangs in a cluster now, and show what is late or stuck",
-        description="Looks once at every partition and coordinator: what hangs, what is late by its own timeout, "
-        "and whose markers are outstanding. What did not answer is listed as not checked.",
+        help="prove which transactions hang now, and show those that are late or stuck",
+        description="Checks every partition and coordinator once: which transactions hang, which are late by their own "
+        "timeout, and which have outstanding markers. Anything that did not answer is listed as not checked.",
     )
     add_connection_flags(parser)
-    add_partition_flags(parser, "this topic only", is_required=False)
+    add_partition_flags(parser, "only this topic", is_required=False)
     parser.add_argument("--broker-id", type=id32, metavar="ID", help="only partitions that this broker leads")
     parser.add_argument(
         "--max-transaction-timeout",
         type=id32,
         default=0,
         metavar="MINUTES",
-        help="only what was last written so long ago, what is younger is counted; the proof needs no age "
-        "(default: %(default)s)",
+        help="only transactions whose last write is older than this; younger ones are only counted. The proof needs "
+        "no age (default: %(default)s)",
     )
     add_output_flags(parser)
     parser.set_defaults(run=run)
@@ -142,14 +142,14 @@ def scope(topic: str | None, partition: int | None, broker: int | None) -> str:
     place = ""
     if topic is not None:
         place = f"topic {topic}" if partition is None else f"{TopicPartition(topic, partition)}"
-    led = f"what broker {broker} leads" if broker is not None else ""
+    led = f"the partitions led by broker {broker}" if broker is not None else ""
     return " of ".join(part for part in (led, place) if part)
 
 
 def _elsewhere(count: int, where: str) -> Iterator[LeftOut]:
     if count:
         what = _counted(count, "late, long running or stuck transaction")
-        yield LeftOut(count, what, f"on none of the partitions asked for ({where})")
+        yield LeftOut(count, what, f"on none of the requested partitions ({where})")
 
 
 def _counted(count: int, what: str) -> str:
@@ -238,9 +238,9 @@ def summary(found: Search, events: int, where: str, *, is_all_judged: bool) -> s
     if events:
         said = f"{len(found.hanging)} hanging, {events - len(found.hanging)} late, long running or stuck{at}"
     elif found.not_checked:
-        said = f"nothing found{at}, but not all was checked"
+        said = f"nothing found{at}, but not everything was checked"
     elif not is_all_judged:
-        said = f"nothing found{at} that is old enough to be asked for"
+        said = f"nothing found{at} that is older than --max-transaction-timeout"
     else:
         said = f"nothing hangs, nothing is late or stuck{at}"
     checked = sum(reading.problem is None for reading in found.readings.values())

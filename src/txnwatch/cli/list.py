@@ -40,13 +40,13 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     )
     add_connection_flags(parser)
     parser.add_argument(
-        "--duration-filter", type=int64, metavar="MS", help="only transactions that are open, and for longer than this"
+        "--duration-filter", type=int64, metavar="MS", help="only transactions that have been open for longer"
     )
     parser.add_argument(
         "--transactional-id-pattern",
         type=words,
         metavar="REGEX",
-        help="only ids that match as a whole; asked of any release",
+        help="only ids whose whole name matches; works with every release of Kafka",
     )
     parser.add_argument(
         "--state",
@@ -57,7 +57,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         help="only ids in this state, for example Ongoing; may be given several times",
     )
     parser.add_argument(
-        "--producer-id", action="append", type=id64, default=[], metavar="ID", help="only the id that has this one now"
+        "--producer-id", action="append", type=id64, default=[], metavar="ID", help="only ids with this producer id now"
     )
     add_output_flags(parser)
     parser.set_defaults(run=run)
@@ -82,7 +82,8 @@ def filters_of(parsed: argparse.Namespace) -> Filters:
     if longer_than_ms >= 0:
         states = tuple(state for state in _LIVE if not states or state in states)
         if not states:
-            raise ConfigError(f"--duration-filter: expected states that are open ({', '.join(_LIVE)}) beside it")
+            found = ", ".join(parsed.state)
+            raise ConfigError(f"--duration-filter: expected an open --state ({', '.join(_LIVE)}), found {found}")
     if parsed.transactional_id_pattern is not None:
         try:
             re.compile(parsed.transactional_id_pattern)

@@ -56,7 +56,7 @@ def run(parsed: argparse.Namespace) -> int:
         with locked(watch.checkpoint), watch.served_metrics():
             partitions = sum(len(topic.partitions) for topic in watch.topics)
             _report(f"watching cluster {watch.cluster_id}: {len(watch.topics)} topics, {partitions} partitions")
-            _report(f"checkpoint {watch.checkpoint}, Spark's own output in {watch.spark_log}")
+            _report(f"checkpoint {watch.checkpoint}, Spark's output in {watch.spark_log}")
             session = watch.start_spark()
             with _signals(stop):  # Spark has installed its own handler of Ctrl-C
                 try:
@@ -75,10 +75,10 @@ def _supervise(watch: Watch, session: SparkSession, stop: threading.Event) -> No
         try:
             ledger = watch.open_ledger()
             if ledger.open_incidents:
-                _report(f"{len(ledger.open_incidents)} incidents are open from before")
+                _report(f"{len(ledger.open_incidents)} incidents are still open from before the start")
             query = _started(watch, session)
         except (BrokerError, QueryError) as exc:
-            _report(f"warning: {exc}; trying again in {pause:.0f} s")
+            _report(f"warning: {exc}; next attempt in {pause:.0f} s")
             stop.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
             continue
@@ -87,7 +87,7 @@ def _supervise(watch: Watch, session: SparkSession, stop: threading.Event) -> No
         if stop.is_set():
             _stop_between_batches(query)
             return
-        _report(f"warning: the query ended: {_why(query)}; starting it again in {pause:.0f} s")
+        _report(f"warning: the query ended: {_why(query)}; restarting it in {pause:.0f} s")
         _quietly(query.stop)
         stop.wait(pause)
         pause = _FIRST_PAUSE_S if watch.batches > before else min(2 * pause, _LONGEST_PAUSE_S)
@@ -107,7 +107,7 @@ def _started(watch: Watch, session: SparkSession) -> StreamingQuery:
         return watch.start_query(session)
     except (Py4JError, PySparkException) as exc:
         why = f"the query could not be started: {_told_by(str(exc))}"
-        raise QueryError(f"{why}; Spark's own output may tell more: {watch.spark_log}") from exc
+        raise QueryError(f"{why}; more details may be in Spark's output: {watch.spark_log}") from exc
 
 
 def _watch_query(watch: Watch, query: StreamingQuery, stop: threading.Event, session: SparkSession) -> None:
@@ -131,8 +131,8 @@ def _watch_query(watch: Watch, query: StreamingQuery, stop: threading.Event, ses
             if not is_executing(session):
                 return
             if seen == first and waited_s > first_s:
-                where = f"if the brokers answer, Spark's own output tells why: {watch.spark_log}"
-                _report(f"warning: no micro-batch has gone through since the start, {waited_s:.0f} s ago; {where}")
+                where = f"if the brokers answer, the reason is in Spark's output: {watch.spark_log}"
+                _report(f"warning: no micro-batch has completed since the start, {waited_s:.0f} s ago; {where}")
                 first_s *= 2
             elif seen != first and not is_silent:
                 _report(f"warning: no broker of {watch.settings.bootstrap_server} has answered for {_SILENCE_S:.0f} s")
@@ -157,7 +157,7 @@ def _why(query: StreamingQuery) -> str:
         CheckpointError: the error is permanent.
     """
     error = query.exception()
-    return _told_by(str(error) if error is not None else "its thread is gone, Spark's own output may say why")
+    return _told_by(str(error) if error is not None else "its thread is gone, the reason may be in Spark's output")
 
 
 def _told_by(text: str) -> str:

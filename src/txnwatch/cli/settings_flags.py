@@ -19,7 +19,7 @@ def add_flags(parser: argparse.ArgumentParser, model: type[BaseModel]) -> None:
             metavar=metavar,
             help=f"{spec.description}{default}".replace("%", "%%"),
         )
-    parser.add_argument("--config", metavar="FILE", type=Path, help="TOML file with the same keys, _ for -")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="TOML file with the same keys, with _ instead of -")
 
 
 def flag_values(parsed: argparse.Namespace, model: type[BaseModel]) -> dict[str, Any]:

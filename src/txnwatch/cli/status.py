@@ -63,13 +63,13 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "status",
-        help="show what is wrong right now, and whether anybody looks",
-        description="Prints the open incidents, oldest first, and the watchers with what they said of themselves last: "
-        "from Redis where --redis-url is given, else from the events topic. Exit codes: 0 somebody looks, all "
-        "could be read, and nothing is unproven; 4 nobody looks: no watcher has judged within the last minute, so that "
-        "no incident means nothing; 3 with --fail-on-found, if there is an open incident, whoever looks; 1 a failure, "
-        "or an answer with parts missing: not all could be read, or a watcher that looks proves nothing on some "
-        "partitions, which are listed as not checked.",
+        help="show the open incidents, and whether a watcher is active",
+        description="Prints the open incidents, oldest first, and the last heartbeat of each watcher: from Redis with "
+        "--redis-url, else from the events topic. Exit codes: 0: a watcher is active, everything was read, and no "
+        "partition is unproven; 1: a failure, or an incomplete answer: not everything could be read, or an active "
+        "watcher proves nothing on some partitions, which are listed as not checked; 3: with --fail-on-found, there is "
+        "an open incident, with or without an active watcher; 4: no watcher is active: none has judged within the last "
+        "minute, so an empty list proves nothing.",
     )
     add_connection_flags(parser, is_required=False)
     add_events_flags(parser)
@@ -136,17 +136,17 @@ def _summary(told: _Told, watchers: Sequence[Watcher], alone: Sequence[str], *, 
     if told.incidents:
         wrong = ""
     elif told.problems:
-        wrong = "no open incident was read, but not all could be read"
+        wrong = "no open incident was read, but not everything could be read"
     else:
-        wrong = "no open incident is told"
+        wrong = "no open incident"
     if not watchers:
-        nobody = "nobody looks: no watcher has told of itself here"
+        nobody = "no watcher is active: no heartbeat was found here"
     elif alone:
-        nobody = f"nobody looks at cluster {some(alone, _NAMED)}: no watcher of it has judged within the last minute"
+        nobody = f"no watcher of cluster {some(alone, _NAMED)} is active: none has judged within the last minute"
     elif not is_whole:
-        nobody = "somebody looks, but proves nothing of what is not checked"
+        nobody = "a watcher is active, but it proves nothing about what is not checked"
     else:
-        nobody = "" if wrong == "" else "somebody looks"
+        nobody = "" if wrong == "" else "a watcher is active"
     parts = [part for part in (wrong, nobody) if part]
     return "; ".join(parts)
 

@@ -41,7 +41,7 @@ class Watcher:
         """The watcher as one line of text."""
         who = f"watcher {self.instance} ({self.version}) of cluster {self.cluster_id}"
         if self.doubt is not None:
-            return f"{who}: not believed, {self.doubt}"
+            return f"{who}: ignored, {self.doubt}"
         judged = f"{who}: judged barrier {self.barrier} {duration(self.age_ms)} ago"
         if not self.is_coordinator_read:
             return f"{judged} and proved nothing: no part of the coordinators' log was read to its end"
@@ -69,7 +69,7 @@ class Watcher:
         log = [name for name in self.unproven_names if name.startswith(f"{TRANSACTION_STATE_TOPIC}-")]
         data = [name for name in self.unproven_names if name not in log]
         of_data = self.unproven_partitions - self.unread_log_partitions
-        why_log = f"{who} cannot read this part of the coordinators' log, which proves nothing of the ids in it"
+        why_log = f"{who} cannot read this part of the coordinators' log, so nothing is proven about its ids"
         yield from _not_checked(log, self.unread_log_partitions, why_log)
         yield from _not_checked(data, of_data, f"{who} proves nothing there")
 

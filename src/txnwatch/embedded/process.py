@@ -54,7 +54,7 @@ class ServerProcess:
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             if not self.is_running:
-                raise TxnwatchError(f"{self.name} ended at once: {self._last_lines()}")
+                raise TxnwatchError(f"{self.name} ended before it was ready: {self._last_lines()}")
             if is_ready():
                 return
             time.sleep(0.05)
@@ -95,4 +95,4 @@ class ServerProcess:
 
     def _last_lines(self) -> str:
         lines = self.log.read_text(errors="replace").strip().splitlines()
-        return " | ".join(lines[-5:]) or f"nothing in {self.log}"
+        return " | ".join(lines[-5:]) or f"no output in {self.log}"

@@ -35,9 +35,7 @@ class MetricsServer:
         try:
             self._server = make_server(host, port, self._serve, WSGIServer, _Handler)
         except OSError as exc:
-            raise ConfigError(
-                f"metrics_port: expected an address that is free, {host}:{port} is not: {exc.strerror}"
-            ) from exc
+            raise ConfigError(f"metrics_port: expected a free address, found {host}:{port}: {exc.strerror}") from exc
         self.url = f"http://{host}:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
 
@@ -59,7 +57,7 @@ class MetricsServer:
                     respond, *(("200 OK", "ready") if is_ready else ("503 Service Unavailable", "not ready"))
                 )
             case _:
-                return _answer(respond, "404 Not Found", "there are /metrics, /-/healthy and /-/ready")
+                return _answer(respond, "404 Not Found", "expected /metrics, /-/healthy or /-/ready")
 
 
 def _answer(respond: Callable[..., Any], status: str, text: str) -> list[bytes]:

@@ -50,8 +50,8 @@ class Metric(NamedTuple):
         return f"{NAMESPACE}_{self.name}"
 
 
-HEALTH, EVIDENCE, INCIDENTS = "Its own health", "Evidence", "Incidents and their delivery"
-OPEN, COORDINATOR = "What is open", "The coordinator's work, from its log"
+HEALTH, EVIDENCE, INCIDENTS = "Health of txnwatch", "Evidence", "Incidents and their delivery"
+OPEN, COORDINATOR = "Open transactions", "Latencies of the coordinators, from their log"
 DETECTION_S = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 BATCH_S = (0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30.0)
 STAGE_S = tuple(bound / 1000 for bound in BOUNDS_MS)
@@ -97,15 +97,15 @@ METRICS: tuple[Metric, ...] = (
         "ready",
         _G,
         (),
-        "1 once every partition of the coordinator's log has been read to its end, or some have and no more could be "
-        "for half a minute; and a census was taken, or none came for as long; what is unproven has metrics of its own",
+        "1 once every partition of the coordinators' log was read to its end (or some were, and no further one for "
+        "30 s), and a census was taken (or none arrived for 30 s); unproven partitions have their own metrics",
     ),
     Metric(
         HEALTH,
         "last_barrier_timestamp_seconds",
         _G,
         (),
-        "when the data partitions' ends of the last judged barrier were in hand",
+        "when the ends of the data partitions were listed for the last judged barrier",
         is_read=True,
     ),
     Metric(
@@ -113,7 +113,8 @@ METRICS: tuple[Metric, ...] = (
         "source_lag_seconds",
         _G,
         (),
-        "age of the last judged listing that was read to its ends wherever a limit applies: how old the picture is",
+        "age of the last judged listing for which no read limit left a data partition unread: how far txnwatch is "
+        "behind the cluster",
         is_read=True,
     ),
     Metric(
@@ -121,7 +122,7 @@ METRICS: tuple[Metric, ...] = (
         "source_lag_offsets",
         _G,
         (),
-        "offsets listed and not read yet, all partitions together; bytes cannot be known without reading them",
+        "offsets that are listed and not read yet, all partitions together; their size in bytes is unknown until then",
         is_read=True,
     ),
     Metric(
@@ -129,16 +130,16 @@ METRICS: tuple[Metric, ...] = (
         "watched_partitions",
         _G,
         ("log",),
-        "partitions that are read: of topics (data), of `__transaction_state` (coordinator)",
+        "partitions that are read: those of topics (data) and of `__transaction_state` (coordinator)",
         is_read=True,
     ),
-    Metric(HEALTH, "batches_total", _C, (), "micro-batches that went through"),
+    Metric(HEALTH, "batches_total", _C, (), "completed micro-batches"),
     Metric(
         HEALTH,
         "batch_duration_seconds",
         _H,
         (),
-        "micro-batches, from the data partitions' ends in hand to everything told",
+        "duration of a micro-batch, from the listing of the data partitions' ends until its output is processed",
         buckets=BATCH_S,
     ),
     Metric(
@@ -146,7 +147,7 @@ METRICS: tuple[Metric, ...] = (
         "last_batch_phase_seconds",
         _G,
         ("phase",),
-        "where Spark spent the last micro-batch; triggerExecution is the whole of it",
+        "time that Spark spent in each phase of the last micro-batch; triggerExecution is the total",
         is_read=True,
     ),
     Metric(HEALTH, "query_starts_total", _C, (), "starts of the streaming query; more than one is a restart"),
@@ -155,26 +156,26 @@ METRICS: tuple[Metric, ...] = (
         "broker_clock_offset_seconds",
         _G,
         ("broker",),
-        "a coordinator's clock minus ours, the middle of what its records in `__transaction_state` allow; only where "
-        "they bound it on both sides",
+        "a coordinator's clock minus ours: the middle of the range that its records in `__transaction_state` allow; "
+        "absent if they do not bound it on both sides",
     ),
     Metric(
         HEALTH,
         "broker_clock_uncertainty_seconds",
         _G,
         ("broker",),
-        "how far off that may be, to either side",
+        "maximum error of that offset, in either direction",
     ),
     Metric(
         EVIDENCE,
         "unproven_partitions",
         _G,
         ("log",),
-        "partitions of which the last barrier proves nothing: not listed, not read to their ends, named by a "
-        "transaction and hidden from us, or not described by their leaders in any census since the start or for half a "
-        "minute; 1 for a coordinator's log that no broker shows while there is open data",
+        "partitions about which the last barrier proves nothing: not listed, not read to their ends, named by a "
+        "transaction and hidden from us, or not described by their leaders in any census since the start or for 30 s; "
+        "coordinator is at least 1 if there is open data and no broker shows the coordinators' log",
     ),
-    Metric(EVIDENCE, "unread_gaps", _G, (), "partitions with a range that was listed and could not be read yet"),
+    Metric(EVIDENCE, "unread_gaps", _G, (), "partitions with a listed range that could not be read yet"),
     Metric(
         EVIDENCE,
         "undescribed_partitions",
@@ -182,22 +183,28 @@ METRICS: tuple[Metric, ...] = (
         (),
         "partitions whose leaders did not describe their producers in the last census that asked them",
     ),
-    Metric(EVIDENCE, "census_rounds_total", _C, ("result",), "censuses, by whether every leader answered"),
-    Metric(EVIDENCE, "inconclusive_looks", _G, ("why",), "open transactions of which the last barrier proved nothing"),
+    Metric(EVIDENCE, "census_rounds_total", _C, ("result",), "censuses; complete if every leader answered"),
+    Metric(
+        EVIDENCE,
+        "inconclusive_looks",
+        _G,
+        ("why",),
+        "open transactions about which the last barrier proved nothing, by reason",
+    ),
     Metric(
         EVIDENCE,
         "partition_notices_total",
         _C,
         ("kind",),
-        "ranges of partitions that could not be read (gap), never can be (lost), were cut (truncated), are gone "
-        "(deleted); partitions that a transaction names and that are not shown to us (hidden)",
+        "ranges of partitions that could not be read (gap), can never be read (lost) or were truncated (truncated); "
+        "partitions that were deleted (deleted), or that a transaction names and that are hidden from us (hidden)",
     ),
     Metric(
         EVIDENCE,
         "throttled_seconds_total",
         _C,
         ("request",),
-        "for how long brokers have throttled us by a quota, by the kind of request (Fetch: consumer_byte_rate)",
+        "time for which brokers throttled us by a quota, by type of request (Fetch: consumer_byte_rate)",
     ),
     Metric(EVIDENCE, "decode_failures_total", _C, (), "batches or records with bytes that we cannot decode"),
     Metric(
@@ -205,16 +212,16 @@ METRICS: tuple[Metric, ...] = (
         "view_mismatches_total",
         _C,
         ("mismatch",),
-        "transactions a census found open (or closed) where the log as we read it said otherwise",
+        "transactions that a census showed as open (or closed) at their leader, unlike our copy of the log",
     ),
     Metric(INCIDENTS, "open_incidents", _G, ("verdict", "severity"), "incidents that are open now"),
-    Metric(INCIDENTS, "events_total", _C, ("verdict", "status"), "incident events made"),
+    Metric(INCIDENTS, "events_total", _C, ("verdict", "status"), "incident events created"),
     Metric(
         INCIDENTS,
         "detection_latency_seconds",
         _H,
         ("verdict",),
-        "from the first sight of what is wrong to the incident, where the event tells it",
+        "from the first reading that shows the problem to the opened incident",
         buckets=DETECTION_S,
     ),
     Metric(
@@ -222,37 +229,37 @@ METRICS: tuple[Metric, ...] = (
         "confirmations_total",
         _C,
         ("verdict", "answer"),
-        "fresh reads before anything is said: confirmed, refuted, unknown",
+        "fresh reads of candidates before an event: confirmed, refuted or unknown",
     ),
     Metric(
         INCIDENTS,
         "abort_decisions_total",
         _C,
         ("decision", "result"),
-        "decisions about incidents: abort with what came of it (none: announced), dry_run, refused with the refusal",
+        "decisions about incidents: abort with its result (none: announced), dry_run, refused with the refusal",
     ),
     Metric(
         INCIDENTS,
         "events_passed_over_total",
         _C,
         ("why",),
-        "records of the events topic that were read and are no events of ours",
+        "records of the events topic that were read and are not events of txnwatch",
     ),
-    Metric(INCIDENTS, "sink_waiting_events", _G, ("sink",), "events a sink has not taken yet"),
-    Metric(INCIDENTS, "sink_failures_total", _C, ("sink",), "deliveries that failed; they are tried again"),
+    Metric(INCIDENTS, "sink_waiting_events", _G, ("sink",), "events that are not yet delivered to the sink"),
+    Metric(INCIDENTS, "sink_failures_total", _C, ("sink",), "failed deliveries; each is retried"),
     Metric(
         OPEN,
         "transactions",
         _G,
         ("state",),
-        "producer ids with an open transaction; unowned is open data that no live transaction owns",
+        "producer ids with an open transaction; unowned: with open data that no live transaction owns",
     ),
     Metric(
         OPEN,
         "oldest_open_transaction_seconds",
         _G,
         (),
-        "age of the oldest open transaction, from 5 s on; else 0",
+        "age of the oldest transaction that has been open for 2 s or is in Prepare*; else 0",
         is_read=True,
     ),
     Metric(
@@ -260,7 +267,8 @@ METRICS: tuple[Metric, ...] = (
         "lso_pinned_seconds",
         _G,
         ("topic", "partition"),
-        "how long the data at the partition's last stable offset has been open; only where it is 2 s or more",
+        "how long the data at the partition's last stable offset has been open; only if its transaction has been open "
+        "for 2 s or is in Prepare*",
         is_read=True,
     ),
     Metric(
@@ -268,7 +276,8 @@ METRICS: tuple[Metric, ...] = (
         "hidden_records",
         _G,
         ("topic", "partition"),
-        "offsets between there and the partition's end, which read_committed consumers cannot see; of scanned topics",
+        "offsets from the last stable offset to the partition's end, hidden from read_committed consumers; only for "
+        "scanned topics",
         is_read=True,
     ),
     Metric(
@@ -276,7 +285,7 @@ METRICS: tuple[Metric, ...] = (
         "transaction_state_append_seconds",
         _H,
         ("target_state",),
-        "Prepare* appended to `__transaction_state` -> committed there",
+        "from Prepare* appended to `__transaction_state` to Prepare* committed there",
         is_read=True,
         buckets=STAGE_S,
     ),
@@ -285,7 +294,7 @@ METRICS: tuple[Metric, ...] = (
         "transaction_marker_completion_seconds",
         _H,
         ("target_state",),
-        "Prepare* committed -> Complete* appended: every marker written",
+        "from Prepare* committed to Complete* appended: every marker is written",
         is_read=True,
         buckets=STAGE_S,
     ),
@@ -294,7 +303,7 @@ METRICS: tuple[Metric, ...] = (
         "transaction_completion_seconds",
         _H,
         ("target_state",),
-        "Prepare* appended -> Complete* appended",
+        "from Prepare* appended to Complete* appended",
         is_read=True,
         buckets=STAGE_S,
     ),
@@ -303,7 +312,7 @@ METRICS: tuple[Metric, ...] = (
         "transaction_failover_completion_seconds",
         _H,
         ("target_state",),
-        "the same, of those transactions whose coordinator moved to another broker in between",
+        "from Prepare* appended to Complete* appended, for transactions whose coordinator moved in between",
         is_read=True,
         buckets=STAGE_S,
     ),
@@ -312,14 +321,14 @@ METRICS: tuple[Metric, ...] = (
         "transactions_pending_markers",
         _G,
         ("target_state",),
-        "transactions in Prepare*: some markers, or the final append, are outstanding",
+        "transactions in Prepare*: markers or the final append are outstanding",
     ),
     Metric(
         COORDINATOR,
         "oldest_pending_transaction_seconds",
         _G,
         (),
-        "how long the oldest of them has been prepared; else 0",
+        "longest time that a transaction has been in Prepare*; 0 without one",
         is_read=True,
     ),
 )

@@ -21,8 +21,8 @@ from txnwatch.watch.undescribed_partitions import Undescribed
 
 _NAMED = 3
 _NO_LOG = (
-    f"warning: there is transactional data, and no broker shows {TRANSACTION_STATE_TOPIC}: nothing is proven; it is "
-    "deleted, or hidden from this user or by a proxy"
+    f"warning: there is transactional data, but no broker shows {TRANSACTION_STATE_TOPIC}: nothing is proven; the "
+    "topic is deleted, or hidden from this user or by a proxy"
 )
 
 
@@ -106,7 +106,7 @@ class Coverage:
         if is_missing and not self._is_log_missing:
             self.report(_NO_LOG)
         elif self._is_log_missing and not is_missing:
-            self.report(f"{TRANSACTION_STATE_TOPIC} is shown again, or nothing is open any more")
+            self.report(f"{TRANSACTION_STATE_TOPIC} is shown again, or no data is open any more")
         self._is_log_missing = is_missing
 
     @property
@@ -130,7 +130,7 @@ class Coverage:
         lacks = [f"nothing is proven on {_partitions(data)}: {some(data, _NAMED)}"] if data else []
         if log:
             lacks.append(
-                f"the coordinators' log proves nothing of the transactional ids in {_partitions(log)} of it that "
+                f"nothing is proven about the transactional ids in {_partitions(log)} of the coordinators' log that "
                 f"cannot be read: {some(log, _NAMED)}"
             )
         if not lacks:

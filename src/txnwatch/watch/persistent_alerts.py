@@ -42,7 +42,7 @@ class Lasting:
         self._since_ms = {partition: self._since_ms.get(partition, now_ms) for partition in partitions}
         lasting = {partition for partition, since_ms in self._since_ms.items() if now_ms - since_ms >= LASTING_MS}
         if lasting - self._said:
-            self.report(f"warning: {self.what}, so nothing is proven there: {some(sorted(lasting), _NAMED)}")
+            self.report(f"warning: partitions {self.what}, so nothing is proven there: {some(sorted(lasting), _NAMED)}")
         elif self._said and not lasting:
-            self.report(f"this is over: partitions {self.what}")
+            self.report(f"resolved: partitions {self.what}")
         self._said = lasting

@@ -40,11 +40,11 @@ class Throttling:
                 self._last_ms = now_ms
         if self._sum_ms and not was_said:
             self.report(
-                f"warning: brokers throttle us by a quota ({self._requests()}): what is not read in time is behind, "
-                "and is watched by census until it is read; the metric throttled_seconds_total says how much"
+                f"warning: brokers throttle us by a quota ({self._requests()}): a partition that falls behind is "
+                "watched by census until it is read; the metric txnwatch_throttled_seconds_total has the total"
             )
         elif was_said and now_ms - self._last_ms >= _OVER_AFTER_MS:
-            self.report(f"brokers no longer throttle us; it was {self._requests()} in all")
+            self.report(f"brokers no longer throttle us; in total: {self._requests()}")
             self._sum_ms.clear()
         return everything
 

@@ -243,7 +243,7 @@ def test_a_missing_value_tells_every_way_to_give_it() -> None:
 )
 def test_a_file_that_is_no_toml_is_named(config_file: WriteFile, content: str | bytes) -> None:
     path = config_file(content)
-    with pytest.raises(ConfigError, match=f"^--config {re.escape(str(path))}: expected TOML, "):
+    with pytest.raises(ConfigError, match=f"^--config {re.escape(str(path))}: expected TOML, found: "):
         settings({}, path)
 
 

@@ -42,4 +42,4 @@ def test_a_marker_whose_event_cannot_be_told_is_still_reported(monkeypatch: pyte
     came_to = abort_by_hand.act(case, incident, evidence)  # type: ignore[arg-type]
     assert isinstance(came_to, CameTo)
     assert came_to.result == VERIFIED
-    assert "could not be told" in (came_to.detail or "")
+    assert "the event could not be delivered" in (came_to.detail or "")

@@ -116,14 +116,14 @@ def test_who_else_may_write_the_events_topic_is_said() -> None:
     others = writers(Writers(("User:a", "User:b")))
     assert others.status is Health.WARNING
     assert others.detail.startswith(
-        "this user by no ACL of its own, super users, and User:a, User:b: whoever may write"
+        "this user without an ACL of its own, super users, and User:a, User:b: a user who may write"
     )
-    assert "it can cause no abort" in others.detail
-    assert writers(Writers(is_open=True)).detail.startswith("everybody: ")
+    assert "cannot cause an abort" in others.detail
+    assert writers(Writers(is_open=True)).detail.startswith("every client: ")
 
 
 def test_where_nobody_tells_who_may_write_it_that_is_said_with_the_line_that_grants_it() -> None:
     row = writers(Writers(problem="CLUSTER_AUTHORIZATION_FAILED"))
     assert row.status is Health.WARNING
-    assert row.detail.startswith("could not be told: CLUSTER_AUTHORIZATION_FAILED")
+    assert row.detail.startswith("could not be read: CLUSTER_AUTHORIZATION_FAILED")
     assert row.fix == f"{GRANT} --allow-principal User:watcher --operation Describe --cluster"

@@ -88,7 +88,7 @@ def test_all_clear_is_an_answer(admin: FakeAdmin) -> None:
     found = explained(admin)
     assert (found.state, found.hidden_records, found.ends_by_itself, found.next) == ("all_clear", 0, None, None)
     assert list(found.lines()) == [
-        "orders-0: all clear. Nothing is open; read_committed consumers can read to its end, offset 0."
+        "orders-0: all clear. No transaction is open; read_committed consumers can read to its end, offset 0."
     ]
 
 
@@ -186,7 +186,7 @@ def test_an_idle_id_with_a_partition_that_cannot_be_read_is_not_called_well(admi
     admin.problems.update(dict.fromkeys(admin.partitions, "NO_LEADER"))
     found = of(admin)
     assert found.state == "unproven"
-    assert found.text[-1] == "What it has left open on orders-0 is not known: that could not be read."
+    assert found.text[-1] == "Whether it has open data on orders-0 is not known: that could not be read."
 
 
 def test_an_idle_id_with_data_left_open_is_not_called_well(admin: FakeAdmin) -> None:

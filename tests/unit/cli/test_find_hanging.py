@@ -43,7 +43,7 @@ def test_a_hang_that_is_too_young_is_counted_and_not_called_well(minutes: int, a
     assert [kept.count for kept in age.left_out()] == [younger] * younger
     said = summary(found, len(found.hanging), "", is_all_judged=not age.younger)
     assert said.startswith(
-        "nothing found that is old enough to be asked for: 1 partition checked" if younger else "1 h"
+        "nothing found that is older than --max-transaction-timeout: 1 partition checked" if younger else "1 h"
     )
 
 
@@ -61,8 +61,8 @@ def test_a_clients_clock_in_the_future_tells_no_age() -> None:
         ((None, None, None), ""),
         (("orders", None, None), "topic orders"),
         (("orders", 0, None), "orders-0"),
-        ((None, None, 2), "what broker 2 leads"),
-        (("orders", 3, 2), "what broker 2 leads of orders-3"),
+        ((None, None, 2), "the partitions led by broker 2"),
+        (("orders", 3, 2), "the partitions led by broker 2 of orders-3"),
     ],
 )
 def test_what_was_looked_at_is_named(of: tuple[str | None, int | None, int | None], words: str) -> None:
@@ -77,5 +77,5 @@ def test_all_is_well_only_where_all_was_looked_at() -> None:
     assert ALL_CLEAR not in summary(found, 0, "topic a", is_all_judged=False)
     found.not_checked["a-0"] = "away"
     assert summary(found, 0, "topic a", is_all_judged=False).startswith(
-        "nothing found on topic a, but not all was checked: 0 partitions checked, 1 not checked"
+        "nothing found on topic a, but not everything was checked: 0 partitions checked, 1 not checked"
     )

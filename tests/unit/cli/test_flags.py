@@ -87,7 +87,8 @@ def test_an_epoch_is_not_taken_from_a_caller_and_he_is_told_why(
 ) -> None:
     assert main(["abort", *SERVER, *AT, "--producer-id", "1", flag, *value]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"txnwatch: abort {flag}: not taken, it is read from the partition's leader")
+    expected = f"txnwatch: abort {flag}: not supported, because the value is read from the partition's leader"
+    assert line.startswith(expected)
 
 
 def test_what_is_not_taken_is_not_offered(capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,7 +86,7 @@ def test_transactional_data_without_a_coordinators_log_is_told_once(scene: Scene
     assert "no broker shows __transaction_state: nothing is proven" in line
     scrape = scene.batch()
     assert scene.coverage.is_ready
-    assert scene.lines[1:] == ["__transaction_state is shown again, or nothing is open any more"]
+    assert scene.lines[1:] == ["__transaction_state is shown again, or no data is open any more"]
     assert scrape.value("unproven_partitions", log="coordinator") == 0
 
 
@@ -125,7 +125,7 @@ def test_rounds_that_fail_for_half_a_minute_make_a_partition_unproven(scene: Sce
         scene.batch(a_round(ORDERS))
         scene.run.pass_time(5_000)
     assert scene.coverage.evidence.unproven == (ORDERS,)
-    assert scene.lines == [f"warning: not described by their leaders, so nothing is proven there: {ORDERS}"]
+    assert scene.lines == [f"warning: partitions not described by their leaders, so nothing is proven there: {ORDERS}"]
 
 
 def test_a_census_of_other_partitions_says_nothing_of_those_it_did_not_ask(scene: Scene) -> None:
@@ -152,8 +152,8 @@ def test_one_leaderless_partition_of_the_log_does_not_keep_a_watch_from_being_re
     scrape = scene.batch(**LEADERLESS)
     assert scene.coverage.is_ready
     assert scene.coverage.reach == (
-        "transactions are being watched, but the coordinators' log proves nothing of the transactional ids in "
-        f"1 partition of it that cannot be read: {LOG[1]}"
+        "transactions are being watched, but nothing is proven about the transactional ids in 1 partition of the "
+        f"coordinators' log that cannot be read: {LOG[1]}"
     )
     assert scrape.value("ready") == 1
     assert scrape.value("unproven_partitions", log="coordinator") == 1

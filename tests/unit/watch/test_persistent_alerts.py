@@ -13,10 +13,10 @@ def test_what_lasts_is_told_once_and_its_end_too() -> None:
     for at_ms, partitions in ((0, {ORDERS}), (20_000, {ORDERS}), (31_000, {ORDERS}), (40_000, {ORDERS, PAYMENTS})):
         clock[0] = at_ms
         lasting.told(partitions)
-    assert lines == ["warning: not listed, so nothing is proven there: orders-0"]
+    assert lines == ["warning: partitions not listed, so nothing is proven there: orders-0"]
     clock[0] = 41_000
     lasting.told(set())
-    assert lines[1:] == ["this is over: partitions not listed"]
+    assert lines[1:] == ["resolved: partitions not listed"]
 
 
 def test_a_while_is_not_told() -> None:

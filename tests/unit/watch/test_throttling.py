@@ -26,7 +26,7 @@ def test_it_is_told_once_and_its_end_too() -> None:
     assert "Fetch for 1.2 s" in lines[0]
     clock[0] = 32_000
     throttling.on_batch([])
-    assert lines[1:] == ["brokers no longer throttle us; it was Fetch for 2.1 s in all"]
+    assert lines[1:] == ["brokers no longer throttle us; in total: Fetch for 2.1 s"]
 
 
 def test_what_the_driver_itself_is_throttled_for_counts_too() -> None:

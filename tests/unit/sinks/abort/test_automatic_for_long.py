@@ -53,7 +53,7 @@ def test_after_a_crash_between_marker_and_event_the_event_still_comes_once(is_wr
     assert len(stage.actions) == 2
 
 
-GONE, OVER = partition_gone(5), no_longer_open(5, "its leader has nothing open there any more")
+GONE, OVER = partition_gone(5), no_longer_open(5, "the partition's leader no longer has it open")
 ABORTED, COMMITTED = {**OVER, "how": "aborted"}, {**OVER, "how": "committed"}
 
 

@@ -99,7 +99,7 @@ def test_one_of_the_future_is_not_believed() -> None:
     for field in ("judged_ms", "time_ms"):
         beat = a_heartbeat(**{field: NOW_MS + AHEAD_MS + 1})
         assert not beat.is_looking(NOW_MS)
-        assert beat.doubt(NOW_MS) == f"it is of {AHEAD_MS + 1} ms in the future"
+        assert beat.doubt(NOW_MS) == f"its time is {AHEAD_MS + 1} ms in the future"
 
 
 def test_every_watcher_is_listed_once_by_its_last_word() -> None:
@@ -122,7 +122,7 @@ def test_what_a_watcher_says_is_one_line() -> None:
         "no part of the coordinators' log was read to its end"
     )
     (odd,) = watchers_of([a_heartbeat(time_ms=NOW_MS + 10**9)], NOW_MS)
-    assert "not believed" in odd.line()
+    assert ": ignored, " in odd.line()
 
 
 def test_a_cluster_that_nobody_looks_at_is_named() -> None:
@@ -257,7 +257,7 @@ def test_a_watcher_that_judges_looks_and_what_it_does_not_reach_is_not_checked()
     assert unwatched(["cluster"], [watcher]) == []
     who = "watcher host:/checkpoint of cluster cluster"
     assert missing_of(partly) == {
-        str(UNREAD): f"{who} cannot read this part of the coordinators' log, which proves nothing of the ids in it",
+        str(UNREAD): f"{who} cannot read this part of the coordinators' log, so nothing is proven about its ids",
         "orders-1": f"{who} proves nothing there",
         "3 more partitions": f"{who} proves nothing there",
     }

@@ -311,7 +311,7 @@ def test_an_announcement_that_nobody_made_is_told_as_the_log_shows_it() -> None:
     told = stage.last().action
     assert told is not None
     assert told["result"] == "still_open"
-    assert "this is what the log says: the transaction is open" in told["detail"]
+    assert "this result is from the log: the transaction is open" in told["detail"]
     assert not stage.abort.counts, "no abort of ours"
 
 
@@ -363,7 +363,7 @@ def test_who_holds_the_lease_and_does_nothing_is_said() -> None:
     for _ in range(10):
         stage.batch(after_ms=70_000)
     assert stage.admin.markers == []
-    assert len([line for line in stage.reports if "holds its lease and tells none" in line]) == 1
+    assert len([line for line in stage.reports if "holds the lease and publishes no decision" in line]) == 1
 
 
 def test_what_is_only_told_is_refused_visibly_if_it_lasts() -> None:
@@ -561,4 +561,12 @@ def test_what_is_doubted_is_asked_about_again_at_once() -> None:
     stage.log.records.append(a_resolved(stage.last()))
     stage.batch()
     assert not stage.ledger.open_incidents
+    assert not stage.ledger.can_wait
+
+
+def test_no_barrier_is_left_out_while_an_incident_is_open() -> None:
+    stage = Topic(mode="off")
+    assert stage.ledger.can_wait
+    stage.batch(stage.hang())
+    assert stage.ledger.open_incidents
     assert not stage.ledger.can_wait

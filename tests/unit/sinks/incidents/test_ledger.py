@@ -237,7 +237,7 @@ def test_a_sink_that_is_away_gets_everything_in_order_when_it_is_back(world: Wor
         world.batch()
     assert world.redis.told == world.topic.told
     assert "are kept and delivered later" in world.reports[0]
-    assert "is back and has every event" in world.reports[-1]
+    assert "works again: all kept events are delivered" in world.reports[-1]
 
 
 def late(world: World, verdict: Verdict = Verdict.LATE) -> TransactionCandidate:

@@ -116,7 +116,7 @@ def a_broker_that_is_not_heard(world: World, producer_id: int) -> None:
 
 def a_coordinator_that_does_not_lead_its_log(world: World, producer_id: int) -> None:
     del producer_id
-    world.admin.problems[NAME] = "broker 1 described it and does not lead __transaction_state-7"
+    world.admin.problems[NAME] = "broker 1 answered, but it does not lead __transaction_state-7"
 
 
 DOUBTS = [two_coordinators, a_broker_that_is_not_heard, a_coordinator_that_does_not_lead_its_log]

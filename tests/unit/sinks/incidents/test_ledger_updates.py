@@ -73,7 +73,7 @@ def test_a_group_that_cannot_be_read_is_said_once_and_takes_nobody_away(world: W
     world.batch(world.hang())
     for _ in range(3):
         world.batch(after_ms=LOOK_AGAIN_MS)
-    assert world.reports == ["who is hurt is not fully known: group secret is hidden"]
+    assert world.reports == ["the list of affected groups is incomplete: group secret is hidden"]
     assert groups_of(world.topic.told[0]) == [("billing", "at_risk")]
 
 

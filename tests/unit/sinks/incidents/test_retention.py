@@ -164,7 +164,7 @@ def test_records_that_are_none_are_counted_and_said_in_a_few_lines() -> None:
     listening = Listening(PassedOverRecords(said.append, lambda: now_ms))
     bad = [BadEventError(PassedOver.UNDECODABLE, f"t-0@{number}: odd", id_of("x")) for number in range(2_000)]
     assert list(listening.heard(bad)) == [Overwritten(id_of("x"))] * 2_000
-    assert said == ["passing over 2000 records of the events topic (undecodable), the last: t-0@1999: odd"]
+    assert said == ["skipped 2000 records of the events topic (undecodable), the last: t-0@1999: odd"]
     assert listening.passed_over.counts == {PassedOver.UNDECODABLE: 2_000}
     for _ in range(7_200):  # an hour of batches, each with a bad record
         now_ms += 500
@@ -181,4 +181,4 @@ def test_one_that_comes_long_after_is_said_at_once() -> None:
         records.take(BadEventError(PassedOver.UNSIGNED, "t-0@1: no signature"))
         records.say()
         records.say()
-    assert said == ["passing over a record of the events topic (unsigned), the last: t-0@1: no signature"] * 3
+    assert said == ["skipped a record of the events topic (unsigned), the last: t-0@1: no signature"] * 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -208,3 +209,14 @@ def test_a_range_that_is_read_again_and_ends_before_a_marker_gives_an_open_span_
     assert run.producer().spans[ORDERS].start_offset == 62
     said = run.batch(*census(62, below=70))
     assert not [ended for ended in said if isinstance(ended, SpanEnded)]
+
+
+def test_a_span_that_a_transaction_held_between_two_barriers_starts_its_proof_again() -> None:
+    completed = transaction(2, S.COMPLETE_ABORT)
+    proven_at = {}
+    for name, between in {"held": frozenset({ORDERS}), "not held": frozenset()}.items():
+        run = BucketRun()
+        run.batch(transaction(1, S.COMPLETE_ABORT), seen(0, 10, data=5))
+        found = [run.batch(replace(completed, held=between)), run.batch()]
+        proven_at[name] = [any(isinstance(one, SpanCandidate) for one in batch) for batch in found]
+    assert proven_at == {"held": [False, True], "not held": [True, False]}

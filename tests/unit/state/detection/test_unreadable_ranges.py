@@ -94,6 +94,6 @@ def test_the_coordinators_log_is_never_given_up() -> None:
         said = run.batch(log_notice(NoticeKind.GAP, 9), reread={LOG_0: 9})
         assert (kinds(said), gaps(said)) == (["gap"], {LOG_0: 9})
         (alarm,) = [one for one in said if isinstance(one, PartitionAlarm)]
-        assert "no census can stand in for this log" in alarm.notice.detail
+        assert "a census cannot replace this log" in alarm.notice.detail
         assert not any(isinstance(one, SpanCandidate) for one in said)
     assert gaps(said)[LOG_0] != FROM_BEGINNING

@@ -144,10 +144,10 @@ def test_the_rules_are_about_exactly_the_fields_that_the_schema_has() -> None:
 
 
 def test_the_words_of_the_rules_are_those_that_are_written() -> None:
-    from txnwatch.sinks.abort import marker_write as marking
+    from txnwatch.state.abort import results
 
-    assert set(DECISIONS) == {marking.ABORT, marking.COMMIT, marking.DRY_RUN, marking.REFUSED}
-    assert set(RESULTS) == {marking.VERIFIED, marking.STILL_OPEN, marking.FAILED, marking.UNKNOWN}
+    assert set(DECISIONS) == {results.ABORT, results.COMMIT, results.DRY_RUN, results.REFUSED}
+    assert set(RESULTS) == {results.VERIFIED, results.STILL_OPEN, results.FAILED, results.UNKNOWN}
 
 
 def test_what_a_ledger_tells_is_read_back_as_it_was() -> None:

@@ -14,7 +14,7 @@ def test_the_leader_is_believed() -> None:
 
 def test_a_broker_that_does_not_lead_the_ids_part_of_the_log_is_not_believed() -> None:
     found = Brokers(found={NAMES[0]: 2}).describe(*NAMES)
-    assert found[NAMES[0]].problem == f"broker 2 described it and does not lead {LOG}-0"
+    assert found[NAMES[0]].problem == f"broker 2 answered, but it does not lead {LOG}-0"
     assert found[NAMES[1]].problem is None
 
 
@@ -23,7 +23,7 @@ def test_who_loses_it_meanwhile_is_not_believed_even_if_it_gets_it_back() -> Non
         brokers = Brokers()
         brokers.on_describe = lambda: brokers.__setattr__("leaders", [after, LEADERS[1]])  # noqa: B023
         found = brokers.describe(*NAMES)
-        assert found[NAMES[0]].problem == f"the leader of {LOG}-0 changed while it was described"
+        assert found[NAMES[0]].problem == f"the leader of {LOG}-0 changed during the request"
         assert found[NAMES[1]].problem is None
 
 

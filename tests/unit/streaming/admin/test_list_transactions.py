@@ -39,7 +39,7 @@ def test_where_there_are_ids_a_log_that_nobody_shows_is_hidden(filters: Filters)
 
 
 NO_LEADER_WHY = "has no leader: its ids cannot be listed"
-TOO_OLD = "broker 2 is too old: it does not answer ListTransactions (Kafka 3.0 or later)"
+TOO_OLD = "broker 2 is too old: it does not support ListTransactions (Kafka 3.0 or later)"
 LOSSES: dict[str, tuple[Brokers, list[int], dict[str, str]]] = {
     "nobody leads a partition": (
         Brokers(leaders=[PartitionInfo(NO_LEADER, 1), PartitionInfo(2, 0)], listing={1: "away"}),
@@ -72,7 +72,7 @@ LOSSES: dict[str, tuple[Brokers, list[int], dict[str, str]]] = {
     "the log itself is hidden": (
         Brokers(leaders=None, by_name="TOPIC_AUTHORIZATION_FAILED"),
         [1, 2],
-        {LOG: "TOPIC_AUTHORIZATION_FAILED: which ids there are cannot be told"},
+        {LOG: "TOPIC_AUTHORIZATION_FAILED: its transactional ids are unknown"},
     ),
     "a broker does not answer": (
         Brokers(listing={2: "timed out"}, describing={2: "timed out"}),
@@ -113,7 +113,7 @@ def test_who_was_silent_is_told_apart_from_what_is_missing(loss: str) -> None:
 def test_a_coordinator_that_moves_meanwhile_is_told() -> None:
     brokers = Brokers()
     brokers.on_list = lambda: brokers.__setattr__("leaders", [PartitionInfo(2, 1), PartitionInfo(2, 0)])
-    moved = "its coordinator moved to another broker while the brokers were asked"
+    moved = "its coordinator moved to another broker during the listing"
     assert brokers.list().problems == {f"{LOG}-0": moved}
 
 

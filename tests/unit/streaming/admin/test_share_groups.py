@@ -33,7 +33,7 @@ class Speaker:
     def require_version(self, request: Any, highest: int = 0, lowest: int = 0) -> int:
         del lowest
         if self._is_old and "Share" in request.__name__:
-            raise BrokerError("broker one is too old: it does not answer DescribeShareGroupOffsets")
+            raise BrokerError("broker one is too old: it does not support DescribeShareGroupOffsets")
         return highest
 
 
@@ -134,7 +134,7 @@ def test_a_missing_right_is_said_and_the_others_are_told() -> None:
 def test_with_an_older_broker_the_others_are_told() -> None:
     found, problems = Broker({"frozen": "read_committed"}, is_old=True).told()
     assert found == OTHERS
-    assert list(problems) == ["broker one is too old: it does not answer DescribeShareGroupOffsets"]
+    assert list(problems) == ["broker one is too old: it does not support DescribeShareGroupOffsets"]
 
 
 @pytest.mark.parametrize("lag", [-1, None], ids=["not counted yet", "an older answer"])
@@ -143,7 +143,8 @@ def test_without_a_lag_the_start_offset_is_a_floor_and_that_is_said(lag: int | N
     broker.lag = lag
     found, problems = broker.told()
     assert found == OTHERS | {FROZEN._replace(committed_offset=7, is_floor=True)}
-    assert list(problems) == ["offsets of share groups: the broker does not tell the lag, so they are at_risk at most"]
+    no_lag = "offsets of share groups: the broker does not return the lag, so a group is at_risk at most"
+    assert list(problems) == [no_lag]
 
 
 def test_an_end_that_moves_is_asked_for_again() -> None:

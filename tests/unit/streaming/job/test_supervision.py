@@ -66,8 +66,8 @@ def test_a_first_batch_that_does_not_come_is_told_again_and_again_ever_later_and
     run._watch_query(watch, SimpleNamespace(isActive=True), stop, NO_SESSION)
     first, *later = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
     assert first == (
-        "warning: no micro-batch has gone through since the start, 32 s ago; "
-        "if the brokers answer, Spark's own output tells why: /log/spark.log"
+        "warning: no micro-batch has completed since the start, 32 s ago; "
+        "if the brokers answer, the reason is in Spark's output: /log/spark.log"
     )
     assert [line.split(";")[0].rpartition(", ")[2] for line in later[:3]] == ["64 s ago", "128 s ago", "256 s ago"]
     assert later[3:] == ["ready: every transaction is being watched", "warning: no broker of b:1 has answered for 15 s"]
@@ -101,7 +101,7 @@ def test_a_query_that_spark_cannot_plan_is_one_line_and_tried_again(
     first, second = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
     assert first == (
         "warning: the query could not be started: [PYTHON_WORKER_EXITED] a worker went away; "
-        "Spark's own output may tell more: /log/spark.log; trying again in 0 s"
+        "more details may be in Spark's output: /log/spark.log; next attempt in 0 s"
     )
     assert "the JVM is gone" in second
 

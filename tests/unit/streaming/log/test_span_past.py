@@ -163,7 +163,7 @@ def test_a_partition_of_which_nothing_came_does_not_pass_for_one_that_is_being_r
     logs.until = time.monotonic() + 0.05
     logs.on_read = lambda *_: time.sleep(0.06)
     assert pasts_of(logs).read([a_span(2)])[a_span(2)] == SpanPast(
-        problem="nothing of its partition's log came in time"
+        problem="its partition's log returned no data in time"
     )
 
 
@@ -177,7 +177,7 @@ def cut(read: RangeRead, log: bytes) -> None:
 
 
 def gone(read: RangeRead, _: bytes) -> None:
-    read.notice(NoticeKind.DELETED, 0, 1, "the topic is gone")
+    read.notice(NoticeKind.DELETED, 0, 1, "the topic was deleted or re-created")
     read.is_over = True
 
 
