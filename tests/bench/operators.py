@@ -107,12 +107,12 @@ class KeyPerProducer(StatefulProcessor):  # type: ignore[misc]
     """The natural shape: one state key for each producer id."""
 
     def init(self, handle: Any) -> None:
-        self._state = handle.getValueState("producer", "row STRING")
+        self._state = handle.getValueState("producer", "row BINARY")
 
     def handleInputRows(self, key: tuple[int], rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         del timerValues
         stored = self._state.get()
-        producer = decode_producer(key[0], stored[0]) if stored is not None else ProducerState(key[0])
+        producer = decode_producer(key[0], bytes(stored[0])) if stored is not None else ProducerState(key[0])
         self._state.update((encode_producer(_applied(producer, (fact_of(row) for row in rows))),))
         return iter(())
 
@@ -124,7 +124,7 @@ class PandasBuckets(StatefulProcessor):  # type: ignore[misc]
     """Buckets in the pandas flavour."""
 
     def init(self, handle: Any) -> None:
-        self._map = handle.getMapState("producers", "producer_id BIGINT", "row STRING")
+        self._map = handle.getMapState("producers", "producer_id BIGINT", "row BINARY")
 
     def handleInputRows(
         self, key: tuple[int], rows: Iterator[pd.DataFrame], timerValues: Any
@@ -148,7 +148,7 @@ class RowBuckets(StatefulProcessor):  # type: ignore[misc]
     """Buckets in the Row flavour."""
 
     def init(self, handle: Any) -> None:
-        self._map = handle.getMapState("producers", "producer_id BIGINT", "row STRING")
+        self._map = handle.getMapState("producers", "producer_id BIGINT", "row BINARY")
 
     def handleInputRows(self, key: tuple[int], rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         del key, timerValues
@@ -166,7 +166,7 @@ def _apply_to_map(producers: Any, rows: Iterable[Sequence[Any]]) -> None:
             facts.setdefault(row[_PRODUCER_ID], []).append(fact_of(row))
     for producer_id, told in facts.items():
         stored = producers.getValue((producer_id,))
-        producer = decode_producer(producer_id, stored[0]) if stored is not None else ProducerState(producer_id)
+        producer = decode_producer(producer_id, bytes(stored[0])) if stored is not None else ProducerState(producer_id)
         producers.updateValue((producer_id,), (encode_producer(_applied(producer, told)),))
 
 
