@@ -18,7 +18,7 @@ _DENIED = frozenset({"CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED
 
 
 @dataclass(frozen=True, slots=True)
-class CameTo:
+class MarkerResult:
     """The result of a marker.
 
     Attributes:
@@ -38,7 +38,7 @@ class CameTo:
     is_ours: bool = False
 
 
-def write(admin: TransactionAdmin, incident: IncidentEvent, spec: AbortSpec) -> CameTo:
+def write(admin: TransactionAdmin, incident: IncidentEvent, spec: AbortSpec) -> MarkerResult:
     """Writes the marker and reads what has closed the transaction; the broker's answer alone proves nothing."""
     problem = admin.write_marker(spec.marker)
     found = look_after(admin, incident, commit=spec.marker.commit)
@@ -52,7 +52,7 @@ def write(admin: TransactionAdmin, incident: IncidentEvent, spec: AbortSpec) -> 
     return replace(found, result=result, detail=answered, is_denied=problem in _DENIED)
 
 
-def _whose(admin: TransactionAdmin, incident: IncidentEvent, spec: AbortSpec, found: CameTo) -> CameTo:
+def _whose(admin: TransactionAdmin, incident: IncidentEvent, spec: AbortSpec, found: MarkerResult) -> MarkerResult:
     """Whether a marker that the leader accepted is the one that closed the transaction, by a last read, which counts.
 
     A marker does not name its writer. A leader also accepts one for a closed transaction: then ours follows the marker
@@ -72,7 +72,7 @@ def _whose(admin: TransactionAdmin, incident: IncidentEvent, spec: AbortSpec, fo
     return replace(last, is_ours=is_alone and is_like_it and last.closed_by == closed_by)
 
 
-def look_after(admin: TransactionAdmin, incident: IncidentEvent, *, commit: bool) -> CameTo:
+def look_after(admin: TransactionAdmin, incident: IncidentEvent, *, commit: bool) -> MarkerResult:
     """Whether the incident's transaction is still open at its leader, or closed by a marker of the kind `commit`.
 
     Another writer's marker may have been first, with the other outcome.
@@ -80,17 +80,17 @@ def look_after(admin: TransactionAdmin, incident: IncidentEvent, *, commit: bool
     partition = partition_of(incident)
     reading = admin.read_partitions([partition])[partition]
     if reading.problem is not None:
-        return CameTo(UNKNOWN, f"the partition could not be read again: {reading.problem}")
+        return MarkerResult(UNKNOWN, f"the partition could not be read again: {reading.problem}")
     if reading.topic_id != incident.topic_id:
-        return CameTo(UNKNOWN, "the topic was re-created: the transaction was deleted with the old topic")
+        return MarkerResult(UNKNOWN, "the topic was re-created: the transaction was deleted with the old topic")
     start, stable = incident.txn_start_offset, reading.last_stable_offset
     assert start is not None
     row = reading.open_transaction(incident.producer_id)
     if row is not None and row.txn_start_offset == start:
-        return CameTo(STILL_OPEN, None, stable)
+        return MarkerResult(STILL_OPEN, None, stable)
     marker = admin.closing_marker(partition, incident.producer_id, start, _open_until(incident, reading, start))
     result, detail = _by(marker, commit=commit)
-    return CameTo(result, detail, stable, is_closed=True, closed_by=marker)
+    return MarkerResult(result, detail, stable, is_closed=True, closed_by=marker)
 
 
 def _open_until(incident: IncidentEvent, reading: PartitionReading, start: int) -> int:

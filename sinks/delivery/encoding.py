@@ -19,7 +19,7 @@ from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 from txnwatch.sinks.delivery.heartbeat import CONTENT_TYPE, EVENT_TYPE, Heartbeat
 from txnwatch.state.events.value_rules import ACTION, EVENT, EVIDENCE, GROUP, RESOLUTION, problem_of
-from txnwatch.state.model.errors import BadEventError, PassedOver
+from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent
 
 SPEC_VERSION: Final = "1.0"
@@ -91,13 +91,13 @@ def from_bytes(value: bytes) -> IncidentEvent:
     """
     if value[:1] == CONFLUENT_MAGIC:
         told = "found Confluent framing: set --schema-registry-url, so that its schema can be read"
-        raise BadEventError(PassedOver.UNDECODABLE, told)
+        raise BadEventError(SkipReason.UNDECODABLE, told)
     check_size(value)
     try:
         raw = _avro(value) if value.startswith(_SINGLE_OBJECT_MAGIC) else json.loads(value, parse_constant=_no_number)
     except Exception as exc:  # invalid bytes can raise anything, deep nesting a RecursionError
         why = f"expected an incident event in JSON or Avro, found {value[:40]!r}...: {str(exc)[:_SHOWN]}"
-        raise BadEventError(PassedOver.UNDECODABLE, why) from exc
+        raise BadEventError(SkipReason.UNDECODABLE, why) from exc
     return event_of(raw)
 
 
@@ -109,7 +109,7 @@ def check_size(value: bytes) -> None:
     """
     if len(value) > MAX_BYTES:
         told = f"expected an incident event of at most {MAX_BYTES} bytes, found {len(value)}"
-        raise BadEventError(PassedOver.TOO_LARGE, told)
+        raise BadEventError(SkipReason.TOO_LARGE, told)
 
 
 def _avro(value: bytes) -> Any:  # noqa: ANN401 - any decoded value
@@ -135,7 +135,7 @@ def event_of(raw: Any) -> IncidentEvent:  # noqa: ANN401 - any decoded value
             (state/events/value_rules.py).
     """
     if not isinstance(raw, Mapping):
-        raise BadEventError(PassedOver.INVALID, f"expected an incident event, found {str(raw)[:40]!a}")
+        raise BadEventError(SkipReason.INVALID, f"expected an incident event, found {str(raw)[:40]!a}")
     found = {**_defaults_of(None), **_known(raw, EVENT)}
     for name, inner in _RECORDS.items():
         if isinstance(found.get(name), dict):
@@ -146,7 +146,7 @@ def event_of(raw: Any) -> IncidentEvent:  # noqa: ANN401 - any decoded value
         found["consumer_groups"] = tuple(_known(one, GROUP) if isinstance(one, dict) else one for one in groups)
     problem = problem_of(found)
     if problem is not None:
-        raise BadEventError(PassedOver.INVALID, f"expected an incident event: {problem}")
+        raise BadEventError(SkipReason.INVALID, f"expected an incident event: {problem}")
     return IncidentEvent(**{**found, **{name: tuple(found[name]) for name in _ARRAYS}})
 
 

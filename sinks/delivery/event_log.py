@@ -19,7 +19,7 @@ from txnwatch.sinks.delivery.encoding import from_bytes
 from txnwatch.sinks.delivery.heartbeat import Heartbeat
 from txnwatch.sinks.delivery.kafka import QUIET
 from txnwatch.sinks.delivery.signature import Keys, topic_place, without_signature
-from txnwatch.state.model.errors import BadEventError, BrokerError, PassedOver, RegistryAwayError
+from txnwatch.state.model.errors import BadEventError, BrokerError, RegistryUnavailableError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent, Overwritten, is_incident_id
 
 _TIMEOUT_S = 10.0
@@ -129,7 +129,7 @@ class EventLog:
             found: Found | None
             try:
                 found = self._found(message)
-            except RegistryAwayError as exc:
+            except RegistryUnavailableError as exc:
                 raise BrokerError(str(exc)) from exc
             except BadEventError as exc:
                 where = f"{message.topic()}-{message.partition()}@{message.offset()}"
@@ -154,7 +154,7 @@ class EventLog:
             return heartbeat.from_bytes(value, key)
         event = self._decode(value)
         if event.incident_id != key:
-            raise BadEventError(PassedOver.WRONG_KEY, "expected the incident's id as the record's key")
+            raise BadEventError(SkipReason.WRONG_KEY, "expected the incident's id as the record's key")
         return event
 
     def _check_signature(self, key: str, value: bytes, signature: bytes | None) -> None:
@@ -162,7 +162,7 @@ class EventLog:
             return
         problem = self._keys.problem(self._place, key, value, signature)
         if problem is not None:
-            told = "no signature" if problem is PassedOver.UNSIGNED else "a signature of another key"
+            told = "no signature" if problem is SkipReason.UNSIGNED else "a signature of another key"
             raise BadEventError(problem, f"expected a signature of --events-key-file, found {told}")
 
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 from txnwatch.state.events.value_rules import INT32, INT64, LAST_TIME_MS, NAME_BYTES, is_cluster_id, is_number, is_text
-from txnwatch.state.model.errors import BadEventError, PassedOver
+from txnwatch.state.model.errors import BadEventError, SkipReason
 
 KEY_PREFIX: Final = "txnwatch.heartbeat:"
 EVENT_TYPE: Final = "io.txnwatch.heartbeat.v1"
@@ -68,7 +68,7 @@ class Heartbeat:
         ahead_ms = max(self.judged_ms, self.time_ms) - now_ms
         return f"its time is {ahead_ms} ms in the future" if ahead_ms > AHEAD_MS else None
 
-    def is_looking(self, now_ms: int) -> bool:
+    def is_active(self, now_ms: int) -> bool:
         """Whether this watcher is active now; the other fields show what it covers."""
         return self.doubt(now_ms) is None and now_ms - self.judged_ms <= FRESH_MS
 
@@ -109,16 +109,16 @@ def from_bytes(value: bytes, key: str) -> Heartbeat:
     """
     if len(value) > MAX_BYTES:
         told = f"expected a heartbeat of at most {MAX_BYTES} bytes, found {len(value)}"
-        raise BadEventError(PassedOver.TOO_LARGE, told)
+        raise BadEventError(SkipReason.TOO_LARGE, told)
     try:
         raw = json.loads(value)
         found = {spec.name: raw[spec.name] for spec in fields(Heartbeat)}
     except Exception as exc:  # a decoder can raise anything on invalid bytes
-        raise BadEventError(PassedOver.UNDECODABLE, f"expected a heartbeat, found {value[:40]!r}...") from exc
+        raise BadEventError(SkipReason.UNDECODABLE, f"expected a heartbeat, found {value[:40]!r}...") from exc
     wrong = [name for name, check in _CHECKS.items() if not check(found[name])]
     if wrong:
-        raise BadEventError(PassedOver.INVALID, f"expected a heartbeat: {wrong[0]} has an invalid value")
+        raise BadEventError(SkipReason.INVALID, f"expected a heartbeat: {wrong[0]} has an invalid value")
     heartbeat = Heartbeat(**{**found, "unproven_names": tuple(found["unproven_names"])})
     if heartbeat.key != key:
-        raise BadEventError(PassedOver.WRONG_KEY, "expected a heartbeat under its own instance's key")
+        raise BadEventError(SkipReason.WRONG_KEY, "expected a heartbeat under its own instance's key")
     return heartbeat

@@ -16,7 +16,7 @@ from txnwatch.sinks.delivery.encoding import event_of, schema
 from txnwatch.sinks.delivery.heartbeat import Heartbeat, from_bytes
 from txnwatch.sinks.delivery.redis import HEARTBEAT, OUR_KEYS, TIMEOUT_S
 from txnwatch.sinks.delivery.signature import Keys, redis_place
-from txnwatch.state.model.errors import BadEventError, PassedOver, SinkError
+from txnwatch.state.model.errors import BadEventError, SinkError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent
 
 _TEXTS: Final = frozenset(
@@ -135,4 +135,4 @@ def _value(name: str, text: str) -> object:
     try:
         return text if name in _TEXTS else json.loads(text)
     except Exception as exc:  # invalid text can raise anything, deep nesting a RecursionError
-        raise BadEventError(PassedOver.UNDECODABLE, f"expected an incident event: {name} is not valid JSON") from exc
+        raise BadEventError(SkipReason.UNDECODABLE, f"expected an incident event: {name} is not valid JSON") from exc

@@ -19,7 +19,7 @@ from txnwatch.sinks.delivery.encoding import (
     plain,
     schema_text,
 )
-from txnwatch.state.model.errors import BadEventError, ConfigError, PassedOver, RegistryAwayError, SinkError
+from txnwatch.state.model.errors import BadEventError, ConfigError, RegistryUnavailableError, SinkError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent
 
 if TYPE_CHECKING:
@@ -99,17 +99,17 @@ class RegistryCodec:
             schema_id = int.from_bytes(value[1:_FRAME], "big")
             try:
                 self._asking(lambda: self._client.get_schema(schema_id, self._subject), what)
-            except RegistryAwayError:
+            except RegistryUnavailableError:
                 raise
             except SinkError as exc:
-                raise BadEventError(PassedOver.UNDECODABLE, str(exc)) from exc
+                raise BadEventError(SkipReason.UNDECODABLE, str(exc)) from exc
         try:
             decoded: IncidentEvent = self._deserialize(value, self._context)
         except BadEventError:
             raise
         except Exception as exc:  # a decoder can raise anything on invalid bytes
             told = f"{what}: expected an incident event in Confluent framing: {str(exc)[:200]}"
-            raise BadEventError(PassedOver.UNDECODABLE, told) from exc
+            raise BadEventError(SkipReason.UNDECODABLE, told) from exc
         return decoded
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class RegistryCodec:
             return act()
         except SchemaRegistryError as exc:
             told = f"{where}: {what}: {exc.error_message} (HTTP {exc.http_status_code}, code {exc.error_code})"
-            error = SinkError if exc.http_status_code in _ITS_WORD else RegistryAwayError
+            error = SinkError if exc.http_status_code in _ITS_WORD else RegistryUnavailableError
             raise error(told) from exc
         except Exception as exc:  # errors of its HTTP library are not part of its interface
-            raise RegistryAwayError(f"{where}: {what}: {type(exc).__name__}: {exc}") from exc
+            raise RegistryUnavailableError(f"{where}: {what}: {type(exc).__name__}: {exc}") from exc

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from txnwatch.state.model.errors import ConfigError, PassedOver
+from txnwatch.state.model.errors import ConfigError, SkipReason
 
 _VERSION: Final = "v1"
 _SIZE: Final = len(_VERSION) + 1 + 2 * hashlib.sha256().digest_size
@@ -73,14 +73,14 @@ class Keys:
         """The signature of a record."""
         return f"{_VERSION}={_digest(self._keys[0], place, key, value)}"
 
-    def problem(self, place: str, key: str, value: bytes, signature: str | bytes | None) -> PassedOver | None:
+    def problem(self, place: str, key: str, value: bytes, signature: str | bytes | None) -> SkipReason | None:
         """What is wrong with a record's signature; None if it is valid."""
         if signature is None:
-            return PassedOver.UNSIGNED
+            return SkipReason.UNSIGNED
         given = signature if isinstance(signature, bytes) else signature.encode(errors="replace")
         own = [f"{_VERSION}={_digest(one, place, key, value)}".encode() for one in self._keys]
         # All keys are compared, so that the duration does not show which one fits.
-        return None if sum([hmac.compare_digest(given, one) for one in own]) else PassedOver.BAD_SIGNATURE
+        return None if sum([hmac.compare_digest(given, one) for one in own]) else SkipReason.BAD_SIGNATURE
 
 
 def topic_place(cluster_id: str, topic: str) -> str:

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from txnwatch.state.model.errors import BadEventError, PassedOver
+from txnwatch.state.model.errors import BadEventError, SkipReason
 
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 60_000, 3_600_000
 
 
 @dataclass(slots=True)
-class PassedOverRecords:
+class SkippedRecords:
     """Counts skipped records; `say` reports new ones, with pauses that grow while more of them come.
 
     Attributes:
@@ -22,9 +22,9 @@ class PassedOverRecords:
 
     report: Callable[[str], None]
     now_ms: Callable[[], int]
-    counts: Counter[PassedOver] = field(default_factory=Counter)
-    last: dict[PassedOver, str] = field(default_factory=dict)
-    _said: Counter[PassedOver] = field(default_factory=Counter)
+    counts: Counter[SkipReason] = field(default_factory=Counter)
+    last: dict[SkipReason, str] = field(default_factory=dict)
+    _said: Counter[SkipReason] = field(default_factory=Counter)
     _due_ms: int = 0
     _pause_ms: int = _FIRST_PAUSE_MS
 

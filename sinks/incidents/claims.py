@@ -16,7 +16,7 @@ from txnwatch.sinks.incidents import event_builder as compose
 from txnwatch.sinks.incidents.commands import Origin, suggested
 from txnwatch.sinks.incidents.confirm import confirm_spans, confirm_transactions
 from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME
-from txnwatch.sinks.incidents.incident_store import Memory
+from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings
 from txnwatch.state.abort.results import VERIFIED
 from txnwatch.state.evidence.confirmation import Answer
@@ -40,13 +40,13 @@ class Claims:
     admin: TransactionAdmin
     findings: Findings
     now_ms: Callable[[], int]
-    memory: Memory = field(init=False)
+    memory: IncidentStore = field(init=False)
     _acted: dict[str, dict[str, Any]] = field(default_factory=dict)
     _doubted: dict[SpanKey, None] = field(default_factory=dict)
     _doubted_transactions: dict[str, TransactionCandidate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.memory = Memory(self.origin.cluster_id, self._ours, self.is_found)
+        self.memory = IncidentStore(self.origin.cluster_id, self._ours, self.is_found)
 
     def is_found(self, incident: IncidentEvent) -> bool:
         """Whether this process has found the subject of the incident itself, and built the incident's content."""

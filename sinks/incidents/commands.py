@@ -14,7 +14,7 @@ _OUTCOMES = frozenset({ABORT, COMMIT, NONE})
 
 
 @dataclass(frozen=True, slots=True)
-class EventsAt:
+class EventsFlags:
     """Where a run publishes its events, as flags; None omits the flag."""
 
     events_topic: str | None = None
@@ -30,7 +30,7 @@ class Origin:
     cluster_id: str
     bootstrap_servers: str
     command_config: str | None = None
-    events: EventsAt = field(default_factory=EventsAt)
+    events: EventsFlags = field(default_factory=EventsFlags)
 
 
 def explain_partition(origin: Origin, partition: TopicPartition) -> str:

@@ -76,7 +76,7 @@ def with_pasts(
 ) -> list[tuple[SpanCandidate, SpanConfirmation]]:
     """Confirmations with what the partition logs show at and below the spans' starts; outcomes depend on it."""
     starts = [start_of(candidate, found) for candidate, found in confirmed]
-    pasts = admin.read_pasts(starts) if starts else {}
+    pasts = admin.read_span_histories(starts) if starts else {}
     return [
         (candidate, replace(found, past=pasts[start]))
         for (candidate, found), start in zip(confirmed, starts, strict=True)

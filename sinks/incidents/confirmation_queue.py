@@ -42,7 +42,7 @@ class _Line(Generic[T]):
         self._waiting.pop(key, None)
 
 
-class Turns:
+class ConfirmationQueues:
     """A queue for each kind of candidate.
 
     Attributes:

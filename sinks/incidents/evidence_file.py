@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from txnwatch.sinks.incidents.own_findings import Kept
+from txnwatch.sinks.incidents.own_findings import StoredFindings
 from txnwatch.state.model.errors import CheckpointError
 from txnwatch.state.store.codec import decode_evidence, encode_evidence
 
@@ -25,19 +25,19 @@ class EvidenceFile:
         self._report = report
         self._is_failing = False
 
-    def load(self) -> Kept:
+    def load(self) -> StoredFindings:
         """See EvidenceStore."""
         try:
             markers, *lines = self._path.read_text().splitlines()
             marked = tuple((str(incident_id), int(at_ms)) for incident_id, at_ms in json.loads(markers))
-            return Kept(tuple(decode_evidence(line) for line in lines), marked)
+            return StoredFindings(tuple(decode_evidence(line) for line in lines), marked)
         except FileNotFoundError:
-            return Kept()
+            return StoredFindings()
         except (OSError, ValueError, LookupError, TypeError, AttributeError, CheckpointError) as exc:
             self._report(f"{self._path}: evidence from before this start cannot be read, and is collected again: {exc}")
-            return Kept()
+            return StoredFindings()
 
-    def keep(self, kept: Kept) -> None:
+    def keep(self, kept: StoredFindings) -> None:
         """See EvidenceStore."""
         lines = [json.dumps(kept.markers), *(encode_evidence(one) for one in kept.evidence)]
         text = "".join(f"{line}\n" for line in lines)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from txnwatch.sinks.delivery.outbox import Outbox
-from txnwatch.sinks.incidents.incident_store import Memory
+from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.retention import Retention
 from txnwatch.state.events.record_size import fitting
 from txnwatch.state.model.incident import IncidentEvent
@@ -26,7 +26,7 @@ class Delivery:
     """
 
     outboxes: Sequence[Outbox]
-    memory: Memory
+    memory: IncidentStore
     retention: Retention
     on_event: Callable[[IncidentEvent], None]
     report: Callable[[str], None]

@@ -43,7 +43,7 @@ class Finding(NamedTuple):
 
 
 @dataclass(slots=True)
-class Lookout:
+class FollowUp:
     """Checks open incidents. It remembers each partition's last stable offset, and since when it has not moved."""
 
     admin: TransactionAdmin

@@ -25,7 +25,14 @@ from typing import NamedTuple
 
 from txnwatch.sinks.incidents.event_builder import no_longer_open
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.incident import SPENT_SEQUENCE, IncidentEvent, Overwritten, SpanKey, id_once_more, resolved
+from txnwatch.state.model.incident import (
+    SPENT_SEQUENCE,
+    IncidentEvent,
+    Overwritten,
+    SpanKey,
+    repeat_incident_id,
+    resolved,
+)
 
 IN_HAND_MS = 60_000
 KEPT_MS = 24 * 3_600_000  # longer than the hour of an abort's budget, and than any instance may be behind
@@ -34,7 +41,7 @@ ROOM = 1_000  # sequences that other writers may not use: an announced marker mu
 _USED_UP = "a record of another writer has used up its sequence; its subject continues under another incident id"
 
 
-class Past(NamedTuple):
+class EndedIncident(NamedTuple):
     """An incident that ended long ago: its last sequence, its end, and since when this process knows of the end."""
 
     sequence: int
@@ -43,7 +50,7 @@ class Past(NamedTuple):
 
 
 @dataclass(slots=True)
-class Memory:
+class IncidentStore:
     """The incidents of one cluster.
 
     Attributes:
@@ -60,7 +67,7 @@ class Memory:
     _spans: dict[SpanKey, str] = field(default_factory=dict)
     _on_topic: dict[str, int] = field(default_factory=dict)
     _unheard: dict[str, IncidentEvent] = field(default_factory=dict)
-    _past: dict[str, Past] = field(default_factory=dict)
+    _past: dict[str, EndedIncident] = field(default_factory=dict)
     _overwritten: set[str] = field(default_factory=set)
     _owed: list[IncidentEvent] = field(default_factory=list)
 
@@ -120,7 +127,7 @@ class Memory:
     def _let_go(self, event: IncidentEvent, now_ms: int) -> None:
         del self.known[event.incident_id]
         sequence = max(event.sequence, self._on_topic.pop(event.incident_id, 0))
-        self._past[event.incident_id] = Past(sequence, event.time_ms, now_ms)
+        self._past[event.incident_id] = EndedIncident(sequence, event.time_ms, now_ms)
 
     def owed(self) -> list[IncidentEvent]:
         """The ends of incidents whose ids are spent; each is returned once."""
@@ -142,7 +149,7 @@ class Memory:
             return
         known = self.known.pop(incident_id, None)
         self._on_topic.pop(incident_id, None)
-        self._past[incident_id] = Past(SPENT_SEQUENCE, now_ms, now_ms)
+        self._past[incident_id] = EndedIncident(SPENT_SEQUENCE, now_ms, now_ms)
         self._unheard = {key: told for key, told in self._unheard.items() if told.incident_id != incident_id}
         if known is not None and known.is_open:
             self._release(known)
@@ -228,7 +235,7 @@ class Memory:
             if known is not None and known.is_open:
                 return known
             times += 1
-            found = id_once_more(incident_id, times)
+            found = repeat_incident_id(incident_id, times)
         return None
 
     def unused(self, incident_id: str) -> str:
@@ -240,7 +247,7 @@ class Memory:
         found, times = incident_id, 0
         while self.is_used(found):
             times += 1
-            found = id_once_more(incident_id, times)
+            found = repeat_incident_id(incident_id, times)
         return found
 
     def telling(self, events: Iterable[IncidentEvent]) -> None:

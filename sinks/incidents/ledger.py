@@ -22,14 +22,14 @@ from txnwatch.sinks.incidents import event_builder as compose
 from txnwatch.sinks.incidents.claims import Claims, differs, found_too, rank
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.confirm import confirm_contradicted, confirm_spans, confirm_transactions, with_pasts
-from txnwatch.sinks.incidents.confirmation_queue import Turns
+from txnwatch.sinks.incidents.confirmation_queue import ConfirmationQueues
 from txnwatch.sinks.incidents.fan_out import Delivery
-from txnwatch.sinks.incidents.follow_up import LOG_TELLS_MS, Lookout
-from txnwatch.sinks.incidents.incident_store import Memory
-from txnwatch.sinks.incidents.outcome_retries import Outcomes
+from txnwatch.sinks.incidents.follow_up import LOG_TELLS_MS, FollowUp
+from txnwatch.sinks.incidents.incident_store import IncidentStore
+from txnwatch.sinks.incidents.outcome_retries import OutcomeRetries
 from txnwatch.sinks.incidents.own_findings import EvidenceStore, Findings, key_of
 from txnwatch.sinks.incidents.retention import Retention
-from txnwatch.sinks.incidents.unanswered import Unanswered
+from txnwatch.sinks.incidents.unanswered import ReportedReasons
 from txnwatch.state.abort.case import Evidence
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.evidence.known_outcome import Outcome, known_outcome
@@ -89,13 +89,13 @@ class Ledger:
     evidence: EvidenceStore | None = None
     findings: Findings = field(init=False)
     _claims: Claims = field(init=False)
-    _memory: Memory = field(init=False)
+    _memory: IncidentStore = field(init=False)
     _delivery: Delivery = field(init=False)
-    _lookout: Lookout = field(init=False)
-    _outcomes: Outcomes = field(init=False)
-    _turns: Turns = field(default_factory=Turns)
+    _lookout: FollowUp = field(init=False)
+    _outcomes: OutcomeRetries = field(init=False)
+    _turns: ConfirmationQueues = field(default_factory=ConfirmationQueues)
     _look_again_ms: int = 0
-    _unanswered: Unanswered = field(default_factory=Unanswered)
+    _unanswered: ReportedReasons = field(default_factory=ReportedReasons)
 
     def __post_init__(self) -> None:
         self.findings = Findings(self.evidence)
@@ -104,8 +104,8 @@ class Ledger:
         self._delivery = Delivery(
             self.outboxes, self._memory, self.retention, self.on_event, self.report, listens=self.heard is not None
         )
-        self._lookout = Lookout(self.admin, self.groups, self.report)
-        self._outcomes = Outcomes(self.origin, self.admin, self._memory, self.findings)
+        self._lookout = FollowUp(self.admin, self.groups, self.report)
+        self._outcomes = OutcomeRetries(self.origin, self.admin, self._memory, self.findings)
 
     @property
     def can_wait(self) -> bool:
@@ -187,15 +187,15 @@ class Ledger:
             if isinstance(event, Overwritten):
                 self._memory.overwrite(event.incident_id)
                 continue
-            is_news, to_tell = self._memory.hear(event, now_ms)
-            if is_news:  # queued events of the incident are older than this one
+            is_new, to_tell = self._memory.hear(event, now_ms)
+            if is_new:  # queued events of the incident are older than this one
                 self.outboxes[0].withdraw(event)
                 for outbox in self.outboxes[1:]:
                     outbox.put([self._memory.known[event.incident_id]])
                 self._look_again_ms = now_ms
             if to_tell is not None:
                 yield to_tell
-            elif is_news and (correction := self._claims.heard(event, now_ms)) is not None:
+            elif is_new and (correction := self._claims.heard(event, now_ms)) is not None:
                 yield correction
         spent = self._memory.owed()
         self._claims.doubt_spent(spent)
@@ -331,7 +331,7 @@ class Ledger:
         key = f"{verdict} {what}"
         if answer is not Answer.UNKNOWN:
             self._unanswered.settle(key)
-        elif self._unanswered.is_news(key, why, self.now_ms()):
+        elif self._unanswered.is_new(key, why, self.now_ms()):
             self.report(f"{key} can be neither confirmed nor refuted now: {why}")
         return answer is Answer.CONFIRMED
 

@@ -15,7 +15,7 @@ from typing import TypeGuard
 from txnwatch.sinks.incidents.commands import Origin, end_hanging
 from txnwatch.sinks.incidents.confirm import confirm_spans
 from txnwatch.sinks.incidents.follow_up import where
-from txnwatch.sinks.incidents.incident_store import Memory
+from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings, key_of
 from txnwatch.state.abort.case import Evidence, data_of
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
@@ -23,7 +23,7 @@ from txnwatch.state.evidence.known_outcome import Outcome, known_outcome
 from txnwatch.state.evidence.outcome import UNKNOWN
 from txnwatch.state.model.findings import Emitted, SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent, updated
-from txnwatch.state.model.ports import STILL_READING, SpanPast, SpanStart, TransactionAdmin
+from txnwatch.state.model.ports import STILL_READING, SpanHistory, SpanStart, TransactionAdmin
 from txnwatch.state.model.verdicts import Verdict
 
 AT_A_TIME = 200
@@ -47,12 +47,12 @@ class _Awaited:
 
 
 @dataclass(slots=True)
-class Outcomes:
+class OutcomeRetries:
     """Open incidents whose outcome is awaited, and those whose outcome cannot be known."""
 
     origin: Origin
     admin: TransactionAdmin
-    memory: Memory
+    memory: IncidentStore
     findings: Findings
     _awaited: dict[str, _Awaited] = field(default_factory=dict)
     _settled: dict[str, Hashable] = field(default_factory=dict)
@@ -71,8 +71,8 @@ class Outcomes:
                     self._said(known.incident_id, said, now_ms)
         due = [incident for incident in self._due(now_ms) if self._evidence(incident) is not None]
         starts = {incident.incident_id: self._start(incident) for incident in due}
-        pasts = self.admin.read_pasts(starts.values()) if due else {}
-        readable: list[tuple[IncidentEvent, SpanPast]] = []
+        pasts = self.admin.read_span_histories(starts.values()) if due else {}
+        readable: list[tuple[IncidentEvent, SpanHistory]] = []
         for incident in due:
             past = pasts[starts[incident.incident_id]]
             if past.problem is None:

@@ -31,7 +31,7 @@ def key_of(candidate: SpanCandidate) -> SpanKey:
     return candidate.span.topic_id, candidate.partition, candidate.producer_id
 
 
-class Kept(NamedTuple):
+class StoredFindings(NamedTuple):
     """What outlives the process: evidence, and the markers of the last hour."""
 
     evidence: tuple[Evidence, ...] = ()
@@ -39,12 +39,12 @@ class Kept(NamedTuple):
 
 
 class EvidenceStore(Protocol):
-    """Durable storage for `Kept`, which only this process writes."""
+    """Durable storage for `StoredFindings`, which only this process writes."""
 
-    def load(self) -> Kept:
+    def load(self) -> StoredFindings:
         """The stored findings; none if they cannot be read."""
 
-    def keep(self, kept: Kept) -> None:
+    def keep(self, kept: StoredFindings) -> None:
         """Replaces the stored findings."""
 
 
@@ -69,7 +69,7 @@ class Findings:
     _from_ms: int = 0
 
     def __post_init__(self) -> None:
-        kept = self.store.load() if self.store is not None else Kept()
+        kept = self.store.load() if self.store is not None else StoredFindings()
         self._kept = {key_of(evidence.candidate): evidence for evidence in kept.evidence}
         self.marked.update(kept.markers)
 
@@ -138,7 +138,7 @@ class Findings:
         if self._kept and now_ms - self._from_ms >= GONE_MS:
             self._kept, self._is_changed = {}, True
         if self._is_changed and self.store is not None:
-            self.store.keep(Kept((*self._spans.values(), *self._kept.values()), tuple(sorted(self.marked))))
+            self.store.keep(StoredFindings((*self._spans.values(), *self._kept.values()), tuple(sorted(self.marked))))
         self._is_changed = False
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from txnwatch.sinks.incidents.incident_store import Memory
+from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.state.model.errors import SinkError
 
 RETENTION_MS = 7 * 24 * 3_600_000
@@ -29,7 +29,7 @@ class Retention:
     bury: Callable[[Sequence[str]], None] = lambda _: None
     _due_ms: int = 0
 
-    def on_tidy(self, memory: Memory, now_ms: int) -> None:
+    def on_tidy(self, memory: IncidentStore, now_ms: int) -> None:
         """Removes what has expired; checks at most every 10 minutes once nothing is left over."""
         if now_ms < self._due_ms:
             return

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from txnwatch.sinks.incidents.confirm import confirm_spans, confirm_transactions, with_pasts
-from txnwatch.state.evidence.age_claims import Claim, LedSince, claims
+from txnwatch.state.evidence.age_claims import Claim, LeaderStamp, claims
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation, TransactionConfirmation
 from txnwatch.state.evidence.screening import open_spans, overdue_transaction, screen, settled, view_of
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
@@ -35,7 +35,7 @@ class Log(NamedTuple):
 
     views: Mapping[int, CoordinatorView] = {}
     problems: Mapping[str, str] = {}
-    led: Mapping[int, LedSince] = {}
+    led: Mapping[int, LeaderStamp] = {}
 
 
 ReadLog = Callable[[Collection[int]], Log]

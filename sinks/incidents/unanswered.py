@@ -8,12 +8,12 @@ from txnwatch.sinks.incidents.confirmation_queue import GONE_MS
 
 
 @dataclass(slots=True)
-class Unanswered:
+class ReportedReasons:
     """The last reported reason of each candidate; dropped when the candidate does not come again."""
 
     _said: dict[str, tuple[str, int]] = field(default_factory=dict)
 
-    def is_news(self, candidate: str, why: str, now_ms: int) -> bool:
+    def is_new(self, candidate: str, why: str, now_ms: int) -> bool:
         """Whether this reason was not reported for the candidate yet; it is remembered."""
         if candidate not in self._said:
             self._said = {one: told for one, told in self._said.items() if now_ms - told[1] < GONE_MS}

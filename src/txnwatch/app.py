@@ -24,7 +24,7 @@ from txnwatch.sinks.delivery.kafka import KafkaEventSink, ensure_topic
 from txnwatch.sinks.delivery.open_list import OpenList
 from txnwatch.sinks.delivery.outbox import Outbox
 from txnwatch.sinks.delivery.redis import RedisEventSink
-from txnwatch.sinks.delivery.skipped_records import PassedOverRecords
+from txnwatch.sinks.delivery.skipped_records import SkippedRecords
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.sinks.incidents.ledger import Ledger
@@ -43,12 +43,12 @@ from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.job.checkpoint import local_directory
 from txnwatch.streaming.job.preflight import check_cluster
 from txnwatch.streaming.job.progress import Progress, read_progress
-from txnwatch.streaming.source.idle_barriers import Judged, write_judged
+from txnwatch.streaming.source.idle_barriers import NextBarrierDue, write_judged
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.reread_requests import wishes_of, write_wishes
+from txnwatch.streaming.source.reread_requests import requests_after, write_requests
 from txnwatch.watch.coverage import Coverage
-from txnwatch.watch.event_listener import Listening
-from txnwatch.watch.heartbeat_sender import Pulse, Told
+from txnwatch.watch.event_listener import EventListener
+from txnwatch.watch.heartbeat_sender import HeartbeatSender, Told
 from txnwatch.watch.throttling import Throttling
 
 if TYPE_CHECKING:  # these imports take a second, and only `run` needs them
@@ -87,7 +87,7 @@ class Watch:
     _log: EventLog | None = field(default=None, init=False)
     _abort: AutoAbort | None = field(default=None, init=False)
     _open_list: OpenList | None = field(default=None, init=False)
-    _pulse: Pulse | None = field(default=None, init=False)
+    _pulse: HeartbeatSender | None = field(default=None, init=False)
     _bury: Callable[[list[str]], None] = field(default=lambda _: None, init=False)
     _query: StreamingQuery | None = field(default=None, init=False)
 
@@ -104,7 +104,7 @@ class Watch:
             properties,
             events_keys(self.settings.events_key_file, lambda text: self.report(f"warning: {text}")),
         )
-        self._listening = Listening(PassedOverRecords(lambda text: self.report(f"warning: {text}"), wall_clock_ms))
+        self._listening = EventListener(SkippedRecords(lambda text: self.report(f"warning: {text}"), wall_clock_ms))
         self.options = parse_options(self._source_options())
         self.metrics = Metrics(wall_clock_ms)
         self.metrics.progress = self._progress
@@ -202,7 +202,7 @@ class Watch:
             self._open_list = OpenList(redis.show_open)
         self._bury = topic.bury
         cluster = Cluster(self.options.bootstrap, self.options.security, timeout_s=_ADMIN_TIMEOUT_S)
-        self._pulse = Pulse(
+        self._pulse = HeartbeatSender(
             self.instance,
             self.cluster_id,
             cluster,
@@ -297,7 +297,7 @@ class Watch:
         self._abort.on_batch()
         if self._open_list is not None:
             self._open_list.on_batch(emitted, wall_clock_ms())
-        write_wishes(self._scratch / _WISHES_FILE, wishes_of(emitted, self._ledger.doubted))
+        write_requests(self._scratch / _WISHES_FILE, requests_after(emitted, self._ledger.doubted))
         self._write_judged(emitted)
         self._beat(emitted, wall_clock_ms())
         self.metrics.take_passed_over(self._listening.passed_over.counts)
@@ -312,12 +312,12 @@ class Watch:
         counts = [said for said in emitted if isinstance(said, BucketCount)]
         if len(counts) == self.options.buckets:
             due_ms = min(count.due_ms for count in counts) if self._ledger.can_wait else 0
-            write_judged(self._scratch / _JUDGED_FILE, Judged(counts[0].barrier, due_ms))
+            write_judged(self._scratch / _JUDGED_FILE, NextBarrierDue(counts[0].barrier, due_ms))
 
     def _beat(self, emitted: list[Emitted], now_ms: int) -> None:
         if self._pulse is not None:
             self._pulse.on_batch(emitted, now_ms)
-        self._listening.bury_old(self.settings.events_retention_ms, now_ms, self._bury)
+        self._listening.remove_expired_heartbeats(self.settings.events_retention_ms, now_ms, self._bury)
 
     def _tell(self, said: Emitted) -> None:
         """Reports a finding that an operator should know and that is not an incident event."""

@@ -11,7 +11,7 @@ from txnwatch.config import CONFLUENT_AVRO, EVENTS_TOPIC, RunSettings, registry_
 from txnwatch.sinks.delivery.encoding import FORMATS, Encoding, from_bytes
 from txnwatch.sinks.delivery.registry import RegistryCodec
 from txnwatch.sinks.delivery.signature import Keys, mode_warning, read_keys
-from txnwatch.sinks.incidents.commands import EventsAt
+from txnwatch.sinks.incidents.commands import EventsFlags
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.security import Security
@@ -103,10 +103,10 @@ def events_topic(
     return EventsTopic(name, registry.encoding, registry.decode, keys)
 
 
-def told_at(settings: RunSettings) -> EventsAt:
+def told_at(settings: RunSettings) -> EventsFlags:
     """The event flags of a run for suggested commands, without the password in the registry's URL."""
     url = urlsplit(settings.schema_registry_url) if settings.schema_registry_url is not None else None
-    return EventsAt(
+    return EventsFlags(
         settings.events_topic if settings.events_topic != EVENTS_TOPIC else None,
         settings.events_format,
         url._replace(netloc=url.netloc.rpartition("@")[2]).geturl() if url is not None else None,

@@ -13,7 +13,7 @@ from txnwatch.state.model.broker_clocks import both
 from txnwatch.state.model.facts import (
     KEEPS_WHAT_IS_KNOWN,
     Barrier,
-    Bracket,
+    CensusListing,
     CensusTaken,
     Fact,
     LastStable,
@@ -59,7 +59,7 @@ class Batch:
         """Facts that concern every producer with something open; they are applied first."""
         return (*(notice for notice in self.notices if notice.kind not in KEEPS_WHAT_IS_KNOWN), *self._gone)
 
-    def brackets(self) -> Iterable[tuple[TopicPartition, Bracket]]:
+    def brackets(self) -> Iterable[tuple[TopicPartition, CensusListing]]:
         """The partitions for which the batch's census is valid.
 
         It is not valid if the log has changed since the census was planned, or if the log should be read as far as the

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 
 from txnwatch.state.detection.batch import Batch
 from txnwatch.state.detection.bucket_state import BucketState, Standing
-from txnwatch.state.detection.evaluate import NEVER_MS, Bench, at_rest_until, due_ms, judge
-from txnwatch.state.detection.loaded_producers import Desk, ProducerStore
-from txnwatch.state.detection.open_transactions import has_to_be_told, keep_oldest, oldest, worth_telling
+from txnwatch.state.detection.evaluate import NEVER_MS, BarrierContext, at_rest_until, due_ms, judge
+from txnwatch.state.detection.loaded_producers import LoadedProducers, ProducerStore
+from txnwatch.state.detection.open_transactions import keep_oldest, must_emit, oldest, worth_telling
 from txnwatch.state.detection.producer_snapshot import described_open, doubted, not_described, not_there
 from txnwatch.state.detection.read_gaps import (
     as_read,
@@ -24,13 +24,13 @@ from txnwatch.state.detection.read_gaps import (
     finished_readings,
     in_reading,
     is_before_hole,
-    made_anew,
     note_gaps,
     note_hidden,
     note_holes,
     note_undescribed,
     pass_over,
     read_again,
+    recreated_logs,
     unread_before,
 )
 from txnwatch.state.detection.transitions import forget_unseen
@@ -41,13 +41,13 @@ from txnwatch.state.model.findings import (
     BucketCount,
     CensusIncomplete,
     CensusReason,
-    CensusWanted,
+    CensusRequest,
     Emitted,
-    LastStableStands,
-    LeftUnread,
+    LastStableOffsetBlocked,
     OpenTransactions,
     OutstandingGap,
     PartitionAlarm,
+    ReadLimitReached,
     RequestsThrottled,
     TransactionsEnded,
     Unproven,
@@ -73,7 +73,7 @@ def process(
     """
     batch = Batch(facts)
     give_up(bucket, batch, policy)
-    desk = Desk(bucket, store)
+    desk = LoadedProducers(bucket, store)
     number = batch.barrier.number
     begin_readings(bucket, batch)
     _apply_to_awaited(batch, desk)
@@ -85,10 +85,10 @@ def process(
             continue
         told = in_reading(seen, bucket, batch.barrier)
         desk.time(told, again)
-        follows_on = _place_of(seen) not in unread and not (
+        is_consecutive = _place_of(seen) not in unread and not (
             isinstance(seen, TransactionSeen) and is_before_hole(bucket, desk.load(seen.producer_id).view)
         )
-        desk.apply(seen.producer_id, told, number, follows_on=follows_on)
+        desk.apply(seen.producer_id, told, number, is_consecutive=is_consecutive)
     desk.name_strays()
     close_gaps(bucket, batch)
     note_gaps(bucket, batch.notices)
@@ -98,9 +98,9 @@ def process(
     if speaks_for_partitions:
         desk.emitted.extend(PartitionAlarm(notice) for notice in batch.notices if notice.kind is not NoticeKind.LEFT)
         desk.emitted.extend(_standing_still(bucket, batch, policy))
-        desk.emitted.extend(CensusWanted(partition, CensusReason.HIDDEN) for partition in note_hidden(bucket, batch))
+        desk.emitted.extend(CensusRequest(partition, CensusReason.HIDDEN) for partition in note_hidden(bucket, batch))
         undescribed = note_undescribed(bucket, batch)
-        desk.emitted.extend(CensusWanted(partition, CensusReason.FAILED) for partition in undescribed)
+        desk.emitted.extend(CensusRequest(partition, CensusReason.FAILED) for partition in undescribed)
         desk.emitted.extend(_incomplete(batch))
         desk.emitted.extend(RequestsThrottled(tuple(told.throttled_ms.items())) for told in batch.throttled)
     _judge_all(batch.barrier, desk, policy, speaks_for_partitions=speaks_for_partitions)
@@ -108,7 +108,7 @@ def process(
     return desk.emitted
 
 
-def _apply_to_awaited(batch: Batch, desk: Desk) -> None:
+def _apply_to_awaited(batch: Batch, desk: LoadedProducers) -> None:
     """Applies facts that name no producer to the producers they concern."""
     if not batch.barrier.risen and not batch.for_awaited:
         return
@@ -120,7 +120,7 @@ def _apply_to_awaited(batch: Batch, desk: Desk) -> None:
             desk.apply(producer_id, fact, batch.barrier.number)
 
 
-def _forget_unseen(log_partitions: set[int], desk: Desk) -> None:
+def _forget_unseen(log_partitions: set[int], desk: LoadedProducers) -> None:
     """Removes the ids that complete readings of the coordinators' log did not show again."""
     if not log_partitions:
         return
@@ -137,7 +137,7 @@ def _place_of(seen: ProducerSeen | TransactionSeen) -> TopicPartition:
     return TopicPartition(TRANSACTION_STATE_TOPIC, seen.view.log_partition)
 
 
-def _take_census(batch: Batch, desk: Desk) -> None:
+def _take_census(batch: Batch, desk: LoadedProducers) -> None:
     """Opens what the batch's census shows as open; ends what it should show and does not."""
     if not batch.censuses:
         return
@@ -166,17 +166,19 @@ def _take_census(batch: Batch, desk: Desk) -> None:
                 desk.take(not_described(desk.load(producer_id), partition, bracket, number))
 
 
-def _judge_all(barrier: Barrier, desk: Desk, policy: DetectionPolicy, *, speaks_for_partitions: bool) -> None:
+def _judge_all(
+    barrier: Barrier, desk: LoadedProducers, policy: DetectionPolicy, *, speaks_for_partitions: bool
+) -> None:
     bucket = desk.bucket
     has_changed = _take_clocks(bucket, barrier)
-    bench = Bench(
+    bench = BarrierContext(
         barrier,
         policy,
         bucket.gaps,
         bucket.coordinator_gaps,
         bucket.left,
         bucket.clocks,
-        made_anew=made_anew(bucket),
+        recreated_logs=recreated_logs(bucket),
     )
     due = set(bucket.agenda) if has_changed else bucket.agenda.due(bench.now_ms)
     for producer_id in sorted(due | desk.touched.keys()):
@@ -191,14 +193,14 @@ def _judge_all(barrier: Barrier, desk: Desk, policy: DetectionPolicy, *, speaks_
             bucket.agenda.put(producer_id, next_ms)
         else:
             bucket.agenda.drop(producer_id)
-    desk.emitted.extend(CensusWanted(partition) for partition in sorted(bench.wanted))
+    desk.emitted.extend(CensusRequest(partition) for partition in sorted(bench.wanted))
     if speaks_for_partitions:
         desk.emitted.append(_unproven(bucket, barrier))
         desk.emitted.extend(_outstanding(bucket))
     desk.emitted.extend(_figures(bucket, bench, desk.ended))
 
 
-def _figures(bucket: BucketState, bench: Bench, ended: Tally) -> Iterable[Emitted]:
+def _figures(bucket: BucketState, bench: BarrierContext, ended: Tally) -> Iterable[Emitted]:
     keep_oldest(bucket.followed)
     told = tuple(worth_telling(bucket.followed, bench))
     oldest_open_ms, oldest_prepared_ms = oldest(told)
@@ -214,7 +216,7 @@ def _figures(bucket: BucketState, bench: Bench, ended: Tally) -> Iterable[Emitte
         oldest_prepared_ms=oldest_prepared_ms,
         due_ms=_due_ms(bucket),
     )
-    if has_to_be_told(bucket, told, bench.barrier.number):
+    if must_emit(bucket, told, bench.barrier.number):
         yield OpenTransactions(bucket.number, told)
     latencies = ended.latencies()
     if latencies:
@@ -229,7 +231,7 @@ def _due_ms(bucket: BucketState) -> int:
     return bucket.agenda.next_ms(NEVER_MS)
 
 
-def _standing_still(bucket: BucketState, batch: Batch, policy: DetectionPolicy) -> Iterable[LastStableStands]:
+def _standing_still(bucket: BucketState, batch: Batch, policy: DetectionPolicy) -> Iterable[LastStableOffsetBlocked]:
     """Last stable offsets that have not moved for a while; the transaction that holds one may be in any bucket."""
     now_ms = batch.barrier.coordinator_listed_ms
     for told in batch.last_stable:
@@ -237,10 +239,10 @@ def _standing_still(bucket: BucketState, batch: Batch, policy: DetectionPolicy) 
         since_ms = known.since_ms if known is not None and known.offset == told.offset else now_ms
         bucket.standing[told.partition] = Standing(told.offset, since_ms, now_ms)
     for partition, standing in list(bucket.standing.items()):
-        if now_ms - standing.seen_ms > policy.standing_still_ms:
+        if now_ms - standing.seen_ms > policy.blocked_offset_ms:
             del bucket.standing[partition]  # it has moved, or nothing is written above it
-        elif now_ms - standing.since_ms >= policy.standing_still_ms:
-            yield LastStableStands(partition, standing.offset)
+        elif now_ms - standing.since_ms >= policy.blocked_offset_ms:
+            yield LastStableOffsetBlocked(partition, standing.offset)
 
 
 def _incomplete(batch: Batch) -> Iterable[CensusIncomplete]:
@@ -262,10 +264,10 @@ def _unproven(bucket: BucketState, barrier: Barrier) -> Unproven:
     return Unproven(tuple(sorted(barrier.stale_data | bucket.gaps.keys() | log_partitions)))
 
 
-def _outstanding(bucket: BucketState) -> Iterable[OutstandingGap | LeftUnread]:
+def _outstanding(bucket: BucketState) -> Iterable[OutstandingGap | ReadLimitReached]:
     for partition, start in sorted(bucket.gaps.items()):
         yield OutstandingGap(partition, start)
     for partition, start in sorted(bucket.left.items()):
-        yield LeftUnread(partition, start)
+        yield ReadLimitReached(partition, start)
     for log_partition, start in sorted(bucket.coordinator_gaps.items()):
         yield OutstandingGap(TopicPartition(TRANSACTION_STATE_TOPIC, log_partition), start)

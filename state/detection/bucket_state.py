@@ -14,7 +14,7 @@ from txnwatch.state.model.ids import TopicPartition
 
 NEEDS_CENSUS = -1  # a gap that no reading can close, only a census at the leader
 FROM_BEGINNING = -1  # a partition of the coordinators' log that is read again as a new reading
-MADE_ANEW = -2  # the same, because the topic was re-created
+RECREATED = -2  # the same, because the topic was re-created
 
 
 class Standing(NamedTuple):

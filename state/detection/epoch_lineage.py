@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from txnwatch.state.model.transaction import ITS_OWN, UNKNOWN_PAST, CoordinatorView, EpochUse, TransactionState
+from txnwatch.state.model.transaction import ITS_OWN, UNKNOWN_PREVIOUS, CoordinatorView, EpochUse, TransactionState
 
 _COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 
@@ -32,14 +32,14 @@ def begun(view: CoordinatorView) -> CoordinatorView:
             return view
 
 
-def follow(prior: CoordinatorView | None, view: CoordinatorView, *, follows_on: bool = True) -> CoordinatorView:
+def follow(prior: CoordinatorView | None, view: CoordinatorView, *, is_consecutive: bool = True) -> CoordinatorView:
     """The view after what was known before it; values that its own range has already decided do not change.
 
-    `follows_on` is False if something between the two was not read or is no longer there.
+    `is_consecutive` is False if something between the two was not read or is no longer there.
     """
-    same = prior if prior is not None and follows_on and is_same_transaction(prior, view) else None
+    same = prior if prior is not None and is_consecutive and is_same_transaction(prior, view) else None
     if view.state is TransactionState.EMPTY:
-        return _after_init(prior, view, follows_on=follows_on)
+        return _after_init(prior, view, is_consecutive=is_consecutive)
     if same is not None and view.state in _COMPLETE and not view.participants:
         # Complete* does not contain its partitions; they are needed for the outcome of a missing marker.
         view = replace(view, participants=same.participants)
@@ -47,7 +47,7 @@ def follow(prior: CoordinatorView | None, view: CoordinatorView, *, follows_on: 
         return view
     if same is not None:
         return _at_its_end(replace(view, data_epoch=same.data_epoch, epoch_use=same.epoch_use))
-    use = _use(prior if follows_on else None, view.data_epoch) if view.data_epoch >= 0 else EpochUse.SHARED
+    use = _use(prior if is_consecutive else None, view.data_epoch) if view.data_epoch >= 0 else EpochUse.SHARED
     return _at_its_end(replace(view, epoch_use=use))
 
 
@@ -78,29 +78,29 @@ def _was_out_before(prior: CoordinatorView | None, view: CoordinatorView, same: 
     return prior.superseded_by < 0 and prior.producer_epoch >= view.data_epoch
 
 
-def _after_init(prior: CoordinatorView | None, view: CoordinatorView, *, follows_on: bool) -> CoordinatorView:
+def _after_init(prior: CoordinatorView | None, view: CoordinatorView, *, is_consecutive: bool) -> CoordinatorView:
     """The view after an InitProducerId; a repeated one returns the same epoch again, also after a transaction."""
     if prior is None:
-        return view if follows_on else replace(view, past_outcome=UNKNOWN_PAST)
+        return view if is_consecutive else replace(view, previous_outcome=UNKNOWN_PREVIOUS)
     if prior.producer_epoch == view.producer_epoch and prior.superseded_by < 0 and view.epoch_use is EpochUse.FIRST:
-        view = replace(view, epoch_use=_use(prior if follows_on else None, view.producer_epoch))
+        view = replace(view, epoch_use=_use(prior if is_consecutive else None, view.producer_epoch))
     participants = view.participants or prior.participants
     data_epoch = view.data_epoch if view.data_epoch >= 0 else prior.data_epoch
     view = replace(view, participants=participants, data_epoch=data_epoch)
-    if view.past_outcome:
+    if view.previous_outcome:
         was_out = prior.superseded_by < 0 and prior.producer_epoch >= view.data_epoch  # before its range began
-        return replace(view, past_outcome=UNKNOWN_PAST, past_end_epoch=-1) if was_out else view
-    outcome, end_epoch = _past(prior, view) if follows_on else (UNKNOWN_PAST, -1)
-    return replace(view, past_outcome=outcome, past_end_epoch=end_epoch)
+        return replace(view, previous_outcome=UNKNOWN_PREVIOUS, previous_end_epoch=-1) if was_out else view
+    outcome, end_epoch = _past(prior, view) if is_consecutive else (UNKNOWN_PREVIOUS, -1)
+    return replace(view, previous_outcome=outcome, previous_end_epoch=end_epoch)
 
 
 def _past(prior: CoordinatorView, view: CoordinatorView) -> tuple[str, int]:
     """How the last transaction before an InitProducerId ended, if no other has used its epoch, or ever will."""
     if prior.state is TransactionState.EMPTY:
-        return prior.past_outcome, prior.past_end_epoch
+        return prior.previous_outcome, prior.previous_end_epoch
     is_its_own = prior.state in _COMPLETE and prior.epoch_use in ITS_OWN and view.producer_epoch > prior.data_epoch
     if not is_its_own or prior.state.outcome is None:
-        return UNKNOWN_PAST, -1
+        return UNKNOWN_PREVIOUS, -1
     return prior.state.outcome, prior.producer_epoch
 
 

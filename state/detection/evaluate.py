@@ -23,7 +23,7 @@ from txnwatch.state.model.findings import (
 )
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
-from txnwatch.state.model.transaction import COVER, CoordinatorView, ProducerState, Said, Span
+from txnwatch.state.model.transaction import COVER, CoordinatorView, Emission, ProducerState, Span
 from txnwatch.state.model.verdicts import (
     Look,
     Verdict,
@@ -36,7 +36,7 @@ from txnwatch.state.model.verdicts import (
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class BarrierContext:
     """The inputs for evaluating every producer of a bucket at one barrier.
 
     Attributes:
@@ -55,7 +55,7 @@ class Bench:
     coordinator_gaps: Container[int] = ()
     left: Container[TopicPartition] = ()
     clocks: Clocks = field(default_factory=Clocks)
-    made_anew: Mapping[int, int] = field(default_factory=dict)
+    recreated_logs: Mapping[int, int] = field(default_factory=dict)
     waiting: Counter[str] = field(default_factory=Counter)
     wanted: set[TopicPartition] = field(default_factory=set)
 
@@ -78,7 +78,7 @@ class Bench:
         return self.clocks.age_ms(view, self.now_ms)
 
 
-def judge(producer: ProducerState, bench: Bench) -> Step:
+def judge(producer: ProducerState, bench: BarrierContext) -> Step:
     """The producer after one barrier, and the candidates that are due."""
     emitted: list[Emitted] = []
     for partition in _over(producer, bench):
@@ -100,7 +100,7 @@ def judge(producer: ProducerState, bench: Bench) -> Step:
     return Step(producer, tuple(emitted))
 
 
-def at_rest_until(producer: ProducerState, bench: Bench) -> int | None:
+def at_rest_until(producer: ProducerState, bench: BarrierContext) -> int | None:
     """The value of `due_ms` for a producer that `judge` would not change and not report; None if it might.
 
     This is the fast path for nearly all producers at nearly all barriers: idle ones, and those with a young transaction
@@ -113,7 +113,12 @@ def at_rest_until(producer: ProducerState, bench: Bench) -> int | None:
     if view.since_ms == NOT_LISTED_MS or producer.said or not _is_read(view, bench):
         return None
     for partition, span in producer.spans.items():
-        is_told = span.absent_at is not None or span.over_at is not None or span.uncovered_at is not None or span.stray
+        is_told = (
+            span.census_absent_at is not None
+            or span.ended_at is not None
+            or span.uncovered_at is not None
+            or span.stray
+        )
         if is_told or partition not in view.participants:
             return None
     age_ms, found = bench.age_ms(view), thresholds(view, bench.policy, bench.scan_interval_ms)
@@ -122,17 +127,17 @@ def at_rest_until(producer: ProducerState, bench: Bench) -> int | None:
     return bench.now_ms + found[0].age_ms - age_ms
 
 
-def _over(producer: ProducerState, bench: Bench) -> list[TopicPartition]:
+def _over(producer: ProducerState, bench: BarrierContext) -> list[TopicPartition]:
     """Spans that a census no longer showed, on partitions read to an end that was listed after it."""
     return [
         partition
         for partition, span in producer.spans.items()
-        if span.over_at is not None and span.over_at < bench.barrier.number and not _data_unproven(partition, bench)
+        if span.ended_at is not None and span.ended_at < bench.barrier.number and not _data_unproven(partition, bench)
     ]
 
 
 def _judge_span(
-    producer: ProducerState, partition: TopicPartition, span: Span, bench: Bench
+    producer: ProducerState, partition: TopicPartition, span: Span, bench: BarrierContext
 ) -> tuple[Span, tuple[Emitted, ...]]:
     look = _look(producer, partition, span, bench)
     if look is Look.COVERED:
@@ -145,29 +150,29 @@ def _judge_span(
         if _is_still_open(partition, span, bench):
             return _proven(producer, partition, span, bench, span.uncovered_at)
         look = Look.DATA_UNPROVEN
-    if look is Look.ENDING and span.over_at is None and not bench.is_behind(partition):
+    if look is Look.ENDING and span.ended_at is None and not bench.is_behind(partition):
         bench.wanted.add(partition)
     bench.waiting[look] += 1
     return span, ()
 
 
-def _look(producer: ProducerState, partition: TopicPartition, span: Span, bench: Bench) -> Look:
+def _look(producer: ProducerState, partition: TopicPartition, span: Span, bench: BarrierContext) -> Look:
     look = look_at(producer, partition, span, bench.barrier, bench.coordinator_gaps)
     is_told = look in {Look.COVERED, Look.UNCOVERED, Look.TOO_EARLY}
     return Look.COORDINATOR_UNPROVEN if is_told and _is_of_old_log(producer.view, bench) else look
 
 
-def _is_told_by_its_log(view: CoordinatorView | None, bench: Bench) -> bool:
+def _is_told_by_its_log(view: CoordinatorView | None, bench: BarrierContext) -> bool:
     """Whether the coordinators' log has named the producer id and will show its next states."""
     return view is not None and not _is_of_old_log(view, bench) and view.log_partition not in bench.coordinator_gaps
 
 
-def _is_of_old_log(view: CoordinatorView | None, bench: Bench) -> bool:
-    return view is not None and view.reading < bench.made_anew.get(view.log_partition, 0)
+def _is_of_old_log(view: CoordinatorView | None, bench: BarrierContext) -> bool:
+    return view is not None and view.reading < bench.recreated_logs.get(view.log_partition, 0)
 
 
 def _proven(
-    producer: ProducerState, partition: TopicPartition, span: Span, bench: Bench, first_barrier: int
+    producer: ProducerState, partition: TopicPartition, span: Span, bench: BarrierContext, first_barrier: int
 ) -> tuple[Span, tuple[Emitted, ...]]:
     if span.said is not None and bench.now_ms < span.said.next_ms:
         return span, ()
@@ -176,7 +181,7 @@ def _proven(
 
 
 def _covered(
-    producer: ProducerState, partition: TopicPartition, span: Span, bench: Bench
+    producer: ProducerState, partition: TopicPartition, span: Span, bench: BarrierContext
 ) -> tuple[Span, tuple[Emitted, ...]]:
     """A live transaction holds the span now. If it was proven that none did before, this one has absorbed it."""
     if span.uncovered_at is None:
@@ -195,10 +200,10 @@ def _covered(
         first_barrier=span.uncovered_at,
         second_barrier=bench.barrier.number,
     )
-    return replace(anew, stray=True, absorbed=True, said=Said(0, 0)), (stray,)
+    return replace(anew, stray=True, absorbed=True, said=Emission(0, 0)), (stray,)
 
 
-def _is_still_open(partition: TopicPartition, span: Span, bench: Bench) -> bool:
+def _is_still_open(partition: TopicPartition, span: Span, bench: BarrierContext) -> bool:
     """Whether the span was seen open after the look that found it uncovered, and before this look.
 
     Either the log shows it, read to an end that this barrier has listed; or one census before this barrier and the
@@ -210,7 +215,7 @@ def _is_still_open(partition: TopicPartition, span: Span, bench: Bench) -> bool:
     return span.reseen_at is not None and span.reseen_at < number and span.seen_at >= number - 1
 
 
-def _needs_census(partition: TopicPartition, span: Span, bench: Bench) -> bool:
+def _needs_census(partition: TopicPartition, span: Span, bench: BarrierContext) -> bool:
     """Whether the proof, or its repetition, needs another census, because the partition's log proves nothing now."""
     if not span.by_census and not _data_unproven(partition, bench):
         return False
@@ -218,12 +223,12 @@ def _needs_census(partition: TopicPartition, span: Span, bench: Bench) -> bool:
     return span.reseen_at is None or (is_due and span.seen_at < bench.barrier.number)
 
 
-def _data_unproven(partition: TopicPartition, bench: Bench) -> bool:
+def _data_unproven(partition: TopicPartition, bench: BarrierContext) -> bool:
     return partition in bench.barrier.stale_data or partition in bench.gaps or bench.is_behind(partition)
 
 
 def _candidate(
-    producer: ProducerState, partition: TopicPartition, span: Span, bench: Bench, first_barrier: int
+    producer: ProducerState, partition: TopicPartition, span: Span, bench: BarrierContext, first_barrier: int
 ) -> SpanCandidate:
     return SpanCandidate(
         verdict=Verdict.HANGING,
@@ -239,7 +244,7 @@ def _candidate(
     )
 
 
-def _listed(producer: ProducerState, bench: Bench) -> ProducerState:
+def _listed(producer: ProducerState, bench: BarrierContext) -> ProducerState:
     """Sets `since_ms` at the first listing that can show a record that was read before any such listing."""
     view = producer.view
     if view is None or view.since_ms != NOT_LISTED_MS or not was_listed(view, bench.barrier):
@@ -247,7 +252,7 @@ def _listed(producer: ProducerState, bench: Bench) -> ProducerState:
     return replace(producer, view=replace(view, since_ms=bench.now_ms))
 
 
-def _judge_time(producer: ProducerState, bench: Bench) -> Step:
+def _judge_time(producer: ProducerState, bench: BarrierContext) -> Step:
     view = producer.view
     if view is None or not view.is_live or not _is_read(view, bench):
         return Step(producer)
@@ -271,19 +276,19 @@ def _judge_time(producer: ProducerState, bench: Bench) -> Step:
     return Step(replace(producer, said={**producer.said, passed.verdict: _again(said, bench)}), (candidate,))
 
 
-def _is_read(view: CoordinatorView, bench: Bench) -> bool:
+def _is_read(view: CoordinatorView, bench: BarrierContext) -> bool:
     """Whether the view's log is read to an end of this barrier: a backlog after a restart must not raise alerts."""
     log_partition = view.log_partition
     is_unread = log_partition in bench.barrier.stale_coordinator or log_partition in bench.coordinator_gaps
     return bench.barrier.has_coordinator_log and not is_unread and not _is_of_old_log(view, bench)
 
 
-def _has_coordinator(view: CoordinatorView, bench: Bench) -> bool:
+def _has_coordinator(view: CoordinatorView, bench: BarrierContext) -> bool:
     is_listed = view.log_partition not in bench.barrier.stale_coordinator
     return bench.barrier.has_coordinator_log and is_listed and not _is_of_old_log(view, bench)
 
 
-def _doubt_covers(producer: ProducerState, bench: Bench) -> Step:
+def _doubt_covers(producer: ProducerState, bench: BarrierContext) -> Step:
     """Asks the coordinator about spans held by an overdue transaction: an old view must not hide a hang for ever.
 
     The coordinator can be asked if its log partition has a leader, even if that log cannot be read.
@@ -300,11 +305,11 @@ def _doubt_covers(producer: ProducerState, bench: Bench) -> Step:
     if not held:
         return Step(producer)
     next_ms = bench.now_ms + bench.policy.two_phase_check_ms
-    again = Said(1, next_ms) if _is_two_phase(view) else _again(said, bench)
+    again = Emission(1, next_ms) if _is_two_phase(view) else _again(said, bench)
     return _in_doubt(CoverInDoubt, producer, held, again, bench)
 
 
-def _doubt_owner(producer: ProducerState, bench: Bench) -> Step:
+def _doubt_owner(producer: ProducerState, bench: BarrierContext) -> Step:
     """Asks for the owner of open data whose producer id is in no read part of the log, while another part is unread.
 
     A log that was re-created since names no owner. Nor does a part that its leader lists and cannot read: the
@@ -321,7 +326,7 @@ def _doubt_owner(producer: ProducerState, bench: Bench) -> Step:
     return Step(replace(step.producer, view=view, spans={**step.producer.spans, **held}), step.emitted)
 
 
-def _ask_for_owner(producer: ProducerState, bench: Bench) -> Step:
+def _ask_for_owner(producer: ProducerState, bench: BarrierContext) -> Step:
     said = producer.said.get(COVER)
     if said is not None and bench.now_ms < said.next_ms:
         return Step(producer)
@@ -338,13 +343,13 @@ def _in_doubt(
     kind: type[CoverInDoubt | OwnerInDoubt],
     producer: ProducerState,
     spans: dict[TopicPartition, Span],
-    again: Said,
-    bench: Bench,
+    again: Emission,
+    bench: BarrierContext,
 ) -> Step:
     """Asks the coordinators. The ledger may report these spans, so their ends are always emitted."""
     number = bench.barrier.number
     asked = tuple(kind(_candidate(producer, partition, span, bench, number)) for partition, span in spans.items())
-    doubted = {partition: replace(span, said=span.said or Said(0, 0)) for partition, span in spans.items()}
+    doubted = {partition: replace(span, said=span.said or Emission(0, 0)) for partition, span in spans.items()}
     return Step(replace(producer, said={**producer.said, COVER: again}, spans={**producer.spans, **doubted}), asked)
 
 
@@ -352,19 +357,19 @@ def _is_two_phase(view: CoordinatorView) -> bool:
     return view.timeout_ms == TWO_PHASE_TIMEOUT_MS and not view.state.is_prepare
 
 
-def _again(said: Said | None, bench: Bench) -> Said:
+def _again(said: Emission | None, bench: BarrierContext) -> Emission:
     times = said.times if said is not None else 0
     pause = min(bench.policy.repeat_first_ms * 2**times, bench.policy.repeat_max_ms)
-    return Said(times + 1, bench.now_ms + pause)
+    return Emission(times + 1, bench.now_ms + pause)
 
 
-def due_ms(producer: ProducerState, bench: Bench) -> int:
+def due_ms(producer: ProducerState, bench: BarrierContext) -> int:
     """When, by our clock, the producer must be evaluated next if no fact arrives before; 0 is at every barrier."""
     view = producer.view
     dues: list[int] = [
-        0 if span.said is None or span.absent_at is not None else span.said.next_ms
+        0 if span.said is None or span.census_absent_at is not None else span.said.next_ms
         for partition, span in producer.spans.items()
-        if view is None or not view.holds(partition) or span.absent_at is not None
+        if view is None or not view.holds(partition) or span.census_absent_at is not None
     ]
     if view is not None and view.is_live:
         if view.since_ms == NOT_LISTED_MS:

@@ -12,9 +12,9 @@ from typing import Protocol
 
 from txnwatch.state.detection.awaited_producers import Awaited, places_of
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.evaluate import Bench
+from txnwatch.state.detection.evaluate import BarrierContext
 from txnwatch.state.detection.open_transactions import follow, state_of, youngest_to_follow
-from txnwatch.state.detection.transitions import ProducerFact, Step, apply, is_news
+from txnwatch.state.detection.transitions import ProducerFact, Step, apply, is_newer
 from txnwatch.state.model.completion_latency import Tally
 from txnwatch.state.model.facts import ProducerSeen, TransactionSeen
 from txnwatch.state.model.findings import Emitted, StrayWrite
@@ -31,7 +31,7 @@ class ProducerStore(Protocol):
         """Keeps the producer."""
 
 
-class Desk:
+class LoadedProducers:
     """The producers loaded from the store for one batch; each is read once and written once."""
 
     def __init__(self, bucket: BucketState, store: ProducerStore) -> None:
@@ -74,21 +74,21 @@ class Desk:
         self.touched[step.producer.producer_id] = step.producer
         self.emitted.extend(step.emitted)
 
-    def apply(self, producer_id: int, fact: ProducerFact, barrier_number: int, *, follows_on: bool = True) -> None:
+    def apply(self, producer_id: int, fact: ProducerFact, barrier_number: int, *, is_consecutive: bool = True) -> None:
         """Applies one fact to one producer."""
-        self.take(apply(self.load(producer_id), fact, barrier_number, follows_on=follows_on))
+        self.take(apply(self.load(producer_id), fact, barrier_number, is_consecutive=is_consecutive))
 
     def time(self, fact: ProducerSeen | TransactionSeen, again: Container[int]) -> None:
         """Collects completion times, before the fact is applied; not for log partitions that are read `again`."""
         if not isinstance(fact, TransactionSeen) or fact.view.log_partition in again:
             return
         prior = self.load(fact.producer_id).view
-        if prior is None or (is_news(prior, fact.view) and prior.reading == fact.view.reading):
+        if prior is None or (is_newer(prior, fact.view) and prior.reading == fact.view.reading):
             self.ended.add(fact.ended)
             if prior is not None and fact.first_end is not None:
                 self.ended.finish(prior, fact.first_end)
 
-    def follow(self, producer: ProducerState, bench: Bench) -> None:
+    def follow(self, producer: ProducerState, bench: BarrierContext) -> None:
         """Counts the producer by its state, and keeps it in the open list while it has something open."""
         was, now_is = state_of(self._stored[producer.producer_id]), state_of(producer)
         if was != now_is:

@@ -2,7 +2,7 @@
 
 Law: the list must not cause an evaluation. A producer is added or removed when it is evaluated anyway. Each bucket
 keeps the oldest, so a producer that had no room returns with its next evaluation. A healthy transaction is over within
-moments, so it is listed from `told_after_ms` on. Prepare* is listed at once, because it either ends soon or is a
+moments, so it is listed from `listed_after_ms` on. Prepare* is listed at once, because it either ends soon or is a
 problem. The number of transactions in each state is counted exactly, apart from the list. Times are our clock.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from zlib import crc32
 
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.evaluate import Bench
+from txnwatch.state.detection.evaluate import BarrierContext
 from txnwatch.state.model.findings import Emitted, OpenSpan, OpenTransaction, OpenTransactions
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.serializer import pack
@@ -22,7 +22,7 @@ from txnwatch.state.model.transaction import ProducerState
 
 FOLLOWED = 128  # per bucket
 _ANY_MS = 2**63
-TOLD_EVERY = 20  # barriers; emitted also if unchanged
+EMIT_EVERY = 20  # barriers; emitted also if unchanged
 UNOWNED = "unowned"
 
 
@@ -46,7 +46,7 @@ def youngest_to_follow(followed: Mapping[int, OpenTransaction]) -> int:
 
 
 def follow(
-    followed: dict[int, OpenTransaction], producer: ProducerState, bench: Bench, youngest_ms: int = _ANY_MS
+    followed: dict[int, OpenTransaction], producer: ProducerState, bench: BarrierContext, youngest_ms: int = _ANY_MS
 ) -> None:
     """Adds the producer to the open list, updates it there, or removes it."""
     state = state_of(producer)
@@ -66,15 +66,15 @@ def keep_oldest(followed: dict[int, OpenTransaction]) -> None:
         followed.update((told.producer_id, told) for told in oldest)
 
 
-def worth_telling(followed: Mapping[int, OpenTransaction], bench: Bench) -> Iterator[OpenTransaction]:
+def worth_telling(followed: Mapping[int, OpenTransaction], bench: BarrierContext) -> Iterator[OpenTransaction]:
     """Transactions that have been open for a while or are prepared, oldest first."""
-    latest_ms = bench.now_ms - bench.policy.told_after_ms
+    latest_ms = bench.now_ms - bench.policy.listed_after_ms
     for told in sorted(followed.values(), key=_by_age):
         if told.since_ms <= latest_ms or told.prepared_ms >= 0:
             yield told
 
 
-def has_to_be_told(bucket: BucketState, told: tuple[OpenTransaction, ...], barrier_number: int) -> bool:
+def must_emit(bucket: BucketState, told: tuple[OpenTransaction, ...], barrier_number: int) -> bool:
     """Whether the open list must be emitted at this barrier; records that it is.
 
     It must if it has changed, if it is the bucket's turn, or if it may not have arrived: the output of an earlier
@@ -82,13 +82,13 @@ def has_to_be_told(bucket: BucketState, told: tuple[OpenTransaction, ...], barri
     may run the next batch.
     """
     digest = bucket.told if bucket.told is not None and told == bucket.shown else crc32(pack(told))
-    is_turn = (barrier_number + bucket.number) % TOLD_EVERY == 0
+    is_turn = (barrier_number + bucket.number) % EMIT_EVERY == 0
     is_heard = digest == bucket.told and barrier_number > bucket.barrier
     bucket.told, bucket.shown, bucket.barrier = digest, told, barrier_number
     return is_turn or not is_heard
 
 
-class Remembered:
+class LastOpenLists:
     """The last open list of each bucket, for users that need the whole at every barrier."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ def _by_age(told: OpenTransaction) -> tuple[int, int]:
     return told.since_ms, told.producer_id
 
 
-def _since(producer: ProducerState, bench: Bench) -> tuple[int, int]:
+def _since(producer: ProducerState, bench: BarrierContext) -> tuple[int, int]:
     """Since when something is open, and since when it is prepared, -1 if it is not."""
     times, prepared_ms, view = [span.first_seen_ms for span in producer.spans.values()], -1, producer.view
     if view is not None and view.is_live:

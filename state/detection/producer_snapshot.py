@@ -26,14 +26,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from txnwatch.state.detection.transitions import Step, ended, taken_in, without
-from txnwatch.state.model.facts import Bracket, Joined, OpenDescribed
+from txnwatch.state.detection.transitions import Step, absorbed, ended, without
+from txnwatch.state.model.facts import CensusListing, Joined, OpenDescribed
 from txnwatch.state.model.findings import Emitted, Mismatch, SpanEnd, StrayWrite, ViewHealed
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import UNREAD, ProducerState, Span
 
 
-def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Bracket, number: int) -> Step:
+def described_open(producer: ProducerState, fact: OpenDescribed, bracket: CensusListing, number: int) -> Step:
     """The producer after a census of batch `number` showed its transaction as open, beginning below L."""
     prior = producer.spans.get(fact.partition)
     if prior is None or prior.topic_id != bracket.topic_id or _is_another(prior, fact):
@@ -46,20 +46,20 @@ def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Bracke
     emitted: tuple[Emitted, ...] = ()
     if fact.producer_epoch > prior.epoch:  # data of a newer epoch, which we have not read, has joined it
         emitted = () if prior.absorbed else (_joined_unseen(producer, fact, bracket, prior),)
-        prior = taken_in(prior)
+        prior = absorbed(prior)
     span = replace(
         prior,
         start_offset=fact.start_offset,
         start_epoch=UNREAD if is_another else prior.start_epoch,
         epoch=fact.producer_epoch,
         by_census=prior.by_census and is_reading,
-        is_ahead=prior.is_ahead and is_reading,
+        is_ahead_of_scan=prior.is_ahead_of_scan and is_reading,
         seen_at=number if is_reading else prior.seen_at,
         eligible_from=number + 1 if is_another else prior.eligible_from,
         uncovered_at=None if is_another else prior.uncovered_at,
         reseen_at=number if seen_again and not is_another else prior.reseen_at,
-        absent_at=None,
-        over_at=None,
+        census_absent_at=None,
+        ended_at=None,
     )
     return Step(_with(producer, fact.partition, span), emitted)
 
@@ -67,7 +67,7 @@ def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Bracke
 def _is_as_read(prior: Span, fact: OpenDescribed) -> bool:
     """Whether a census of a scanned partition only repeats what the log has shown; this is the usual case."""
     is_same = (prior.start_offset, prior.epoch) == (fact.start_offset, fact.producer_epoch)
-    return is_same and not prior.by_census and prior.absent_at is None and prior.over_at is None
+    return is_same and not prior.by_census and prior.census_absent_at is None and prior.ended_at is None
 
 
 def _is_another(prior: Span, fact: OpenDescribed) -> bool:
@@ -75,7 +75,7 @@ def _is_another(prior: Span, fact: OpenDescribed) -> bool:
     return prior.start_offset < fact.start_offset or (prior.by_census and prior.start_offset != fact.start_offset)
 
 
-def _joined_unseen(producer: ProducerState, fact: OpenDescribed, bracket: Bracket, prior: Span) -> StrayWrite:
+def _joined_unseen(producer: ProducerState, fact: OpenDescribed, bracket: CensusListing, prior: Span) -> StrayWrite:
     return StrayWrite(
         producer_id=producer.producer_id,
         partition=fact.partition,
@@ -87,7 +87,9 @@ def _joined_unseen(producer: ProducerState, fact: OpenDescribed, bracket: Bracke
     )
 
 
-def _opened(producer: ProducerState, prior: Span | None, fact: OpenDescribed, bracket: Bracket, number: int) -> Step:
+def _opened(
+    producer: ProducerState, prior: Span | None, fact: OpenDescribed, bracket: CensusListing, number: int
+) -> Step:
     how = SpanEnd.CENSUS if prior is not None and prior.topic_id == bracket.topic_id else SpanEnd.PARTITION_GONE
     emitted = ended(producer.producer_id, fact.partition, prior, how) if prior is not None else ()
     if bracket.is_scanned and not bracket.is_first:
@@ -103,7 +105,7 @@ def _opened(producer: ProducerState, prior: Span | None, fact: OpenDescribed, br
         first_seen_ms=fact.listed_ms,
         eligible_from=number + 1,
         by_census=not bracket.is_scanned,
-        is_ahead=bracket.is_behind,
+        is_ahead_of_scan=bracket.is_behind,
         seen_at=-1 if bracket.is_scanned else number,
     )
     return Step(_with(producer, fact.partition, span), emitted)
@@ -114,12 +116,12 @@ def not_there(producer: ProducerState, partition: TopicPartition) -> Step:
     span = producer.spans[partition]
     return (
         without(producer, partition, span, SpanEnd.PARTITION_GONE)
-        if span.by_census and not span.is_ahead
+        if span.by_census and not span.is_ahead_of_scan
         else Step(producer)
     )
 
 
-def not_described(producer: ProducerState, partition: TopicPartition, bracket: Bracket, number: int) -> Step:
+def not_described(producer: ProducerState, partition: TopicPartition, bracket: CensusListing, number: int) -> Step:
     """The producer after a census of batch `number` that does not show its span."""
     span = producer.spans[partition]
     if span.topic_id != bracket.topic_id:
@@ -127,15 +129,15 @@ def not_described(producer: ProducerState, partition: TopicPartition, bracket: B
     if span.start_offset >= bracket.below:
         # The log was truncated. The scan goes back, and opens again what it reads above that point.
         return without(producer, partition, span, SpanEnd.TRUNCATED)
-    is_over = span.start_offset < bracket.stable or span.absent_at is not None
+    is_over = span.start_offset < bracket.stable or span.census_absent_at is not None
     if is_over and span.by_census and not bracket.is_scanned:
         return without(producer, partition, span, SpanEnd.CENSUS)
     span = replace(
         span,
-        absent_at=number if span.absent_at is None else span.absent_at,
-        over_at=number if is_over and bracket.is_scanned and span.over_at is None else span.over_at,
+        census_absent_at=number if span.census_absent_at is None else span.census_absent_at,
+        ended_at=number if is_over and bracket.is_scanned and span.ended_at is None else span.ended_at,
         by_census=span.by_census and not bracket.is_scanned,
-        is_ahead=span.is_ahead and not bracket.is_scanned,
+        is_ahead_of_scan=span.is_ahead_of_scan and not bracket.is_scanned,
         uncovered_at=None,
         reseen_at=None,
     )
@@ -148,9 +150,9 @@ def doubted(producer: ProducerState, partition: TopicPartition) -> Step:
     The span may also be over: no candidate is emitted, and nothing is dropped, until another census.
     """
     span = producer.spans.get(partition)
-    if span is None or span.over_at is None:
+    if span is None or span.ended_at is None:
         return Step(producer)
-    return Step(_with(producer, partition, replace(span, over_at=None)))
+    return Step(_with(producer, partition, replace(span, ended_at=None)))
 
 
 def _with(producer: ProducerState, partition: TopicPartition, span: Span) -> ProducerState:

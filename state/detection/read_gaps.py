@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from txnwatch.state.detection.batch import Batch
-from txnwatch.state.detection.bucket_state import FROM_BEGINNING, MADE_ANEW, NEEDS_CENSUS, BucketState
+from txnwatch.state.detection.bucket_state import FROM_BEGINNING, NEEDS_CENSUS, RECREATED, BucketState
 from txnwatch.state.model.broker_clocks import NOT_LISTED_MS, was_listed
 from txnwatch.state.model.facts import (
     READ_LATER,
     Barrier,
-    Bracket,
+    CensusListing,
     NoticeKind,
     PartitionNotice,
     ProducerSeen,
@@ -73,7 +73,7 @@ def read_again(bucket: BucketState, batch: Batch) -> set[int]:
         for partition, start in batch.barrier.reread.items()
         if partition.topic == TRANSACTION_STATE_TOPIC and start <= 0
     }
-    return begun | {number for number, gap in bucket.rereading.items() if gap in {FROM_BEGINNING, MADE_ANEW}}
+    return begun | {number for number, gap in bucket.rereading.items() if gap in {FROM_BEGINNING, RECREATED}}
 
 
 def unread_before(bucket: BucketState, batch: Batch) -> set[TopicPartition]:
@@ -106,7 +106,7 @@ def close_gaps(bucket: BucketState, batch: Batch) -> None:
             del bucket.gaps[partition]
 
 
-def as_read(bucket: BucketState, partition: TopicPartition, bracket: Bracket) -> Bracket:
+def as_read(bucket: BucketState, partition: TopicPartition, bracket: CensusListing) -> CensusListing:
     """The bracket, corrected by what the state knows to be unread; the planner of the census may not know it."""
     is_unread = partition in bucket.left or bucket.gaps.get(partition, NEEDS_CENSUS) != NEEDS_CENSUS
     return bracket._replace(is_scanned=False, is_behind=True) if bracket.is_scanned and is_unread else bracket
@@ -121,7 +121,7 @@ def note_gaps(bucket: BucketState, notices: Iterable[PartitionNotice]) -> None:
         bucket.left.pop(partition, None)
         if partition.topic == TRANSACTION_STATE_TOPIC:
             bucket.coordinator_gaps.pop(partition.partition, None)
-            bucket.rereading[partition.partition] = MADE_ANEW
+            bucket.rereading[partition.partition] = RECREATED
     for notice in told:
         partition = notice.partition
         is_unread = notice.kind in READ_LATER
@@ -185,17 +185,17 @@ def is_before_hole(bucket: BucketState, view: CoordinatorView | None) -> bool:
     return is_earlier or view.log_offset < bucket.holes.get(view.log_partition, 0)
 
 
-def made_anew(bucket: BucketState) -> dict[int, int]:
+def recreated_logs(bucket: BucketState) -> dict[int, int]:
     """Partitions of a re-created log that is not completely read yet, with the number of the new reading."""
-    return {number: bucket.readings.get(number, 0) for number, gap in bucket.rereading.items() if gap == MADE_ANEW}
+    return {number: bucket.readings.get(number, 0) for number, gap in bucket.rereading.items() if gap == RECREATED}
 
 
 def finished_readings(bucket: BucketState, batch: Batch) -> Iterator[int]:
     """Ends re-reads of coordinator partitions that are finished; yields those that were read as a whole."""
     for log_partition, gap in list(bucket.rereading.items()):
         unread = batch.barrier.stale_coordinator | bucket.coordinator_gaps.keys()
-        if unread if gap == MADE_ANEW else log_partition in unread:
+        if unread if gap == RECREATED else log_partition in unread:
             continue
         del bucket.rereading[log_partition]
-        if gap in {FROM_BEGINNING, MADE_ANEW}:
+        if gap in {FROM_BEGINNING, RECREATED}:
             yield log_partition

@@ -31,7 +31,15 @@ from txnwatch.state.model.findings import (
     ViewHealed,
 )
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.transaction import COVER, CoordinatorView, Marker, ProducerState, Said, Span, TransactionState
+from txnwatch.state.model.transaction import (
+    COVER,
+    CoordinatorView,
+    Emission,
+    Marker,
+    ProducerState,
+    Span,
+    TransactionState,
+)
 from txnwatch.state.model.verdicts import ONGOING, PREPARE, Verdict
 
 ProducerFact = ProducerSeen | TransactionSeen | TransactionalIdGone | PartitionNotice
@@ -44,24 +52,26 @@ class Step(NamedTuple):
     emitted: tuple[Emitted, ...] = ()
 
 
-def apply(producer: ProducerState, fact: ProducerFact, barrier_number: int, *, follows_on: bool = True) -> Step:
+def apply(producer: ProducerState, fact: ProducerFact, barrier_number: int, *, is_consecutive: bool = True) -> Step:
     """The producer's state after one fact that was read in the batch of barrier `barrier_number`.
 
-    `follows_on` is False if something before the range was not read or is gone. It may be a marker: then data of a
+    `is_consecutive` is False if something before the range was not read or is gone. It may be a marker: then data of a
     newer epoch has joined nothing. Or it may be a whole transaction: then it is not known who used an epoch.
     """
     match fact:
         case ProducerSeen():
-            return _apply_producer_seen(producer, fact, barrier_number, follows_on=follows_on)
+            return _apply_producer_seen(producer, fact, barrier_number, is_consecutive=is_consecutive)
         case TransactionSeen():
-            return _apply_view(_held_in_between(producer, fact), fact.view, follows_on=follows_on)
+            return _apply_view(_held_in_between(producer, fact), fact.view, is_consecutive=is_consecutive)
         case TransactionalIdGone():
             return _apply_gone(producer, fact)
         case PartitionNotice():
             return _apply_notice(producer, fact)
 
 
-def _apply_producer_seen(producer: ProducerState, fact: ProducerSeen, barrier_number: int, *, follows_on: bool) -> Step:
+def _apply_producer_seen(
+    producer: ProducerState, fact: ProducerSeen, barrier_number: int, *, is_consecutive: bool
+) -> Step:
     prior = producer.spans.get(fact.partition)
     if prior is not None and prior.topic_id == fact.topic_id and _is_past(prior, fact):
         return Step(producer)
@@ -75,18 +85,20 @@ def _apply_producer_seen(producer: ProducerState, fact: ProducerSeen, barrier_nu
     if prior is not None and closing is None and _begins_anew(prior, fact):
         emitted += _unseen_end(producer.producer_id, fact.partition, prior)
         prior = None
-    joined = _joined(prior if follows_on and prior is not None and prior.absent_at is None else None, fact, closing)
+    joined = _joined(
+        prior if is_consecutive and prior is not None and prior.census_absent_at is None else None, fact, closing
+    )
     is_known = joined is not None and prior is not None and prior.absorbed and joined.start_offset == prior.start_offset
     if joined is not None and not is_known:
         emitted += (_stray(producer, fact, joined, prior),)
-        prior = taken_in(prior) if prior is not None and joined.start_offset == prior.start_offset else prior
+        prior = absorbed(prior) if prior is not None and joined.start_offset == prior.start_offset else prior
     if prior is not None and closing is not None:
         how = SpanEnd.ABSORBED if prior.absorbed else SpanEnd.MARKER
         emitted += ended(producer.producer_id, fact.partition, prior, how, closing)
     spans = dict(producer.spans)
     span = _opened(fact, barrier_number) if prior is None or closing is not None else _extended(prior, fact)
     if span is not None and joined is not None and joined.start_offset == span.start_offset:
-        span = taken_in(span)
+        span = absorbed(span)
     if span is None:
         spans.pop(fact.partition, None)
     else:
@@ -105,7 +117,7 @@ def _is_past(prior: Span, fact: ProducerSeen) -> bool:
 
 def _begins_anew(prior: Span, fact: ProducerSeen) -> bool:
     """Whether new data joins nothing: a census no longer showed the span, and no marker came before the data."""
-    return prior.over_at is not None and fact.first_offset is not None and fact.first_offset > prior.last_offset
+    return prior.ended_at is not None and fact.first_offset is not None and fact.first_offset > prior.last_offset
 
 
 def _unseen_end(producer_id: int, partition: TopicPartition, span: Span) -> tuple[Emitted, ...]:
@@ -136,9 +148,9 @@ def _stray(producer: ProducerState, fact: ProducerSeen, joined: Joined, prior: S
     )
 
 
-def taken_in(span: Span) -> Span:
+def absorbed(span: Span) -> Span:
     """A span whose old data a later transaction has absorbed; a finding is emitted, so its end will be too."""
-    return replace(span, stray=True, absorbed=True, said=span.said or Said(0, 0))
+    return replace(span, stray=True, absorbed=True, said=span.said or Emission(0, 0))
 
 
 def _closing_marker(prior: Span | None, fact: ProducerSeen) -> Marker | None:
@@ -184,7 +196,7 @@ def _extended(prior: Span, fact: ProducerSeen) -> Span:
         last_offset=max(prior.last_offset, fact.last_offset),
         last_timestamp_ms=fact.last_timestamp_ms if later else prior.last_timestamp_ms,
         by_census=False,
-        is_ahead=False,
+        is_ahead_of_scan=False,
         reseen_at=prior.reseen_at if is_same else None,
     )
 
@@ -199,11 +211,11 @@ def _held_in_between(producer: ProducerState, fact: TransactionSeen) -> Producer
     return replace(producer, spans={**producer.spans, **anew}) if anew else producer
 
 
-def _apply_view(producer: ProducerState, view: CoordinatorView, *, follows_on: bool) -> Step:
+def _apply_view(producer: ProducerState, view: CoordinatorView, *, is_consecutive: bool) -> Step:
     prior = producer.view
-    if prior is not None and not is_news(prior, view):
+    if prior is not None and not is_newer(prior, view):
         return Step(producer)
-    return _moved(producer, _first_seen(prior, follow(prior, view, follows_on=follows_on)))
+    return _moved(producer, _first_seen(prior, follow(prior, view, is_consecutive=is_consecutive)))
 
 
 def _first_seen(prior: CoordinatorView | None, view: CoordinatorView) -> CoordinatorView:
@@ -220,7 +232,7 @@ def _first_seen(prior: CoordinatorView | None, view: CoordinatorView) -> Coordin
     return replace(view, since_ms=min(prior.since_ms, view.since_ms))
 
 
-def is_news(prior: CoordinatorView, view: CoordinatorView) -> bool:
+def is_newer(prior: CoordinatorView, view: CoordinatorView) -> bool:
     """Whether a record is newer than the known one: it is later in the same log partition, or in another partition."""
     return prior.log_partition != view.log_partition or _place(view) > _place(prior)
 
@@ -282,7 +294,7 @@ def _cut_back(span: Span, kind: NoticeKind) -> Span:
     A truncation restarts the proof. After a loss the proof continues: no candidate is emitted before a census has shown
     the span with the same start again, and a partition that is behind may lose a range in every batch.
     """
-    kept = replace(span, epoch=span.oldest_epoch, last_offset=span.start_offset, absent_at=None, over_at=None)
+    kept = replace(span, epoch=span.oldest_epoch, last_offset=span.start_offset, census_absent_at=None, ended_at=None)
     return kept if kind is NoticeKind.LOST else replace(kept, uncovered_at=None, reseen_at=None)
 
 

@@ -43,7 +43,7 @@ from txnwatch.state.model.verdicts import Threshold, Verdict, thresholds
 _CLOSE_MS = 1_000
 
 
-class LedSince(NamedTuple):
+class LeaderStamp(NamedTuple):
     """The leader of a partition of the coordinators' log, and the oldest stamp that it has written there as leader."""
 
     broker: int
@@ -66,7 +66,7 @@ class Claim(NamedTuple):
     open_for_ms: int | None
 
 
-def claims(view: CoordinatorView, led: LedSince | None, policy: DetectionPolicy, now_ms: int) -> Iterator[Claim]:
+def claims(view: CoordinatorView, led: LeaderStamp | None, policy: DetectionPolicy, now_ms: int) -> Iterator[Claim]:
     """Possible verdicts of a live transaction by our clock `now_ms`: the most severe and the greatest age first."""
     stamp_ms = _stamp_ms(view, led)
     presumed_ms = now_ms - (view.record_timestamp_ms if stamp_ms is None else stamp_ms)
@@ -77,16 +77,16 @@ def claims(view: CoordinatorView, led: LedSince | None, policy: DetectionPolicy,
                 yield Claim(threshold.verdict, age_ms, age_ms - threshold.age_ms, open_for_ms)
 
 
-def _stamp_ms(view: CoordinatorView, led: LedSince | None) -> int | None:
+def _stamp_ms(view: CoordinatorView, led: LeaderStamp | None) -> int | None:
     """When the state began; for Prepare* only by the current coordinator's clock, None if that has no stamp."""
     if not view.state.is_prepare:
         return view.start_ms
-    if not view.may_have_gone_on:
+    if not view.may_lack_later_records:
         return view.record_timestamp_ms
     return led.stamp_ms if led is not None else None
 
 
-def _open_for_ms(view: CoordinatorView, led: LedSince | None, threshold: Threshold, age_ms: int) -> int | None:
+def _open_for_ms(view: CoordinatorView, led: LeaderStamp | None, threshold: Threshold, age_ms: int) -> int | None:
     stamp_ms = _stamp_ms(view, led)
     if stamp_ms is None:
         return None

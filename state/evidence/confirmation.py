@@ -17,7 +17,7 @@ from txnwatch.state.model.ports import (
     ActiveProducer,
     ListedTransaction,
     PartitionReading,
-    SpanPast,
+    SpanHistory,
     TransactionDescription,
     TransactionListing,
 )
@@ -56,7 +56,7 @@ class SpanConfirmation:
     description: TransactionDescription | None = None
     is_unchanged: bool = False
     is_settled: bool = False
-    past: SpanPast = NOT_ASKED
+    past: SpanHistory = NOT_ASKED
 
 
 def assess_span(

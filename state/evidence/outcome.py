@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from txnwatch.state.detection.epoch_lineage import is_unused
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.ports import SpanPast
+from txnwatch.state.model.ports import SpanHistory
 from txnwatch.state.model.transaction import ITS_OWN, CoordinatorView, TransactionState
 
 COMMIT, ABORT, NONE, UNKNOWN = "commit", "abort", "none", "unknown"
@@ -34,7 +34,7 @@ class _End(NamedTuple):
 
 
 def expected_outcome(
-    partition: TopicPartition, epoch: int, view: CoordinatorView | None, past: SpanPast, coordinator_epoch: int
+    partition: TopicPartition, epoch: int, view: CoordinatorView | None, past: SpanHistory, coordinator_epoch: int
 ) -> str:
     """`commit`, `abort`, `none` or `unknown` for an open span that no live transaction holds.
 
@@ -50,7 +50,7 @@ def expected_outcome(
     if past.start_epoch != epoch:
         return UNKNOWN  # the data has more than one epoch, or its first batch was not read
     if is_unused(view, epoch):
-        return UNKNOWN if view.may_have_gone_on else NONE
+        return UNKNOWN if view.may_lack_later_records else NONE
     end = _end_of_the_only_owner(view)
     if end is None or view.data_epoch != epoch or partition not in view.participants:
         return UNKNOWN
@@ -60,13 +60,15 @@ def expected_outcome(
 def _end_of_the_only_owner(view: CoordinatorView) -> _End | None:
     """The end of the only possible owner: the transaction in view, or the last one before an InitProducerId."""
     if view.state is TransactionState.EMPTY:
-        return _End(view.past_outcome, view.past_end_epoch) if view.past_outcome in {COMMIT, ABORT} else None
+        return (
+            _End(view.previous_outcome, view.previous_end_epoch) if view.previous_outcome in {COMMIT, ABORT} else None
+        )
     outcome = view.state.outcome
     return _End(outcome, view.producer_epoch) if outcome is not None and view.epoch_use in ITS_OWN else None
 
 
 def _where_its_marker_is_missing(
-    end: _End, view: CoordinatorView, past: SpanPast, coordinator_epoch: int
+    end: _End, view: CoordinatorView, past: SpanHistory, coordinator_epoch: int
 ) -> str | None:
     """The outcome of the only possible owner, NONE if it has its marker here; None if this is not known."""
     outcome, marker = end.outcome, past.last_marker
@@ -80,5 +82,5 @@ def _where_its_marker_is_missing(
         return outcome if is_without else None
     if marker.producer_epoch != end.producer_epoch:
         return outcome  # the marker is of an earlier transaction
-    has_its_own = marker.outcome == outcome and not view.may_have_gone_on
+    has_its_own = marker.outcome == outcome and not view.may_lack_later_records
     return NONE if has_its_own else None  # the transaction has its marker, and the data was written after it

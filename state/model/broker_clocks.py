@@ -70,7 +70,7 @@ def was_listed(view: CoordinatorView, barrier: Barrier) -> bool:
     return view.coordinator_epoch <= leader.epoch
 
 
-class Reign(NamedTuple):
+class Leadership(NamedTuple):
     """A leader, and when (our clock) it was first listed under its epoch."""
 
     broker: int
@@ -135,12 +135,12 @@ class Clocks:
     """The brokers' clocks, and the leader of each partition of the coordinators' log."""
 
     brokers: dict[int, Clock] = field(default_factory=dict)
-    reigns: dict[int, Reign] = field(default_factory=dict)
+    reigns: dict[int, Leadership] = field(default_factory=dict)
 
     def take(self, leaders: Mapping[int, Leader], told: Mapping[int, Clock], now_ms: int) -> bool:
         """Adds the data of a barrier; returns whether it may change an age."""
         risen = {
-            log_partition: Reign(*leader, now_ms)
+            log_partition: Leadership(*leader, now_ms)
             for log_partition, leader in leaders.items()
             if self.reigns.get(log_partition, (-1, -1))[:2] != leader
         }
@@ -156,7 +156,7 @@ class Clocks:
         self.brokers = clocks
         return has_changed
 
-    def of(self, view: CoordinatorView) -> tuple[Reign, Clock] | None:
+    def of(self, view: CoordinatorView) -> tuple[Leadership, Clock] | None:
         """The leader of a view's log partition and its clock, if both are known."""
         reign = self.reigns.get(view.log_partition)
         clock = self.brokers.get(reign.broker) if reign is not None else None

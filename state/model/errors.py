@@ -59,7 +59,7 @@ class SinkError(TxnwatchError):
     """An event could not be delivered now; it is kept and retried."""
 
 
-class PassedOver(StrEnum):
+class SkipReason(StrEnum):
     """Why a record of the events topic is skipped; a closed set, because it is a metric label."""
 
     TOO_LARGE = "too_large"
@@ -78,11 +78,11 @@ class BadEventError(SinkError):
         key: the key of the record if it has the form of an incident id.
     """
 
-    def __init__(self, why: PassedOver, message: str, key: str | None = None) -> None:
+    def __init__(self, why: SkipReason, message: str, key: str | None = None) -> None:
         self.why = why
         self.key = key
         super().__init__(message)
 
 
-class RegistryAwayError(SinkError):
+class RegistryUnavailableError(SinkError):
     """The schema registry does not answer now, so nothing is known about the event."""

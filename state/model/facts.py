@@ -141,7 +141,7 @@ class PartitionNotice:
         return self.detail.startswith(CANNOT_DECODE)
 
 
-class Bracket(NamedTuple):
+class CensusListing(NamedTuple):
     """One partition in a census: its leader described its producers between two listings under one leader epoch.
 
     Attributes:
@@ -177,7 +177,7 @@ class CensusTaken:
             gone.
     """
 
-    taken: Mapping[TopicPartition, Bracket]
+    taken: Mapping[TopicPartition, CensusListing]
     failed: frozenset[TopicPartition] = frozenset()
     is_round: bool = False
     failed_scanned: frozenset[TopicPartition] = frozenset()

@@ -117,7 +117,7 @@ class OutstandingGap:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftUnread:
+class ReadLimitReached:
     """Where reading of a partition stopped at the read limit of a batch; repeated until reading continues."""
 
     partition: TopicPartition
@@ -136,7 +136,7 @@ class CensusReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class CensusWanted:
+class CensusRequest:
     """A partition whose producers should be described soon."""
 
     partition: TopicPartition
@@ -144,7 +144,7 @@ class CensusWanted:
 
 
 @dataclass(frozen=True, slots=True)
-class LastStableStands:
+class LastStableOffsetBlocked:
     """A last stable offset that has not moved for a while, although data is written above it; its holder is unknown."""
 
     partition: TopicPartition
@@ -266,7 +266,7 @@ class OpenTransactions:
 
     It is also emitted every 20 barriers (10 s at the default trigger), at another barrier for each bucket, because the
     driver may lose it; and by a process that does not know the last emitted list, so at the first barrier after a
-    start. If it is not emitted, the last list of the bucket is still valid: `Remembered` in open_transactions.py
+    start. If it is not emitted, the last list of the bucket is still valid: `LastOpenLists` in open_transactions.py
     combines the lists of all buckets.
     """
 
@@ -291,9 +291,9 @@ Emitted = (
     | TransactionMoved
     | PartitionAlarm
     | OutstandingGap
-    | LeftUnread
-    | CensusWanted
-    | LastStableStands
+    | ReadLimitReached
+    | CensusRequest
+    | LastStableOffsetBlocked
     | CensusIncomplete
     | Unproven
     | RequestsThrottled

@@ -116,7 +116,7 @@ class IncidentEvent:
         topic_id, place, producer_id = self.span
         start = self.txn_start_offset if self.txn_start_offset is not None else -1
         first = span_incident_id(self.cluster_id, topic_id, place.partition, producer_id, start)
-        return self.incident_id == id_once_more(first, self.action["at_ms"])
+        return self.incident_id == repeat_incident_id(first, self.action["at_ms"])
 
 
 class Overwritten(NamedTuple):
@@ -135,7 +135,7 @@ def is_incident_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def id_once_more(incident_id: str, times: int) -> str:
+def repeat_incident_id(incident_id: str, times: int) -> str:
     """The id of another incident about the same span.
 
     `times` is how often the incident was resolved before the span hung again; for an abort by hand it is the time of

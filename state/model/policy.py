@@ -24,7 +24,7 @@ class DetectionPolicy:
         repeat_first_ms, repeat_max_ms: first and longest pause between repeats of an unresolved candidate; each
             doubles.
         told_after_ms: a transaction that has been open this long is listed individually, for metrics, for Redis, and to
-            name the holder of a last stable offset. At most `standing_still_ms`: an unlisted transaction does not count
+            name the holder of a last stable offset. At most `blocked_offset_ms`: an unlisted transaction does not count
             as a holder.
         standing_still_ms: a last stable offset that has not moved for this long, and that no listed transaction holds,
             is examined by a census.
@@ -42,8 +42,8 @@ class DetectionPolicy:
     two_phase_check_ms: int = 3_600_000
     repeat_first_ms: int = 1_000
     repeat_max_ms: int = 60_000
-    told_after_ms: int = 2_000
-    standing_still_ms: int = 2_000
+    listed_after_ms: int = 2_000
+    blocked_offset_ms: int = 2_000
     owner_unread_ms: int = 2_000
     unreadable_tries: int = 3
     unreadable_ms: int = 10_000

@@ -134,7 +134,7 @@ class SpanStart(NamedTuple):
     start_offset: int
 
 
-class SpanPast(NamedTuple):
+class SpanHistory(NamedTuple):
     """What a partition's log shows about the start of an open span and about the data below it.
 
     Attributes:
@@ -150,7 +150,7 @@ class SpanPast(NamedTuple):
     problem: str | None = None
 
 
-NOT_ASKED = SpanPast(problem="its partition's log was not read")
+NOT_ASKED = SpanHistory(problem="its partition's log was not read")
 STILL_READING = "its partition's log is being read; the next read continues there"
 
 
@@ -163,7 +163,7 @@ class TransactionAdmin(Protocol):
     def read_partitions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionReading]:
         """Describes the producers of each partition, between two listings."""
 
-    def read_pasts(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanPast]:
+    def read_span_histories(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanHistory]:
         """Reads the first batch of each open span, and the log below it, all spans in parallel.
 
         A span that does not fit into the time budget is STILL_READING; the next call continues there.

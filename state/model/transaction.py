@@ -89,7 +89,7 @@ UNREAD = -1  # the epoch is unknown, because its batch was not read
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Emission:
     """How often a candidate was emitted, and when it is due again; the pauses grow until it ends."""
 
     times: int
@@ -133,14 +133,14 @@ class Span:
     eligible_from: int
     uncovered_at: int | None = None
     by_census: bool = False
-    is_ahead: bool = False
+    is_ahead_of_scan: bool = False
     seen_at: int = -1
     reseen_at: int | None = None
-    absent_at: int | None = None
-    over_at: int | None = None
+    census_absent_at: int | None = None
+    ended_at: int | None = None
     stray: bool = False
     absorbed: bool = False
-    said: Said | None = None
+    said: Emission | None = None
 
     @property
     def oldest_epoch(self) -> int:
@@ -158,7 +158,7 @@ class EpochUse(StrEnum):
 
 
 ITS_OWN = frozenset({EpochUse.FIRST, EpochUse.RAISED})
-UNKNOWN_PAST = "unknown"
+UNKNOWN_PREVIOUS = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +199,9 @@ class CoordinatorView:
     epoch_use: EpochUse = EpochUse.UNJUDGED
     coordinator_epoch: int = -1
     since_ms: int = -1
-    past_outcome: str = ""
-    past_end_epoch: int = -1
-    may_have_gone_on: bool = False
+    previous_outcome: str = ""
+    previous_end_epoch: int = -1
+    may_lack_later_records: bool = False
 
     @property
     def is_live(self) -> bool:
@@ -227,7 +227,7 @@ class ProducerState:
     producer_id: int
     spans: dict[TopicPartition, Span] = field(default_factory=dict)
     view: CoordinatorView | None = None
-    said: dict[str, Said] = field(default_factory=dict)
+    said: dict[str, Emission] = field(default_factory=dict)
 
     @property
     def is_awaited(self) -> bool:

@@ -137,7 +137,7 @@ def look_at(
     `unread_coordinator` holds the partitions of `__transaction_state` with a gap. A known transactional id can only be
     in its own partition of that log; an unknown producer id can be in any of them.
     """
-    if span.absent_at is not None:
+    if span.census_absent_at is not None:
         return Look.ENDING
     if not barrier.has_coordinator_log:
         return Look.COORDINATOR_NOT_SHOWN

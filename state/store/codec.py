@@ -17,12 +17,12 @@ from typing import Any
 from txnwatch.state.abort.case import Evidence
 from txnwatch.state.detection.awaited_producers import Places
 from txnwatch.state.detection.bucket_state import BucketState, Failing, Standing
-from txnwatch.state.model.broker_clocks import Clock, Clocks, Reign
+from txnwatch.state.model.broker_clocks import Clock, Clocks, Leadership
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import ActiveProducer
 from txnwatch.state.model.serializer import check_version, pack, unpack
-from txnwatch.state.model.transaction import CoordinatorView, EpochUse, ProducerState, Said, Span, TransactionState
+from txnwatch.state.model.transaction import CoordinatorView, Emission, EpochUse, ProducerState, Span, TransactionState
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 VERSION = 7
@@ -47,7 +47,7 @@ def decode_producer(producer_id: int, row: bytes) -> ProducerState:
         producer_id,
         {TopicPartition(*partition): _span_in(span) for partition, span in spans},
         view_in(view) if view is not None else None,
-        {verdict: Said(*told) for verdict, told in said.items()},
+        {verdict: Emission(*told) for verdict, told in said.items()},
     )
 
 
@@ -115,7 +115,7 @@ def _clocks_in(bucket: BucketState, raw: Any) -> None:  # noqa: ANN401 - plain v
     brokers, reigns = raw
     bucket.clocks = Clocks(
         {broker: Clock(*clock) for broker, clock in brokers.items()},
-        {log_partition: Reign(*reign) for log_partition, reign in reigns.items()},
+        {log_partition: Leadership(*reign) for log_partition, reign in reigns.items()},
     )
 
 
@@ -169,7 +169,7 @@ def _candidate_in(raw: list[Any]) -> SpanCandidate:
     )
 
 
-def _said_out(said: Said | None) -> tuple[int, int] | None:
+def _said_out(said: Emission | None) -> tuple[int, int] | None:
     return (said.times, said.next_ms) if said is not None else None
 
 
@@ -179,7 +179,7 @@ def _span_out(span: Span) -> tuple[Any, ...]:
 
 def _span_in(raw: tuple[Any, ...]) -> Span:
     *values, said = raw
-    return _SPAN(*values, Said(*said) if said is not None else None)
+    return _SPAN(*values, Emission(*said) if said is not None else None)
 
 
 def view_out(view: CoordinatorView) -> list[Any]:

@@ -16,7 +16,7 @@ from txnwatch.state.model.ports import (
     ActiveProducer,
     MarkerSpec,
     PartitionReading,
-    SpanPast,
+    SpanHistory,
     SpanStart,
     TransactionDescription,
     TransactionListing,
@@ -25,12 +25,12 @@ from txnwatch.state.model.transaction import Marker
 from txnwatch.streaming.admin import requests as messages
 from txnwatch.streaming.admin.describe_producers import describe_producers
 from txnwatch.streaming.admin.describe_transactions import describe_transactions
-from txnwatch.streaming.admin.list_transactions import NOT_SHOWN, in_words, list_everywhere
-from txnwatch.streaming.client.cluster import EARLIEST, READ_COMMITTED, Cluster, Listed
+from txnwatch.streaming.admin.list_transactions import NOT_SHOWN, list_everywhere, problem_lines
+from txnwatch.streaming.client.cluster import EARLIEST, READ_COMMITTED, Cluster, ListedOffset
 from txnwatch.streaming.client.connection import error_name
 from txnwatch.streaming.client.metadata import NO_LEADER
 from txnwatch.streaming.log.closing_marker import closing_marker
-from txnwatch.streaming.log.span_past import Pasts
+from txnwatch.streaming.log.span_past import SpanHistoryReader
 
 
 class ClusterAdmin:
@@ -38,7 +38,7 @@ class ClusterAdmin:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._pasts = Pasts(cluster)
+        self._pasts = SpanHistoryReader(cluster)
 
     def within(self, budget_ms: int) -> AbstractContextManager[None]:
         """See TransactionAdmin."""
@@ -79,7 +79,7 @@ class ClusterAdmin:
             )
         return readings
 
-    def read_pasts(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanPast]:
+    def read_span_histories(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanHistory]:
         """See TransactionAdmin."""
         return self._pasts.read(spans)
 
@@ -98,11 +98,11 @@ class ClusterAdmin:
         request = messages.list_transactions_request(list(dict.fromkeys(producer_ids)))
         found = list_everywhere(self._cluster, request)
         if found.is_unused:
-            why = in_words({TRANSACTION_STATE_TOPIC: NOT_SHOWN})
+            why = problem_lines({TRANSACTION_STATE_TOPIC: NOT_SHOWN})
             return TransactionListing((), why, why, has_ids=False)
         # Without the leaders of the log, any row may come from a former coordinator.
         rows = found.rows if TRANSACTION_STATE_TOPIC not in found.problems else []
-        return TransactionListing(tuple(rows), in_words(found.problems), in_words(found.silent))
+        return TransactionListing(tuple(rows), problem_lines(found.problems), problem_lines(found.silent))
 
     def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
         """See TransactionAdmin."""
@@ -130,7 +130,9 @@ class ClusterAdmin:
         return error_name(code) if code else None
 
 
-def _first_problem(before: Listed, described: tuple[ActiveProducer, ...] | str, after: Listed) -> str | None:
+def _first_problem(
+    before: ListedOffset, described: tuple[ActiveProducer, ...] | str, after: ListedOffset
+) -> str | None:
     if before.error is not None:
         return before.error
     if isinstance(described, str):

@@ -70,7 +70,7 @@ def list_everywhere(cluster: Cluster, request: Callable[[Connection], Any]) -> L
     return Listing(led, problems, silent)
 
 
-def in_words(problems: Mapping[str, str]) -> tuple[str, ...]:
+def problem_lines(problems: Mapping[str, str]) -> tuple[str, ...]:
     """One line for each reason, because a log has fifty partitions."""
     return tuple(by_reason(problems.items(), _NAMED))
 

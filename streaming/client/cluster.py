@@ -29,7 +29,7 @@ LATEST, EARLIEST = -1, -2
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
-class Listed(NamedTuple):
+class ListedOffset(NamedTuple):
     """One partition's answer to ListOffsets; `leader_epoch` is the epoch of the leader's log at `offset`.
 
     If `error` is set, the other fields have no meaning.
@@ -281,14 +281,14 @@ class Cluster:
         timestamp: int = LATEST,
         isolation: int = READ_UNCOMMITTED,
         timeout_s: float | None = None,
-    ) -> dict[TopicPartition, Listed]:
+    ) -> dict[TopicPartition, ListedOffset]:
         """Asks each partition's leader for an offset, under the known leader epoch; one answer per partition."""
         by_leader: dict[int, list[tuple[TopicPartition, int]]] = {}
-        answers: dict[TopicPartition, Listed] = {}
+        answers: dict[TopicPartition, ListedOffset] = {}
         for partition in partitions:
             info = self.known.info(partition)
             if info is None or info.leader == NO_LEADER:
-                answers[partition] = Listed(
+                answers[partition] = ListedOffset(
                     -1, -1, "NO_LEADER" if info is not None else self.known.why_absent(partition)
                 )
             else:
@@ -296,17 +296,17 @@ class Cluster:
         requests = {leader: list_offsets_request(asked, timestamp, isolation) for leader, asked in by_leader.items()}
         for leader, answer in self.ask(requests, timeout_s or self.timeout_s).items():
             if isinstance(answer, BrokerError):
-                answers.update({partition: Listed(-1, -1, str(answer)) for partition, _ in by_leader[leader]})
+                answers.update({partition: ListedOffset(-1, -1, str(answer)) for partition, _ in by_leader[leader]})
             else:
                 answers.update(_listed(answer, leader))
                 for partition, _ in by_leader[leader]:
-                    answers.setdefault(partition, Listed(-1, -1, "missing from the answer"))
+                    answers.setdefault(partition, ListedOffset(-1, -1, "missing from the answer"))
         return answers
 
 
-def _listed(response: Any, leader: int) -> dict[TopicPartition, Listed]:
+def _listed(response: Any, leader: int) -> dict[TopicPartition, ListedOffset]:
     return {
-        TopicPartition(topic.name, partition.partition_index): Listed(
+        TopicPartition(topic.name, partition.partition_index): ListedOffset(
             partition.offset,
             partition.leader_epoch,
             error_name(partition.error_code) if partition.error_code else None,

@@ -25,7 +25,7 @@ from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.store.bucket_log import TOKEN_BYTES, KeptBucket, load
 from txnwatch.streaming.job.output_rows import encode_emitted
-from txnwatch.streaming.source.fact_rows import SPEAKS_FOR_PARTITIONS
+from txnwatch.streaming.source.fact_rows import PARTITION_BUCKET
 from txnwatch.streaming.source.packed_facts import unpack_facts
 from txnwatch.streaming.source.worker_memory import freeze_what_stays
 
@@ -60,7 +60,7 @@ class BucketProcessor(StatefulProcessor):  # type: ignore[misc]
         store = SparkLogStore(self._head, self._log)
         place = (_run_id(), number)
         kept = load(_kept.pop(place, None), store, number)
-        emitted = process(kept.bucket, kept, facts, self._policy, speaks_for_partitions=number == SPEAKS_FOR_PARTITIONS)
+        emitted = process(kept.bucket, kept, facts, self._policy, speaks_for_partitions=number == PARTITION_BUCKET)
         kept.write(store, os.urandom(TOKEN_BYTES), barrier.coordinator_listed_ms, self._policy.idle_retention_ms)
         _kept[place] = kept
         return iter([_EMITTED_ROW(*encode_emitted(said)) for said in emitted])

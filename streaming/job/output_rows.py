@@ -17,7 +17,7 @@ from txnwatch.state.model.completion_latency import latencies_of
 from txnwatch.state.model.facts import Joined, NoticeKind, PartitionNotice
 from txnwatch.state.model.findings import Emitted
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.transaction import CoordinatorView, EpochUse, Marker, Said, Span, TransactionState
+from txnwatch.state.model.transaction import CoordinatorView, Emission, EpochUse, Marker, Span, TransactionState
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 OUTPUT_DDL = "kind STRING, payload STRING"
@@ -59,7 +59,7 @@ def _partition(value: list[Any]) -> TopicPartition:
 
 def _span(value: Mapping[str, Any]) -> Span:
     said = value["said"]
-    return Span(**{**value, "said": Said(**said) if said is not None else None})
+    return Span(**{**value, "said": Emission(**said) if said is not None else None})
 
 
 def _view(value: Mapping[str, Any] | None) -> CoordinatorView | None:
@@ -95,9 +95,9 @@ _KINDS = (
     out.TransactionMoved,
     out.PartitionAlarm,
     out.OutstandingGap,
-    out.LeftUnread,
-    out.CensusWanted,
-    out.LastStableStands,
+    out.ReadLimitReached,
+    out.CensusRequest,
+    out.LastStableOffsetBlocked,
     out.CensusIncomplete,
     out.Unproven,
     out.RequestsThrottled,

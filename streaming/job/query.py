@@ -15,7 +15,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from txnwatch.state.detection.open_transactions import Remembered
+from txnwatch.state.detection.open_transactions import LastOpenLists
 from txnwatch.state.model.findings import Emitted
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.job.checkpoint import local_directory
@@ -108,7 +108,7 @@ def start(
     session: SparkSession, settings: JobSettings, on_batch: Callable[[int, list[Emitted]], None]
 ) -> StreamingQuery:
     """Starts the query; `on_batch(batch_id, emitted)` runs in the driver once for every micro-batch."""
-    remembered = Remembered()
+    remembered = LastOpenLists()
     plan_without_daemons(session)
 
     def collect(frame: DataFrame, batch_id: int) -> None:

@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from txnwatch.state.evidence.age_claims import LedSince
+from txnwatch.state.evidence.age_claims import LeaderStamp
 from txnwatch.state.model.facts import TransactionSeen
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.batch_list import BatchList
-from txnwatch.streaming.log.compaction_holes import whole_from
+from txnwatch.streaming.log.compaction_holes import last_hole_end
 from txnwatch.streaming.log.log_extent import Extent, list_extents, read_parts
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.transaction_fold import TransactionFold
@@ -54,7 +54,7 @@ class LogViews:
 
     views: dict[int, CoordinatorView] = field(default_factory=dict)
     problems: dict[TopicPartition, str] = field(default_factory=dict)
-    led: dict[int, LedSince] = field(default_factory=dict)
+    led: dict[int, LeaderStamp] = field(default_factory=dict)
 
 
 def read_views(cluster: Cluster, producer_ids: Collection[int]) -> LogViews:
@@ -62,7 +62,7 @@ def read_views(cluster: Cluster, producer_ids: Collection[int]) -> LogViews:
 
     Records that end a producer id without naming it (a tombstone, or in version 0 the id's next producer id) are not
     searched for. So a caller must ask the id's coordinator whether a view still holds. A one-time read also cannot see
-    whether an election has truncated the log; a view of an earlier leader is marked with `may_have_gone_on`.
+    whether an election has truncated the log; a view of an earlier leader is marked with `may_lack_later_records`.
     """
     found = LogViews()
     if not producer_ids:
@@ -73,13 +73,13 @@ def read_views(cluster: Cluster, producer_ids: Collection[int]) -> LogViews:
     for read in _search(cluster, logs, wanted, found.problems):
         leader = _leader(cluster, read.partition, read.fold.leader_epoch)
         if leader is not None:
-            found.led[read.partition.partition] = LedSince(leader, read.fold.epoch_since_ms)
+            found.led[read.partition.partition] = LeaderStamp(leader, read.fold.epoch_since_ms)
         fold = TransactionFold(read.partition.partition, read.start, read.end)
-        fold.feed(read.fold.kept, read.fold.whole_before)
+        fold.feed(read.fold.kept, read.fold.hole_end_before)
         for fact in fold.facts():
             if isinstance(fact, TransactionSeen) and fact.producer_id in producer_ids:
                 is_earlier = fact.view.coordinator_epoch < epochs[read.partition]
-                found.views[fact.producer_id] = replace(fact.view, may_have_gone_on=is_earlier)
+                found.views[fact.producer_id] = replace(fact.view, may_lack_later_records=is_earlier)
     return found
 
 
@@ -154,7 +154,7 @@ class KeptBatches:
     position: int
     end: int
     kept: bytearray = field(default_factory=bytearray)
-    whole_before: dict[int, int] = field(default_factory=dict)
+    hole_end_before: dict[int, int] = field(default_factory=dict)
     leader_epoch: int = -1
     epoch_since_ms: int = -1
     _whole_from: int = field(init=False)
@@ -180,13 +180,13 @@ class KeptBatches:
             if header.base_offset >= self.end:
                 self.position = self.end
                 return
-            self._whole_from = whole_from(self._whole_from, self.position, header)
+            self._whole_from = last_hole_end(self._whole_from, self.position, header)
             after = at + LENGTH_OVERHEAD + header.length
             while match is not None and match < at:
                 match = next(matches, None)
             if match is not None and match < after:
                 self.kept += whole[at:after]
-                self.whole_before[header.base_offset] = self._whole_from
+                self.hole_end_before[header.base_offset] = self._whole_from
             if header.leader_epoch != self.leader_epoch:
                 self.epoch_since_ms = header.max_timestamp
             self.leader_epoch = header.leader_epoch

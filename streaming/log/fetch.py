@@ -27,7 +27,7 @@ from txnwatch.streaming.client.connection import Connection, error_name
 from txnwatch.streaming.client.metadata import NO_LEADER, topic_id_uuid
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.read_budget import Budget
-from txnwatch.streaming.log.read_patience import Patience, Round
+from txnwatch.streaming.log.read_patience import FetchRound, RangePatience
 from txnwatch.streaming.log.read_rate import ReadRate
 from txnwatch.streaming.wire.fetch_response import (
     HIGHEST_VERSION,
@@ -64,7 +64,7 @@ def read_ranges(
     received bytes.
     """
     reads = sorted(ranges, key=lambda read: read.end - read.start)  # a leader fills its answer in request order
-    patience = Patience(reads, patience_s)
+    patience = RangePatience(reads, patience_s)
     while (pending := [read for read in reads if read.needs_fetch]) and time.monotonic() < until:
         if time.monotonic() >= cluster.until:
             for read in pending:
@@ -134,9 +134,9 @@ def _look_around(cluster: Cluster, reads: list[RangeRead]) -> None:
             read.gone()
 
 
-def _one_round(cluster: Cluster, asked: list[RangeRead], rate: ReadRate | None) -> Round:
+def _one_round(cluster: Cluster, asked: list[RangeRead], rate: ReadRate | None) -> FetchRound:
     """Sends one Fetch to every leader concerned, and walks the answers."""
-    done = Round()
+    done = FetchRound()
     for read in asked:
         info = cluster.known.info(read.partition)
         if info is None or info.leader == NO_LEADER:

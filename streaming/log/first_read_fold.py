@@ -23,9 +23,9 @@ The first pass reads a batch directly from its bytes (wire/glance.py). If the by
 once, so damaged bytes stop both passes where they stop the exact fold. The first pass also sets positions, holes and
 stamps.
 
-The bytes are held until the second pass, and `Room` limits them. If a task holds too many, the fold that holds the most
-makes its second pass at once and forgets the idle ids. A later record then counts as the first of its id, as it does
-after a range is cut.
+The bytes are held until the second pass, and `HeldBytes` limits them. If a task holds too many, the fold that holds the
+most makes its second pass at once and forgets the idle ids. A later record then counts as the first of its id, as it
+does after a range is cut.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from contextlib import suppress
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.facts import TransactionalIdGone, TransactionSeen
 from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.wire.glance import NO_ID, glance
+from txnwatch.streaming.wire.glance import NO_PRODUCER_ID, glance
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader, records, walk
 from txnwatch.streaming.wire.transaction_log import decode_key, decode_value
 
 HELD_BYTES = 16 << 20
 
 
-class Room:
+class HeldBytes:
     """Limits the bytes of records that the folds of one task hold together; one fold per partition of the log."""
 
     def __init__(self, max_bytes: int = HELD_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._folds: dict[int, PastFold] = {}
+        self._folds: dict[int, FirstReadFold] = {}
 
-    def enter(self, fold: PastFold) -> None:
+    def enter(self, fold: FirstReadFold) -> None:
         """Adds a fold; it replaces an earlier fold of the same partition."""
         self._folds[fold.log_partition] = fold
 
@@ -63,14 +63,14 @@ class Room:
             max(self._folds.values(), key=lambda fold: fold.size).condense()
 
 
-class PastFold(TransactionFold):
+class FirstReadFold(TransactionFold):
     """Folds the first range read of a partition, all of which was there before reading began.
 
     Attributes:
         size: bytes of records that are held.
     """
 
-    def __init__(self, log_partition: int, start: int, end: int, *, news_from: int, room: Room) -> None:
+    def __init__(self, log_partition: int, start: int, end: int, *, news_from: int, room: HeldBytes) -> None:
         super().__init__(log_partition, start, end, news_from=news_from)
         self.size = 0
         self._room = room
@@ -78,13 +78,13 @@ class PastFold(TransactionFold):
         self._let_go()
         room.enter(self)
 
-    def feed(self, buffer: memoryview | bytes, whole_before: Mapping[int, int] | None = None) -> None:
+    def feed(self, buffer: memoryview | bytes, hole_end_before: Mapping[int, int] | None = None) -> None:
         """Scans the `records` of one Fetch response and holds them.
 
         Raises:
             WireError: as the exact fold does.
         """
-        assert whole_before is None, "a first reading takes whole responses, not selected batches"
+        assert hole_end_before is None, "a first reading takes whole responses, not selected batches"
         raw = bytes(buffer)
         self._chunks.append(raw)
         self._begins.append(self.size)
@@ -124,7 +124,7 @@ class PastFold(TransactionFold):
     def _pass_hole(self, end: int) -> None:
         if self.hole is None:
             self.hole = self.position
-        self.whole_from = end
+        self.last_hole_end = end
 
     def _decode(self, raw: bytes, begin: int, at: int, header: BatchHeader) -> int:
         """Decodes one batch that `glance` does not accept; returns where it ends."""
@@ -139,7 +139,7 @@ class PastFold(TransactionFold):
                 value = decode_value(record.value) if record.value is not None else None
                 self._live.pop(key, None)
                 if value is None:
-                    self._note(begin + at, NO_ID, NO_ID, key)
+                    self._note(begin + at, NO_PRODUCER_ID, NO_PRODUCER_ID, key)
                     continue
                 if value.state.is_live:
                     self._live[key] = value.producer_id
@@ -153,24 +153,24 @@ class PastFold(TransactionFold):
         self._ids.append(producer_id)
         self._previous.append(previous_id)
         self._names.append(hash(key))
-        self._whole.append(self.whole_from)
+        self._whole.append(self.last_hole_end)
 
     def condense(self) -> None:
         """Folds the held records that matter, then releases all bytes and forgets the idle ids."""
         wanted = {*self._live.values(), *self._views}
         names = {hash(struct.pack(">hh", 0, len(raw)) + raw) for raw in map(str.encode, self._owner)}
-        done, whole_at_end = -1, self.whole_from
+        done, whole_at_end = -1, self.last_hole_end
         noted = zip(self._at, self._ids, self._previous, self._names, self._whole, strict=True)
         for at, producer_id, previous_id, name, whole in noted:
             if producer_id in wanted or previous_id in wanted or name in names or self._has_news:
                 names.add(name)
                 if at != done:
-                    done, self.whole_from = at, whole
+                    done, self.last_hole_end = at, whole
                     self._fold(at)
-        self.whole_from = whole_at_end
+        self.last_hole_end = whole_at_end
         if not self._has_news:
             self._views = {of: view for of, view in self._views.items() if of in wanted}
-        self.forget_past_idle()
+        self.forget_idle_backlog()
         self._let_go()
 
     def _fold(self, at: int) -> None:
@@ -188,7 +188,7 @@ class PastFold(TransactionFold):
         self._has_news = False
         self._chunks: list[bytes] = []
         self._begins: list[int] = []
-        # One entry per record: where its batch is, its producer ids, its key's hash, and `whole_from` at that time.
+        # One entry per record: where its batch is, its producer ids, its key's hash, and `last_hole_end` at that time.
         self._at, self._ids, self._previous = array("q"), array("q"), array("q")
         self._names, self._whole = array("q"), array("q")
 

@@ -31,7 +31,7 @@ from txnwatch.streaming.wire.record_batch import (
     LENGTH_OVERHEAD,
     TRANSACTIONAL,
     BatchHeader,
-    check_old_entry,
+    check_entry,
     end_of_old_entry,
 )
 
@@ -123,7 +123,7 @@ class PartitionFold:
                     header
                 )
                 if magic != CURRENT_MAGIC or length < _SMALLEST_LENGTH:
-                    check_old_entry(buffer, at)
+                    check_entry(buffer, at)
                     last_delta = 0  # a magic 0 or 1 entry carries the offset of its last record
                 elif at + LENGTH_OVERHEAD + length > size:
                     break

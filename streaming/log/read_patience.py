@@ -19,7 +19,7 @@ _MOST_FAILURES = 3
 
 
 @dataclass(slots=True)
-class Round:
+class FetchRound:
     """The result of one round of Fetch requests.
 
     Attributes:
@@ -33,7 +33,7 @@ class Round:
     unreadable: set[TopicPartition] = field(default_factory=set)
 
 
-class Patience:
+class RangePatience:
     """How long each range has had no progress, and how often in a row its leader could not read it."""
 
     def __init__(self, reads: list[RangeRead], seconds: float) -> None:
@@ -48,7 +48,7 @@ class Patience:
         for read in self._since:
             self._since[read] += seconds
 
-    def take(self, cluster: Cluster, asked: list[RangeRead], done: Round) -> None:
+    def take(self, cluster: Cluster, asked: list[RangeRead], done: FetchRound) -> None:
         """Evaluates a round; a range whose patience has ended becomes a gap from its position on."""
         now = time.monotonic()
         moved = {id(read) for read in asked if read.place != self._places[id(read)]}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import CANNOT_DECODE, NoticeKind
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.ports import STILL_READING, SpanPast, SpanStart
+from txnwatch.state.model.ports import STILL_READING, SpanHistory, SpanStart
 from txnwatch.state.model.transaction import UNREAD, Marker
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.log_extent import Extent, list_extents, read_parts
@@ -40,17 +40,17 @@ class _Reading:
     used_s: float
 
 
-class Pasts:
+class SpanHistoryReader:
     """Reads the pasts of open spans, and continues reads that did not finish; not thread-safe."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._kept: dict[TopicPartition, _Reading] = {}
 
-    def read(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanPast]:
+    def read(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanHistory]:
         """See TransactionAdmin.read_pasts."""
         until, left = self._cluster.until, list(dict.fromkeys(spans))
-        found: dict[SpanStart, SpanPast] = {}
+        found: dict[SpanStart, SpanHistory] = {}
         wanted = set(left)
         with self._cluster.budget(until - time.monotonic() + _ANSWER_S):
             while left and time.monotonic() < until:
@@ -59,9 +59,9 @@ class Pasts:
                 left = [span for span in left if span not in told]
         now_s = time.monotonic()
         self._kept = {at: one for at, one in self._kept.items() if now_s - one.used_s < _KEPT_S}
-        return found | dict.fromkeys(left, SpanPast(problem=_NO_TIME))
+        return found | dict.fromkeys(left, SpanHistory(problem=_NO_TIME))
 
-    def _one_of_each_partition(self, spans: list[SpanStart], until: float) -> dict[SpanStart, SpanPast]:
+    def _one_of_each_partition(self, spans: list[SpanStart], until: float) -> dict[SpanStart, SpanHistory]:
         """Begins a read in each partition or continues the unfinished one; each read span gets an answer."""
         at: dict[TopicPartition, list[SpanStart]] = {}
         for span in spans:
@@ -72,27 +72,27 @@ class Pasts:
         try:
             read_parts(self._cluster, [reading.read for reading in readings], until)
         except BrokerError as exc:
-            return told | {span: SpanPast(problem=str(exc)) for reading in readings for span in reading.spans}
+            return told | {span: SpanHistory(problem=str(exc)) for reading in readings for span in reading.spans}
         for reading, position in zip(readings, before, strict=True):
             if reading.read.needs_fetch:
                 reading.used_s = time.monotonic()
                 self._kept[reading.spans[0].partition] = reading
                 why = STILL_READING if reading.read.fold.position > position else _NOTHING_CAME
-                told |= dict.fromkeys(reading.spans, SpanPast(problem=why))
+                told |= dict.fromkeys(reading.spans, SpanHistory(problem=why))
             else:
                 told |= _told(reading)
         return told
 
-    def _begin(self, groups: dict[TopicPartition, tuple[SpanStart, ...]]) -> dict[SpanStart, SpanPast]:
+    def _begin(self, groups: dict[TopicPartition, tuple[SpanStart, ...]]) -> dict[SpanStart, SpanHistory]:
         """Lists the logs; those that cannot be listed are answered, and a read of each other one is kept for later."""
         try:
             logs = list_extents(self._cluster, groups) if groups else []
         except BrokerError as exc:
-            return {span: SpanPast(problem=str(exc)) for group in groups.values() for span in group}
-        told: dict[SpanStart, SpanPast] = {}
+            return {span: SpanHistory(problem=str(exc)) for group in groups.values() for span in group}
+        told: dict[SpanStart, SpanHistory] = {}
         for log in logs:
             if log.problem is not None:
-                told |= dict.fromkeys(groups[log.partition], SpanPast(problem=log.problem))
+                told |= dict.fromkeys(groups[log.partition], SpanHistory(problem=log.problem))
             else:
                 part = _part(log, groups[log.partition])
                 self._kept[log.partition] = _Reading(groups[log.partition], part, time.monotonic())
@@ -106,24 +106,24 @@ def near(spans: Iterable[SpanStart]) -> tuple[SpanStart, ...]:
 
 
 def _part(log: Extent, spans: tuple[SpanStart, ...]) -> RangeRead:
-    def fold(begin: int, end: int) -> PastFold:
-        return PastFold(spans, begin, end)
+    def fold(begin: int, end: int) -> SpanHistoryFold:
+        return SpanHistoryFold(spans, begin, end)
 
     return log.part(fold, spans[0].start_offset - _BELOW, spans[-1].start_offset + 1)
 
 
-def _told(reading: _Reading) -> dict[SpanStart, SpanPast]:
+def _told(reading: _Reading) -> dict[SpanStart, SpanHistory]:
     """The answers of a finished read; a part that could not be read is a problem, unless it can never be decoded."""
     for notice in reading.read.notices:
         if notice.kind is NoticeKind.GAP and notice.detail.startswith(CANNOT_DECODE):
-            return dict.fromkeys(reading.spans, SpanPast())
+            return dict.fromkeys(reading.spans, SpanHistory())
         if notice.kind is not NoticeKind.LOST:  # retention deleted these offsets; the fold began above them
-            return dict.fromkeys(reading.spans, SpanPast(problem=notice.detail))
+            return dict.fromkeys(reading.spans, SpanHistory(problem=notice.detail))
     return dict(reading.read.fold.pasts())
 
 
 @dataclass(slots=True)
-class PastFold:
+class SpanHistoryFold:
     """The pasts of some spans of one partition, lowest first, from one walk; a fold for `read_ranges`.
 
     A producer's last marker is unknown if a later offset is missing, because that offset may have held a later marker.
@@ -137,7 +137,7 @@ class PastFold:
     _reached: int = 0
     _has_hole: bool = False
     _markers: dict[int, Marker | None] = field(default_factory=dict)  # None if compaction has emptied it
-    _found: dict[SpanStart, SpanPast] = field(default_factory=dict)
+    _found: dict[SpanStart, SpanHistory] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._begin = self.position
@@ -166,7 +166,7 @@ class PastFold:
                 self._markers[header.producer_id] = marker_at(buffer, at, header)
             self.leader_epoch, self.position = header.leader_epoch, header.last_offset + 1
 
-    def pasts(self) -> Iterator[tuple[SpanStart, SpanPast]]:
+    def pasts(self) -> Iterator[tuple[SpanStart, SpanHistory]]:
         """The results, once the range is walked; the epoch is UNREAD if a span does not begin with a batch."""
         for span in self.spans:
             yield span, self._found.get(span) or self._past(span, UNREAD)
@@ -181,10 +181,10 @@ class PastFold:
             self._has_hole = True
             self._markers.clear()
 
-    def _past(self, span: SpanStart, epoch: int) -> SpanPast:
+    def _past(self, span: SpanStart, epoch: int) -> SpanHistory:
         has_marker = span.producer_id in self._markers
         is_first = self._begin == 0 and not self._has_hole and not has_marker
-        return SpanPast(epoch, self._markers.get(span.producer_id), is_first)
+        return SpanHistory(epoch, self._markers.get(span.producer_id), is_first)
 
 
 def _epoch_of(header: BatchHeader, span: SpanStart) -> int:

@@ -16,7 +16,7 @@ from txnwatch.state.model.completion_latency import End, Tally
 from txnwatch.state.model.facts import TransactionalIdGone, TransactionSeen
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState
-from txnwatch.streaming.log.compaction_holes import whole_from
+from txnwatch.streaming.log.compaction_holes import last_hole_end
 from txnwatch.streaming.wire.record_batch import BatchHeader, Record, records, walk
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value
 
@@ -53,7 +53,7 @@ class TransactionFold:
         self.position = start
         self.leader_epoch = -1
         self.hole: int | None = None
-        self.whole_from = start
+        self.last_hole_end = start
         self.stamps: Stamps | None = None
         self._views: dict[int, CoordinatorView] = {}
         self._held: dict[int, frozenset[TopicPartition]] = {}
@@ -67,10 +67,10 @@ class TransactionFold:
         """Whether every offset of the range has been walked."""
         return self.position >= self.end
 
-    def feed(self, buffer: memoryview | bytes, whole_before: Mapping[int, int] | None = None) -> None:
+    def feed(self, buffer: memoryview | bytes, hole_end_before: Mapping[int, int] | None = None) -> None:
         """Decodes the `records` of one Fetch response.
 
-        If the batches were picked out of a log, `whole_before` has for each base offset where the log's last hole
+        If the batches were picked out of a log, `hole_end_before` has for each base offset where the log's last hole
         before the batch ended: the batches that were not picked are not holes.
 
         Raises:
@@ -79,8 +79,8 @@ class TransactionFold:
         for offset, header in walk(buffer):
             if self._is_behind_end(header):
                 return
-            if whole_before is not None:
-                self.whole_from = whole_before[header.base_offset]
+            if hole_end_before is not None:
+                self.last_hole_end = hole_end_before[header.base_offset]
             if header.base_offset >= self.start and not header.is_control:
                 for record in records(buffer, offset, header):
                     self._record(record, header.leader_epoch)
@@ -91,7 +91,7 @@ class TransactionFold:
         """Whether the next batch is beyond the end of the range; offsets missing before the batch are a hole."""
         if header.base_offset > self.position and self.hole is None:
             self.hole = self.position
-        self.whole_from = whole_from(self.whole_from, self.position, header)
+        self.last_hole_end = last_hole_end(self.last_hole_end, self.position, header)
         if header.base_offset >= self.end:
             self.position = self.end
             return True
@@ -137,9 +137,9 @@ class TransactionFold:
         self._time(value.producer_id, end)
         prior = self._views.get(value.producer_id)
         view = begun(view)
-        if prior is not None or self.whole_from > self.start:
-            follows_on = prior is not None and prior.log_offset >= self.whole_from
-            view = follow(prior, view, follows_on=follows_on)
+        if prior is not None or self.last_hole_end > self.start:
+            is_consecutive = prior is not None and prior.log_offset >= self.last_hole_end
+            view = follow(prior, view, is_consecutive=is_consecutive)
         self._views[value.producer_id] = view
         self._owner[transactional_id] = value.producer_id
 
@@ -197,7 +197,7 @@ class TransactionFold:
             if offset >= self.news_from or not is_first:
                 yield TransactionalIdGone(transactional_id, self.log_partition, offset)
 
-    def forget_past_idle(self) -> None:
+    def forget_idle_backlog(self) -> None:
         """Forgets idle ids whose records are all below `news_from`; a later record counts as the first of its id.
 
         `facts(is_first=True)` does not return these ids.

@@ -71,14 +71,14 @@ SCHEMA: Final = pa.schema(
         pa.field("superseded_by", pa.int64()),
         pa.field("data_epoch", pa.int32()),
         pa.field("epoch_use", pa.string()),
-        pa.field("past_outcome", pa.string()),
-        pa.field("past_end_epoch", pa.int32()),
+        pa.field("previous_outcome", pa.string()),
+        pa.field("previous_end_epoch", pa.int32()),
         pa.field("participants", pa.list_(pa.string())),
         pa.field("held", pa.list_(pa.string())),
         pa.field("detail", pa.string()),
     ]
 )
-SPEAKS_FOR_PARTITIONS: Final = 0  # the bucket that handles facts about a whole partition
+PARTITION_BUCKET: Final = 0  # the bucket that handles facts about a whole partition
 _COLUMNS: Final = tuple(SCHEMA.names)
 _ARROW_TO_DDL: Final = {
     pa.int32(): "INT",
@@ -105,7 +105,7 @@ def fact_rows(facts: Iterable[Fact], buckets: int) -> Iterable[Row]:
             row["bucket"] = bucket_of(fact.producer_id, buckets)
             yield row
         elif isinstance(fact, LastStable | Throttled):
-            row["bucket"] = SPEAKS_FOR_PARTITIONS
+            row["bucket"] = PARTITION_BUCKET
             yield row
         else:
             for bucket in range(buckets):
@@ -183,8 +183,8 @@ def _transaction_row(fact: TransactionSeen) -> Row:
         "superseded_by": view.superseded_by,
         "data_epoch": view.data_epoch,
         "epoch_use": str(view.epoch_use),
-        "past_outcome": view.past_outcome,
-        "past_end_epoch": view.past_end_epoch,
+        "previous_outcome": view.previous_outcome,
+        "previous_end_epoch": view.previous_end_epoch,
         "participants": sorted(str(partition) for partition in view.participants),
         "held": sorted(str(partition) for partition in fact.held),
         "detail": _ended_detail(fact),

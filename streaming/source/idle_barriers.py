@@ -26,19 +26,19 @@ from txnwatch.streaming.source.reread_requests import replace_text
 IDLE_S = 5.0
 
 
-class Judged(NamedTuple):
+class NextBarrierDue(NamedTuple):
     """The last finished barrier, and when (local clock, ms) the next one is due."""
 
     barrier: int
     due_ms: int
 
 
-def write_judged(path: Path, judged: Judged) -> None:
+def write_judged(path: Path, judged: NextBarrierDue) -> None:
     """Replaces the file. Call it after the requests of the batch are written (reread_requests.py)."""
     replace_text(path, json.dumps(judged))
 
 
-def read_judged(path: Path | None) -> Judged | None:
+def read_judged(path: Path | None) -> NextBarrierDue | None:
     """The last written value; None if the file is missing or damaged. Call it before the requests are read."""
     if path is None:
         return None
@@ -46,10 +46,10 @@ def read_judged(path: Path | None) -> Judged | None:
         barrier, due_ms = json.loads(path.read_text())
     except (OSError, ValueError, TypeError):
         return None
-    return Judged(barrier, due_ms) if type(barrier) is int and type(due_ms) is int else None
+    return NextBarrierDue(barrier, due_ms) if type(barrier) is int and type(due_ms) is int else None
 
 
-def need_not_be(previous: SourceOffset, following: SourceOffset, judged: Judged | None) -> bool:
+def can_skip(previous: SourceOffset, following: SourceOffset, judged: NextBarrierDue | None) -> bool:
     """Whether the barrier of `following` can be skipped. The caller checks that no snapshot and no request is due."""
     if judged is None or judged.barrier != previous.barrier or judged.due_ms <= following.coordinator_listed_ms:
         return False

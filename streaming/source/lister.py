@@ -19,13 +19,13 @@ from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.streaming.admin.broker_settings import ScanInterval
 from txnwatch.streaming.client import cluster as ends
 from txnwatch.streaming.client.clock import wall_clock_ms
-from txnwatch.streaming.client.cluster import Cluster, Listed
-from txnwatch.streaming.source.idle_barriers import IDLE_S, need_not_be, read_judged
+from txnwatch.streaming.client.cluster import Cluster, ListedOffset
+from txnwatch.streaming.source.idle_barriers import IDLE_S, can_skip, read_judged
 from txnwatch.streaming.source.offsets import SourceOffset, is_data
 from txnwatch.streaming.source.options import EARLIEST, SourceOptions
 from txnwatch.streaming.source.planner import Answer, Limits, Listing, is_begun, plan
-from txnwatch.streaming.source.reread_requests import Wish, read_wishes
-from txnwatch.streaming.source.snapshot_schedule import Census, CensusRota
+from txnwatch.streaming.source.reread_requests import RereadRequest, read_requests
+from txnwatch.streaming.source.snapshot_schedule import Census, SnapshotSchedule
 
 # Metadata is about 30 to 60 bytes per partition, and a broker builds all of it again for each request.
 MANY_PARTITIONS = 10_000
@@ -45,9 +45,9 @@ class Lister:
         self._settled_pause_s = 0.0
         self._idle_until_s = 0.0
         self._absences: Counter[str] = Counter()
-        self._granted: dict[Wish, tuple[int, int]] = {}
+        self._granted: dict[RereadRequest, tuple[int, int]] = {}
         self._limits = Limits(options.max_offsets_per_trigger)
-        self._rota = CensusRota(options)
+        self._rota = SnapshotSchedule(options)
         self._scan_interval = ScanInterval()
         self._censuses: dict[int, Census | None] = {}
 
@@ -58,7 +58,7 @@ class Lister:
             CheckpointError: the cluster is not the one `previous` was read from.
         """
         judged = read_judged(_path(self._options.judged_file))  # first, because the driver writes it last
-        wished = read_wishes(_path(self._options.control_file))
+        wished = read_requests(_path(self._options.control_file))
         wishes = self._due(previous, wished)
         is_settled = not (wished or self._rota.has_absences or any(self._absences.values()))
         listing = self._listing(previous, _named(wishes, previous), is_settled=is_settled)
@@ -70,7 +70,7 @@ class Lister:
         asked = [wish.partition for wish in wishes if _is_of_census(wish)]
         census = self._rota.next_census(self._cluster.known, previous, following, asked)
         is_quiet = census is None and not wished and time.monotonic() < self._idle_until_s
-        if is_quiet and need_not_be(previous, following, judged):
+        if is_quiet and can_skip(previous, following, judged):
             return None
         self._idle_until_s = time.monotonic() + IDLE_S
         self._censuses = {following.barrier: census}
@@ -204,7 +204,7 @@ class Lister:
 
     def _ask(
         self, partitions: Iterable[TopicPartition], timestamp: int = ends.LATEST, isolation: int = ends.READ_UNCOMMITTED
-    ) -> dict[TopicPartition, Listed]:
+    ) -> dict[TopicPartition, ListedOffset]:
         answers = self._cluster.list_offsets(
             partitions, timestamp=timestamp, isolation=isolation, timeout_s=self._options.list_timeout_s
         )
@@ -213,7 +213,7 @@ class Lister:
         return answers
 
     def _answers(
-        self, listed: Mapping[TopicPartition, Listed], starts: Mapping[TopicPartition, int]
+        self, listed: Mapping[TopicPartition, ListedOffset], starts: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Answer]:
         return {
             partition: Answer(
@@ -254,11 +254,11 @@ class Lister:
         }
         return {**starts, **{partition: at.offset for partition, at in found.items() if at.error is None}}
 
-    def _due(self, previous: SourceOffset, wishes: set[Wish]) -> set[Wish]:
+    def _due(self, previous: SourceOffset, wishes: set[RereadRequest]) -> set[RereadRequest]:
         """Requests of the job whose backoff has passed."""
         return {wish for wish in wishes if previous.barrier >= self._granted.get(wish, (0, 0))[0]}
 
-    def _count(self, following: SourceOffset, granted: set[Wish], wishes: set[Wish]) -> None:
+    def _count(self, following: SourceOffset, granted: set[RereadRequest], wishes: set[RereadRequest]) -> None:
         """Doubles the backoff of a request that is repeated.
 
         A request for a partition that did not answer was not executed, so it stays due.
@@ -281,16 +281,16 @@ def _path(name: str | None) -> Path | None:
     return Path(name) if name is not None else None
 
 
-def _is_of_census(wish: Wish) -> bool:
+def _is_of_census(wish: RereadRequest) -> bool:
     return wish.start < 0 and is_data(wish.partition)
 
 
-def _named(wishes: Iterable[Wish], previous: SourceOffset) -> set[TopicPartition]:
+def _named(wishes: Iterable[RereadRequest], previous: SourceOffset) -> set[TopicPartition]:
     """Partitions to describe that are not listed. They are participants of a transaction, and may be hidden."""
     return {wish.partition for wish in wishes if _is_of_census(wish)} - previous.positions.keys()
 
 
-def _rereads(wishes: Iterable[Wish]) -> dict[TopicPartition, int]:
+def _rereads(wishes: Iterable[RereadRequest]) -> dict[TopicPartition, int]:
     """Where to read again from: a whole coordinator partition from its beginning, a data partition from a gap."""
     wanted = [wish for wish in sorted(wishes, reverse=True) if not _is_of_census(wish)]
     return {wish.partition: max(wish.start, 0) for wish in wanted}  # the lowest start of a partition wins

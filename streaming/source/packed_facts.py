@@ -19,7 +19,7 @@ from txnwatch.state.model.broker_clocks import Clock, Leader
 from txnwatch.state.model.completion_latency import End, latencies_of
 from txnwatch.state.model.facts import (
     Barrier,
-    Bracket,
+    CensusListing,
     CensusTaken,
     Fact,
     Joined,
@@ -37,7 +37,7 @@ from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.serializer import pack, pack_versioned, unpack, unpack_versioned
 from txnwatch.state.model.transaction import Marker, TransactionState
 from txnwatch.state.store.codec import view_in, view_out
-from txnwatch.streaming.source.fact_rows import SPEAKS_FOR_PARTITIONS, bucket_of
+from txnwatch.streaming.source.fact_rows import PARTITION_BUCKET, bucket_of
 
 VERSION: Final = 1
 PACKED_SCHEMA: Final = pa.schema([pa.field("bucket", pa.int32()), pa.field("facts", pa.binary())])
@@ -56,7 +56,7 @@ def pack_facts(facts: Iterable[Fact], buckets: int) -> Iterator[tuple[int, bytes
         if isinstance(fact, ProducerSeen | TransactionSeen | OpenDescribed):
             own[bucket_of(fact.producer_id, buckets)].append(packed)
         elif isinstance(fact, LastStable | Throttled):
-            own[SPEAKS_FOR_PARTITIONS].append(packed)
+            own[PARTITION_BUCKET].append(packed)
         else:
             shared.append(packed)
     for_all = pack(shared)
@@ -180,7 +180,7 @@ def _census_out(fact: CensusTaken) -> Packed:
 
 def _census_in(raw: Packed) -> CensusTaken:
     _, taken, failed, is_round, failed_scanned = raw
-    brackets = {_partition(partition): Bracket(*bracket) for partition, bracket in taken}
+    brackets = {_partition(partition): CensusListing(*bracket) for partition, bracket in taken}
     return CensusTaken(brackets, _partitions(failed), is_round, _partitions(failed_scanned))
 
 

@@ -18,7 +18,7 @@ from txnwatch.state.model.facts import Fact, LastStable, LogRead, NoticeKind, Pa
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.fetch import read_ranges
-from txnwatch.streaming.log.first_read_fold import PastFold, Room
+from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.read_budget import NO_LIMIT, Budget
@@ -66,14 +66,9 @@ class Range:
     is_tail: bool = False
 
     @property
-    def is_first_of_past(self) -> bool:
+    def is_history(self) -> bool:
         """Whether it is the beginning of a first reading, and all its records existed before."""
         return self.is_first and not is_data(self.partition) and self.end <= self.news_from
-
-    @property
-    def is_old(self) -> bool:
-        """Whether it has records that existed before reading began: they are useless for lag and latencies."""
-        return self.start < self.news_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +110,7 @@ def plan_reads(
     ranges = [found for found in (_range(start, end, partition) for partition in end.positions) if found is not None]
     log = [found for found in ranges if not is_data(found.partition)]
     data = [found for found in ranges if is_data(found.partition)]
-    past = [found for found in log if found.is_first_of_past]
+    past = [found for found in log if found.is_history]
     log_tasks = min(_worth(past, options), max(1, len(past)))
     tasks = max(_worth(data, options), log_tasks)
     shares = _spread(data, tasks)
@@ -124,7 +119,7 @@ def plan_reads(
     first_census = None if is_large else census
     whole = (previous_listed_ms, _risen(start, end), _unfinished(start, end), _followed(start, end))
     pasts = _dealt(past, log_tasks)
-    tails = [found for found in log if not found.is_first_of_past]
+    tails = [found for found in log if not found.is_history]
     plans = [ReadPlan((*tails, *pasts[0], *shares[0]), listed_ms, end, *whole, first_census, tasks)]
     for number in range(1, tasks):
         of_log = pasts[number] if number < log_tasks else ()
@@ -247,7 +242,7 @@ def run_plan(plan: ReadPlan, options: SourceOptions, cluster: Cluster, asking: C
     A producer snapshot uses connections of its own, `asking`: on the others it would wait while a byte quota throttles
     them.
     """
-    room = Room()
+    room = HeldBytes()
     reads = [_read(found, options, room) for found in plan.ranges]
     read_ranges(
         cluster,
@@ -279,7 +274,7 @@ def budgets(plan: ReadPlan, reads: Iterable[RangeRead], options: SourceOptions, 
     if options.control_file is None:
         return []
     data = [read for read in reads if is_data(read.partition)]
-    firsts = {found.partition for found in plan.ranges if found.is_first_of_past}
+    firsts = {found.partition for found in plan.ranges if found.is_history}
     log = [read for read in reads if not is_data(read.partition) and read.partition not in firsts]
     past = [read for read in reads if read.partition in firsts]
     max_bytes = NO_LIMIT if options.max_bytes_per_trigger is None else options.max_bytes_per_trigger // plan.tasks
@@ -292,13 +287,13 @@ def budgets(plan: ReadPlan, reads: Iterable[RangeRead], options: SourceOptions, 
     ]
 
 
-def _read(found: Range, options: SourceOptions, room: Room) -> RangeRead:
+def _read(found: Range, options: SourceOptions, room: HeldBytes) -> RangeRead:
     def data_fold(start: int, end: int) -> PartitionFold:
         return PartitionFold(start, end, keep_episodes=options.episodes)
 
     def log_fold(start: int, end: int) -> TransactionFold:
-        if found.is_first_of_past:
-            return PastFold(found.partition.partition, start, end, news_from=found.news_from, room=room)
+        if found.is_history:
+            return FirstReadFold(found.partition.partition, start, end, news_from=found.news_from, room=room)
         return TransactionFold(found.partition.partition, start, end, news_from=found.news_from)
 
     is_log = found.partition.topic == TRANSACTION_STATE_TOPIC
@@ -341,7 +336,7 @@ def _facts(plan: ReadPlan, reads: list[RangeRead]) -> Iterator[Fact]:
 def _holes(reads: Iterable[RangeRead]) -> dict[int, int]:
     """Where the last compaction gap ends, for each partition of `__transaction_state` with a gap in its range."""
     folds = [read.fold for read in reads if isinstance(read.fold, TransactionFold)]
-    return {fold.log_partition: fold.whole_from for fold in folds if fold.whole_from > fold.start}
+    return {fold.log_partition: fold.last_hole_end for fold in folds if fold.last_hole_end > fold.start}
 
 
 def _census_facts(plan: ReadPlan, cluster: Cluster) -> Iterator[Fact]:

@@ -18,18 +18,18 @@ from txnwatch.state.detection.bucket_state import NEEDS_CENSUS
 from txnwatch.state.detection.open_transactions import UNOWNED
 from txnwatch.state.model.findings import (
     CensusReason,
-    CensusWanted,
+    CensusRequest,
     Emitted,
-    LastStableStands,
-    LeftUnread,
+    LastStableOffsetBlocked,
     OpenTransactions,
     OutstandingGap,
+    ReadLimitReached,
 )
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.source.offsets import is_data
 
 
-class Wish(NamedTuple):
+class RereadRequest(NamedTuple):
     """One request to the source. A batch may both read a partition again and describe it.
 
     Attributes:
@@ -43,12 +43,12 @@ class Wish(NamedTuple):
     why: CensusReason | None = None
 
 
-def census_of(partition: TopicPartition, why: CensusReason) -> Wish:
+def census_of(partition: TopicPartition, why: CensusReason) -> RereadRequest:
     """A request for a producer snapshot of a partition."""
-    return Wish(partition, NEEDS_CENSUS, why)
+    return RereadRequest(partition, NEEDS_CENSUS, why)
 
 
-def wishes_of(emitted: Collection[Emitted], doubted: Iterable[TopicPartition]) -> set[Wish]:
+def requests_after(emitted: Collection[Emitted], doubted: Iterable[TopicPartition]) -> set[RereadRequest]:
     """The requests after a batch: gaps to read again, and partitions to describe.
 
     `emitted` has the open transactions of every bucket, also those emitted in earlier batches. `doubted` are partitions
@@ -58,14 +58,14 @@ def wishes_of(emitted: Collection[Emitted], doubted: Iterable[TopicPartition]) -
     wishes.update(census_of(partition, CensusReason.STANDING) for partition in _held_by_nobody_known(emitted))
     unread: dict[TopicPartition, int] = {}
     for said in emitted:
-        if isinstance(said, CensusWanted):
+        if isinstance(said, CensusRequest):
             wishes.add(census_of(said.partition, said.why))
-        elif isinstance(said, OutstandingGap | LeftUnread) and said.from_offset < 0:
+        elif isinstance(said, OutstandingGap | ReadLimitReached) and said.from_offset < 0:
             why = CensusReason.GAP if is_data(said.partition) else None
-            wishes.add(Wish(said.partition, said.from_offset, why))
-        elif isinstance(said, OutstandingGap | LeftUnread):
+            wishes.add(RereadRequest(said.partition, said.from_offset, why))
+        elif isinstance(said, OutstandingGap | ReadLimitReached):
             unread[said.partition] = min(said.from_offset, unread.get(said.partition, said.from_offset))
-    return wishes | {Wish(partition, start) for partition, start in unread.items()}
+    return wishes | {RereadRequest(partition, start) for partition, start in unread.items()}
 
 
 def _held_by_nobody_known(emitted: Collection[Emitted]) -> Iterator[TopicPartition]:
@@ -74,7 +74,7 @@ def _held_by_nobody_known(emitted: Collection[Emitted]) -> Iterator[TopicPartiti
     If a known transaction with an owner begins there, it holds the offset: no two transactions begin at one offset. A
     snapshot would only show it again, and transactions above it that hold nothing yet.
     """
-    standing = [said for said in emitted if isinstance(said, LastStableStands)]
+    standing = [said for said in emitted if isinstance(said, LastStableOffsetBlocked)]
     if not standing:
         return
     open_now = (told for said in emitted if isinstance(said, OpenTransactions) for told in said.transactions)
@@ -84,7 +84,7 @@ def _held_by_nobody_known(emitted: Collection[Emitted]) -> Iterator[TopicPartiti
             yield said.partition
 
 
-def write_wishes(path: Path, wishes: Collection[Wish]) -> None:
+def write_requests(path: Path, wishes: Collection[RereadRequest]) -> None:
     """Replaces the requests."""
     text = json.dumps(sorted([str(wish.partition), wish.start, wish.why or ""] for wish in wishes))
     try:
@@ -102,13 +102,13 @@ def replace_text(path: Path, text: str) -> None:
     os.replace(temporary, path)  # noqa: PTH105 - atomic, also over an existing file
 
 
-def read_wishes(path: Path | None) -> set[Wish]:
+def read_requests(path: Path | None) -> set[RereadRequest]:
     """The requests; none if the file is missing or damaged."""
     if path is None:
         return set()
     try:
         return {
-            Wish(TopicPartition.parse(text), start, CensusReason(why) if why else None)
+            RereadRequest(TopicPartition.parse(text), start, CensusReason(why) if why else None)
             for text, start, why in json.loads(path.read_text())
         }
     except (OSError, ValueError, AttributeError, TypeError):

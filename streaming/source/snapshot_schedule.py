@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.facts import Bracket, CensusTaken, Fact, OpenDescribed
+from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, OpenDescribed
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.streaming.admin.describe_producers import describe_producers
@@ -69,7 +69,7 @@ class Census:
 
 
 @dataclass(slots=True)
-class CensusRota:
+class SnapshotSchedule:
     """Decides which partitions each batch describes. It lives in the driver, beside the lister."""
 
     options: SourceOptions
@@ -166,14 +166,14 @@ def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
     after = cluster.list_offsets(described, isolation=READ_COMMITTED)
     # DescribeProducers names topics, without their ids: a leader may already describe a re-created topic.
     ids = _ids_of(cluster, {partition.topic for partition in described})
-    taken: dict[TopicPartition, Bracket] = {}
+    taken: dict[TopicPartition, CensusListing] = {}
     for partition, producers in described.items():
         asked, low, stable = census.asked[partition], before[partition], after[partition]
         below = low.offset if asked.below is None else asked.below
         is_whole = stable.error is None and low.leader_epoch == stable.leader_epoch and below <= low.offset
         if isinstance(producers, str) or not is_whole or ids.get(partition.topic) != asked.topic_id:
             continue
-        taken[partition] = Bracket(
+        taken[partition] = CensusListing(
             asked.topic_id, below, stable.offset, asked.below is not None, asked.is_first, asked.is_behind
         )
         for producer in producers:

@@ -12,7 +12,7 @@ import struct
 
 from txnwatch.streaming.wire.record_batch import CURRENT_MAGIC, HEADER_SIZE, LENGTH_OVERHEAD, LOG_APPEND_TIME
 
-NO_ID = -1
+NO_PRODUCER_ID = -1
 
 # Where the batch ends in the buffer, its base offset and leader epoch; the record's timestamp, its encoded key (equal
 # keys are equal transactional ids), the producer id and the previous one (NO_ID for a tombstone, or if there is none),
@@ -89,14 +89,14 @@ def glance(raw: bytes, at: int) -> Glance | None:  # noqa: C901, PLR0911, PLR091
             ):
                 previous_id = _int64(raw, at + 3)[0]
             elif (size == 1 and not raw[at]) or (size == 5 and raw[at : at + 3] == b"\1\2\2"):
-                previous_id = NO_ID
+                previous_id = NO_PRODUCER_ID
             else:
                 return None
         elif version == 0:
             at = at + 4 if raw[at : at + 4] in _NONE_OR_EMPTY else _after_partitions(raw, at)
             if at + _TIMESTAMPS != end:
                 return None
-            previous_id = NO_ID
+            previous_id = NO_PRODUCER_ID
         else:
             return None
         is_live = _LIVE[state]

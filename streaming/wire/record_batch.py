@@ -80,7 +80,7 @@ class Record(NamedTuple):
     value: memoryview | None
 
 
-def check_old_entry(buffer: memoryview | bytes, position: int) -> None:
+def check_entry(buffer: memoryview | bytes, position: int) -> None:
     """Checks an entry's magic and length. Magic 0 and 1 pass: such an entry has no producer id and is skipped.
 
     Raises:
@@ -102,7 +102,7 @@ def end_of_old_entry(buffer: memoryview | bytes, position: int) -> int | None:
     """
     if position + MAGIC_POSITION >= len(buffer) or buffer[position + MAGIC_POSITION] >= CURRENT_MAGIC:
         return None
-    check_old_entry(buffer, position)
+    check_entry(buffer, position)
     length: int = _LENGTH.unpack_from(buffer, position + LENGTH_POSITION)[0]
     end = position + LENGTH_OVERHEAD + length
     return end if end <= len(buffer) else None
@@ -116,7 +116,7 @@ def end_of_whole_entries(buffer: memoryview | bytes) -> int:
     """
     position, size = 0, len(buffer)
     while position + HEADER_SIZE <= size:
-        check_old_entry(buffer, position)
+        check_entry(buffer, position)
         following: int = position + LENGTH_OVERHEAD + _LENGTH.unpack_from(buffer, position + LENGTH_POSITION)[0]
         if following > size:
             return position
@@ -139,7 +139,7 @@ def walk(buffer: memoryview | bytes, position: int = 0) -> Iterator[tuple[int, B
         header = BatchHeader._make(HEADER.unpack_from(buffer, position))
         is_old = header.magic != CURRENT_MAGIC or header.length < HEADER_SIZE - LENGTH_OVERHEAD
         if is_old:
-            check_old_entry(buffer, position)
+            check_entry(buffer, position)
         following = position + LENGTH_OVERHEAD + header.length
         if following > size:
             return

@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.results import Point, Row
-from txnwatch.state.model.facts import Barrier, Bracket, CensusTaken, Fact, OpenDescribed, ProducerSeen, TransactionSeen
+from txnwatch.state.model.facts import (
+    Barrier,
+    CensusListing,
+    CensusTaken,
+    Fact,
+    OpenDescribed,
+    ProducerSeen,
+    TransactionSeen,
+)
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.transaction import CoordinatorView, Marker, TransactionState
@@ -131,9 +139,9 @@ def census_facts(of: str, is_open: int, now_ms: int) -> Iterator[Fact]:
     """A census of three partitions that nobody has anything open on, or of all that are scanned."""
     if of == "three others":
         others = [TopicPartition("other", number) for number in range(3)]
-        yield CensusTaken({partition: Bracket("id", 10, 10, is_scanned=False) for partition in others})
+        yield CensusTaken({partition: CensusListing("id", 10, 10, is_scanned=False) for partition in others})
     elif of:
-        yield CensusTaken({partition: Bracket("id", 10**9, 0, is_scanned=True) for partition in PARTITIONS})
+        yield CensusTaken({partition: CensusListing("id", 10**9, 0, is_scanned=True) for partition in PARTITIONS})
         for number in range(is_open):
             yield OpenDescribed(PARTITIONS[number % 16], OPEN_FROM + number, 0, number // 16, START_MS, now_ms)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.results import Point, Row
 from support.large_log import a_large_log, end_of_large_log
-from txnwatch.streaming.log.first_read_fold import PastFold, Room
+from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 
 IDS, LIVE = (100_000, 1_000_000, 10_000_000), 10_000
@@ -64,7 +64,7 @@ def measure(way: str, ids: int) -> dict[str, float]:
     end = end_of_large_log(ids)
     fold: PlainWalk | TransactionFold = {
         "plain walk": PlainWalk,
-        "two passes": lambda: PastFold(0, 0, end, news_from=end, room=Room()),
+        "two passes": lambda: FirstReadFold(0, 0, end, news_from=end, room=HeldBytes()),
         "exact fold": lambda: TransactionFold(0, 0, end, news_from=end),
     }[way]()
     seconds, size = 0.0, 0

@@ -10,7 +10,7 @@ from typing import Protocol
 from support.topics import unique
 from support.waiting import eventually
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.ports import MarkerSpec, PartitionReading, SpanPast, SpanStart, TransactionAdmin
+from txnwatch.state.model.ports import MarkerSpec, PartitionReading, SpanHistory, SpanStart, TransactionAdmin
 from txnwatch.state.model.transaction import UNREAD, TransactionState
 
 _IN_TIME_S = 15.0
@@ -219,7 +219,7 @@ class AdminContract:
         owner = stage.init(unique("past"))
         first = owner.producer_epoch
         stage.stray_write(owner, partition)
-        assert past_of(stage, partition, owner, 0) == SpanPast(first, None, is_first=True)
+        assert past_of(stage, partition, owner, 0) == SpanHistory(first, None, is_first=True)
         assert stage.admin.write_marker(marker(partition, owner)) is None
         for _ in range(2):  # data of two more epochs, in one span
             stage.stray_write(stage.init(owner.transactional_id), partition)
@@ -229,7 +229,7 @@ class AdminContract:
         assert (past.last_marker.offset, past.last_marker.producer_epoch) == (1, first)
         nowhere = past_of(stage, TopicPartition("nowhere", 0), owner, 0)
         assert nowhere.problem is not None, "not known, because nobody could be asked"
-        assert nowhere == SpanPast(problem=nowhere.problem)
+        assert nowhere == SpanHistory(problem=nowhere.problem)
         beyond = past_of(stage, partition, owner, 9)
         assert (beyond.start_epoch, beyond.problem) == (UNREAD, None), "not known, because nothing is there"
 
@@ -241,10 +241,10 @@ class AdminContract:
             for partition in (here, there):
                 stage.stray_write(owner, partition)
                 spans.append(SpanStart(partition, owner.producer_id, offset))
-        found = stage.admin.read_pasts(spans)
-        assert found == {span: SpanPast(owners[0].producer_epoch, None, is_first=True) for span in spans}
+        found = stage.admin.read_span_histories(spans)
+        assert found == {span: SpanHistory(owners[0].producer_epoch, None, is_first=True) for span in spans}
         with stage.admin.within(0):
-            assert all(past.problem for past in stage.admin.read_pasts(spans).values())
+            assert all(past.problem for past in stage.admin.read_span_histories(spans).values())
 
     def test_what_closed_a_transaction_is_the_first_marker_of_its_producer_from_an_end_on(self, stage: Stage) -> None:
         (partition,) = stage.create_topic(unique("closing"))
@@ -349,10 +349,10 @@ class AdminContract:
             assert stage.admin.list_transactions([owner.producer_id]).problems == ()
 
 
-def past_of(stage: Stage, partition: TopicPartition, owner: Owner, start_offset: int) -> SpanPast:
+def past_of(stage: Stage, partition: TopicPartition, owner: Owner, start_offset: int) -> SpanHistory:
     """What is told of one span."""
     span = SpanStart(partition, owner.producer_id, start_offset)
-    return stage.admin.read_pasts([span])[span]
+    return stage.admin.read_span_histories([span])[span]
 
 
 def closed(stage: Stage, partition: TopicPartition, owner: Owner) -> PartitionReading | None:

@@ -19,7 +19,7 @@ from txnwatch.sinks.delivery.encoding import FORMATS
 from txnwatch.sinks.delivery.event_log import EventLog, read_events
 from txnwatch.sinks.delivery.kafka import KafkaEventSink, ensure_topic
 from txnwatch.sinks.delivery.signature import Keys, read_keys
-from txnwatch.state.model.errors import BadEventError, PassedOver
+from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 
@@ -71,7 +71,7 @@ def topic(config: dict[str, str], cluster: Cluster, key_file: Path, headers: str
     return name
 
 
-def whys(found: list[object]) -> list[PassedOver]:
+def whys(found: list[object]) -> list[SkipReason]:
     return [one.why for one in found if isinstance(one, BadEventError)]
 
 
@@ -81,7 +81,7 @@ def test_a_header_name_that_is_not_text_stops_no_reader(
     config: dict[str, str], topic: str, key_file: Path, *, is_signed: bool
 ) -> None:
     keys: Keys | None = read_keys(key_file) if is_signed else None
-    why = PassedOver.UNSIGNED if is_signed else PassedOver.INVALID
+    why = SkipReason.UNSIGNED if is_signed else SkipReason.INVALID
     for _ in range(3):
         found: list[object] = list(read_events(config, topic, keys=keys))
         assert [one for one in found if not isinstance(one, BadEventError)] == [an_event("before"), an_event("after")]
@@ -92,7 +92,7 @@ def test_a_header_name_that_is_not_text_stops_no_reader(
 def test_a_header_name_that_is_not_text_stops_no_tail(config: dict[str, str], topic: str, key_file: Path) -> None:
     keys = read_keys(key_file)
     with closing(EventLog(config, topic, keys=keys)) as log:
-        assert whys(list(log.history())) == [PassedOver.UNSIGNED] * RECORDS
+        assert whys(list(log.history())) == [SkipReason.UNSIGNED] * RECORDS
         with closing(KafkaEventSink(config, topic, keys=keys)) as sink:
             sink.deliver([an_event("news")])
         found: list[object] = []

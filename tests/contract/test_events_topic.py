@@ -23,7 +23,7 @@ from txnwatch.sinks.delivery.encoding import FORMATS, from_bytes, to_json
 from txnwatch.sinks.delivery.event_log import read_events
 from txnwatch.sinks.delivery.kafka import KafkaEventSink, ensure_topic
 from txnwatch.sinks.delivery.signature import read_keys
-from txnwatch.state.model.errors import BadEventError, BrokerError, ConfigError, PassedOver, SinkError
+from txnwatch.state.model.errors import BadEventError, BrokerError, ConfigError, SinkError, SkipReason
 from txnwatch.state.model.ids import is_topic_name
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.streaming.client.cluster import Cluster
@@ -249,9 +249,9 @@ def test_with_a_key_only_what_was_signed_with_it_is_an_event(
     found = list(read_events(config, topic, keys=ours))
     assert found[0] == an_event("ours")
     assert [(one.why, one.key) for one in found[1:] if isinstance(one, BadEventError)] == [
-        (PassedOver.UNSIGNED, id_of("unsigned")),
-        (PassedOver.BAD_SIGNATURE, id_of("theirs")),
-        (PassedOver.BAD_SIGNATURE, id_of("copied")),
+        (SkipReason.UNSIGNED, id_of("unsigned")),
+        (SkipReason.BAD_SIGNATURE, id_of("theirs")),
+        (SkipReason.BAD_SIGNATURE, id_of("copied")),
     ]
     assert len([one for one in read_events(config, topic) if isinstance(one, IncidentEvent)]) == 3, "without a key"
 
@@ -268,13 +268,13 @@ def test_a_signed_record_of_another_topic_is_none_here(config: dict[str, str], t
     producer.flush(10.0)
     (found,) = read_events(config, other, keys=keys)
     assert isinstance(found, BadEventError)
-    assert found.why is PassedOver.BAD_SIGNATURE
+    assert found.why is SkipReason.BAD_SIGNATURE
 
 
 def test_an_event_under_another_key_is_none(config: dict[str, str], topic: str) -> None:
     put(config, topic, (id_of("another"), to_json(an_event("one"))), ("no id", to_json(an_event("one"))))
     found = list(read_events(config, topic))
-    assert [one.why for one in found if isinstance(one, BadEventError)] == [PassedOver.WRONG_KEY] * 2
+    assert [one.why for one in found if isinstance(one, BadEventError)] == [SkipReason.WRONG_KEY] * 2
 
 
 def test_a_heartbeat_stands_there_under_a_key_of_its_own(config: dict[str, str], topic: str) -> None:
@@ -313,5 +313,5 @@ def test_what_cannot_be_buried_now_is_said(kafka: EmbeddedKafka, topic: str) -> 
 def test_the_largest_record_that_a_topic_takes_is_no_danger(config: dict[str, str], topic: str, size: int) -> None:
     put(config, topic, (id_of("x"), b"[" * size), (id_of("x"), b'{"a":' * (size // 5)))
     assert [one.why for one in read_events(config, topic) if isinstance(one, BadEventError)] == [
-        PassedOver.UNDECODABLE
+        SkipReason.UNDECODABLE
     ] * 2

@@ -11,7 +11,7 @@ import pytest
 from support.kept_evidence import KeptEvidence
 from support.ledger_world import World
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
-from txnwatch.sinks.incidents.own_findings import EvidenceStore, Kept
+from txnwatch.sinks.incidents.own_findings import EvidenceStore, StoredFindings
 from txnwatch.state.abort.case import Evidence
 
 Again = Callable[[], EvidenceStore]
@@ -33,15 +33,15 @@ def found(*names: str) -> tuple[Evidence, ...]:
 
 
 def test_nothing_was_kept_yet(again: Again) -> None:
-    assert again().load() == Kept()
+    assert again().load() == StoredFindings()
 
 
 def test_what_is_kept_is_there_at_the_next_start_and_replaces_what_was(again: Again) -> None:
-    two = Kept(found("one", "two"), (("an-incident", 5),))
+    two = StoredFindings(found("one", "two"), (("an-incident", 5),))
     again().keep(two)
     assert again().load() == two
-    again().keep(Kept(two.evidence[:1]))
-    assert again().load() == Kept(two.evidence[:1])
+    again().keep(StoredFindings(two.evidence[:1]))
+    assert again().load() == StoredFindings(two.evidence[:1])
 
 
 @pytest.mark.parametrize("text", ["", "nothing", "[]\n{}", '[]\n{"v":1}', "[1]\n", "[]\n[1,2]", "\x00"])
@@ -49,7 +49,7 @@ def test_a_file_that_is_none_of_ours_costs_what_was_in_it_and_is_said(tmp_path: 
     said: list[str] = []
     path = tmp_path / "evidence.jsonl"
     path.write_text(text)
-    assert EvidenceFile(path, said.append).load() == Kept()
+    assert EvidenceFile(path, said.append).load() == StoredFindings()
     assert len(said) == 1
     assert "collected again" in said[0]
 
@@ -58,5 +58,5 @@ def test_a_file_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
     said: list[str] = []
     store = EvidenceFile(tmp_path / "not there" / "evidence.jsonl", said.append)
     for _ in range(3):
-        store.keep(Kept())
+        store.keep(StoredFindings())
     assert len(said) == 1

@@ -26,7 +26,7 @@ from txnwatch.sinks.delivery.event_log import EventLog, read_events
 from txnwatch.sinks.delivery.kafka import KafkaEventSink, ensure_topic
 from txnwatch.sinks.delivery.outbox import Outbox
 from txnwatch.sinks.delivery.registry import RegistryCodec
-from txnwatch.state.model.errors import BrokerError, RegistryAwayError, SinkError
+from txnwatch.state.model.errors import BrokerError, RegistryUnavailableError, SinkError
 
 
 @pytest.fixture
@@ -105,14 +105,14 @@ def test_without_a_registry_its_records_are_errors_that_say_what_is_missing(
 def test_a_frame_that_cannot_be_read_is_a_bad_record(registry: SchemaRegistry, value: bytes) -> None:
     with pytest.raises(SinkError) as refused:
         codec_of(registry, "events").decode(value)
-    assert not isinstance(refused.value, RegistryAwayError)
+    assert not isinstance(refused.value, RegistryUnavailableError)
 
 
 def test_a_truncated_body_is_a_bad_record(registry: SchemaRegistry) -> None:
     codec = codec_of(registry, unique("events"))
     with pytest.raises(SinkError) as refused:
         codec.decode(codec.encode(an_event())[:-3])
-    assert not isinstance(refused.value, RegistryAwayError)
+    assert not isinstance(refused.value, RegistryUnavailableError)
 
 
 def away(registry: SchemaRegistry, topic: str) -> tuple[Forwarder, RegistryCodec]:
@@ -141,7 +141,7 @@ def test_a_registry_that_is_away_loses_nothing_and_raises_nothing(
 def test_a_registry_that_hangs_costs_a_batch_two_seconds(tmp_path: Path) -> None:
     with SchemaRegistry(tmp_path) as own:
         own.process.pause()
-        with pytest.raises(RegistryAwayError, match=r"127\.0\.0\.1"):
+        with pytest.raises(RegistryUnavailableError, match=r"127\.0\.0\.1"):
             a_codec({"url": own.url}, "events").encode(an_event())
         own.process.resume()
 
@@ -207,7 +207,7 @@ def test_a_user_is_sent_and_a_refusal_shows_no_password(guarded: str, how: str) 
         if how == "in the url"
         else {"url": f"http://{guarded}", "basic.auth.user.info": "me:secret"}
     )
-    with pytest.raises(RegistryAwayError, match="401") as refused:
+    with pytest.raises(RegistryUnavailableError, match="401") as refused:
         a_codec(client_config, "events").encode(an_event())
     assert _Guarded.seen[-1] == "Basic bWU6c2VjcmV0"
     assert "secret" not in str(refused.value)

@@ -189,7 +189,7 @@ def test_all_watchers_are_listed_and_one_of_the_future_is_not_believed(
     place.beat(a_beat(place, instance="two", is_coordinator_read=False))
     code, document = asked(place.flags, capsys)
     assert code == 0
-    assert {one["instance"]: one["is_looking"] for one in document["watchers"]} == {
+    assert {one["instance"]: one["is_active"] for one in document["watchers"]} == {
         "odd\x1b[2J": False,
         "one": True,
         "two": True,

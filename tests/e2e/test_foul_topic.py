@@ -100,7 +100,7 @@ def test_a_foul_topic_stops_nothing_and_somebody_looks(
                 1 if "--events-topic" in flags_of_place else 0
             )
             (watcher,) = json.loads(capsys.readouterr().out.splitlines()[-1])["watchers"]
-            assert (watcher["instance"], watcher["is_looking"]) == (last.instance, True)
+            assert (watcher["instance"], watcher["is_active"]) == (last.instance, True)
         scrape = Scrape.at(running.metrics_url)
         counted = sum(
             scrape.value("events_passed_over_total", why=why) or 0 for why in ("unsigned", "undecodable", "invalid")

@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from support.topics import admin_of, create_topic, delete_topic, unique
 from support.waiting import eventually
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.model.facts import Bracket, CensusTaken, Fact, OpenDescribed
+from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, OpenDescribed
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.snapshot_schedule import Asked, Census, take_census
@@ -50,7 +50,9 @@ def test_without_a_scan_it_speaks_of_all_below_the_end(
 ) -> None:
     known_id = topic_id(cluster, partition)
     census, found = taken(cluster, partition, Asked(known_id))
-    assert census == CensusTaken({partition: Bracket(known_id, 7, 3, is_scanned=False)}, frozenset(), is_round=True)
+    assert census == CensusTaken(
+        {partition: CensusListing(known_id, 7, 3, is_scanned=False)}, frozenset(), is_round=True
+    )
     assert found == {opened[1].producer_id: 3, opened[2].producer_id: 5}
 
 
@@ -59,7 +61,7 @@ def test_of_a_scanned_partition_it_speaks_below_what_was_read(
 ) -> None:
     known_id = topic_id(cluster, partition)
     census, found = taken(cluster, partition, Asked(known_id, below=5, is_first=True))
-    assert census.taken == {partition: Bracket(known_id, 5, 3, is_scanned=True, is_first=True)}
+    assert census.taken == {partition: CensusListing(known_id, 5, 3, is_scanned=True, is_first=True)}
     assert found == {opened[1].producer_id: 3}
 
 

@@ -16,7 +16,7 @@ from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.fetch import read_ranges
-from txnwatch.streaming.log.first_read_fold import PastFold, Room
+from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
@@ -32,12 +32,19 @@ def told(cluster: Cluster, partition: TopicPartition, way: Way) -> list[object]:
     read_ranges(cluster, [read], patience_s=10.0)
     assert read.notices == []
     fold = read.fold
-    return [list(fold.facts(is_first=True)), fold.position, fold.hole, fold.whole_from, fold.stamps, fold.leader_epoch]
+    return [
+        list(fold.facts(is_first=True)),
+        fold.position,
+        fold.hole,
+        fold.last_hole_end,
+        fold.stamps,
+        fold.leader_epoch,
+    ]
 
 
 def both(cluster: Cluster, partition: TopicPartition, held_bytes: int) -> list[list[object]]:
     def fast(start: int, end: int) -> TransactionFold:
-        return PastFold(partition.partition, start, end, news_from=end, room=Room(held_bytes))
+        return FirstReadFold(partition.partition, start, end, news_from=end, room=HeldBytes(held_bytes))
 
     def exact(start: int, end: int) -> TransactionFold:
         return TransactionFold(partition.partition, start, end, news_from=end)

@@ -14,7 +14,7 @@ from support.waiting import eventually
 from txnwatch.embedded.faults import await_end, late_write_after_abort
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.sinks.incidents.follow_up import Lookout
+from txnwatch.sinks.incidents.follow_up import FollowUp
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
@@ -79,7 +79,7 @@ def write(kafka: EmbeddedKafka, partition: TopicPartition, count: int) -> None:
     assert producer.flush(10.0) == 0
 
 
-def look(lookout: Lookout, partition: TopicPartition, now_ms: int) -> dict[str, Any]:
+def look(lookout: FollowUp, partition: TopicPartition, now_ms: int) -> dict[str, Any]:
     return lookout.around(lookout.admin.read_partitions([partition]), now_ms)[partition]
 
 
@@ -107,7 +107,7 @@ def test_the_read_committed_group_is_stopped_and_the_other_is_not_hurt(
 ) -> None:
     stable = hang_with_traffic(kafka, cluster, partition)
     reports: list[str] = []
-    lookout = Lookout(ClusterAdmin(cluster), ClusterGroups(cluster), reports.append)
+    lookout = FollowUp(ClusterAdmin(cluster), ClusterGroups(cluster), reports.append)
     frozen, free = readers["read_committed"], readers["read_uncommitted"]
     end = BEFORE + AFTER + 5  # an aborted record, another one, their two markers, and the one that hangs
     eventually(lambda: frozen.count >= BEFORE and free.count >= end - 2, 20.0, "both to read what they can")
@@ -142,7 +142,7 @@ def test_a_java_consumer_that_stands_still_is_stopped(
     )
     thread = threading.Thread(target=kafka.tool, args=("org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments))
     thread.start()
-    lookout = Lookout(ClusterAdmin(cluster), ClusterGroups(cluster), lambda _: None)
+    lookout = FollowUp(ClusterAdmin(cluster), ClusterGroups(cluster), lambda _: None)
 
     def arrived() -> bool:
         state, committed, _ = by_group(look(lookout, partition, 0)).get(group, ("", -1, 0))

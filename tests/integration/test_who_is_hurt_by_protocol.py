@@ -14,7 +14,7 @@ from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.embedded.faults import late_write_after_abort
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.sinks.incidents.follow_up import Lookout
+from txnwatch.sinks.incidents.follow_up import FollowUp
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
@@ -54,17 +54,17 @@ def reports() -> list[str]:
 
 
 @pytest.fixture
-def lookout(cluster: Cluster, reports: list[str]) -> Lookout:
-    return Lookout(ClusterAdmin(cluster), ClusterGroups(cluster), reports.append)
+def lookout(cluster: Cluster, reports: list[str]) -> FollowUp:
+    return FollowUp(ClusterAdmin(cluster), ClusterGroups(cluster), reports.append)
 
 
-def look(lookout: Lookout, partition: TopicPartition, now_ms: int) -> dict[str, dict[str, Any]]:
+def look(lookout: FollowUp, partition: TopicPartition, now_ms: int) -> dict[str, dict[str, Any]]:
     fields = lookout.around(lookout.admin.read_partitions([partition]), now_ms)[partition]
     return {group["group_id"]: group for group in fields["consumer_groups"]}
 
 
 def test_a_group_of_kafka_streams_own_protocol_is_stopped(
-    kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, lookout: Lookout, reports: list[str]
+    kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, lookout: FollowUp, reports: list[str]
 ) -> None:
     group = unique("streams")
     member = StreamsMember(cluster, group, partition.topic)
@@ -88,7 +88,7 @@ def consume_as_share_group(kafka: EmbeddedKafka, group: str, topic: str) -> thre
 
 @pytest.mark.long
 def test_of_share_groups_those_that_read_committed_are_stopped(
-    kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, lookout: Lookout, reports: list[str]
+    kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, lookout: FollowUp, reports: list[str]
 ) -> None:
     frozen, free, usual = unique("share-committed"), unique("share-uncommitted"), unique("share-usual")
     configure_group(cluster, frozen, share_isolation_level="read-committed", share_auto_offset_reset="earliest")

@@ -15,7 +15,7 @@ from support.facts import ORDERS, PAYMENTS, transaction
 from txnwatch.state.detection import epoch_lineage as lineage
 from txnwatch.state.detection.epoch_lineage import begun, follow
 from txnwatch.state.evidence.outcome import expected_outcome
-from txnwatch.state.model.ports import SpanPast
+from txnwatch.state.model.ports import SpanHistory
 from txnwatch.state.model.transaction import UNREAD, CoordinatorView, EpochUse, Marker, Span
 from txnwatch.state.model.transaction import TransactionState as S
 
@@ -60,10 +60,10 @@ class Life:
     def record(self, state: S, epoch: int, start_ms: int, *held: object) -> None:
         self.records += 1
         read = transaction(self.records, state, *held, producer_epoch=epoch, start_ms=start_ms).view  # type: ignore[arg-type]
-        follows_on = self.rng.random() < 0.97
-        is_seen = follows_on or self.rng.random() < 0.5
+        is_consecutive = self.rng.random() < 0.97
+        is_seen = is_consecutive or self.rng.random() < 0.5
         if is_seen:
-            self.view = follow(self.view, begun(read), follows_on=follows_on and not self.missed)
+            self.view = follow(self.view, begun(read), is_consecutive=is_consecutive and not self.missed)
             self.missed = False
         else:
             self.missed = True
@@ -120,7 +120,7 @@ class Life:
     def said(self) -> str:
         assert self.span is not None
         is_read, is_remembered = self.rng.random() < 0.8, self.had_marker and self.rng.random() < 0.7
-        past = SpanPast(
+        past = SpanHistory(
             self.span.start_epoch if self.rng.random() < 0.95 else UNREAD,
             self.last_marker if is_read else None,
             is_first=is_read and not self.had_marker,

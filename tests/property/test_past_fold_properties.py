@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.coordinator_logs import Placed, coordinator_logs
 from txnwatch.state.model.errors import WireError
 from txnwatch.streaming.log import first_read_fold as past_fold
-from txnwatch.streaming.log.first_read_fold import PastFold, Room
+from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.glance import glance
 from txnwatch.streaming.wire.record_batch import records, walk
@@ -51,7 +51,7 @@ def _read(
     except WireError as exc:
         error = str(exc)
     facts = list(fold.facts(is_first=True))
-    return [facts, error, fold.position, fold.leader_epoch, fold.hole, fold.whole_from, fold.stamps]
+    return [facts, error, fold.position, fold.leader_epoch, fold.hole, fold.last_hole_end, fold.stamps]
 
 
 def both_ways(
@@ -68,13 +68,13 @@ def both_ways(
     shown = []
     for start, end in pairwise(bounds):
         fast, exact = (
-            PastFold(0, start, end, news_from=news, room=Room()),
+            FirstReadFold(0, start, end, news_from=news, room=HeldBytes()),
             TransactionFold(0, start, end, news_from=news),
         )
         shown.append(
             (
                 _read(fast, damaged, answers, fast.condense),
-                _read(exact, damaged, answers, exact.forget_past_idle),
+                _read(exact, damaged, answers, exact.forget_idle_backlog),
             )
         )
     return shown
@@ -130,28 +130,28 @@ class _First(dict[bytes, int]):
         return self.get(key, default)
 
 
-def _keeps_the_first(fold: PastFold, *args: Any, **named: Any) -> None:
+def _keeps_the_first(fold: FirstReadFold, *args: Any, **named: Any) -> None:
     _INIT(fold, *args, **named)
     fold._live = _First()
 
 
-def _drops_tombstones(fold: PastFold, at: int, producer_id: int, previous_id: int, key: bytes) -> None:
+def _drops_tombstones(fold: FirstReadFold, at: int, producer_id: int, previous_id: int, key: bytes) -> None:
     if producer_id >= 0:
         _NOTE(fold, at, producer_id, previous_id, key)
 
 
-def _ignores_the_previous_id(fold: PastFold, at: int, producer_id: int, _: int, key: bytes) -> None:
+def _ignores_the_previous_id(fold: FirstReadFold, at: int, producer_id: int, _: int, key: bytes) -> None:
     _NOTE(fold, at, producer_id, -1, key)
 
 
-def _ignores_the_name(fold: PastFold, at: int, producer_id: int, previous_id: int, key: bytes) -> None:
+def _ignores_the_name(fold: FirstReadFold, at: int, producer_id: int, previous_id: int, key: bytes) -> None:
     _NOTE(fold, at, producer_id, previous_id, key + b"%d" % at)
 
 
-def _ignores_holes(fold: PastFold, *args: Any) -> None:
-    whole, fold.whole_from = fold.whole_from, fold.start
+def _ignores_holes(fold: FirstReadFold, *args: Any) -> None:
+    whole, fold.last_hole_end = fold.last_hole_end, fold.start
     _NOTE(fold, *args)
-    fold.whole_from = whole
+    fold.last_hole_end = whole
 
 
 def _takes_prepare_for_idle(raw: bytes, at: int) -> Any:
@@ -159,15 +159,15 @@ def _takes_prepare_for_idle(raw: bytes, at: int) -> Any:
     return (*seen[:-1], False) if seen is not None and raw[seen[0] - 20] % 2 else seen
 
 
-_INIT, _NOTE = PastFold.__init__, PastFold._note
+_INIT, _NOTE = FirstReadFold.__init__, FirstReadFold._note
 MUTANTS = {
-    "takes the first value": mock.patch.object(PastFold, "__init__", _keeps_the_first),
-    "drops tombstones": mock.patch.object(PastFold, "_note", _drops_tombstones),
-    "ignores the previous producer id": mock.patch.object(PastFold, "_note", _ignores_the_previous_id),
-    "ignores whose an id was": mock.patch.object(PastFold, "_note", _ignores_the_name),
-    "ignores holes": mock.patch.object(PastFold, "_note", _ignores_holes),
+    "takes the first value": mock.patch.object(FirstReadFold, "__init__", _keeps_the_first),
+    "drops tombstones": mock.patch.object(FirstReadFold, "_note", _drops_tombstones),
+    "ignores the previous producer id": mock.patch.object(FirstReadFold, "_note", _ignores_the_previous_id),
+    "ignores whose an id was": mock.patch.object(FirstReadFold, "_note", _ignores_the_name),
+    "ignores holes": mock.patch.object(FirstReadFold, "_note", _ignores_holes),
     "takes live ones for idle": mock.patch.object(past_fold, "glance", _takes_prepare_for_idle),
-    "forgets what it knew": mock.patch.object(PastFold, "forget_past_idle", lambda fold: fold._views.clear()),
+    "forgets what it knew": mock.patch.object(FirstReadFold, "forget_idle_backlog", lambda fold: fold._views.clear()),
 }
 
 

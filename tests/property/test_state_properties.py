@@ -15,7 +15,7 @@ from support.strategies import barriers, buckets, facts, nearly_at_rest, produce
 from txnwatch.state.detection.awaited_producers import places_of
 from txnwatch.state.detection.bucket import process
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.evaluate import Bench, at_rest_until, due_ms, judge
+from txnwatch.state.detection.evaluate import BarrierContext, at_rest_until, due_ms, judge
 from txnwatch.state.detection.transitions import ProducerFact, Step, apply
 from txnwatch.state.model.errors import CheckpointError
 from txnwatch.state.model.facts import Barrier, Fact, LastStable, Throttled
@@ -55,11 +55,11 @@ def test_a_fact_told_twice_says_no_more_than_once(producer: ProducerState, fact:
 def test_judging_changes_no_evidence_and_always_knows_when_to_look_next(
     producer: ProducerState, barrier: Barrier, bucket: BucketState
 ) -> None:
-    bench = Bench(barrier, POLICY, clocks=bucket.clocks)
+    bench = BarrierContext(barrier, POLICY, clocks=bucket.clocks)
     judged = judge(producer, bench).producer
     assert judged.view == producer.view
     dropped = producer.spans.keys() - judged.spans.keys()
-    assert all(producer.spans[partition].over_at is not None for partition in dropped)
+    assert all(producer.spans[partition].ended_at is not None for partition in dropped)
     assert all(span.start_offset == producer.spans[p].start_offset for p, span in judged.spans.items())
     assert due_ms(judged, bench) >= 0
 
@@ -141,8 +141,8 @@ def test_what_is_emitted_survives_its_row(bucket: BucketState, batch: list[Fact]
 def test_a_producer_at_rest_is_one_that_judging_would_leave_as_it_is(
     producer: ProducerState, barrier: Barrier, bucket: BucketState
 ) -> None:
-    def bench() -> Bench:
-        return Bench(barrier, POLICY, bucket.gaps, bucket.coordinator_gaps, bucket.left, bucket.clocks)
+    def bench() -> BarrierContext:
+        return BarrierContext(barrier, POLICY, bucket.gaps, bucket.coordinator_gaps, bucket.left, bucket.clocks)
 
     until_ms = at_rest_until(producer, bench())
     if until_ms is None:

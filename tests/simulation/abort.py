@@ -21,7 +21,7 @@ from simulation import run as running
 from simulation.faults import FAULTS
 from simulation.forger import EVIL, Forger
 from simulation.judge import Judge
-from simulation.reader import Said
+from simulation.reader import Emission
 from simulation.run import Outcome
 from simulation.truth import Truth, witnessed
 from simulation.world import Setting, World
@@ -143,7 +143,7 @@ class AbortingJudge(Judge):
         super().__init__(world)
         self.actors = Actors(world, truth, 3, forger_seed)
 
-    def hear(self, said: Said) -> None:
+    def hear(self, said: Emission) -> None:
         """See Judge."""
         super().hear(said)
         self.actors.admin.stands_still = self.world.setting.rate == 0.0

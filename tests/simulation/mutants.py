@@ -13,7 +13,7 @@ from dataclasses import replace
 from unittest import mock
 
 from simulation.partition import DataPartition, Producer
-from simulation.reader import Listing, Reader, Said
+from simulation.reader import Emission, Listing, Reader
 from simulation.run import USUAL
 from simulation.view import View
 from simulation.world import Setting, World
@@ -25,7 +25,7 @@ from txnwatch.state.detection.producer_snapshot import described_open
 from txnwatch.state.detection.transitions import Step
 from txnwatch.state.model.facts import (
     Barrier,
-    Bracket,
+    CensusListing,
     CensusTaken,
     Fact,
     NoticeKind,
@@ -39,7 +39,7 @@ from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import TransactionListing
 from txnwatch.state.model.transaction import Marker, ProducerState, Span
 from txnwatch.state.model.verdicts import Look, look_at
-from txnwatch.streaming.client.cluster import LATEST, READ_UNCOMMITTED, Listed
+from txnwatch.streaming.client.cluster import LATEST, READ_UNCOMMITTED, ListedOffset
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.source.read_plan import ReadPlan
 
@@ -78,7 +78,7 @@ class LogListedFirst(Reader):
             timestamp: int = LATEST,
             isolation: int = READ_UNCOMMITTED,
             timeout_s: float | None = None,  # noqa: ARG002 - the product passes it on
-        ) -> dict[TopicPartition, Listed]:
+        ) -> dict[TopicPartition, ListedOffset]:
             asked = list(partitions)
             if (timestamp, isolation) != (LATEST, READ_UNCOMMITTED):
                 return super().list_offsets(asked, timestamp=timestamp, isolation=isolation)
@@ -94,7 +94,7 @@ class LogListedFirst(Reader):
 class EmptyBatchIsABarrier(Reader):
     """The same listing is judged once more, under the next number."""
 
-    def attempt(self, found: Listing) -> Said:
+    def attempt(self, found: Listing) -> Emission:
         said = super().attempt(found)
         again: list[Fact] = [replace(said.barrier, number=said.barrier.number + 1, reread={})]
         for number, store in enumerate(self.stores):
@@ -260,7 +260,7 @@ class NobodyAsksForAnUnknownOwner(Reader):
 class AnyPartOfTheLogWillDo(Reader):
     """An id that the coordinators that answer do not have has no owner."""
 
-    def batch(self, heard: Callable[[Said], None]) -> bool:
+    def batch(self, heard: Callable[[Emission], None]) -> bool:
         whole = TransactionListing.__init__
 
         def blind(listing: TransactionListing, transactions: object, *_: object, **__: object) -> None:
@@ -318,7 +318,7 @@ class CensusJudgedAtOnce(Wrapped):
 
     @contextmanager
     def patch(self) -> Iterator[None]:
-        def early(producer: ProducerState, fact: OpenDescribed, bracket: Bracket, number: int) -> Step:
+        def early(producer: ProducerState, fact: OpenDescribed, bracket: CensusListing, number: int) -> Step:
             return described_open(producer, fact, bracket, number - 1)
 
         with (

@@ -11,7 +11,7 @@ from simulation.run import USUAL
 from simulation.world import Setting, World
 from txnwatch.state.detection.evaluate import NEVER_MS
 from txnwatch.state.model.findings import Emitted
-from txnwatch.streaming.source.idle_barriers import Judged
+from txnwatch.streaming.source.idle_barriers import NextBarrierDue
 from txnwatch.streaming.source.offsets import SourceOffset
 
 QUIET = Setting(faults=frozenset({"stray write", "lost marker", "no leader"}), rate=0.3, batches=30)
@@ -32,7 +32,7 @@ class AnyBatchWillDo(Reader):
         super().__init__(world, rng)
         self.lateness, self.leaves_out = 0.5, True
 
-    def is_left_out(self, previous: SourceOffset, following: SourceOffset, judged: Judged | None) -> bool:
+    def is_left_out(self, previous: SourceOffset, following: SourceOffset, judged: NextBarrierDue | None) -> bool:
         known = judged._replace(barrier=previous.barrier) if judged is not None else None
         return super().is_left_out(previous, following, known)
 
@@ -40,7 +40,7 @@ class AnyBatchWillDo(Reader):
 class WhatDoesNotAnswerHasNothingNew(Reader):
     """A partition that is not listed, and was not before, is one where nothing happens."""
 
-    def is_left_out(self, previous: SourceOffset, following: SourceOffset, judged: Judged | None) -> bool:
+    def is_left_out(self, previous: SourceOffset, following: SourceOffset, judged: NextBarrierDue | None) -> bool:
         known = judged._replace(due_ms=NEVER_MS) if judged is not None else None
         return super().is_left_out(_answered(previous), _answered(following), known)
 

@@ -21,32 +21,32 @@ from simulation.world import World
 from support.facts import DictStore, decode_bucket, encode_bucket
 from txnwatch.state.detection import bucket as buckets
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.open_transactions import Remembered
+from txnwatch.state.detection.open_transactions import LastOpenLists
 from txnwatch.state.model.facts import Barrier, CensusTaken, Fact, PartitionNotice
 from txnwatch.state.model.findings import (
     BucketCount,
     CensusIncomplete,
     CensusReason,
     Emitted,
-    LastStableStands,
-    LeftUnread,
+    LastStableOffsetBlocked,
     OpenTransactions,
     OutstandingGap,
+    ReadLimitReached,
     Unproven,
 )
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
-from txnwatch.streaming.log.first_read_fold import Room
+from txnwatch.streaming.log.first_read_fold import HeldBytes
 from txnwatch.streaming.source import lister as listing
 from txnwatch.streaming.source import read_plan
 from txnwatch.streaming.source import snapshot_schedule as census
 from txnwatch.streaming.source.hidden_participants import hidden_participants
-from txnwatch.streaming.source.idle_barriers import Judged, need_not_be
+from txnwatch.streaming.source.idle_barriers import NextBarrierDue, can_skip
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import EARLIEST, LATEST, parse_options
 from txnwatch.streaming.source.planner import Limits
 from txnwatch.streaming.source.read_plan import ReadPlan, plan_reads
-from txnwatch.streaming.source.reread_requests import Wish, census_of, wishes_of
+from txnwatch.streaming.source.reread_requests import RereadRequest, census_of, requests_after
 
 POLICY = DetectionPolicy(unreadable_tries=2, unreadable_ms=0)
 _OPTIONS = parse_options(
@@ -64,7 +64,7 @@ _TASK_SIZE = 4  # offsets worth a task here: small worlds have several plans a b
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Emission:
     """What one attempt at a batch said, with the ticks of its listings and of its end.
 
     Attributes:
@@ -130,11 +130,11 @@ class Reader:
         self.crashes = 0.15 * rng.random() if rng.random() < 0.5 else 0.0
         self.lateness = 0.1
         self.done = SourceOffset.beginning()
-        self.wishes: set[Wish] = set()
+        self.wishes: set[RereadRequest] = set()
         chance = random.Random(repr(rng.getstate()[1][:4]))  # of its own: the reader's draws stay the same
         self.leaves_out = chance.random() < _SHARE_LEFT_OUT
-        self.judged: Judged | None = None
-        self.remembered = Remembered()
+        self.judged: NextBarrierDue | None = None
+        self.remembered = LastOpenLists()
         self.unproven: list[Unproven] = []
         self.problems: list[str] = []
         self.gaps: dict[TopicPartition, int] = {}
@@ -186,7 +186,7 @@ class Reader:
         self.lister._rota.options = replace(self.options, heal_interval_s=0.0)
         self.lister._rota._heal_due_s = 0.0
 
-    def batch(self, heard: Callable[[Said], None]) -> bool:
+    def batch(self, heard: Callable[[Emission], None]) -> bool:
         """One micro-batch, with as many attempts as it takes; whether there was one."""
         found = self.list_ends()
         if found is None:
@@ -209,16 +209,16 @@ class Reader:
         self.done, self.before = end, found.since
         self.unproven = [unproven for unproven in said.emitted if isinstance(unproven, Unproven)]
         if self.rng.random() >= self.lateness:  # the file is written a moment late now and then
-            self.wishes = self.wishes_of(self.remembered.whole(said.emitted))
-            self.judged = Judged(end.barrier, self.due_ms(said.emitted))
-        unread = [gap for gap in said.emitted if isinstance(gap, OutstandingGap | LeftUnread)]
+            self.wishes = self.requests_after(self.remembered.whole(said.emitted))
+            self.judged = NextBarrierDue(end.barrier, self.due_ms(said.emitted))
+        unread = [gap for gap in said.emitted if isinstance(gap, OutstandingGap | ReadLimitReached)]
         self.gaps = {gap.partition: gap.from_offset for gap in unread}
         return True
 
-    def wishes_of(self, emitted: list[Emitted]) -> set[Wish]:
+    def requests_after(self, emitted: list[Emitted]) -> set[RereadRequest]:
         """What the driver asks its source for."""
-        wishes = wishes_of(emitted, ())
-        standing = [said.partition for said in emitted if isinstance(said, LastStableStands)]
+        wishes = requests_after(emitted, ())
+        standing = [said.partition for said in emitted if isinstance(said, LastStableOffsetBlocked)]
         known = sum(census_of(partition, CensusReason.STANDING) not in wishes for partition in standing)
         self.seen["last stable offset stands, held by somebody known"] += known
         self.seen["last stable offset stands, held by nobody known"] += len(standing) - known
@@ -239,9 +239,9 @@ class Reader:
         self.lister._idle_until_s = math.inf if self.leaves_out else 0.0  # the argument holds without an end
         judged = self.judged if self.leaves_out else None
         with (
-            mock.patch.object(listing, "read_wishes", return_value=self.wishes),
+            mock.patch.object(listing, "read_requests", return_value=self.wishes),
             mock.patch.object(listing, "read_judged", return_value=judged),
-            mock.patch.object(listing, "need_not_be", self.need_not_be),
+            mock.patch.object(listing, "can_skip", self.can_skip),
         ):
             end = self.lister.next_offset(self.done)  # type: ignore[arg-type]
         if end is None:
@@ -253,11 +253,11 @@ class Reader:
         """When the next barrier has to be, as the driver works it out."""
         return min(said.due_ms for said in emitted if isinstance(said, BucketCount))
 
-    def is_left_out(self, previous: SourceOffset, following: SourceOffset, judged: Judged | None) -> bool:
+    def is_left_out(self, previous: SourceOffset, following: SourceOffset, judged: NextBarrierDue | None) -> bool:
         """The rule of the source; a mutant has another one."""
-        return need_not_be(previous, following, judged)
+        return can_skip(previous, following, judged)
 
-    def need_not_be(self, previous: SourceOffset, following: SourceOffset, judged: Judged | None) -> bool:
+    def can_skip(self, previous: SourceOffset, following: SourceOffset, judged: NextBarrierDue | None) -> bool:
         """The same, and what is left out is tried: it must say nothing and change nothing."""
         if not self.is_left_out(previous, following, judged):
             return False
@@ -275,7 +275,7 @@ class Reader:
         self.rows = kept[1]
         return True
 
-    def attempt(self, found: Listing) -> Said:
+    def attempt(self, found: Listing) -> Emission:
         """Reads the ranges and runs the buckets, once."""
         with mock.patch.object(read_plan, "OFFSETS_WORTH_A_TASK", _TASK_SIZE):
             plans = plan_reads(self.done, found.end, self.options, self.lister.census_of(found.end.barrier))
@@ -287,11 +287,11 @@ class Reader:
         for number, store in enumerate(self.stores):
             self.world.churn()
             emitted.extend(self.process(number, store, facts))
-        return Said(emitted, barrier, found.since, found.data_listed, self.world.tick, self.before)
+        return Emission(emitted, barrier, found.since, found.data_listed, self.world.tick, self.before)
 
     def read(self, plan: ReadPlan) -> list[Fact]:
         """One task."""
-        room = Room(self.log_bytes)
+        room = HeldBytes(self.log_bytes)
         reads = [read_plan._read(found, self.options, room) for found in plan.ranges]
         with mock.patch.multiple(read_plan, LOG_BYTES=self.log_bytes, LOG_BYTES_AT_FIRST=self.log_bytes):
             budgets = read_plan.budgets(plan, reads, self.options, 0.0)

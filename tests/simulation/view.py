@@ -19,7 +19,7 @@ from txnwatch.streaming.client.cluster import (
     LATEST,
     READ_COMMITTED,
     READ_UNCOMMITTED,
-    Listed,
+    ListedOffset,
 )
 from txnwatch.streaming.client.metadata import NO_LEADER, Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.log import fetch
@@ -30,7 +30,7 @@ from txnwatch.streaming.wire.fetch_response import PartitionData
 CLUSTER_ID = "simulated"
 _PATIENCE = 4
 _REFUSED = "TOPIC_AUTHORIZATION_FAILED"
-_NO_ANSWER = Listed(-1, -1, "REQUEST_TIMED_OUT")
+_NO_ANSWER = ListedOffset(-1, -1, "REQUEST_TIMED_OUT")
 
 
 class View:
@@ -103,31 +103,31 @@ class View:
         timestamp: int = LATEST,
         isolation: int = READ_UNCOMMITTED,
         timeout_s: float | None = None,
-    ) -> dict[TopicPartition, Listed]:
+    ) -> dict[TopicPartition, ListedOffset]:
         """One answer for each partition, at moments of their own."""
         del timeout_s
-        answers: dict[TopicPartition, Listed] = {}
+        answers: dict[TopicPartition, ListedOffset] = {}
         for partition in sorted(partitions):  # callers may hand a set, whose order changes from run to run
             self.world.churn()
             answers[partition] = self._listed(partition, timestamp, isolation)
         return answers
 
-    def _listed(self, partition: TopicPartition, timestamp: int, isolation: int) -> Listed:
+    def _listed(self, partition: TopicPartition, timestamp: int, isolation: int) -> ListedOffset:
         log = self.find(partition)
         is_away = log is None or not log.has_leader or self._is_hidden(partition.topic)
         if self._rng.random() < self.unanswered or is_away or log is None:
             return _NO_ANSWER
         info = self.known.info(partition)
         if info is None or info.leader_epoch != log.epoch:
-            return Listed(-1, -1, "FENCED_LEADER_EPOCH")
+            return ListedOffset(-1, -1, "FENCED_LEADER_EPOCH")
         leader = self.world.clocks.leader(log)
         if timestamp == EARLIEST:
-            return Listed(log.start, log.epoch, leader=leader)
+            return ListedOffset(log.start, log.epoch, leader=leader)
         if not log.is_listable:
-            return Listed(-1, -1, "OFFSET_NOT_AVAILABLE")
+            return ListedOffset(-1, -1, "OFFSET_NOT_AVAILABLE")
         if isolation == READ_COMMITTED and isinstance(log, DataPartition):
-            return Listed(log.last_stable_offset, log.epoch, leader=leader)
-        return Listed(log.high_watermark, log.epoch, leader=leader)
+            return ListedOffset(log.last_stable_offset, log.epoch, leader=leader)
+        return ListedOffset(log.high_watermark, log.epoch, leader=leader)
 
     def describe(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[ActiveProducer, ...] | str]:
         """DescribeProducers: what a replica's producer state has open, markers above the high watermark included.

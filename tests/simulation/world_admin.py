@@ -16,7 +16,7 @@ from txnwatch.state.model.ports import (
     ListedTransaction,
     MarkerSpec,
     PartitionReading,
-    SpanPast,
+    SpanHistory,
     SpanStart,
     TransactionDescription,
     TransactionListing,
@@ -61,17 +61,17 @@ class WorldAdmin:
             log.start, tuple(rows),
         )  # fmt: skip
 
-    def read_pasts(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanPast]:
+    def read_span_histories(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanHistory]:
         self._time_passes()
         return {span: self._past(*span) for span in sorted(spans)}  # callers may hand a set
 
-    def _past(self, partition: TopicPartition, producer_id: int, start_offset: int) -> SpanPast:
+    def _past(self, partition: TopicPartition, producer_id: int, start_offset: int) -> SpanHistory:
         if self.rng.random() < UNREAD_SHARE:
             self.world.seen["a past was not read"] += 1
-            return SpanPast(problem="the leader sent nothing")
+            return SpanHistory(problem="the leader sent nothing")
         log = self.world.data.get(partition)
         if log is None or not log.is_listable:
-            return SpanPast(problem="no leader")
+            return SpanHistory(problem="no leader")
         epoch, last, position, is_first = UNREAD, None, log.start, log.start == 0
         for offset, next_offset, _, body in log.entries:
             if not log.start <= offset <= start_offset:
@@ -84,7 +84,7 @@ class WorldAdmin:
                     epoch = producer_epoch
                 case Mark(owner, producer_epoch, coordinator_epoch, commit) if owner == producer_id:
                     last, is_first = Marker(offset, producer_epoch, commit, coordinator_epoch, 0), False
-        return SpanPast(epoch, last, is_first)
+        return SpanHistory(epoch, last, is_first)
 
     def closing_marker(
         self, partition: TopicPartition, producer_id: int, start_offset: int, from_offset: int

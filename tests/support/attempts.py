@@ -27,16 +27,16 @@ from support.facts import (
 )
 from txnwatch.state.detection.bucket import process
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.open_transactions import Remembered
+from txnwatch.state.detection.open_transactions import LastOpenLists
 from txnwatch.state.model.broker_clocks import Clock, Leader
-from txnwatch.state.model.facts import Barrier, Bracket, CensusTaken, Fact, LastStable, NoticeKind, OpenDescribed
+from txnwatch.state.model.facts import Barrier, CensusListing, CensusTaken, Fact, LastStable, NoticeKind, OpenDescribed
 from txnwatch.state.model.findings import Emitted, OpenTransactions
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.store.bucket_log import TOKEN_BYTES, KeptBucket, load
 
-POLICY = DetectionPolicy(idle_retention_ms=10**12, told_after_ms=5_000)
+POLICY = DetectionPolicy(idle_retention_ms=10**12, listed_after_ms=5_000)
 PARTITIONS = [TopicPartition("orders", number) for number in range(4)]
 PRODUCERS, WORKERS = 24, 3
 _STATES = (S.ONGOING, S.ONGOING, S.PREPARE_ABORT, S.COMPLETE_COMMIT, S.COMPLETE_ABORT)
@@ -107,7 +107,7 @@ class Query:
         self.number = 0
         self.committed: list[tuple[Version, Plain]] = [(Version(), Plain())]
         self.workers: list[KeptBucket | None] = [None] * WORKERS
-        self.driver: Remembered | None = Remembered()
+        self.driver: LastOpenLists | None = LastOpenLists()
         self._log_offset = 0
 
     def batch(self) -> None:
@@ -125,7 +125,7 @@ class Query:
         self.number -= batches
         self.seen["gone back"] += 1
         if self.rng.random() < 0.5:
-            self.workers, self.driver = [None] * WORKERS, Remembered()
+            self.workers, self.driver = [None] * WORKERS, LastOpenLists()
         elif batches:
             self.driver = None  # it has heard what is no longer so, and no run of a query goes on like that
 
@@ -222,7 +222,7 @@ class Query:
             return []
         asked = rng.sample(PARTITIONS, rng.choice((1, 2, 4)))
         below = self.number * 10
-        taken = {p: Bracket(TOPIC_IDS["orders"], below, below, is_scanned=rng.random() < 0.7) for p in asked}
+        taken = {p: CensusListing(TOPIC_IDS["orders"], below, below, is_scanned=rng.random() < 0.7) for p in asked}
         shown = [
             OpenDescribed(rng.choice(asked), producer_id, 0, rng.randrange(below), now_ms, now_ms)
             for producer_id in rng.sample(range(PRODUCERS), rng.randrange(4))

@@ -19,7 +19,7 @@ from txnwatch.state.model.findings import BucketCount, Emitted, TransactionCandi
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.streaming.log.first_read_fold import Room
+from txnwatch.streaming.log.first_read_fold import HeldBytes
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.planner import Answer, Limits, Listing, plan
@@ -85,7 +85,7 @@ class ClockedLog:
         back = {self._partition(number): 0 for number in reread}
         end = plan(self.offset, listing, Limits(), back)
         first, *_ = plan_reads(self.offset, end, _OPTIONS)
-        reads = [_read(found, _OPTIONS, Room()) for found in first.ranges]
+        reads = [_read(found, _OPTIONS, HeldBytes()) for found in first.ranges]
         for read in reads:
             for batch in self.logs[read.partition.partition].batches[read.start : read.end]:
                 read.fold.feed(batch)

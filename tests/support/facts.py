@@ -11,7 +11,7 @@ from txnwatch.state.detection.look_times import Agenda
 from txnwatch.state.detection.open_transactions import open_transaction_of
 from txnwatch.state.model.facts import (
     Barrier,
-    Bracket,
+    CensusListing,
     CensusTaken,
     Fact,
     NoticeKind,
@@ -138,7 +138,7 @@ def census(
         stable = min(open_at, default=below)
     known = topic_id if topic_id is not None else TOPIC_IDS[partition.topic]
     return [
-        CensusTaken({partition: Bracket(known, below, stable, scanned, first)}, is_round=is_round),
+        CensusTaken({partition: CensusListing(known, below, stable, scanned, first)}, is_round=is_round),
         *(OpenDescribed(partition, producer_id, epoch, start, START_MS, START_MS) for start in open_at),
     ]
 

@@ -17,7 +17,7 @@ from txnwatch.state.model.ports import (
     ListedTransaction,
     MarkerSpec,
     PartitionReading,
-    SpanPast,
+    SpanHistory,
     SpanStart,
     TransactionDescription,
     TransactionListing,
@@ -99,19 +99,19 @@ class FakeAdmin(FakeCluster):
             producers=tuple(at.producers.values()),
         )
 
-    def read_pasts(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanPast]:
+    def read_span_histories(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanHistory]:
         """See TransactionAdmin."""
-        self._called("read_pasts")
+        self._called("read_span_histories")
         return {span: self._past(span) for span in spans}
 
-    def _past(self, span: SpanStart) -> SpanPast:
+    def _past(self, span: SpanStart) -> SpanHistory:
         at = self.partitions.get(span.partition)
         row = at.producers.get(span.producer_id) if at is not None else None
         problem = self._problem(span.partition) or self.unreadable.get(span.partition)
         if at is None or problem is not None:
-            return SpanPast(problem=problem or UNKNOWN_PARTITION)
+            return SpanHistory(problem=problem or UNKNOWN_PARTITION)
         is_there = row is not None and row.txn_start_offset == span.start_offset
-        return at.starts.get(span.producer_id, SpanPast()) if is_there else SpanPast()
+        return at.starts.get(span.producer_id, SpanHistory()) if is_there else SpanHistory()
 
     def closing_marker(
         self, partition: TopicPartition, producer_id: int, start_offset: int, from_offset: int

@@ -10,7 +10,7 @@ import itertools
 from dataclasses import dataclass, field
 
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.ports import ActiveProducer, MarkerSpec, SpanPast
+from txnwatch.state.model.ports import ActiveProducer, MarkerSpec, SpanHistory
 from txnwatch.state.model.transaction import Marker, TransactionState
 
 
@@ -24,7 +24,7 @@ class FakePartition:
     log_start: int = 0
     end: int = 0
     producers: dict[int, ActiveProducer] = field(default_factory=dict)
-    starts: dict[int, SpanPast] = field(default_factory=dict)
+    starts: dict[int, SpanHistory] = field(default_factory=dict)
     markers: dict[int, Marker] = field(default_factory=dict)
     all_markers: dict[int, list[Marker]] = field(default_factory=dict)
 
@@ -111,7 +111,7 @@ class FakeCluster:
         )
         if not is_open:
             marker = at.markers.get(producer_id)
-            at.starts[producer_id] = SpanPast(producer_epoch, marker, is_first=marker is None and at.log_start == 0)
+            at.starts[producer_id] = SpanHistory(producer_epoch, marker, is_first=marker is None and at.log_start == 0)
         at.end += records
         return base
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from txnwatch.sinks.incidents.own_findings import Kept
+from txnwatch.sinks.incidents.own_findings import StoredFindings
 
 
 class KeptEvidence:
     """Attributes: `times` counts how often it was replaced."""
 
     def __init__(self) -> None:
-        self._kept = Kept()
+        self._kept = StoredFindings()
         self.times = 0
 
-    def load(self) -> Kept:
+    def load(self) -> StoredFindings:
         """See EvidenceStore."""
         return self._kept
 
-    def keep(self, kept: Kept) -> None:
+    def keep(self, kept: StoredFindings) -> None:
         """See EvidenceStore."""
         self._kept, self.times = kept, self.times + 1

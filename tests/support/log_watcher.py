@@ -14,7 +14,15 @@ from typing import NamedTuple
 from support.facts import DictStore
 from txnwatch.state.detection import bucket
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.model.facts import Barrier, Bracket, CensusTaken, Fact, NoticeKind, OpenDescribed, PartitionNotice
+from txnwatch.state.model.facts import (
+    Barrier,
+    CensusListing,
+    CensusTaken,
+    Fact,
+    NoticeKind,
+    OpenDescribed,
+    PartitionNotice,
+)
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.log import partition_fold as fold
@@ -75,7 +83,7 @@ class LogWatcher:
         """The leader describes {producer id: (start offset, epoch)} of what it has open."""
         self._batch(
             [
-                CensusTaken({PARTITION: Bracket(TOPIC_ID, end, last_stable_offset, is_scanned=True)}),
+                CensusTaken({PARTITION: CensusListing(TOPIC_ID, end, last_stable_offset, is_scanned=True)}),
                 *(
                     OpenDescribed(PARTITION, producer_id, epoch, start, self.number, self.number)
                     for producer_id, (start, epoch) in held.items()

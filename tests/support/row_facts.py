@@ -10,7 +10,7 @@ from txnwatch.state.model.broker_clocks import Clock, Leader
 from txnwatch.state.model.completion_latency import End, latencies_of
 from txnwatch.state.model.facts import (
     Barrier,
-    Bracket,
+    CensusListing,
     CensusTaken,
     Fact,
     Joined,
@@ -165,8 +165,8 @@ def _transaction_fact(row: Sequence[Any]) -> TransactionSeen:
         superseded_by=row[_INDEX["superseded_by"]],
         data_epoch=row[_INDEX["data_epoch"]],
         epoch_use=EpochUse(row[_INDEX["epoch_use"]]),
-        past_outcome=row[_INDEX["past_outcome"]],
-        past_end_epoch=row[_INDEX["past_end_epoch"]],
+        previous_outcome=row[_INDEX["previous_outcome"]],
+        previous_end_epoch=row[_INDEX["previous_end_epoch"]],
         coordinator_epoch=row[_INDEX["coordinator_epoch"]],
     )
     held = frozenset(TopicPartition.parse(text) for text in row[_INDEX["held"]])
@@ -204,7 +204,7 @@ def _census_fact(row: Sequence[Any]) -> CensusTaken:
     raw = json.loads(row[_INDEX["detail"]])
     return CensusTaken(
         taken={
-            TopicPartition(topic, number): Bracket(*bracket)
+            TopicPartition(topic, number): CensusListing(*bracket)
             for topic, brackets in raw["taken"].items()
             for number, *bracket in brackets
         },

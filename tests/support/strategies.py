@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from txnwatch.state.detection.bucket_state import BucketState, Failing, Standing
 from txnwatch.state.detection.look_times import Agenda
-from txnwatch.state.model.broker_clocks import NOT_LISTED_MS, Clock, Clocks, Leader, Reign
+from txnwatch.state.model.broker_clocks import NOT_LISTED_MS, Clock, Clocks, Leader, Leadership
 from txnwatch.state.model.completion_latency import BOUNDS_MS, End, Latencies, Stage
 from txnwatch.state.model.facts import (
     Barrier,
-    Bracket,
+    CensusListing,
     CensusTaken,
     Fact,
     Joined,
@@ -28,7 +28,15 @@ from txnwatch.state.model.facts import (
 )
 from txnwatch.state.model.findings import OpenSpan, OpenTransaction
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.transaction import COVER, CoordinatorView, Marker, ProducerState, Said, Span, TransactionState
+from txnwatch.state.model.transaction import (
+    COVER,
+    CoordinatorView,
+    Emission,
+    Marker,
+    ProducerState,
+    Span,
+    TransactionState,
+)
 from txnwatch.state.model.verdicts import Verdict
 
 offsets = st.integers(0, 60)
@@ -39,7 +47,7 @@ producer_ids = st.integers(0, 3)
 data_partitions = st.builds(TopicPartition, st.sampled_from(["orders", "pay-ments"]), st.integers(0, 1))
 log_partitions = st.integers(0, 2)
 partitions = st.one_of(data_partitions, st.builds(TopicPartition, st.just(TRANSACTION_STATE_TOPIC), log_partitions))
-said = st.builds(Said, st.integers(1, 9), times)
+said = st.builds(Emission, st.integers(1, 9), times)
 markers = st.builds(Marker, offsets, epochs, st.booleans(), epochs, times)
 spans = st.builds(
     Span,
@@ -55,8 +63,8 @@ spans = st.builds(
     by_census=st.booleans(),
     seen_at=st.integers(-1, 9),
     reseen_at=st.none() | st.integers(0, 9),
-    absent_at=st.none() | st.integers(0, 9),
-    over_at=st.none() | st.integers(0, 9),
+    census_absent_at=st.none() | st.integers(0, 9),
+    ended_at=st.none() | st.integers(0, 9),
     stray=st.booleans(),
     absorbed=st.booleans(),
     said=st.none() | said,
@@ -91,8 +99,8 @@ def nearly_at_rest(draw: st.DrawFn) -> ProducerState:
     """A producer with a live transaction that holds what is open, but for one thing or none."""
     flaws: dict[str, st.SearchStrategy[object]] = {
         "uncovered_at": st.integers(0, 9),
-        "absent_at": st.integers(0, 9),
-        "over_at": st.integers(0, 9),
+        "census_absent_at": st.integers(0, 9),
+        "ended_at": st.integers(0, 9),
         "stray": st.just(True),
         "absorbed": st.just(True),
         "said": said,
@@ -154,7 +162,7 @@ buckets = st.builds(
     clocks=st.builds(
         Clocks,
         st.dictionaries(brokers, clocks, max_size=2),
-        st.dictionaries(log_partitions, st.builds(Reign, brokers, epochs, times), max_size=2),
+        st.dictionaries(log_partitions, st.builds(Leadership, brokers, epochs, times), max_size=2),
     ),
     scan_interval_ms=st.none() | times,
     hidden=st.dictionaries(data_partitions, st.integers(1, 9), max_size=2),
@@ -184,7 +192,7 @@ notices = st.builds(
 
 
 joins = st.builds(Joined, offsets, epochs, offsets, epochs, st.none() | markers)
-brackets = st.builds(Bracket, topic_ids, offsets, st.integers(-1, 60), st.booleans(), st.booleans())
+brackets = st.builds(CensusListing, topic_ids, offsets, st.integers(-1, 60), st.booleans(), st.booleans())
 censuses = st.builds(
     CensusTaken,
     st.dictionaries(data_partitions, brackets, max_size=2),

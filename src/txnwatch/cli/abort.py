@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from txnwatch.cli.abort_by_hand import Manual, ManualCase, act, decide, look, open_case
+from txnwatch.cli.abort_by_hand import AbortRequest, ManualCase, act, decide, look, open_case
 from txnwatch.cli.asking import add_connection_flags, add_events_flags, add_output_flags, add_partition_flags
 from txnwatch.cli.flag_types import id64
 from txnwatch.cli.output import Answer, Line, write
@@ -104,7 +104,7 @@ def run(parsed: argparse.Namespace) -> int:
 
     With --dry-run: 0 if the marker would be written, else 1.
     """
-    asked = Manual(
+    asked = AbortRequest(
         topic=parsed.topic,
         partition=parsed.partition,
         start_offset=parsed.start_offset,

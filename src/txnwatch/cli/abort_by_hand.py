@@ -21,7 +21,7 @@ from txnwatch.cli.find_hanging import searcher_of
 from txnwatch.config import client_properties
 from txnwatch.connection import options_of
 from txnwatch.librdkafka import EventsTopic, events_topic, librdkafka_config
-from txnwatch.sinks.abort.marker_write import CameTo, action, read_afresh, write
+from txnwatch.sinks.abort.marker_write import MarkerResult, action, read_afresh, write
 from txnwatch.sinks.delivery.kafka import KafkaEventSink
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.confirm import confirm_spans
@@ -37,7 +37,7 @@ from txnwatch.state.evidence.resolution import ADMINISTRATOR, COORDINATOR, TXNWA
 from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.incident import BY_HAND, IncidentEvent, id_once_more, resolved, updated
+from txnwatch.state.model.incident import BY_HAND, IncidentEvent, repeat_incident_id, resolved, updated
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -48,7 +48,7 @@ _BETWEEN_LOOKS_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Manual:
+class AbortRequest:
     """The request; exactly one of `start_offset` and `producer_id` is given."""
 
     topic: str
@@ -82,7 +82,7 @@ class ManualCase:
     cluster: Cluster
     admin: ClusterAdmin
     config: dict[str, str]
-    asked: Manual
+    asked: AbortRequest
     origin: Origin
     events: EventsTopic
 
@@ -93,7 +93,7 @@ class ManualCase:
 
 
 @contextlib.contextmanager
-def open_case(parsed: argparse.Namespace, asked: Manual) -> Iterator[ManualCase]:
+def open_case(parsed: argparse.Namespace, asked: AbortRequest) -> Iterator[ManualCase]:
     """Connects to the cluster with the connection flags."""
     options, properties = options_of(parsed.bootstrap_server, parsed.command_config), parsed.command_config
     events = events_topic(
@@ -160,7 +160,7 @@ def decide(case: ManualCase, evidence: Evidence, found: SpanConfirmation) -> Abo
     return decide_abort(Case(evidence, found, case.asked.policy, Usage(), wall_clock_ms()))
 
 
-def act(case: ManualCase, incident: IncidentEvent, evidence: Evidence) -> CameTo | Refused:
+def act(case: ManualCase, incident: IncidentEvent, evidence: Evidence) -> MarkerResult | Refused:
     """Reads once more (the confirmation may have taken a while), announces, writes, reads again, and reports."""
     again, found = read_anew(case.admin, evidence, _confirmed(case, evidence.candidate))
     spec = decide(case, again, found)
@@ -173,7 +173,7 @@ def act(case: ManualCase, incident: IncidentEvent, evidence: Evidence) -> CameTo
     decision = COMMIT if case.asked.is_commit else ABORT
     now_ms = wall_clock_ms()
     begun = action(decision, by, now_ms, detail=BY_HAND, spec=spec, stable_before=stable)
-    own_id, shown = id_once_more(incident.incident_id, now_ms), read_afresh(incident, found.reading, now_ms)
+    own_id, shown = repeat_incident_id(incident.incident_id, now_ms), read_afresh(incident, found.reading, now_ms)
     ahead = replace(incident, incident_id=own_id, action=begun, evidence=shown, time_ms=now_ms)
     with _telling(case) as sink:
         sink.tell(ahead)
@@ -192,7 +192,7 @@ def act(case: ManualCase, incident: IncidentEvent, evidence: Evidence) -> CameTo
     return Refused(Refusal.NOT_AUTHORIZED, came_to.detail or "") if came_to.is_denied else came_to
 
 
-def _end(spec: AbortSpec, came_to: CameTo) -> dict[str, Any]:
+def _end(spec: AbortSpec, came_to: MarkerResult) -> dict[str, Any]:
     """The resolution: how the marker that closed the transaction, ours or not, decided the data."""
     end, marker = no_longer_open(wall_clock_ms(), came_to.detail or BY_HAND), came_to.closed_by
     if marker is None:

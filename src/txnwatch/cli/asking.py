@@ -12,7 +12,7 @@ from txnwatch.cli.flag_types import id32, topic_name, words
 from txnwatch.cli.output import Answer, write
 from txnwatch.config import ENVIRONMENT_PREFIX, EVENTS_TOPIC
 from txnwatch.connection import connected
-from txnwatch.sinks.incidents.commands import EventsAt, Origin, suggested
+from txnwatch.sinks.incidents.commands import EventsFlags, Origin, suggested
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.cluster import Cluster
 
@@ -96,7 +96,7 @@ def with_command_from_here(event: IncidentEvent, parsed: argparse.Namespace) -> 
     if parsed.bootstrap_server is None:
         return replace(event, suggested_command=None)
     topic = parsed.events_topic if parsed.events_topic != EVENTS_TOPIC else None
-    told = EventsAt(topic, schema_registry_url=parsed.schema_registry_url)
+    told = EventsFlags(topic, schema_registry_url=parsed.schema_registry_url)
     origin = Origin(event.cluster_id, parsed.bootstrap_server, _properties_path(parsed), told)
     return replace(event, suggested_command=suggested(origin, event))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_events_flags, with_command_from_here
 from txnwatch.cli.event_lines import event_line
-from txnwatch.cli.events_read import passed_over, read_as_told
+from txnwatch.cli.events_read import passed_over, read_events_topic
 from txnwatch.cli.output import CLEAN, FAILURE, delivering
 from txnwatch.sinks.delivery.encoding import to_json
 from txnwatch.state.model.errors import BadEventError
@@ -33,7 +33,7 @@ def run(parsed: argparse.Namespace) -> int:
     code = CLEAN
     bad = passed_over()
     try:
-        for event in read_as_told(parsed, follow=parsed.follow):
+        for event in read_events_topic(parsed, follow=parsed.follow):
             if isinstance(event, BadEventError):
                 code = FAILURE
                 bad.take(event)

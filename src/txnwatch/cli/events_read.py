@@ -12,7 +12,7 @@ from txnwatch.connection import options_of
 from txnwatch.librdkafka import decoder, events_keys, librdkafka_config, registry_codec
 from txnwatch.sinks.delivery.event_log import Found, read_events
 from txnwatch.sinks.delivery.signature import Keys
-from txnwatch.sinks.delivery.skipped_records import PassedOverRecords
+from txnwatch.sinks.delivery.skipped_records import SkippedRecords
 from txnwatch.state.text.escape import printable
 from txnwatch.streaming.client.clock import wall_clock_ms
 
@@ -27,7 +27,7 @@ def keys_of(parsed: argparse.Namespace) -> Keys | None:
     return events_keys(path, lambda text: _warn(f"warning: {text}"))
 
 
-def read_as_told(parsed: argparse.Namespace, *, follow: bool = False) -> Iterator[Found]:
+def read_events_topic(parsed: argparse.Namespace, *, follow: bool = False) -> Iterator[Found]:
     """Reads the events topic that the flags name.
 
     Raises:
@@ -40,9 +40,9 @@ def read_as_told(parsed: argparse.Namespace, *, follow: bool = False) -> Iterato
     return read_events(config, parsed.events_topic, follow=follow, decode=decode, keys=keys_of(parsed))
 
 
-def passed_over() -> PassedOverRecords:
+def passed_over() -> SkippedRecords:
     """A counter of records that are not events; it reports to standard error."""
-    return PassedOverRecords(_warn, wall_clock_ms)
+    return SkippedRecords(_warn, wall_clock_ms)
 
 
 def _warn(text: str) -> None:

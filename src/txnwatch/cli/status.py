@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from txnwatch.cli.asking import add_connection_flags, add_events_flags, add_output_flags, with_command_from_here
-from txnwatch.cli.events_read import keys_of, read_as_told
+from txnwatch.cli.events_read import keys_of, read_events_topic
 from txnwatch.cli.flag_types import redis_url
 from txnwatch.cli.output import Answer, Duration, Line, NotChecked, Time, write
 from txnwatch.cli.watchers import Watcher, listed, not_reached, unwatched, watchers_of
 from txnwatch.sinks.delivery.heartbeat import Heartbeat
 from txnwatch.sinks.delivery.redis_views import read_shown
-from txnwatch.sinks.delivery.skipped_records import PassedOverRecords
+from txnwatch.sinks.delivery.skipped_records import SkippedRecords
 from txnwatch.state.model.errors import BadEventError, ConfigError
 from txnwatch.state.model.incident import IncidentEvent, latest
 from txnwatch.state.text.lists import some
@@ -112,8 +112,8 @@ def _read(parsed: argparse.Namespace) -> _Told:
         raise ConfigError("status: expected --redis-url or --bootstrap-server, found neither")
     events: list[IncidentEvent] = []
     beats: list[Heartbeat] = []
-    bad = PassedOverRecords(lambda _: None, wall_clock_ms)
-    for found in read_as_told(parsed):
+    bad = SkippedRecords(lambda _: None, wall_clock_ms)
+    for found in read_events_topic(parsed):
         if isinstance(found, BadEventError):
             bad.take(found)
         elif isinstance(found, IncidentEvent):

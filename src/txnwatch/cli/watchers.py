@@ -19,7 +19,7 @@ _MOST = 20  # watchers to show; anybody who may write to the topic or to Redis c
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """One instance of `txnwatch run`, by its last heartbeat; `is_looking` means that it judges now."""
+    """One instance of `txnwatch run`, by its last heartbeat; `is_active` means that it judges now."""
 
     cluster_id: str
     instance: str
@@ -34,7 +34,7 @@ class Watcher:
     furthest_behind: int
     unread_log_partitions: int
     is_coordinator_read: bool
-    is_looking: bool
+    is_active: bool
     doubt: str | None
 
     def line(self) -> str:
@@ -93,7 +93,7 @@ def listed(watchers: Sequence[Watcher]) -> Sequence[Watcher]:
 
 def unwatched(clusters: Iterable[str], watchers: Sequence[Watcher]) -> list[str]:
     """The clusters without an active watcher."""
-    looked_at = {watcher.cluster_id for watcher in watchers if watcher.is_looking}
+    looked_at = {watcher.cluster_id for watcher in watchers if watcher.is_active}
     return sorted(set(clusters) - looked_at)
 
 
@@ -103,7 +103,7 @@ def not_reached(watchers: Sequence[Watcher]) -> tuple[NotChecked, ...]:
     Every watcher of a cluster reads the same coordinators' log. So it is enough that one of them has read all of it:
     another one may have just started. Topics may be divided between watchers, so the data partitions of each one count.
     """
-    looking = [watcher for watcher in watchers if watcher.is_looking]
+    looking = [watcher for watcher in watchers if watcher.is_active]
     log_is_read = {
         watcher.cluster_id for watcher in looking if watcher.is_coordinator_read and not watcher.unread_log_partitions
     }
@@ -138,5 +138,5 @@ def _not_checked(names: Sequence[str], count: int, why: str) -> Iterator[NotChec
 
 def _watcher(beat: Heartbeat, now_ms: int) -> Watcher:
     told = {spec.name: getattr(beat, spec.name) for spec in fields(Watcher) if hasattr(beat, spec.name)}
-    told |= {"is_looking": beat.is_looking(now_ms), "doubt": beat.doubt(now_ms)}
+    told |= {"is_active": beat.is_active(now_ms), "doubt": beat.doubt(now_ms)}
     return Watcher(**told, age_ms=max(0, now_ms - beat.judged_ms))

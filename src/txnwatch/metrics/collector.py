@@ -19,20 +19,20 @@ from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFam
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from txnwatch.metrics.table import COMPLETE, FROM_THE_START, METRICS, NAMESPACE, PREPARED, STAGES, TARGETS, Kind
+from txnwatch.metrics.table import COMPLETE, INITIAL_SERIES, METRICS, NAMESPACE, PREPARED, STAGES, TARGETS, Kind
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.detection.open_transactions import UNOWNED
 from txnwatch.state.model.broker_clocks import Clock
 from txnwatch.state.model.completion_latency import BOUNDS_MS, Latencies, Tally
-from txnwatch.state.model.errors import PassedOver
+from txnwatch.state.model.errors import SkipReason
 from txnwatch.state.model.findings import (
     BucketCount,
     CensusIncomplete,
     Emitted,
-    LeftUnread,
     OpenTransactions,
     OutstandingGap,
     PartitionAlarm,
+    ReadLimitReached,
     RequestsThrottled,
     TransactionsEnded,
     Unproven,
@@ -95,7 +95,7 @@ class Metrics(Collector):
         ProcessCollector(registry=self.registry)
 
     def _begin_at_zero(self) -> None:
-        for name, series in FROM_THE_START.items():
+        for name, series in INITIAL_SERIES.items():
             for labels in series:
                 self._made[name].labels(*labels)
         nothing = (0,) * (len(BOUNDS_MS) + 1)
@@ -170,7 +170,7 @@ class Metrics(Collector):
             oldest_open_ms=_earliest(count.oldest_open_ms for count in counts),
             oldest_prepared_ms=_earliest(count.oldest_prepared_ms for count in counts),
             pinned=_pinned(emitted),
-            left={said.partition: said.from_offset for said in emitted if isinstance(said, LeftUnread)},
+            left={said.partition: said.from_offset for said in emitted if isinstance(said, ReadLimitReached)},
         )
         self._clocks(counts[0].clocks)
         states: Counts[str] = Counts()
@@ -207,7 +207,7 @@ class Metrics(Collector):
                 middle.labels(str(broker)).set((clock.lowest_ms + clock.highest_ms) / 2000)
                 uncertain.labels(str(broker)).set((clock.highest_ms - clock.lowest_ms) / 2000)
 
-    def take_passed_over(self, counts: Mapping[PassedOver, int]) -> None:
+    def take_passed_over(self, counts: Mapping[SkipReason, int]) -> None:
         """Updates the counters of records of the events topic that are not events; `counts` are totals."""
         for why, total in counts.items():
             self._rise("events_passed_over_total", self._passed_over, why, total, (why,))
@@ -217,7 +217,7 @@ class Metrics(Collector):
         self._acted = {event.incident_id: event.action for event in incidents}
         known: Counts[tuple[str, ...]] = Counts((event.verdict, event.severity) for event in incidents)
         gauge = self._made["open_incidents"]
-        for labels in {*known, *FROM_THE_START["open_incidents"]}:
+        for labels in {*known, *INITIAL_SERIES["open_incidents"]}:
             gauge.labels(*labels).set(known[labels])
         for key, total in ledger.counts.items():
             verdict, _, answer = key.partition(":")

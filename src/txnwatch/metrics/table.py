@@ -15,7 +15,7 @@ from txnwatch.state.abort.rules import RULE_OF_REFUSAL
 from txnwatch.state.detection.open_transactions import UNOWNED
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.model.completion_latency import BOUNDS_MS, Stage
-from txnwatch.state.model.errors import PassedOver
+from txnwatch.state.model.errors import SkipReason
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import Mismatch
 from txnwatch.state.model.incident import OPENED, RESOLVED, UPDATED
@@ -69,7 +69,7 @@ COMPLETE = {
 TARGETS = {stage: PREPARED if stage is Stage.APPEND else tuple(COMPLETE.values()) for stage in Stage}
 _NONE = "none"
 # Series with labels that are known beforehand exist from the start: a rate needs a first sample of zero.
-FROM_THE_START: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
+INITIAL_SERIES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "partition_notices_total": tuple((kind,) for kind in NoticeKind if kind is not NoticeKind.LEFT),
     "view_mismatches_total": tuple((mismatch,) for mismatch in Mismatch),
     "census_rounds_total": (("complete",), ("incomplete",)),
@@ -83,7 +83,7 @@ FROM_THE_START: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
         (DRY_RUN, _NONE),
         *((REFUSED, refusal) for refusal, rule in RULE_OF_REFUSAL.items() if rule.is_told),
     ),
-    "events_passed_over_total": tuple((why,) for why in PassedOver),
+    "events_passed_over_total": tuple((why,) for why in SkipReason),
     "transactions": tuple((state,) for state in (TransactionState.ONGOING, *PREPARED, UNOWNED)),
     "transactions_pending_markers": tuple((COMPLETE[state],) for state in PREPARED),
 }

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from txnwatch.state.model.facts import NoticeKind
-from txnwatch.state.model.findings import CensusReason, CensusWanted, Emitted, PartitionAlarm, Unproven
+from txnwatch.state.model.findings import CensusReason, CensusRequest, Emitted, PartitionAlarm, Unproven
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.text.lists import some
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.job.progress import Progress
 from txnwatch.watch.missing_evidence import Evidence, is_log_missing, is_of_log, log_first
-from txnwatch.watch.persistent_alerts import LASTING_MS, Lasting
+from txnwatch.watch.persistent_alerts import PERSISTENT_MS, PersistentAlert
 from txnwatch.watch.undescribed_partitions import Undescribed
 
 _NAMED = 3
@@ -52,12 +52,12 @@ class Coverage:
     _log_progress_ms: int = 0
     _log_read_ms: int | None = None
     _undescribed: Undescribed = field(init=False)
-    _unproven: Lasting = field(init=False)
+    _unproven: PersistentAlert = field(init=False)
 
     def __post_init__(self) -> None:
-        lasting = Lasting("not described by their leaders", self.report, self.now_ms)
+        lasting = PersistentAlert("not described by their leaders", self.report, self.now_ms)
         self._undescribed = Undescribed(lasting, self.census_interval_ms or 0)
-        self._unproven = Lasting("not listed, or not read to their ends", self.report, self.now_ms)
+        self._unproven = PersistentAlert("not listed, or not read to their ends", self.report, self.now_ms)
 
     def on_batch(self, emitted: Sequence[Emitted]) -> None:
         """Updates the coverage with the output of one micro-batch."""
@@ -93,8 +93,8 @@ class Coverage:
         if self.is_ready or self._log_read_ms is None or self._started_ms is None:
             return
         is_census_due = self.census_interval_ms is not None and not self._undescribed.is_heard
-        is_log_read = not any(map(is_of_log, self._never)) or now_ms - self._log_progress_ms >= LASTING_MS
-        self.is_ready = is_log_read and (not is_census_due or now_ms - self._started_ms >= LASTING_MS)
+        is_log_read = not any(map(is_of_log, self._never)) or now_ms - self._log_progress_ms >= PERSISTENT_MS
+        self.is_ready = is_log_read and (not is_census_due or now_ms - self._started_ms >= PERSISTENT_MS)
 
     def _is_part_of_log_read(self) -> bool:
         if not any(map(is_of_log, self._unproven_now)):
@@ -118,7 +118,7 @@ class Coverage:
             unproven=log_first({*lasting, *self._hidden, *by_census}),
             undescribed=self._undescribed.partitions,
             unproven_by_census=by_census,
-            is_log_read=self._log_read_ms is not None and self.now_ms() - self._log_read_ms < LASTING_MS,
+            is_log_read=self._log_read_ms is not None and self.now_ms() - self._log_read_ms < PERSISTENT_MS,
         )
 
     @property
@@ -145,7 +145,7 @@ def _hidden(emitted: Sequence[Emitted]) -> list[TopicPartition]:
         match said:
             case PartitionAlarm(notice) if notice.kind is NoticeKind.HIDDEN:
                 found.append(notice.partition)
-            case CensusWanted(partition, CensusReason.HIDDEN):
+            case CensusRequest(partition, CensusReason.HIDDEN):
                 found.append(partition)
     return found
 

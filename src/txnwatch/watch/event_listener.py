@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from txnwatch.sinks.delivery.event_log import Found
 from txnwatch.sinks.delivery.heartbeat import Heartbeat
-from txnwatch.sinks.delivery.skipped_records import PassedOverRecords
+from txnwatch.sinks.delivery.skipped_records import SkippedRecords
 from txnwatch.state.model.errors import BadEventError, SinkError
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 
@@ -16,7 +16,7 @@ _PAUSE_MS = 600_000
 
 
 @dataclass(slots=True)
-class Listening:
+class EventListener:
     """The reader of one watch.
 
     Attributes:
@@ -24,7 +24,7 @@ class Listening:
         heartbeats: the last heartbeat of each instance, by the record's key.
     """
 
-    passed_over: PassedOverRecords
+    passed_over: SkippedRecords
     heartbeats: dict[str, Heartbeat] = field(default_factory=dict)
     _due_ms: int = 0
 
@@ -44,7 +44,7 @@ class Listening:
                 yield one
         self.passed_over.say()
 
-    def bury_old(self, retention_ms: int, now_ms: int, bury: Callable[[list[str]], None]) -> None:
+    def remove_expired_heartbeats(self, retention_ms: int, now_ms: int, bury: Callable[[list[str]], None]) -> None:
         """Writes tombstones for heartbeats that are older than the retention; checks every 10 minutes."""
         if now_ms < self._due_ms:
             return

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from txnwatch import __version__
 from txnwatch.sinks.delivery.heartbeat import MOST_NAMES, Heartbeat
 from txnwatch.state.model.errors import BrokerError, SinkError
-from txnwatch.state.model.findings import BucketCount, Emitted, LeftUnread
+from txnwatch.state.model.findings import BucketCount, Emitted, ReadLimitReached
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.progress import Progress
 from txnwatch.streaming.source.options import SourceOptions
@@ -32,7 +32,7 @@ class Told:
 
 
 @dataclass(slots=True)
-class Pulse:
+class HeartbeatSender:
     """Builds heartbeats and sends them.
 
     Attributes:
@@ -69,7 +69,7 @@ class Pulse:
     def _heartbeat(self, barrier: int, emitted: Sequence[Emitted], now_ms: int) -> Heartbeat:
         evidence = self.evidence()
         unproven = evidence.unproven
-        left = {said.partition: said.from_offset for said in emitted if isinstance(said, LeftUnread)}
+        left = {said.partition: said.from_offset for said in emitted if isinstance(said, ReadLimitReached)}
         progress = self.progress()
         scanned, by_census = self._watched(now_ms)
         return Heartbeat(

@@ -12,12 +12,12 @@ from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.text.lists import some
 from txnwatch.streaming.client.clock import wall_clock_ms
 
-LASTING_MS = 30_000
+PERSISTENT_MS = 30_000
 _NAMED = 3
 
 
 @dataclass(slots=True)
-class Lasting:
+class PersistentAlert:
     """One kind of missing evidence, by partition.
 
     Attributes:
@@ -40,7 +40,7 @@ class Lasting:
         """Sets the partitions that have the problem now."""
         now_ms = self.now_ms()
         self._since_ms = {partition: self._since_ms.get(partition, now_ms) for partition in partitions}
-        lasting = {partition for partition, since_ms in self._since_ms.items() if now_ms - since_ms >= LASTING_MS}
+        lasting = {partition for partition, since_ms in self._since_ms.items() if now_ms - since_ms >= PERSISTENT_MS}
         if lasting - self._said:
             self.report(f"warning: partitions {self.what}, so nothing is proven there: {some(sorted(lasting), _NAMED)}")
         elif self._said and not lasting:

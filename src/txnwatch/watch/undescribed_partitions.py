@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from txnwatch.state.model.findings import CensusIncomplete, CensusReason, CensusWanted, Emitted
+from txnwatch.state.model.findings import CensusIncomplete, CensusReason, CensusRequest, Emitted
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.watch.persistent_alerts import LASTING_MS, Lasting
+from txnwatch.watch.persistent_alerts import PERSISTENT_MS, PersistentAlert
 
 _ROUNDS = 3
 
@@ -29,7 +29,7 @@ class Undescribed:
         is_heard: whether any census result has come.
     """
 
-    lasting: Lasting
+    lasting: PersistentAlert
     round_ms: int
     is_heard: bool = False
     _scanned: frozenset[TopicPartition] = frozenset()
@@ -39,7 +39,7 @@ class Undescribed:
     def on_barrier(self, emitted: Sequence[Emitted], now_ms: int) -> None:
         """Updates the partitions with the output of one barrier."""
         self._scanned = frozenset(
-            said.partition for said in emitted if isinstance(said, CensusWanted) and said.why is CensusReason.FAILED
+            said.partition for said in emitted if isinstance(said, CensusRequest) and said.why is CensusReason.FAILED
         )
         for said in emitted:
             if isinstance(said, CensusIncomplete):
@@ -47,7 +47,7 @@ class Undescribed:
         self._never &= self.partitions
 
     def _take(self, failed: Sequence[TopicPartition], now_ms: int) -> None:
-        kept_ms = max(LASTING_MS, _ROUNDS * self.round_ms)
+        kept_ms = max(PERSISTENT_MS, _ROUNDS * self.round_ms)
         kept = {at: named_ms for at, named_ms in self._named_ms.items() if failed and now_ms - named_ms <= kept_ms}
         self._named_ms = kept | {partition: now_ms for partition in failed if partition not in self._scanned}
         if not self.is_heard:

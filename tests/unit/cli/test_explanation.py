@@ -12,7 +12,7 @@ from txnwatch.cli.explanation import End, Explanation, end_of, of_partition
 from txnwatch.cli.explanation_of_id import of_id
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.search import Log
-from txnwatch.state.evidence.age_claims import LedSince
+from txnwatch.state.evidence.age_claims import LeaderStamp
 from txnwatch.state.evidence.screening import view_of
 from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
 from txnwatch.state.model.ports import TransactionDescription
@@ -68,7 +68,7 @@ def a_log(admin: FakeAdmin, stamp_ms: int = 0) -> Log:
     """The log with the transaction as it is, stamped by its coordinator at this time."""
     described = admin.describe_transactions([NAME])[NAME]
     logged = replace(view_of(described), log_partition=0, record_timestamp_ms=stamp_ms)
-    return Log({described.producer_id: logged}, led={0: LedSince(described.coordinator, 0)})
+    return Log({described.producer_id: logged}, led={0: LeaderStamp(described.coordinator, 0)})
 
 
 def explained(admin: FakeAdmin, views: dict[int, CoordinatorView] | None = None) -> Explanation:

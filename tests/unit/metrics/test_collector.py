@@ -18,7 +18,7 @@ from support.metrics import Scrape
 from support.recording_sink import RecordingSink
 from txnwatch.metrics.collector import UP_WITHIN_MS, Metrics
 from txnwatch.metrics.server import MetricsServer
-from txnwatch.metrics.table import FROM_THE_START, METRICS, Kind
+from txnwatch.metrics.table import INITIAL_SERIES, METRICS, Kind
 from txnwatch.sinks.delivery.outbox import Outbox
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
@@ -164,7 +164,7 @@ def test_what_is_counted_from_the_first_time_on_has_a_zero_before_it(world: Worl
 
 def test_no_series_from_the_start_has_labels_that_nothing_counts_under() -> None:
     spec = {metric.name: metric for metric in METRICS}
-    for name, series in FROM_THE_START.items():
+    for name, series in INITIAL_SERIES.items():
         assert {len(labels) for labels in series} == {len(spec[name].labels)}, name
         assert len(set(series)) == len(series), name
 

@@ -12,8 +12,8 @@ import pytest
 from support.abort_stage import Stage
 from support.incidents import an_event
 from txnwatch.cli import abort_by_hand
-from txnwatch.cli.abort_by_hand import Manual
-from txnwatch.sinks.abort.marker_write import CameTo, look_after
+from txnwatch.cli.abort_by_hand import AbortRequest
+from txnwatch.sinks.abort.marker_write import MarkerResult, look_after
 from txnwatch.state.abort.results import ABORT, COMMIT
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import MarkerSpec
@@ -50,7 +50,7 @@ class ByHand:
         ((_, found),) = self.stage.ledger.proven()
         self.evidence = replace(found, outcome=asked)
         monkeypatch.setattr(abort_by_hand, "read_anew", lambda _, *found: found)
-        manual = Manual("orders", 0, 0, None, is_commit=asked == COMMIT, may_lose=False)
+        manual = AbortRequest("orders", 0, 0, None, is_commit=asked == COMMIT, may_lose=False)
         self.case = SimpleNamespace(asked=manual, admin=self.stage.admin, place=self.stage.partition)
 
         @contextmanager
@@ -59,9 +59,9 @@ class ByHand:
 
         monkeypatch.setattr(abort_by_hand, "_telling", telling)
 
-    def act(self) -> CameTo:
+    def act(self) -> MarkerResult:
         came_to = abort_by_hand.act(self.case, self.incident, self.evidence)  # type: ignore[arg-type]
-        assert isinstance(came_to, CameTo)
+        assert isinstance(came_to, MarkerResult)
         return came_to
 
     @property

@@ -35,7 +35,7 @@ def test_it_is_announced_then_written_then_read_again_then_told(stage: Stage) ->
         "list_transactions",
         "describe_transactions",
         "read_partitions",
-        "read_pasts",
+        "read_span_histories",
         "write_marker",
         *("read_partitions", "closing_marker", "closing_marker"),
         *("read_partitions", "closing_marker"),

@@ -26,7 +26,7 @@ from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInf
 from txnwatch.streaming.job.progress import Progress
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.watch.coverage import Coverage
-from txnwatch.watch.heartbeat_sender import Pulse, Told
+from txnwatch.watch.heartbeat_sender import HeartbeatSender, Told
 
 DATA, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
 LOG, UNREAD = TopicPartition(TRANSACTION_STATE_TOPIC, 0), TopicPartition(TRANSACTION_STATE_TOPIC, 3)
@@ -87,18 +87,18 @@ def test_nested_deeper_than_a_decoder_goes_is_none() -> None:
 
 def test_who_judged_a_moment_ago_looks() -> None:
     beat = a_heartbeat()
-    assert beat.is_looking(NOW_MS)
-    assert beat.is_looking(NOW_MS + FRESH_MS)
-    assert not beat.is_looking(NOW_MS + FRESH_MS + 1)
-    assert replace(beat, is_coordinator_read=False).is_looking(NOW_MS), "it judges, whatever it proves"
+    assert beat.is_active(NOW_MS)
+    assert beat.is_active(NOW_MS + FRESH_MS)
+    assert not beat.is_active(NOW_MS + FRESH_MS + 1)
+    assert replace(beat, is_coordinator_read=False).is_active(NOW_MS), "it judges, whatever it proves"
 
 
 def test_one_of_the_future_is_not_believed() -> None:
     late = a_heartbeat(judged_ms=NOW_MS + AHEAD_MS, time_ms=NOW_MS + AHEAD_MS)
-    assert late.is_looking(NOW_MS)
+    assert late.is_active(NOW_MS)
     for field in ("judged_ms", "time_ms"):
         beat = a_heartbeat(**{field: NOW_MS + AHEAD_MS + 1})
-        assert not beat.is_looking(NOW_MS)
+        assert not beat.is_active(NOW_MS)
         assert beat.doubt(NOW_MS) == f"its time is {AHEAD_MS + 1} ms in the future"
 
 
@@ -107,7 +107,7 @@ def test_every_watcher_is_listed_once_by_its_last_word() -> None:
     older = replace(first, time_ms=NOW_MS - 10_000, judged_ms=NOW_MS - 10_000)
     future = replace(second, time_ms=NOW_MS + 10_000_000, judged_ms=NOW_MS + 10_000_000)
     told = watchers_of([first, second, older, future], NOW_MS)
-    assert [(one.instance, one.age_ms, one.is_looking) for one in told] == [("one", 0, True), ("two", 5, True)]
+    assert [(one.instance, one.age_ms, one.is_active) for one in told] == [("one", 0, True), ("two", 5, True)]
 
 
 def test_what_a_watcher_says_is_one_line() -> None:
@@ -165,7 +165,7 @@ class Watch:
         progress = Progress({}, {DATA: 30, LOG: 9}, {DATA: 10, LOG: 9})
         self.now_ms = NOW_MS
         self.coverage = Coverage(lambda _: None, progress=lambda: progress, now_ms=lambda: self.now_ms)
-        self.pulse = Pulse(
+        self.pulse = HeartbeatSender(
             "host:/c", "cluster", cluster, options, lambda: progress, places, lambda: self.coverage.evidence
         )
 
@@ -253,7 +253,7 @@ def test_a_watcher_that_reaches_everything_leaves_nothing_unchecked() -> None:
 def test_a_watcher_that_judges_looks_and_what_it_does_not_reach_is_not_checked() -> None:
     partly = a_watcher(unproven_partitions=5, unproven_names=(str(UNREAD), "orders-1"), unread_log_partitions=1)
     (watcher,) = watchers_of([partly], NOW_MS)
-    assert watcher.is_looking
+    assert watcher.is_active
     assert unwatched(["cluster"], [watcher]) == []
     who = "watcher host:/checkpoint of cluster cluster"
     assert missing_of(partly) == {

@@ -17,7 +17,7 @@ from txnwatch.sinks.delivery.signature import (
     with_signature,
     without_signature,
 )
-from txnwatch.state.model.errors import ConfigError, PassedOver
+from txnwatch.state.model.errors import ConfigError, SkipReason
 
 FORMER, CURRENT = "0" * 64, "1" * 64
 PLACE = topic_place("cluster", "txnwatch.events")
@@ -55,7 +55,7 @@ def test_what_was_signed_is_right(keys: Keys) -> None:
 )
 def test_what_was_changed_or_copied_elsewhere_is_not(keys: Keys, place: str, key: str, value: bytes) -> None:
     signature = keys.sign(PLACE, "key", b"value")
-    assert keys.problem(place, key, value, signature) is PassedOver.BAD_SIGNATURE
+    assert keys.problem(place, key, value, signature) is SkipReason.BAD_SIGNATURE
 
 
 @pytest.mark.parametrize(
@@ -79,16 +79,16 @@ def test_a_signature_that_is_cut_is_none(keys: Keys, cut: int) -> None:
         whole = with_signature(value, keys.sign(PLACE, "key", value))
         for part in (whole[:-cut], whole[cut:]):
             body, signature = without_signature(part)
-            assert signature is None or keys.problem(PLACE, "key", body, signature) is PassedOver.BAD_SIGNATURE
+            assert signature is None or keys.problem(PLACE, "key", body, signature) is SkipReason.BAD_SIGNATURE
 
 
 @pytest.mark.parametrize("given", ["", "v1=", "v2=00", "\u00fc", b"\xff\x00", "v1=" + "0" * 64])
 def test_what_is_no_signature_is_wrong(keys: Keys, given: str | bytes) -> None:
-    assert keys.problem(PLACE, "key", b"value", given) is PassedOver.BAD_SIGNATURE
+    assert keys.problem(PLACE, "key", b"value", given) is SkipReason.BAD_SIGNATURE
 
 
 def test_nothing_is_no_signature(keys: Keys) -> None:
-    assert keys.problem(PLACE, "key", b"value", None) is PassedOver.UNSIGNED
+    assert keys.problem(PLACE, "key", b"value", None) is SkipReason.UNSIGNED
 
 
 def test_a_key_is_replaced_in_three_steps_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_key_is_replaced_in_three_steps_and_nothing_is_lost(tmp_path: Path) ->
         for one, other in ((writer, reader), (reader, writer)):
             assert other.problem(PLACE, "key", b"value", one.sign(PLACE, "key", b"value")) is None
     first, last = readers[0], readers[-1]
-    assert last.problem(PLACE, "key", b"value", first.sign(PLACE, "key", b"value")) is PassedOver.BAD_SIGNATURE
+    assert last.problem(PLACE, "key", b"value", first.sign(PLACE, "key", b"value")) is SkipReason.BAD_SIGNATURE
 
 
 @pytest.mark.parametrize(

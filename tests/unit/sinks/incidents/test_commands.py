@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from txnwatch.sinks.incidents.commands import (
-    EventsAt,
+    EventsFlags,
     Origin,
     end_hanging,
     explain_id,
@@ -35,7 +35,7 @@ def test_what_hangs_is_ended_as_it_would_have_ended(outcome: str, command: str) 
 
 
 def test_an_abort_goes_with_the_events_of_the_run() -> None:
-    told = Origin("cluster", "a:1", None, EventsAt("my.events", "confluent-avro", "http://registry:8081"))
+    told = Origin("cluster", "a:1", None, EventsFlags("my.events", "confluent-avro", "http://registry:8081"))
     events = "--events-topic my.events --events-format confluent-avro --schema-registry-url http://registry:8081"
     for command in (end_hanging(told, ORDERS, 7, "commit"), rehearse_abort(told, ORDERS, 7)):
         assert events in command

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from support.ledger_world import HOUR_MS, World
-from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME, Turns, _Line
+from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME, ConfirmationQueues, _Line
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.model.findings import CoverInDoubt, Emitted, SpanCandidate, TransactionCandidate
 from txnwatch.state.model.transaction import CoordinatorView
@@ -19,25 +19,25 @@ MANY = 2 * CANDIDATES_AT_A_TIME + 100
 
 
 @dataclass(frozen=True)
-class Said:
+class Emission:
     """A candidate; when it was said makes it no other."""
 
     name: int
     at_ms: int = 0
 
 
-def a_line() -> _Line[Said]:
+def a_line() -> _Line[Emission]:
     return _Line(lambda candidate: candidate.name)
 
 
-def everybody(at_ms: int = 0) -> list[Said]:
-    return [Said(name, at_ms) for name in range(MANY)]
+def everybody(at_ms: int = 0) -> list[Emission]:
+    return [Emission(name, at_ms) for name in range(MANY)]
 
 
 def test_who_fits_in_is_chosen_as_said_now() -> None:
     line = a_line()
-    assert line.next(everybody()[:3], 0) == [Said(0), Said(1), Said(2)]
-    assert line.next([Said(1, 7)], 7) == [Said(1, 7)]
+    assert line.next(everybody()[:3], 0) == [Emission(0), Emission(1), Emission(2)]
+    assert line.next([Emission(1, 7)], 7) == [Emission(1, 7)]
 
 
 def test_those_that_were_left_out_are_next_and_then_the_others_again() -> None:
@@ -65,9 +65,9 @@ def test_who_is_over_stands_in_line_no_more() -> None:
 def test_who_comes_later_stands_behind() -> None:
     line = a_line()
     line.next(everybody(), 0)
-    late = [Said(-1), *everybody()]
-    assert Said(-1) not in line.next(late, 1)
-    assert Said(-1) in line.next(late, 2)
+    late = [Emission(-1), *everybody()]
+    assert Emission(-1) not in line.next(late, 1)
+    assert Emission(-1) in line.next(late, 2)
 
 
 def test_who_is_not_said_any_more_is_forgotten() -> None:
@@ -79,7 +79,7 @@ def test_who_is_not_said_any_more_is_forgotten() -> None:
 
 @pytest.mark.parametrize("line", ["spans", "held", "transactions"])
 def test_each_kind_has_a_line_of_its_own(line: str) -> None:
-    turns = Turns()
+    turns = ConfirmationQueues()
     others = {name: vars(turns)[name] for name in vars(turns) if name != line}
     assert vars(turns)[line] not in others.values()
 

@@ -18,21 +18,21 @@ from support.ledger_world import World
 from support.shared_log import SharedLog
 from txnwatch.sinks.abort.marker_write import action
 from txnwatch.sinks.incidents.ledger import Ledger
-from txnwatch.sinks.incidents.own_findings import Kept
+from txnwatch.sinks.incidents.own_findings import StoredFindings
 from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.incident import (
     BY_HAND,
     SPENT_SEQUENCE,
     IncidentEvent,
-    id_once_more,
     latest,
+    repeat_incident_id,
     resolved,
     span_incident_id,
     transaction_incident_id,
     updated,
 )
-from txnwatch.state.model.ports import STILL_READING, SpanPast, SpanStart
+from txnwatch.state.model.ports import STILL_READING, SpanHistory, SpanStart
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Verdict
 
@@ -371,7 +371,7 @@ def test_what_is_only_told_is_refused_visibly_if_it_lasts() -> None:
     candidate = stage.hang()
     stage._said.append(candidate)
     stage.batch(candidate)
-    stage.evidence.keep(Kept())
+    stage.evidence.keep(StoredFindings())
     stage.restart()
     stage._said_again.clear()  # the state does not say it again
     for _ in range(4):
@@ -419,7 +419,7 @@ def test_a_hand_of_the_future_does_not_keep_an_incident_of_nobody_open() -> None
     stage.admin.plain(stage.partition, 10)
     told = of_nobody(stage, time_ms=200_000_000_000_000, action=action("abort", "somebody", 1, detail=BY_HAND))
     first = span_incident_id("cluster", told.topic_id or "", 0, told.producer_id, 0)
-    stage.log.records.append(replace(told, incident_id=id_once_more(first, 1)))
+    stage.log.records.append(replace(told, incident_id=repeat_incident_id(first, 1)))
     assert stage.last().is_by_hand
     for _ in range(4):
         stage.batch(after_ms=61_000)
@@ -495,9 +495,9 @@ def test_a_claim_at_another_offset_is_not_where_the_past_is_read() -> None:
     asked: list[int] = []
     past_of = stage.admin._past
 
-    def past(span: SpanStart) -> SpanPast:
+    def past(span: SpanStart) -> SpanHistory:
         asked.append(span.start_offset)
-        return SpanPast(problem=STILL_READING) if len(asked) < 3 else past_of(span)
+        return SpanHistory(problem=STILL_READING) if len(asked) < 3 else past_of(span)
 
     stage.admin._past = past  # type: ignore[method-assign]
     stage.batch()

@@ -48,7 +48,7 @@ def test_the_partition_is_read_before_and_after_the_coordinator(world: World) ->
         "describe_transactions",
         "read_partitions",
         "cleanup_policies",
-        "read_pasts",
+        "read_span_histories",
     ]
     assert set(world.admin.budgets) == {CONFIRM_BUDGET_MS, OUTCOME_BUDGET_MS}
 

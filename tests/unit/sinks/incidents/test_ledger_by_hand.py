@@ -16,7 +16,7 @@ from txnwatch.sinks.incidents.incident_store import IN_HAND_MS
 from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.abort.results import ABORT, STILL_OPEN, VERIFIED
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.incident import BY_HAND, IncidentEvent, id_once_more, resolved, updated
+from txnwatch.state.model.incident import BY_HAND, IncidentEvent, repeat_incident_id, resolved, updated
 
 
 class Beside(World):
@@ -32,7 +32,7 @@ class Beside(World):
 
     def hand_announces(self) -> IncidentEvent:
         begun = action(ABORT, "somebody@host", self.now_ms, detail=BY_HAND)
-        own_id = id_once_more(self.own.incident_id, self.now_ms)
+        own_id = repeat_incident_id(self.own.incident_id, self.now_ms)
         ahead = replace(self.own, incident_id=own_id, action=begun, time_ms=self.now_ms)
         self.log.records.append(ahead)
         return ahead

@@ -9,7 +9,7 @@ from support.ledger_world import World
 from support.shared_log import SharedLog
 from txnwatch.sinks.abort.automatic import AutoAbort
 from txnwatch.sinks.incidents.event_builder import no_longer_open
-from txnwatch.sinks.incidents.incident_store import Memory
+from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.ledger import LOOK_AGAIN_MS, Ledger
 from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.model.findings import Emitted
@@ -153,7 +153,7 @@ def test_of_two_events_of_one_sequence_the_first_on_the_topic_is_remembered(pair
     pair.at_once(candidate)
     first, second = pair.log.records
     assert (first.sequence, first.event_id) == (second.sequence, second.event_id)
-    memory = Memory("cluster")
+    memory = IncidentStore("cluster")
     memory.remember(pair.log.records, pair.world.now_ms)
     assert memory.open_incidents == [first]
 

@@ -11,7 +11,7 @@ from support.ledger_world import World
 from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME
 from txnwatch.sinks.incidents.outcome_retries import AT_A_TIME
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.ports import STILL_READING, SpanPast
+from txnwatch.state.model.ports import STILL_READING, SpanHistory
 
 MINUTE_MS = 60_000
 
@@ -68,7 +68,7 @@ def test_it_is_asked_for_with_growing_pauses_and_at_once_while_it_is_being_read(
         other.admin.asked.clear()
         for _ in range(120):
             other.batch()
-        asked[problem] = other.admin.asked.count("read_pasts")
+        asked[problem] = other.admin.asked.count("read_span_histories")
     assert asked == {"no leader": 5, STILL_READING: 120}
 
 
@@ -80,7 +80,7 @@ def no_id_maps_to_it(world: World) -> SpanCandidate:
 
 def the_beginning_is_gone(world: World) -> SpanCandidate:
     candidate = world.hang()
-    world.admin.partitions[world.partition].starts[candidate.producer_id] = SpanPast()
+    world.admin.partitions[world.partition].starts[candidate.producer_id] = SpanHistory()
     return candidate
 
 
@@ -103,7 +103,7 @@ def test_what_nobody_can_know_is_not_asked_for_again(world: World, make: Callabl
     world.admin.asked.clear()
     for _ in range(5):
         world.batch(candidate, after_ms=MINUTE_MS)
-    assert "read_pasts" not in world.admin.asked
+    assert "read_span_histories" not in world.admin.asked
     assert len(world.topic.told) == 1
 
 
@@ -171,7 +171,7 @@ def test_what_is_over_is_not_asked_for(world: World) -> None:
     world.batch(world.abort(candidate))
     world.admin.asked.clear()
     world.batch(after_ms=MINUTE_MS)
-    assert "read_pasts" not in world.admin.asked
+    assert "read_span_histories" not in world.admin.asked
 
 
 def test_many_at_once_are_told_at_once_and_their_outcomes_follow_in_turns(world: World) -> None:

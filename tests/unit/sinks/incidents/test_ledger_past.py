@@ -12,7 +12,7 @@ from support.incidents import OPEN_SINCE_MS, a_life, an_event, id_of
 from support.ledger_world import HOUR_MS, World
 from support.shared_log import SharedLog
 from txnwatch.sinks.incidents.confirmation_queue import GONE_MS
-from txnwatch.sinks.incidents.incident_store import KEPT_MS, Memory
+from txnwatch.sinks.incidents.incident_store import KEPT_MS, IncidentStore
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.abort.decision import HOUR_MS as BUDGET_MS
 from txnwatch.state.model.facts import Joined
@@ -112,7 +112,7 @@ def test_a_transaction_that_is_said_again_is_not_told_again(world: World, *, res
 
 
 def test_a_topic_of_years_is_read_without_keeping_it() -> None:
-    memory, most = Memory("cluster"), 0
+    memory, most = IncidentStore("cluster"), 0
 
     def topic() -> Iterator[IncidentEvent]:
         nonlocal most
@@ -133,7 +133,7 @@ def test_a_topic_of_years_is_read_without_keeping_it() -> None:
 
 def test_what_comes_to_stand_behind_a_forgotten_end_tells_nothing_and_opens_nothing() -> None:
     opened, later, over = a_life("one")
-    memory = Memory("cluster")
+    memory = IncidentStore("cluster")
     memory.remember([opened, later, over], LONG_AFTER_MS)
     for event in (opened, later, over, replace(opened, sequence=over.sequence)):
         assert memory.hear(event, LONG_AFTER_MS) == (False, None)
@@ -143,7 +143,7 @@ def test_what_comes_to_stand_behind_a_forgotten_end_tells_nothing_and_opens_noth
 
 def test_an_end_that_another_instance_goes_on_from_is_taken_up_again() -> None:
     over = a_life("one")[2]
-    memory = Memory("cluster")
+    memory = IncidentStore("cluster")
     memory.remember([over], LONG_AFTER_MS)
     behind = updated(replace(over, status="updated", resolution=None), LONG_AFTER_MS)
     assert memory.hear(behind, LONG_AFTER_MS) == (True, None)
@@ -173,7 +173,7 @@ def test_an_end_that_the_topic_has_not_got_yet_is_not_forgotten(world: World) ->
 
 def test_what_was_withdrawn_leaves_nothing_behind() -> None:
     opened, later, over = a_life("one")
-    memory = Memory("cluster")
+    memory = IncidentStore("cluster")
     memory.telling([memory.enter(opened)])
     memory.hear(opened, OPEN_SINCE_MS)
     memory.telling([memory.enter(later)])

@@ -10,12 +10,12 @@ import pytest
 from support.incidents import OPEN_SINCE_MS, a_life, an_event, id_of
 from support.ledger_world import HOUR_MS, World
 from support.shared_log import SharedLog
-from txnwatch.sinks.delivery.skipped_records import PassedOverRecords
-from txnwatch.sinks.incidents.incident_store import KEPT_MS, SEEN_OVER_MS, Memory
+from txnwatch.sinks.delivery.skipped_records import SkippedRecords
+from txnwatch.sinks.incidents.incident_store import KEPT_MS, SEEN_OVER_MS, IncidentStore
 from txnwatch.sinks.incidents.retention import AT_A_TIME, PAUSE_MS, RETENTION_MS, Retention
-from txnwatch.state.model.errors import BadEventError, PassedOver, SinkError
+from txnwatch.state.model.errors import BadEventError, SinkError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
-from txnwatch.watch.event_listener import Listening
+from txnwatch.watch.event_listener import EventListener
 
 DAY_MS = 24 * HOUR_MS
 OVER_MS = OPEN_SINCE_MS + RETENTION_MS + HOUR_MS
@@ -35,7 +35,7 @@ class Topic:
 
 
 def test_an_end_gets_a_tombstone_after_the_retention_and_is_forgotten() -> None:
-    memory, topic = Memory("cluster"), Topic()
+    memory, topic = IncidentStore("cluster"), Topic()
     retention = Retention(bury=topic.bury)
     memory.remember([*a_life("over"), an_event("open")], OVER_MS)
     retention.on_tidy(memory, OVER_MS)
@@ -49,7 +49,7 @@ def test_an_end_gets_a_tombstone_after_the_retention_and_is_forgotten() -> None:
 
 
 def test_nothing_goes_before_the_retention_is_over() -> None:
-    memory, topic = Memory("cluster"), Topic()
+    memory, topic = IncidentStore("cluster"), Topic()
     early_ms = OPEN_SINCE_MS + KEPT_MS + DAY_MS
     memory.remember(a_life("over"), early_ms)
     Retention(bury=topic.bury).on_tidy(memory, early_ms + SEEN_OVER_MS)
@@ -59,7 +59,7 @@ def test_nothing_goes_before_the_retention_is_over() -> None:
 
 
 def test_a_topic_that_is_away_gets_its_tombstones_later() -> None:
-    memory, topic = Memory("cluster"), Topic()
+    memory, topic = IncidentStore("cluster"), Topic()
     retention = Retention(bury=topic.bury)
     memory.remember(a_life("over"), OVER_MS)
     topic.is_away = True
@@ -71,7 +71,7 @@ def test_a_topic_that_is_away_gets_its_tombstones_later() -> None:
 
 
 def test_many_go_in_parts() -> None:
-    memory, topic = Memory("cluster"), Topic()
+    memory, topic = IncidentStore("cluster"), Topic()
     memory.remember((event for number in range(AT_A_TIME + 5) for event in a_life(str(number))[2:]), OVER_MS)
     retention = Retention(bury=topic.bury)
     retention.on_tidy(memory, OVER_MS + SEEN_OVER_MS)
@@ -81,7 +81,7 @@ def test_many_go_in_parts() -> None:
 
 
 def test_the_incident_of_another_cluster_is_left_to_its_own_watch() -> None:
-    memory, topic = Memory("cluster"), Topic()
+    memory, topic = IncidentStore("cluster"), Topic()
     memory.remember(a_life("over", cluster_id="another"), OVER_MS)
     Retention(bury=topic.bury).on_tidy(memory, OVER_MS + SEEN_OVER_MS)
     assert topic.buried == []
@@ -161,11 +161,11 @@ class FoulLog(SharedLog):
 def test_records_that_are_none_are_counted_and_said_in_a_few_lines() -> None:
     said: list[str] = []
     now_ms = 0
-    listening = Listening(PassedOverRecords(said.append, lambda: now_ms))
-    bad = [BadEventError(PassedOver.UNDECODABLE, f"t-0@{number}: odd", id_of("x")) for number in range(2_000)]
+    listening = EventListener(SkippedRecords(said.append, lambda: now_ms))
+    bad = [BadEventError(SkipReason.UNDECODABLE, f"t-0@{number}: odd", id_of("x")) for number in range(2_000)]
     assert list(listening.heard(bad)) == [Overwritten(id_of("x"))] * 2_000
     assert said == ["skipped 2000 records of the events topic (undecodable), the last: t-0@1999: odd"]
-    assert listening.passed_over.counts == {PassedOver.UNDECODABLE: 2_000}
+    assert listening.passed_over.counts == {SkipReason.UNDECODABLE: 2_000}
     for _ in range(7_200):  # an hour of batches, each with a bad record
         now_ms += 500
         list(listening.heard(bad[:1]))
@@ -176,9 +176,9 @@ def test_one_that_comes_long_after_is_said_at_once() -> None:
     said: list[str] = []
     times = iter(range(0, 10**9, 10_000_000))
     clock = [0]
-    records = PassedOverRecords(said.append, lambda: clock[0])
+    records = SkippedRecords(said.append, lambda: clock[0])
     for clock[0] in itertools.islice(times, 3):
-        records.take(BadEventError(PassedOver.UNSIGNED, "t-0@1: no signature"))
+        records.take(BadEventError(SkipReason.UNSIGNED, "t-0@1: no signature"))
         records.say()
         records.say()
     assert said == ["skipped a record of the events topic (unsigned), the last: t-0@1: no signature"] * 3

@@ -11,7 +11,7 @@ from support.fake_admin import FakeAdmin
 from support.one_look import a_searcher
 from txnwatch.sinks.incidents import search as searching
 from txnwatch.sinks.incidents.search import Log, Search
-from txnwatch.state.evidence.age_claims import LedSince
+from txnwatch.state.evidence.age_claims import LeaderStamp
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.transaction import TransactionState as S
@@ -32,7 +32,7 @@ class World:
     admin: FakeAdmin = field(default_factory=FakeAdmin)
     views: dict[int, CoordinatorView] = field(default_factory=dict)
     log_problems: dict[str, str] = field(default_factory=dict)
-    led: dict[int, LedSince] = field(default_factory=lambda: {0: LedSince(1, 1)})
+    led: dict[int, LeaderStamp] = field(default_factory=lambda: {0: LeaderStamp(1, 1)})
     behind_ms: int = 0
     silence: str | None = None
 
@@ -57,7 +57,7 @@ class World:
         self.views[owner.producer_id] = replace(view(NAME, S.ONGOING), start_ms=owner.start_ms)
         return owner.start_ms
 
-    def prepared(self, stamp_ms: int, *, may_have_gone_on: bool = False) -> None:
+    def prepared(self, stamp_ms: int, *, may_lack_later_records: bool = False) -> None:
         """Begins a transaction, decides it, and puts the Prepare record into the log with this stamp."""
         owner = self.admin.begin(NAME, self.here)
         self.admin.prepare(NAME, commit=True)
@@ -65,7 +65,7 @@ class World:
             view(NAME, S.PREPARE_COMMIT, participants=[self.here]),
             record_timestamp_ms=stamp_ms,
             start_ms=owner.start_ms,
-            may_have_gone_on=may_have_gone_on,
+            may_lack_later_records=may_lack_later_records,
         )
 
     def hang(self) -> int:
@@ -289,7 +289,7 @@ def late_by_our_clock(world: World) -> int:
 
 def late_for_a_coordinator_that_has_just_taken_over(world: World) -> int:
     now_ms = world.ongoing(timeout_ms=30_000) + SKEW_MS
-    world.led[0] = LedSince(1, now_ms - 14_000)
+    world.led[0] = LeaderStamp(1, now_ms - 14_000)
     return now_ms
 
 
@@ -322,16 +322,16 @@ def test_what_is_claimed_is_true_whatever_the_clocks(world: World, behind_ms: in
 @pytest.mark.parametrize(("led_for_ms", "verdicts"), [(30_001, [Verdict.STUCK_PREPARE]), (30_000, [])])
 def test_the_stamp_of_a_former_coordinator_is_no_age(world: World, led_for_ms: int, verdicts: list[Verdict]) -> None:
     now_ms = world.admin.now_ms + 10**6
-    world.prepared(world.admin.now_ms - 10**8, may_have_gone_on=True)
-    world.led[0] = LedSince(1, now_ms - led_for_ms)
+    world.prepared(world.admin.now_ms - 10**8, may_lack_later_records=True)
+    world.led[0] = LeaderStamp(1, now_ms - led_for_ms)
     found = world.search(now_ms)
     assert [candidate.verdict for candidate, _ in found.overdue] == verdicts
     assert found.not_checked == {}
 
 
-@pytest.mark.parametrize("led", [{}, {0: LedSince(2, 1)}], ids=["nobody has stamped", "another has"])
-def test_what_no_stamp_of_its_coordinator_proves_is_said(world: World, led: dict[int, LedSince]) -> None:
-    world.prepared(world.admin.now_ms - 10**8, may_have_gone_on=True)
+@pytest.mark.parametrize("led", [{}, {0: LeaderStamp(2, 1)}], ids=["nobody has stamped", "another has"])
+def test_what_no_stamp_of_its_coordinator_proves_is_said(world: World, led: dict[int, LeaderStamp]) -> None:
+    world.prepared(world.admin.now_ms - 10**8, may_lack_later_records=True)
     world.led = led
     found = world.search()
     assert found.overdue == []

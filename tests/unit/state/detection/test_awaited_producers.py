@@ -13,7 +13,7 @@ from support.facts import START_MS, TOPIC_IDS, BucketRun, DictStore, gone, log_n
 from txnwatch.state.detection import bucket as buckets
 from txnwatch.state.detection import loaded_producers as desk
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.model.facts import Barrier, Bracket, CensusTaken, Fact, NoticeKind, OpenDescribed
+from txnwatch.state.model.facts import Barrier, CensusListing, CensusTaken, Fact, NoticeKind, OpenDescribed
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.transaction import TransactionState as S
@@ -117,7 +117,7 @@ def test_readings_that_end_together_cost_one_pass(done: Counter[str]) -> None:
     assert run.store.reads <= AWAITED
 
 
-class Kept:
+class StoredFindings:
     """The same bucket from batch to batch, as a worker keeps it: what is derived is made once."""
 
     def __init__(self) -> None:
@@ -132,8 +132,8 @@ class Kept:
         return self.store.reads, self.store.writes
 
 
-def kept_awaiting() -> Kept:
-    kept = Kept()
+def kept_awaiting() -> StoredFindings:
+    kept = StoredFindings()
     facts: list[Fact] = []
     for number in range(AWAITED):
         held = partition_of(number)
@@ -145,7 +145,7 @@ def kept_awaiting() -> Kept:
 
 
 def a_census(*numbers: int, shows: int | None = None, scanned: bool = True, is_round: bool = False) -> list[Fact]:
-    bracket = Bracket(TOPIC_IDS["orders"], 100, 4, is_scanned=scanned)
+    bracket = CensusListing(TOPIC_IDS["orders"], 100, 4, is_scanned=scanned)
     taken = CensusTaken({partition_of(number): bracket for number in numbers}, is_round=is_round)
     described = [] if shows is None else [OpenDescribed(partition_of(shows), shows, 0, 4, START_MS, START_MS)]
     return [taken, *described]

@@ -8,13 +8,13 @@ import pytest
 
 from support.facts import ORDERS, PAYMENTS, BucketRun, a_marker, notice, seen, transaction
 from support.facts import census as census_of
-from txnwatch.state.model.facts import Bracket, CensusTaken, Fact, NoticeKind
+from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, NoticeKind
 from txnwatch.state.model.findings import (
-    CensusWanted,
+    CensusRequest,
     Emitted,
-    LeftUnread,
     OutstandingGap,
     PartitionAlarm,
+    ReadLimitReached,
     SpanCandidate,
     SpanEnd,
     SpanEnded,
@@ -30,7 +30,7 @@ def census(*open_at: int, **changes: Any) -> list[Fact]:
     """A census of ORDERS, which is scanned and not read to its end."""
     taken, *opened = census_of(*open_at, scanned=False, **changes)
     assert isinstance(taken, CensusTaken)
-    return [CensusTaken({ORDERS: Bracket("orders-id", 100, *taken.taken[ORDERS][2:4], is_behind=True)}), *opened]
+    return [CensusTaken({ORDERS: CensusListing("orders-id", 100, *taken.taken[ORDERS][2:4], is_behind=True)}), *opened]
 
 
 def hanging(emitted: list[Emitted]) -> list[int]:
@@ -45,7 +45,7 @@ def told_by_census(*before: Fact) -> BucketRun:
     """ORDERS is behind, and two rounds of its census have shown a hang at 50, which is told."""
     run = BucketRun(step_ms=1_500)
     assert not hanging(run.batch(*before, *census(50), **BEHIND)), "T of this batch is older than what is shown"
-    assert CensusWanted(ORDERS) in run.batch(**BEHIND)
+    assert CensusRequest(ORDERS) in run.batch(**BEHIND)
     assert not hanging(run.batch(*census(50), **BEHIND))
     assert hanging(run.batch(**BEHIND)) == [50]
     return run
@@ -68,7 +68,7 @@ def test_a_census_that_was_to_rest_on_a_reading_counts_for_nothing_where_that_lo
     run = BucketRun()
     run.batch(seen(0, 10, data=5))
     run.batch(notice(NoticeKind.LOST, 10), *census_of(below=20))
-    assert run.producer().spans[ORDERS].absent_at is None
+    assert run.producer().spans[ORDERS].census_absent_at is None
     assert OutstandingGap(ORDERS, -1) in run.batch()
 
 
@@ -101,7 +101,7 @@ def test_the_scan_takes_over_what_the_census_has_told() -> None:
     run = told_by_census()
     run.batch(seen(40, 60, data=42, marker=a_marker(45), data_after=50), **BEHIND)
     span = run.producer().spans[ORDERS]
-    assert (span.start_offset, span.by_census, span.is_ahead) == (50, False, False)
+    assert (span.start_offset, span.by_census, span.is_ahead_of_scan) == (50, False, False)
     assert hanging(run.batch(seen(60, 100))) == [50], "caught up: the log proves it now, without another look"
     assert ends(run.batch(seen(100, 110, marker=a_marker(105)))) == [SpanEnd.MARKER]
 
@@ -141,11 +141,11 @@ LEFT = notice(NoticeKind.LEFT, 30)
 
 def test_what_a_batch_left_is_no_alarm_and_is_asked_for_until_it_is_read() -> None:
     run = BucketRun()
-    assert run.batch(LEFT) == [LeftUnread(ORDERS, 30)]
+    assert run.batch(LEFT) == [ReadLimitReached(ORDERS, 30)]
     assert run.unproven[0].partitions == (), "a census tells what is open there"
     assert run.counts[0].behind == 1
-    assert run.batch() == [LeftUnread(ORDERS, 30)]
-    assert run.batch(notice(NoticeKind.LEFT, 60), reread={ORDERS: 30}) == [LeftUnread(ORDERS, 60)]
+    assert run.batch() == [ReadLimitReached(ORDERS, 30)]
+    assert run.batch(notice(NoticeKind.LEFT, 60), reread={ORDERS: 30}) == [ReadLimitReached(ORDERS, 60)]
     assert run.batch(reread={ORDERS: 30}) == []
     assert run.counts[0].behind == 0
 
@@ -171,7 +171,7 @@ def test_a_census_planned_without_knowing_what_was_left_is_not_held_against_the_
     run.batch(LEFT)
     said = run.batch(*census_of(50))
     assert not [healed for healed in said if isinstance(healed, ViewHealed)]
-    assert run.producer().spans[ORDERS].is_ahead
+    assert run.producer().spans[ORDERS].is_ahead_of_scan
 
 
 @pytest.mark.parametrize("scanned", [True, False])
@@ -185,5 +185,5 @@ def test_a_topic_that_is_gone_leaves_nothing_to_be_read() -> None:
     run = BucketRun()
     run.batch(LEFT)
     said = run.batch(notice(NoticeKind.DELETED, 0))
-    assert not [one for one in said if isinstance(one, LeftUnread | OutstandingGap)]
+    assert not [one for one in said if isinstance(one, ReadLimitReached | OutstandingGap)]
     assert [type(one) for one in said] == [PartitionAlarm]

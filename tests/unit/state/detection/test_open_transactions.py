@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from support.facts import NAME, ORDERS, PRODUCER, START_MS, BucketRun, a_marker, seen, transaction
 from support.strategies import facts
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.open_transactions import FOLLOWED, UNOWNED, Remembered, has_to_be_told, state_of
+from txnwatch.state.detection.open_transactions import FOLLOWED, UNOWNED, LastOpenLists, must_emit, state_of
 from txnwatch.state.model.facts import Fact
-from txnwatch.state.model.findings import CensusWanted, OpenSpan, OpenTransaction, OpenTransactions
+from txnwatch.state.model.findings import CensusRequest, OpenSpan, OpenTransaction, OpenTransactions
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.transaction import TransactionState as S
 
-AFTER_MS = DetectionPolicy().told_after_ms
+AFTER_MS = DetectionPolicy().listed_after_ms
 
 
 def figures(run: BucketRun) -> tuple[dict[str, int], int, int]:
@@ -94,18 +94,18 @@ def test_each_bucket_tells_the_oldest() -> None:
 
 def test_what_is_open_is_told_when_it_has_changed_in_turn_and_to_another_attempt() -> None:
     bucket, told = BucketState(number=3), (OpenTransaction(PRODUCER, NAME, "Ongoing", START_MS, -1, ()),)
-    said = [has_to_be_told(bucket, (), number) for number in (1, 2, 3)]
+    said = [must_emit(bucket, (), number) for number in (1, 2, 3)]
     assert said == [True, False, False], "whoever begins does not know what was told"
-    assert has_to_be_told(bucket, told, 4)
-    assert not has_to_be_told(bucket, told, 5)
-    assert has_to_be_told(bucket, told, 5), "the first attempt at this barrier may have been lost"
-    assert [number for number in range(6, 60) if has_to_be_told(bucket, told, number)] == [17, 37, 57]
-    assert has_to_be_told(bucket, (), 61), "that nothing is open any more is news as well"
+    assert must_emit(bucket, told, 4)
+    assert not must_emit(bucket, told, 5)
+    assert must_emit(bucket, told, 5), "the first attempt at this barrier may have been lost"
+    assert [number for number in range(6, 60) if must_emit(bucket, told, number)] == [17, 37, 57]
+    assert must_emit(bucket, (), 61), "that nothing is open any more is news as well"
 
 
 def test_the_driver_remembers_what_each_bucket_has_told() -> None:
     one, other = (OpenTransaction(number, None, "Ongoing", START_MS, -1, ()) for number in (1, 2))
-    lag, remembered = CensusWanted(ORDERS), Remembered()
+    lag, remembered = CensusRequest(ORDERS), LastOpenLists()
     assert remembered.whole([OpenTransactions(1, (other,)), lag]) == [lag, OpenTransactions(1, (other,))]
     assert remembered.whole([OpenTransactions(0, (one,))]) == [
         OpenTransactions(0, (one,)),

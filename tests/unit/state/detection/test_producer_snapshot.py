@@ -11,9 +11,9 @@ from txnwatch.state.model.facts import CensusTaken, Fact, LastStable, NoticeKind
 from txnwatch.state.model.findings import (
     CensusIncomplete,
     CensusReason,
-    CensusWanted,
+    CensusRequest,
     Emitted,
-    LastStableStands,
+    LastStableOffsetBlocked,
     Mismatch,
     SpanCandidate,
     SpanEnd,
@@ -124,8 +124,8 @@ def test_without_a_scan_the_census_is_the_reading() -> None:
 def test_a_proof_that_needs_a_census_asks_for_it() -> None:
     run = BucketRun()
     run.batch(*census(30, scanned=False))
-    assert run.batch() == [CensusWanted(ORDERS)]
-    assert run.batch() == [CensusWanted(ORDERS)]
+    assert run.batch() == [CensusRequest(ORDERS)]
+    assert run.batch() == [CensusRequest(ORDERS)]
     assert run.batch(*census(30, scanned=False)) == []
 
 
@@ -177,7 +177,7 @@ def test_without_a_scan_what_was_not_asked_stays(facts: list[Fact]) -> None:
 
 
 FAILED: list[Fact] = [CensusTaken({}, frozenset({ORDERS}), failed_scanned=frozenset({ORDERS}))]
-ASKED_AGAIN = CensusWanted(ORDERS, CensusReason.FAILED)
+ASKED_AGAIN = CensusRequest(ORDERS, CensusReason.FAILED)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_last_stable_offset_that_stands_still_is_told() -> None:
     run = BucketRun(step_ms=1_000)
     stands, moved = LastStable(ORDERS, "orders-id", 10), LastStable(ORDERS, "orders-id", 11)
     assert [run.batch(fact) for fact in (stands, stands)] == [[], []]
-    assert run.batch(stands) == [LastStableStands(ORDERS, 10)]
+    assert run.batch(stands) == [LastStableOffsetBlocked(ORDERS, 10)]
     assert run.batch(moved) == []
 
 

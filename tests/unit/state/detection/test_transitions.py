@@ -23,11 +23,11 @@ from support.facts import (
 from txnwatch.state.detection.transitions import ProducerFact, apply, forget_unseen
 from txnwatch.state.model.facts import NoticeKind, ProducerSeen
 from txnwatch.state.model.findings import SpanEnd, SpanEnded
-from txnwatch.state.model.transaction import ProducerState, Said, Span
+from txnwatch.state.model.transaction import Emission, ProducerState, Span
 from txnwatch.state.model.transaction import TransactionState as S
 
 BARRIER = 5
-SAID = Said(1, START_MS)
+SAID = Emission(1, START_MS)
 
 
 def after(*facts: ProducerFact, producer: ProducerState | None = None) -> ProducerState:
@@ -87,7 +87,7 @@ def test_the_first_marker_after_the_span_is_the_one_that_closed_it() -> None:
 
 def test_a_span_remembers_both_ends_and_epochs() -> None:
     span = after(seen(0, 10, data=5, epoch=1, listed_ms=7), seen(10, 20, data=15, epoch=2, listed_ms=9)).spans[ORDERS]
-    assert span == Span("orders-id", 5, 1, 2, 15, START_MS, 7, BARRIER, stray=True, absorbed=True, said=Said(0, 0))
+    assert span == Span("orders-id", 5, 1, 2, 15, START_MS, 7, BARRIER, stray=True, absorbed=True, said=Emission(0, 0))
 
 
 def test_the_last_batch_says_the_epoch_whether_it_rose_or_fell() -> None:

@@ -25,7 +25,7 @@ from txnwatch.state.events.value_rules import (
     RESOLUTION,
     RESULTS,
 )
-from txnwatch.state.model.errors import BadEventError, PassedOver
+from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent, updated
 from txnwatch.state.model.verdicts import Reason, Verdict
 
@@ -53,7 +53,7 @@ def raw(**changes: Any) -> dict[str, Any]:
     return {**json.loads(to_json(an_event())), **changes}
 
 
-def why(value: bytes) -> PassedOver:
+def why(value: bytes) -> SkipReason:
     with pytest.raises(BadEventError) as refused:
         from_bytes(value)
     assert len(str(refused.value)) < 1_000, "what is shown of it is bounded"
@@ -75,11 +75,11 @@ NOT_DECODED = {
 
 @pytest.mark.parametrize("value", NOT_DECODED.values(), ids=NOT_DECODED.keys())
 def test_what_cannot_be_decoded_is_said_to_be_so(value: bytes) -> None:
-    assert why(value) is PassedOver.UNDECODABLE
+    assert why(value) is SkipReason.UNDECODABLE
 
 
 def test_what_is_too_large_is_not_even_decoded() -> None:
-    assert why(b"[" + b" " * 50_000_000 + b"]") is PassedOver.TOO_LARGE
+    assert why(b"[" + b" " * 50_000_000 + b"]") is SkipReason.TOO_LARGE
     fits = json.dumps(raw(suggested_command="x" * 200_000)).encode()
     assert len(fits) < MAX_BYTES
     from_bytes(fits)
@@ -127,7 +127,7 @@ NOT_AN_EVENT: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("changes", NOT_AN_EVENT.values(), ids=NOT_AN_EVENT.keys())
 def test_a_value_that_no_event_can_have_makes_it_none(changes: dict[str, Any]) -> None:
-    assert why(json.dumps(raw(**changes)).encode()) is PassedOver.INVALID
+    assert why(json.dumps(raw(**changes)).encode()) is SkipReason.INVALID
 
 
 def test_the_rules_are_about_exactly_the_fields_that_the_schema_has() -> None:
@@ -251,5 +251,5 @@ def test_avro_whose_numbers_are_out_of_range_is_no_event() -> None:
     with pytest.raises((ValueError, OverflowError, fastavro.validation.ValidationError)):
         to_avro(an_event(open_since_ms=1 << 70))
     assert plain(event)["open_since_ms"] == event.open_since_ms
-    assert why(to_avro(an_event(time_ms=(1 << 63) - 1))) is PassedOver.INVALID
-    assert why(to_avro(an_event(producer_epoch=-5))) is PassedOver.INVALID
+    assert why(to_avro(an_event(time_ms=(1 << 63) - 1))) is SkipReason.INVALID
+    assert why(to_avro(an_event(producer_epoch=-5))) is SkipReason.INVALID

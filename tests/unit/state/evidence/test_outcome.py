@@ -10,7 +10,7 @@ from support.facts import ORDERS, PAYMENTS, START_MS, a_marker, transaction
 from txnwatch.state.detection.epoch_lineage import begun, follow
 from txnwatch.state.evidence.outcome import expected_outcome
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.ports import SpanPast
+from txnwatch.state.model.ports import SpanHistory
 from txnwatch.state.model.transaction import CoordinatorView, Marker, Span
 from txnwatch.state.model.transaction import TransactionState as S
 
@@ -218,34 +218,34 @@ def test_expected_outcome(
     view: CoordinatorView | None, span: Span, marker: Marker | None, coordinator_epoch: int, outcome: str
 ) -> None:
     """-1 stands for a partition whose whole log has no marker of the producer, and whose leader knows of none."""
-    past = SpanPast(span.start_epoch, marker, is_first=marker is None and coordinator_epoch == -1)
+    past = SpanHistory(span.start_epoch, marker, is_first=marker is None and coordinator_epoch == -1)
     assert expected_outcome(ORDERS, span.epoch, view, past, coordinator_epoch) == outcome
 
 
 RAISED = after(INIT, *ended(True, end_epoch=1))
 TIMED_OUT = after(INIT, *ended(False, end_epoch=1))
-FORGETS: dict[str, tuple[CoordinatorView | None, SpanPast, int, str]] = {
-    "nobody read its beginning": (COMMITTED, SpanPast(), -1, "unknown"),
-    "the log's beginning is gone, and so may be what its leader knew": (COMMITTED, SpanPast(0), -1, "unknown"),
-    "the same, but the end raised the epoch: aborted": (TIMED_OUT, SpanPast(0), -1, "abort"),
-    "the same, committed: what would publish data has to be seen": (RAISED, SpanPast(0), -1, "unknown"),
-    "the same, and its leader knows of a marker that is not there": (RAISED, SpanPast(0), 0, "unknown"),
-    "the log is whole, whatever its leader says": (COMMITTED, SpanPast(0, None, True), 3, "commit"),
+FORGETS: dict[str, tuple[CoordinatorView | None, SpanHistory, int, str]] = {
+    "nobody read its beginning": (COMMITTED, SpanHistory(), -1, "unknown"),
+    "the log's beginning is gone, and so may be what its leader knew": (COMMITTED, SpanHistory(0), -1, "unknown"),
+    "the same, but the end raised the epoch: aborted": (TIMED_OUT, SpanHistory(0), -1, "abort"),
+    "the same, committed: what would publish data has to be seen": (RAISED, SpanHistory(0), -1, "unknown"),
+    "the same, and its leader knows of a marker that is not there": (RAISED, SpanHistory(0), 0, "unknown"),
+    "the log is whole, whatever its leader says": (COMMITTED, SpanHistory(0, None, True), 3, "commit"),
     "initialised, and more may have been lost": (
-        replace(after(INIT) or COMMITTED, may_have_gone_on=True),
-        SpanPast(0, None, True),
+        replace(after(INIT) or COMMITTED, may_lack_later_records=True),
+        SpanHistory(0, None, True),
         -1,
         "unknown",
     ),
     "with its marker, and more may have been lost": (
-        replace(ABORTED or COMMITTED, may_have_gone_on=True),
-        SpanPast(0, ITS_ABORT),
+        replace(ABORTED or COMMITTED, may_lack_later_records=True),
+        SpanHistory(0, ITS_ABORT),
         0,
         "unknown",
     ),
     "without its marker, and more may have been lost": (
-        replace(ABORTED or COMMITTED, may_have_gone_on=True),
-        SpanPast(0, None, True),
+        replace(ABORTED or COMMITTED, may_lack_later_records=True),
+        SpanHistory(0, None, True),
         -1,
         "abort",
     ),
@@ -254,7 +254,7 @@ FORGETS: dict[str, tuple[CoordinatorView | None, SpanPast, int, str]] = {
 
 @pytest.mark.parametrize(("view", "past", "coordinator_epoch", "outcome"), FORGETS.values(), ids=FORGETS.keys())
 def test_who_forgets_proves_nothing(
-    view: CoordinatorView | None, past: SpanPast, coordinator_epoch: int, outcome: str
+    view: CoordinatorView | None, past: SpanHistory, coordinator_epoch: int, outcome: str
 ) -> None:
     assert expected_outcome(ORDERS, 0, view, past, coordinator_epoch) == outcome
 
@@ -262,12 +262,12 @@ def test_who_forgets_proves_nothing(
 def test_a_gap_before_a_transaction_may_hide_another_owner_of_its_epoch() -> None:
     begin, *_ = (transaction(2, S.ONGOING, ORDERS).view,)
     assert follow(after(INIT), begun(begin)).epoch_use == "first"
-    assert follow(after(INIT), begun(begin), follows_on=False).epoch_use == "shared"
+    assert follow(after(INIT), begun(begin), is_consecutive=False).epoch_use == "shared"
 
 
 def test_what_came_before_an_init_that_does_not_follow_it_is_not_known() -> None:
-    unread = follow(ABORTED, begun(transaction(9, S.EMPTY, producer_epoch=1, start_ms=-1).view), follows_on=False)
-    past = SpanPast(SPAN.start_epoch, None, is_first=True)
+    unread = follow(ABORTED, begun(transaction(9, S.EMPTY, producer_epoch=1, start_ms=-1).view), is_consecutive=False)
+    past = SpanHistory(SPAN.start_epoch, None, is_first=True)
     assert expected_outcome(ORDERS, SPAN.epoch, unread, past, -1) == "unknown"
     again = follow(ABORTED, unread)  # joined with what was known before the range
     assert expected_outcome(ORDERS, SPAN.epoch, again, past, -1) == "unknown"
@@ -307,7 +307,7 @@ TWICE: dict[str, tuple[list[Record], int]] = {
 def test_an_epoch_that_was_handed_out_twice_has_no_only_owner_wherever_ranges_begin(
     records: list[Record], epoch: int
 ) -> None:
-    past = SpanPast(epoch, None, is_first=True)
+    past = SpanHistory(epoch, None, is_first=True)
     for cut in range(1, len(records)):
         view = read_in(records[:cut], records[cut:])
         assert expected_outcome(ORDERS, epoch, view, past, -1) == "unknown", cut

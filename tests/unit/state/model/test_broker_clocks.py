@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.facts import ORDERS, START_MS, TIMEOUT_MS, BucketRun, transaction
-from txnwatch.state.model.broker_clocks import Clock, Clocks, Leader, Reign, both, learned
+from txnwatch.state.model.broker_clocks import Clock, Clocks, Leader, Leadership, both, learned
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.transaction import TransactionState as S
 
@@ -70,7 +70,7 @@ def test_a_broker_that_takes_over_may_be_another_machine() -> None:
     assert clocks.take({0: Leader(1, 5), 1: Leader(1, 7)}, {1: NARROW}, NOW_MS)
     assert not clocks.take({0: Leader(1, 5)}, {}, NOW_MS + 1)
     assert clocks.take({0: Leader(1, 6)}, {}, NOW_MS + 2)
-    assert (clocks.brokers, clocks.reigns) == ({}, {0: Reign(1, 6, NOW_MS + 2), 1: Reign(1, 7, NOW_MS)})
+    assert (clocks.brokers, clocks.reigns) == ({}, {0: Leadership(1, 6, NOW_MS + 2), 1: Leadership(1, 7, NOW_MS)})
 
 
 def test_a_broker_that_leads_nothing_any_more_is_forgotten() -> None:
@@ -84,7 +84,7 @@ def a_view(state: S, *, seen_ms: int, **changes: object) -> CoordinatorView:
     return transaction(1, state, ORDERS, coordinator_epoch=5, since_ms=seen_ms, **changes).view
 
 
-REIGN, HOUR_AHEAD = Reign(1, 5, START_MS), Clock(3_600_000, 3_600_500, NOW_MS)
+REIGN, HOUR_AHEAD = Leadership(1, 5, START_MS), Clock(3_600_000, 3_600_500, NOW_MS)
 LONG_AGO = NOW_MS - START_MS
 AGES = {
     "seen since it was prepared": (a_view(S.PREPARE_COMMIT, seen_ms=START_MS), None, None, LONG_AGO),
@@ -130,7 +130,7 @@ AGES = {
 
 @pytest.mark.parametrize(("view", "reign", "clock", "age_ms"), AGES.values(), ids=AGES.keys())
 def test_how_old_a_transaction_is_at_least(
-    view: CoordinatorView, reign: Reign | None, clock: Clock | None, age_ms: int
+    view: CoordinatorView, reign: Leadership | None, clock: Clock | None, age_ms: int
 ) -> None:
     clocks = Clocks({1: clock} if clock is not None else {}, {0: reign} if reign is not None else {})
     assert clocks.age_ms(view, NOW_MS) == age_ms

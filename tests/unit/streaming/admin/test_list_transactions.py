@@ -7,7 +7,7 @@ import pytest
 from support.fake_brokers import DENIED, LOADING, NOT_COORDINATOR, Brokers
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC as LOG
 from txnwatch.state.model.ports import TransactionListing
-from txnwatch.streaming.admin.list_transactions import NOT_SHOWN, Listing, in_words
+from txnwatch.streaming.admin.list_transactions import NOT_SHOWN, Listing, problem_lines
 from txnwatch.streaming.admin.queries import Filters
 from txnwatch.streaming.client.metadata import NO_LEADER, PartitionInfo
 
@@ -91,7 +91,7 @@ LOSSES: dict[str, tuple[Brokers, list[int], dict[str, str]]] = {
 def test_what_is_missing_is_named(brokers: Brokers, rows: list[int], problems: dict[str, str]) -> None:
     found = brokers.list()
     assert (listed(found), found.problems) == (rows, problems)
-    assert brokers.prove().problems == in_words(problems)
+    assert brokers.prove().problems == problem_lines(problems)
 
 
 SILENCES: dict[str, list[str]] = {
@@ -138,4 +138,4 @@ def test_a_state_of_a_newer_broker_does_not_end_the_listing_of_all() -> None:
 
 def test_a_reason_is_told_once_however_many_partitions_have_it() -> None:
     problems = {f"{LOG}-{number}": "no leader" for number in range(50)} | {"coordinator 3": "away"}
-    assert in_words(problems) == (f"{LOG}-0, {LOG}-1, {LOG}-2 and 47 more: no leader", "coordinator 3: away")
+    assert problem_lines(problems) == (f"{LOG}-0, {LOG}-1, {LOG}-2 and 47 more: no leader", "coordinator 3: away")

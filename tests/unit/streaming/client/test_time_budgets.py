@@ -10,14 +10,14 @@ import pytest
 
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client import cluster as cluster_module
-from txnwatch.streaming.client.cluster import Cluster, Listed
+from txnwatch.streaming.client.cluster import Cluster, ListedOffset
 from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import SourceOptions, parse_options
-from txnwatch.streaming.source.reread_requests import Wish, write_wishes
-from txnwatch.streaming.source.snapshot_schedule import CensusRota
+from txnwatch.streaming.source.reread_requests import RereadRequest, write_requests
+from txnwatch.streaming.source.snapshot_schedule import SnapshotSchedule
 
 TOPICS = 30
 BROKER = Endpoint("a", 1)
@@ -45,8 +45,8 @@ class OneBroker(Cluster):
     def metadata_from(self, *_: Any) -> Metadata:
         return metadata("__transaction_state", *self.there)
 
-    def list_offsets(self, partitions: Any, **_: Any) -> dict[TopicPartition, Listed]:
-        return dict.fromkeys(partitions, Listed(10, 0))
+    def list_offsets(self, partitions: Any, **_: Any) -> dict[TopicPartition, ListedOffset]:
+        return dict.fromkeys(partitions, ListedOffset(10, 0))
 
 
 def test_topics_that_came_and_went_leave_nothing_with_the_lister() -> None:
@@ -63,7 +63,7 @@ def test_topics_that_came_and_went_leave_nothing_with_the_lister() -> None:
 
 
 def test_topics_that_came_and_went_leave_nothing_with_the_census() -> None:
-    rota, offset = CensusRota(options(subscribe="none")), SourceOffset("", 0, 0, 0, {})
+    rota, offset = SnapshotSchedule(options(subscribe="none")), SourceOffset("", 0, 0, 0, {})
     for number in range(TOPICS):
         for there in ([f"topic-{number}"], [], [], [], []):
             rota.next_census(metadata(*there), offset, offset, ())
@@ -78,7 +78,7 @@ def test_wishes_that_moved_on_leave_nothing_with_the_lister(tmp_path: Path) -> N
     broker.there = ["orders"]
     most = 0
     for number in range(400):
-        write_wishes(wishes, [Wish(TopicPartition("orders", 0), number)])
+        write_requests(wishes, [RereadRequest(TopicPartition("orders", 0), number)])
         following = lister.next_offset(offset)
         assert following is not None
         offset = following

@@ -14,7 +14,7 @@ from support.transaction_log import a_key, a_value
 from txnwatch.state.evidence.outcome import expected_outcome
 from txnwatch.state.model.facts import Barrier, Fact
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.ports import SpanPast
+from txnwatch.state.model.ports import SpanHistory
 from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.log.range_read import RangeRead
@@ -105,7 +105,7 @@ def outcome(log: list[bytes], cuts: tuple[int, ...], *, at_once: bool) -> tuple[
         run.batch(*[fact for fact in facts if fact is not barrier], holes=barrier.holes)
     view = run.producer().view
     assert view is not None
-    return view.epoch_use, expected_outcome(ORDERS, 0, view, SpanPast(0, None, is_first=True), -1)
+    return view.epoch_use, expected_outcome(ORDERS, 0, view, SpanHistory(0, None, is_first=True), -1)
 
 
 # A chunk may end before a hole, in it and behind it, or hold nothing but the hole.

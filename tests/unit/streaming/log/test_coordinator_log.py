@@ -11,11 +11,11 @@ import pytest
 
 from support.batches import a_batch, a_record
 from support.transaction_log import a_key, a_value
-from txnwatch.state.evidence.age_claims import LedSince
+from txnwatch.state.evidence.age_claims import LeaderStamp
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.streaming.client.cluster import EARLIEST, LATEST, Listed
+from txnwatch.streaming.client.cluster import EARLIEST, LATEST, ListedOffset
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.log import log_extent as extent
 from txnwatch.streaming.log.coordinator_log import newest_stamps, read_records, read_views
@@ -74,10 +74,12 @@ class Logs:
 
     def list_offsets(
         self, partitions: Iterable[TopicPartition], *, timestamp: int = LATEST
-    ) -> dict[TopicPartition, Listed]:
+    ) -> dict[TopicPartition, ListedOffset]:
         error = self.errors.get(timestamp)
         return {
-            at: Listed(0 if timestamp == EARLIEST else self.end(at), self.epoch, error if at == self.unlisted else None)
+            at: ListedOffset(
+                0 if timestamp == EARLIEST else self.end(at), self.epoch, error if at == self.unlisted else None
+            )
             for at in partitions
         }
 
@@ -148,7 +150,7 @@ def test_a_hole_among_the_records_of_others_is_one_too(logs: Logs) -> None:
 @pytest.mark.parametrize(("leader_epoch", "may_lack"), [(0, False), (1, True)])
 def test_what_an_earlier_leader_wrote_may_not_be_all(logs: Logs, leader_epoch: int, may_lack: bool) -> None:  # noqa: FBT001
     logs.epoch = leader_epoch
-    assert read_views(logs, [PRODUCER]).views[PRODUCER].may_have_gone_on is may_lack  # type: ignore[arg-type]
+    assert read_views(logs, [PRODUCER]).views[PRODUCER].may_lack_later_records is may_lack  # type: ignore[arg-type]
 
 
 def test_a_producer_id_that_the_log_does_not_have_has_no_view(logs: Logs) -> None:
@@ -183,7 +185,7 @@ def test_the_newest_stamp_is_the_last_batches(logs: Logs) -> None:
 
 
 def test_a_stamp_of_a_former_leader_is_of_nobody_who_leads(logs: Logs) -> None:
-    assert read_views(logs, [PRODUCER]).led == {0: LedSince(1, 1_000)}  # type: ignore[arg-type]
+    assert read_views(logs, [PRODUCER]).led == {0: LeaderStamp(1, 1_000)}  # type: ignore[arg-type]
     logs.epoch = 1
     logs.known.topics[LOG.topic].partitions[0] = PartitionInfo(1, 1)
     assert newest_stamps(logs) == [(None, 1_004)]  # type: ignore[arg-type]
@@ -194,7 +196,7 @@ def test_a_stamp_of_a_former_leader_is_of_nobody_who_leads(logs: Logs) -> None:
             a_batch(offset, records=[record], producer_id=-1, base_timestamp=1_000 + offset, leader_epoch=1)
         )
     assert newest_stamps(logs) == [(1, 1_006)]  # type: ignore[arg-type]
-    assert read_views(logs, [PRODUCER]).led == {0: LedSince(1, 1_005)}  # type: ignore[arg-type]
+    assert read_views(logs, [PRODUCER]).led == {0: LeaderStamp(1, 1_005)}  # type: ignore[arg-type]
 
 
 def test_every_record_of_an_id_is_read_oldest_first(logs: Logs) -> None:

@@ -15,7 +15,7 @@ from txnwatch.state.model.broker_clocks import Clock
 from txnwatch.state.model.facts import Barrier, Fact, LogRead, NoticeKind, PartitionNotice, TransactionSeen
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.streaming.log.first_read_fold import PastFold, Room
+from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source import read_plan
 from txnwatch.streaming.source.fact_rows import fact_rows, record_batch
@@ -93,7 +93,7 @@ def facts_of(plans: list[ReadPlan]) -> list[Fact]:
     """The facts of all tasks, by way of rows."""
     facts: list[Fact] = []
     for plan in plans:
-        room = Room()
+        room = HeldBytes()
         reads = [read_plan._read(found, OPTIONS, room) for found in plan.ranges]
         for read in reads:
             read.fold.feed(a_log(read.partition.partition))
@@ -127,9 +127,9 @@ def test_what_two_tasks_say_of_a_hidden_partition_counts_once() -> None:
 
 
 def test_no_more_is_held_than_there_is_room_for_and_the_live_ones_are_all_told() -> None:
-    ids, room = 3_000, Room(100_000)
+    ids, room = 3_000, HeldBytes(100_000)
     end = end_of_large_log(ids)
-    folds = [PastFold(number, 0, end, news_from=end, room=room) for number in range(2)]
+    folds = [FirstReadFold(number, 0, end, news_from=end, room=room) for number in range(2)]
     most = 0
     for chunk in a_large_log(ids, live_every=30, chunk_bytes=30_000):
         for fold in folds:
@@ -153,13 +153,13 @@ def a_record_of(offset: int, name: str, producer_id: int, state: S, previous_id:
 
 
 def test_what_has_ended_by_the_time_room_is_made_is_forgotten() -> None:
-    room = Room(0)  # each answer makes the second pass at once
-    fold, exact = PastFold(0, 0, 9, news_from=9, room=room), TransactionFold(0, 0, 9, news_from=9)
+    room = HeldBytes(0)  # each answer makes the second pass at once
+    fold, exact = FirstReadFold(0, 0, 9, news_from=9, room=room), TransactionFold(0, 0, 9, news_from=9)
     for offset, state in enumerate([S.ONGOING, S.COMPLETE_COMMIT, S.ONGOING]):
         fold.feed(a_record_of(offset, "app", 5, state))
         assert len(fold._views) == len(fold._owner) == len(fold._held) == int(state.is_live)
         exact.feed(a_record_of(offset, "app", 5, state))
-        exact.forget_past_idle()
+        exact.forget_idle_backlog()
     told = list(fold.facts())
     assert told == list(exact.facts(is_first=True))
     assert [fact.held for fact in told if isinstance(fact, TransactionSeen)] == [frozenset()]
@@ -167,7 +167,7 @@ def test_what_has_ended_by_the_time_room_is_made_is_forgotten() -> None:
 
 def test_whoever_names_a_producer_id_as_the_previous_one_has_ended_it() -> None:
     answer = a_record_of(0, "app", 5, S.ONGOING) + a_record_of(1, "another", 6, S.EMPTY, previous_id=5)
-    fold, exact = PastFold(0, 0, 2, news_from=2, room=Room()), TransactionFold(0, 0, 2, news_from=2)
+    fold, exact = FirstReadFold(0, 0, 2, news_from=2, room=HeldBytes()), TransactionFold(0, 0, 2, news_from=2)
     fold.feed(answer)
     exact.feed(answer)
     assert list(fold.facts()) == list(exact.facts(is_first=True)) == []

@@ -13,13 +13,13 @@ from support.batches import a_batch, a_marker
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import CANNOT_DECODE, NoticeKind
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.ports import STILL_READING, SpanPast, SpanStart
+from txnwatch.state.model.ports import STILL_READING, SpanHistory, SpanStart
 from txnwatch.state.model.transaction import UNREAD
-from txnwatch.streaming.client.cluster import EARLIEST, LATEST, Listed
+from txnwatch.streaming.client.cluster import EARLIEST, LATEST, ListedOffset
 from txnwatch.streaming.client.metadata import Metadata, TopicInfo
 from txnwatch.streaming.log import log_extent as extent
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.log.span_past import _BELOW, PastFold, Pasts, near
+from txnwatch.streaming.log.span_past import _BELOW, SpanHistoryFold, SpanHistoryReader, near
 
 MINE, OTHER = 7, 8
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
@@ -33,7 +33,7 @@ def a_span(start: int, producer_id: int = MINE, at: TopicPartition = ORDERS) -> 
     return SpanStart(at, producer_id, start)
 
 
-def told(past: SpanPast) -> tuple[int, int | None, bool]:
+def told(past: SpanHistory) -> tuple[int, int | None, bool]:
     return past.start_epoch, past.last_marker.offset if past.last_marker is not None else None, past.is_first
 
 
@@ -50,7 +50,7 @@ def told(past: SpanPast) -> tuple[int, int | None, bool]:
     ],
 )
 def test_the_last_marker(begin: int, batches: list[bytes], marker: int | None, is_first: bool) -> None:  # noqa: FBT001
-    fold = PastFold((a_span(5),), begin, 6)
+    fold = SpanHistoryFold((a_span(5),), begin, 6)
     fold.feed(b"".join(batches))
     (past,) = dict(fold.pasts()).values()
     assert (past.last_marker.offset if past.last_marker is not None else None, past.is_first) == (marker, is_first)
@@ -97,9 +97,9 @@ class Logs:
 
     def list_offsets(
         self, partitions: Iterable[TopicPartition], *, timestamp: int = LATEST
-    ) -> dict[TopicPartition, Listed]:
+    ) -> dict[TopicPartition, ListedOffset]:
         offset = 0 if timestamp == EARLIEST else 5
-        return {at: Listed(offset, 0, self.errors.get(timestamp) if at == ORDERS else None) for at in partitions}
+        return {at: ListedOffset(offset, 0, self.errors.get(timestamp) if at == ORDERS else None) for at in partitions}
 
     def read(self, _: object, reads: Iterable[RangeRead], **__: float) -> None:
         asked = list(reads)
@@ -113,8 +113,8 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> Logs:
     return Logs(monkeypatch)
 
 
-def pasts_of(logs: Logs) -> Pasts:
-    return Pasts(logs)  # type: ignore[arg-type]
+def pasts_of(logs: Logs) -> SpanHistoryReader:
+    return SpanHistoryReader(logs)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("span", PASTS, ids=str)
@@ -138,7 +138,7 @@ def test_spans_that_are_far_from_each_other_do_not_share_a_walk() -> None:
 def test_a_partition_that_cannot_be_listed_is_a_problem_of_its_own_spans(logs: Logs, timestamp: int) -> None:
     logs.errors[timestamp] = "NOT_LEADER_OR_FOLLOWER"
     found = pasts_of(logs).read([a_span(2), a_span(2, at=PAYMENTS)])
-    assert found[a_span(2)] == SpanPast(problem="NOT_LEADER_OR_FOLLOWER")
+    assert found[a_span(2)] == SpanHistory(problem="NOT_LEADER_OR_FOLLOWER")
     assert told(found[a_span(2, at=PAYMENTS)]) == PASTS[a_span(2)]
 
 
@@ -162,7 +162,7 @@ def test_what_was_not_begun_in_time_is_a_problem(logs: Logs) -> None:
 def test_a_partition_of_which_nothing_came_does_not_pass_for_one_that_is_being_read(logs: Logs) -> None:
     logs.until = time.monotonic() + 0.05
     logs.on_read = lambda *_: time.sleep(0.06)
-    assert pasts_of(logs).read([a_span(2)])[a_span(2)] == SpanPast(
+    assert pasts_of(logs).read([a_span(2)])[a_span(2)] == SpanHistory(
         problem="its partition's log returned no data in time"
     )
 
@@ -209,4 +209,4 @@ def test_what_never_can_be_read_is_no_problem_but_not_known(
     logs: Logs, happens: Callable[[RangeRead, bytes], None]
 ) -> None:
     logs.on_read = happens
-    assert pasts_of(logs).read([a_span(2)])[a_span(2)] == SpanPast()
+    assert pasts_of(logs).read([a_span(2)])[a_span(2)] == SpanHistory()

@@ -11,7 +11,7 @@ from txnwatch.state.model.facts import Barrier, Fact, TransactionSeen
 from txnwatch.state.model.findings import OutstandingGap, SpanCandidate
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.streaming.log.first_read_fold import Room
+from txnwatch.streaming.log.first_read_fold import HeldBytes
 from txnwatch.streaming.source import read_plan
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
@@ -52,7 +52,7 @@ class Watched:
         wishes = self.wishes if back is None else {LOG: back}
         following = plan(self.done, listing, Limits(), wishes)
         (task,) = plan_reads(self.done, following, OPTIONS)
-        reads = [read_plan._read(found, OPTIONS, Room()) for found in task.ranges]
+        reads = [read_plan._read(found, OPTIONS, HeldBytes()) for found in task.ranges]
         for read in reads:
             self._read(read, records)
         self.ranges: list[Range] = list(task.ranges)
@@ -106,7 +106,7 @@ def test_what_was_there_is_no_news_up_to_the_end_that_was_listed_first() -> None
         assert watched.run.ended == [], "what had ended before us took as long as it took"
         bounds = {clock.highest_ms for clock in watched.barrier.clocks.values()}
         assert bounds <= {None}, "a record of last week does not tell how late it is"
-        assert all(found.is_old for found in watched.ranges)
+        assert all(found.start < found.news_from for found in watched.ranges)
         assert 0 in watched.barrier.stale_coordinator, "not read to its end, or just now, while the cleaner went on"
     assert batches == 5
     watched.batch()
@@ -124,7 +124,7 @@ def test_what_comes_after_the_end_that_was_listed_first_is_news() -> None:
     watched.records[2] = a_log_record(2, 5, S.COMPLETE_COMMIT, NOW_MS)
     watched.end = 3
     watched.batch()
-    assert [found.is_old for found in watched.ranges] == [False]
+    assert [found.start < found.news_from for found in watched.ranges] == [False]
     assert watched.run.ended
     assert watched.run.producer(5).view is not None
 

@@ -9,7 +9,7 @@ import pytest
 from support.facts import ORDERS, PAYMENTS, BucketRun, notice, seen, transaction
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import Fact, NoticeKind
-from txnwatch.state.model.findings import CensusReason, CensusWanted, Emitted, PartitionAlarm
+from txnwatch.state.model.findings import CensusReason, CensusRequest, Emitted, PartitionAlarm
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
@@ -71,7 +71,7 @@ def test_where_nobody_answers_nothing_is_said_to_be_gone(cluster: Asked) -> None
 
 
 def wanted(emitted: list[Emitted]) -> list[TopicPartition]:
-    return [said.partition for said in emitted if isinstance(said, CensusWanted) and said.why is CensusReason.HIDDEN]
+    return [said.partition for said in emitted if isinstance(said, CensusRequest) and said.why is CensusReason.HIDDEN]
 
 
 def test_the_planner_is_asked_until_it_knows_of_it() -> None:

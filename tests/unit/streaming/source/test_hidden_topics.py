@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.client.cluster import Cluster, Listed
+from txnwatch.streaming.client.cluster import Cluster, ListedOffset
 from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import NOT_BEGUN, Position, SourceOffset
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.reread_requests import Wish, write_wishes
-from txnwatch.streaming.source.snapshot_schedule import CensusRota
+from txnwatch.streaming.source.reread_requests import RereadRequest, write_requests
+from txnwatch.streaming.source.snapshot_schedule import SnapshotSchedule
 
 ORDERS, OTHER = TopicPartition("orders", 0), TopicPartition("other", 0)
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
@@ -35,7 +35,7 @@ class OneBroker(Cluster):
         super().__init__([BROKER], OPTIONS.security)
         self.hidden: set[str] = set()
         self.there = {"orders", "other", LOG.topic}
-        self.made_anew: set[str] = set()
+        self.recreated_logs: set[str] = set()
 
     def metadata_from(self, _: Endpoint, topics: Iterable[str] | None = None) -> Metadata:
         found = {
@@ -50,10 +50,10 @@ class OneBroker(Cluster):
         return Metadata("cluster", {1: BROKER}, found)
 
     def id_of(self, name: str) -> str:
-        return f"{'new-' if name in self.made_anew else ''}id-of-{name}"
+        return f"{'new-' if name in self.recreated_logs else ''}id-of-{name}"
 
-    def list_offsets(self, partitions: Iterable[TopicPartition], **_: Any) -> dict[TopicPartition, Listed]:
-        return dict.fromkeys(partitions, Listed(10, 0))
+    def list_offsets(self, partitions: Iterable[TopicPartition], **_: Any) -> dict[TopicPartition, ListedOffset]:
+        return dict.fromkeys(partitions, ListedOffset(10, 0))
 
 
 def restarted(broker: OneBroker) -> OneBroker:
@@ -122,7 +122,7 @@ def test_a_hidden_topic_that_is_deleted_later_is_gone(broker: OneBroker) -> None
 
 def test_a_coordinators_log_that_is_made_anew_is_followed(broker: OneBroker) -> None:
     lister, offset = begun(broker)
-    broker.made_anew.add(LOG.topic)
+    broker.recreated_logs.add(LOG.topic)
     stale, ids = [], []
     for _ in range(LOOKS):
         lister._looked_s = float("-inf")
@@ -157,7 +157,7 @@ class Wishing:
         self.offset = SourceOffset("", 0, 0, 0, {})
 
     def round(self, *wished: TopicPartition) -> SourceOffset:
-        write_wishes(self.file, [Wish(partition, -1) for partition in wished])
+        write_requests(self.file, [RereadRequest(partition, -1) for partition in wished])
         following = self.lister.next_offset(self.offset)
         assert following is not None
         self.offset = following
@@ -232,7 +232,7 @@ def test_what_is_no_longer_wanted_is_let_go_though_it_is_hidden(wishing: Wishing
 
 @pytest.mark.parametrize("changes", [{}, {"reread": {LOG: 0}}], ids=["hidden", "the coordinators' log is read again"])
 def test_what_no_census_can_be_of_puts_off_none_of_what_is_behind(changes: dict[str, Any]) -> None:
-    rota = CensusRota(OPTIONS)
+    rota = SnapshotSchedule(OPTIONS)
     log, hidden = Position("log-id", 5, 0, 5), Position("", NOT_BEGUN, -1, 0, is_stale=True)
     positions = {LOG: log, SECRET: hidden} if not changes else {LOG: log}
     whole = SourceOffset("cluster", 2, 0, 0, {**positions, ORDERS: Position("id", 9, 0, 9)}, **changes)
@@ -245,7 +245,7 @@ def test_what_no_census_can_be_of_puts_off_none_of_what_is_behind(changes: dict[
 
 
 def test_a_census_keeps_asking_for_a_hidden_topic(broker: OneBroker) -> None:
-    rota = CensusRota(
+    rota = SnapshotSchedule(
         parse_options(
             {"kafka.bootstrap.servers": "a:1", "subscribe": "none", "censusPattern": ".*", "censusIntervalMs": "1"}
         )

@@ -12,7 +12,7 @@ from txnwatch.state.detection.evaluate import NEVER_MS
 from txnwatch.state.model.facts import Fact, NoticeKind
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.streaming.source.idle_barriers import Judged, need_not_be, read_judged, write_judged
+from txnwatch.streaming.source.idle_barriers import NextBarrierDue, can_skip, read_judged, write_judged
 from txnwatch.streaming.source.offsets import NOT_BEGUN, Position, SourceOffset
 
 ORDERS, LOG = TopicPartition("orders", 0), TopicPartition("__transaction_state", 3)
@@ -20,7 +20,7 @@ BEFORE = SourceOffset(
     "cluster", 7, 1_000, 1_001, {ORDERS: Position("id", 9, 3, 9, leader=1), LOG: Position("log", 5, 0, 5, leader=1)}
 )
 SAME = replace(BEFORE, barrier=8, data_listed_ms=2_000, coordinator_listed_ms=2_001)
-QUIET = Judged(7, NEVER_MS)
+QUIET = NextBarrierDue(7, NEVER_MS)
 
 
 def at(offset: SourceOffset, position: Position) -> SourceOffset:
@@ -28,15 +28,15 @@ def at(offset: SourceOffset, position: Position) -> SourceOffset:
 
 
 def test_where_nothing_has_changed_and_nothing_is_due_a_barrier_need_not_be() -> None:
-    assert need_not_be(BEFORE, SAME, QUIET)
-    assert need_not_be(BEFORE, SAME, Judged(7, 2_002))
+    assert can_skip(BEFORE, SAME, QUIET)
+    assert can_skip(BEFORE, SAME, NextBarrierDue(7, 2_002))
 
 
 NEEDED = {
     "nobody has said when the next one is due": (BEFORE, SAME, None),
-    "it is due": (BEFORE, SAME, Judged(7, 2_001)),
-    "it is due at once": (BEFORE, SAME, Judged(7, 0)),
-    "the batch before is not judged yet": (BEFORE, SAME, Judged(6, NEVER_MS)),
+    "it is due": (BEFORE, SAME, NextBarrierDue(7, 2_001)),
+    "it is due at once": (BEFORE, SAME, NextBarrierDue(7, 0)),
+    "the batch before is not judged yet": (BEFORE, SAME, NextBarrierDue(6, NEVER_MS)),
     "data was written": (BEFORE, at(SAME, Position("id", 10, 3, 10, leader=1)), QUIET),
     "data was cut": (BEFORE, at(SAME, Position("id", 8, 3, 8, leader=1)), QUIET),
     "a leader was elected": (BEFORE, at(SAME, Position("id", 9, 4, 9, leader=2)), QUIET),
@@ -69,14 +69,14 @@ NEEDED = {
 
 @pytest.mark.parametrize(("before", "after", "judged"), NEEDED.values(), ids=NEEDED.keys())
 def test_a_barrier_that_may_say_something_takes_place(
-    before: SourceOffset, after: SourceOffset, judged: Judged | None
+    before: SourceOffset, after: SourceOffset, judged: NextBarrierDue | None
 ) -> None:
-    assert not need_not_be(before, after, judged)
+    assert not can_skip(before, after, judged)
 
 
 def test_what_was_said_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "judged.json"
-    for judged in (Judged(7, NEVER_MS), Judged(8, 0)):
+    for judged in (NextBarrierDue(7, NEVER_MS), NextBarrierDue(8, 0)):
         write_judged(path, judged)
         assert read_judged(path) == judged
     assert list(tmp_path.iterdir()) == [path]

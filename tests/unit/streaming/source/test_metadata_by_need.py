@@ -10,7 +10,7 @@ import pytest
 from txnwatch.state.model.facts import CensusTaken
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import ActiveProducer
-from txnwatch.streaming.client.cluster import Cluster, Listed
+from txnwatch.streaming.client.cluster import Cluster, ListedOffset
 from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.source import lister as lister_module
@@ -37,7 +37,7 @@ class Counting(Cluster):
         self.asked: list[list[str] | None] = []
         self.who: list[Endpoint] = []
         self.away: set[TopicPartition] = set()
-        self.made_anew: set[str] = set()
+        self.recreated_logs: set[str] = set()
 
     def metadata_from(self, endpoint: Endpoint, topics: Iterable[str] | None = None) -> Metadata:
         names = None if topics is None else list(topics)
@@ -55,11 +55,12 @@ class Counting(Cluster):
 
     def id_of(self, name: str, asked: list[str] | None) -> str:
         """Whoever has asked for all topics has done so before one was made anew."""
-        return f"new-id-of-{name}" if name in self.made_anew and asked is not None else f"id-of-{name}"
+        return f"new-id-of-{name}" if name in self.recreated_logs and asked is not None else f"id-of-{name}"
 
-    def list_offsets(self, partitions: Iterable[TopicPartition], **_: Any) -> dict[TopicPartition, Listed]:
+    def list_offsets(self, partitions: Iterable[TopicPartition], **_: Any) -> dict[TopicPartition, ListedOffset]:
         return {
-            one: Listed(-1, -1, "NOT_LEADER_OR_FOLLOWER") if one in self.away else Listed(10, 0) for one in partitions
+            one: ListedOffset(-1, -1, "NOT_LEADER_OR_FOLLOWER") if one in self.away else ListedOffset(10, 0)
+            for one in partitions
         }
 
 
@@ -159,7 +160,7 @@ def test_a_topic_that_was_made_anew_meanwhile_is_not_taken_for_the_old_one(
     monkeypatch: pytest.MonkeyPatch, opened: set[TopicPartition]
 ) -> None:
     cluster = Counting({"orders": 1, "other": 1})
-    cluster.made_anew = {"orders"}
+    cluster.recreated_logs = {"orders"}
     found = taken(cluster, monkeypatch, opened)
     assert (found.failed, found.taken.keys()) == ({ORDERS}, {OTHER})
 

@@ -11,17 +11,23 @@ from hypothesis import strategies as st
 from txnwatch.state.detection.open_transactions import UNOWNED
 from txnwatch.state.model.findings import (
     CensusReason,
-    CensusWanted,
+    CensusRequest,
     Emitted,
-    LastStableStands,
-    LeftUnread,
+    LastStableOffsetBlocked,
     OpenSpan,
     OpenTransaction,
     OpenTransactions,
     OutstandingGap,
+    ReadLimitReached,
 )
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.source.reread_requests import Wish, census_of, read_wishes, wishes_of, write_wishes
+from txnwatch.streaming.source.reread_requests import (
+    RereadRequest,
+    census_of,
+    read_requests,
+    requests_after,
+    write_requests,
+)
 
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
 reasons = st.none() | st.sampled_from(CensusReason)
@@ -36,43 +42,43 @@ def path(tmp_path: Path) -> Path:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(
     wishes=st.sets(
-        st.builds(Wish, st.builds(TopicPartition, names, st.integers(0, 99)), st.integers(-1, 2**62), reasons),
+        st.builds(RereadRequest, st.builds(TopicPartition, names, st.integers(0, 99)), st.integers(-1, 2**62), reasons),
         max_size=4,
     )
 )
-def test_wishes_are_read_as_they_were_written(path: Path, wishes: set[Wish]) -> None:
-    write_wishes(path, wishes)
-    assert read_wishes(path) == wishes
+def test_wishes_are_read_as_they_were_written(path: Path, wishes: set[RereadRequest]) -> None:
+    write_requests(path, wishes)
+    assert read_requests(path) == wishes
 
 
 def test_wishes_replace_those_before_and_leave_nothing_beside_them(path: Path) -> None:
-    write_wishes(path, {Wish(ORDERS, 5), Wish(TopicPartition("payments", 1), -1)})
-    write_wishes(path, {Wish(ORDERS, 7)})
-    assert read_wishes(path) == {Wish(ORDERS, 7)}
-    write_wishes(path, ())
-    assert read_wishes(path) == set()
+    write_requests(path, {RereadRequest(ORDERS, 5), RereadRequest(TopicPartition("payments", 1), -1)})
+    write_requests(path, {RereadRequest(ORDERS, 7)})
+    assert read_requests(path) == {RereadRequest(ORDERS, 7)}
+    write_requests(path, ())
+    assert read_requests(path) == set()
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_the_same_wishes_leave_the_file_alone(path: Path) -> None:
     payments = TopicPartition("payments", 1)
-    write_wishes(path, [Wish(ORDERS, 5), Wish(payments, 6)])
+    write_requests(path, [RereadRequest(ORDERS, 5), RereadRequest(payments, 6)])
     written = path.stat()
-    write_wishes(path, [Wish(payments, 6), Wish(ORDERS, 5)])
+    write_requests(path, [RereadRequest(payments, 6), RereadRequest(ORDERS, 5)])
     assert path.stat().st_ino == written.st_ino, "a replaced file is another one"
 
 
 def test_a_reader_holds_whole_wishes_while_they_are_replaced(path: Path) -> None:
-    write_wishes(path, {Wish(ORDERS, 5)})
+    write_requests(path, {RereadRequest(ORDERS, 5)})
     with path.open() as reading:
-        write_wishes(path, {Wish(ORDERS, 2**60)})
+        write_requests(path, {RereadRequest(ORDERS, 2**60)})
         assert reading.read() == '[["orders-0", 5, ""]]'
 
 
 def test_without_a_file_there_are_no_wishes(path: Path) -> None:
-    assert read_wishes(None) == set()
-    assert read_wishes(path) == set()
-    assert read_wishes(path.parent) == set()
+    assert read_requests(None) == set()
+    assert read_requests(path) == set()
+    assert read_requests(path.parent) == set()
 
 
 def open_since(partition: TopicPartition, offset: int, *, state: str = "Ongoing", bucket: int = 0) -> OpenTransactions:
@@ -98,25 +104,25 @@ DAMAGED = {
 @pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED.keys())
 def test_a_damaged_file_has_no_wishes_and_is_replaced_by_the_next(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    assert read_wishes(path) == set()
-    write_wishes(path, {Wish(ORDERS, 5)})
-    assert read_wishes(path) == {Wish(ORDERS, 5)}
+    assert read_requests(path) == set()
+    write_requests(path, {RereadRequest(ORDERS, 5)})
+    assert read_requests(path) == {RereadRequest(ORDERS, 5)}
 
 
 def test_a_partition_that_is_to_be_read_again_is_described_as_well_if_a_proof_waits_for_it() -> None:
     """Behind a re-read the second look of a census would wait for the next round, with every hang there."""
-    unread = [LeftUnread(ORDERS, 7), OutstandingGap(ORDERS, 5)]
-    at = Wish(ORDERS, 5)
+    unread = [ReadLimitReached(ORDERS, 7), OutstandingGap(ORDERS, 5)]
+    at = RereadRequest(ORDERS, 5)
     proof = census_of(ORDERS, CensusReason.PROOF)
-    assert wishes_of([*unread, CensusWanted(ORDERS)], ()) == {at, proof}
-    assert wishes_of([CensusWanted(ORDERS), *unread], ()) == {at, proof}
-    assert wishes_of(unread, [ORDERS]) == {at, census_of(ORDERS, CensusReason.DOUBT)}
-    lost = [OutstandingGap(ORDERS, -1), LeftUnread(ORDERS, 5)]
-    assert wishes_of(lost, ()) == {at, census_of(ORDERS, CensusReason.GAP)}
+    assert requests_after([*unread, CensusRequest(ORDERS)], ()) == {at, proof}
+    assert requests_after([CensusRequest(ORDERS), *unread], ()) == {at, proof}
+    assert requests_after(unread, [ORDERS]) == {at, census_of(ORDERS, CensusReason.DOUBT)}
+    lost = [OutstandingGap(ORDERS, -1), ReadLimitReached(ORDERS, 5)]
+    assert requests_after(lost, ()) == {at, census_of(ORDERS, CensusReason.GAP)}
 
 
 def test_of_several_places_to_read_again_from_the_lowest_counts() -> None:
-    assert wishes_of([LeftUnread(ORDERS, 5), OutstandingGap(ORDERS, 7)], ()) == {Wish(ORDERS, 5)}
+    assert requests_after([ReadLimitReached(ORDERS, 5), OutstandingGap(ORDERS, 7)], ()) == {RereadRequest(ORDERS, 5)}
 
 
 HOLDERS = {
@@ -136,6 +142,6 @@ def test_a_last_stable_offset_is_asked_about_where_nothing_known_holds_it(
     known: list[Emitted], *, is_asked: bool
 ) -> None:
     wanted = {census_of(ORDERS, CensusReason.STANDING)} if is_asked else set()
-    assert wishes_of([LastStableStands(ORDERS, 10), *known], ()) == wanted
-    assert wishes_of([*known, LastStableStands(ORDERS, 10)], ()) == wanted
-    assert wishes_of(known, ()) == set()
+    assert requests_after([LastStableOffsetBlocked(ORDERS, 10), *known], ()) == wanted
+    assert requests_after([*known, LastStableOffsetBlocked(ORDERS, 10)], ()) == wanted
+    assert requests_after(known, ()) == set()

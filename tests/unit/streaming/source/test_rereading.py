@@ -10,13 +10,13 @@ import pytest
 
 from txnwatch.state.model.findings import CensusReason
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.client.cluster import Cluster, Listed
+from txnwatch.streaming.client.cluster import Cluster, ListedOffset
 from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.reread_requests import Wish, census_of, write_wishes
+from txnwatch.streaming.source.reread_requests import RereadRequest, census_of, write_requests
 
 ORDERS = TopicPartition("orders", 0)
 BROKER = Endpoint("a", 1)
@@ -37,9 +37,9 @@ class OneBroker(Cluster):
         topics = {name: TopicInfo(name, f"id-of-{name}", partitions={0: PartitionInfo(1, 0)}) for name in names}
         return Metadata("cluster", {1: BROKER}, topics)
 
-    def list_offsets(self, partitions: Iterable[TopicPartition], **_: Any) -> dict[TopicPartition, Listed]:
+    def list_offsets(self, partitions: Iterable[TopicPartition], **_: Any) -> dict[TopicPartition, ListedOffset]:
         error = "LEADER_NOT_AVAILABLE" if self.is_away else None
-        return {p: Listed(10, 0, error if p == ORDERS else None) for p in partitions}
+        return {p: ListedOffset(10, 0, error if p == ORDERS else None) for p in partitions}
 
 
 class Source:
@@ -52,9 +52,9 @@ class Source:
         self._offset = SourceOffset("", 0, 0, 0, {})
         self.grants()
 
-    def grants(self, *wishes: Wish) -> bool:
+    def grants(self, *wishes: RereadRequest) -> bool:
         """Whether the next barrier describes, or reads again, what is wished for."""
-        write_wishes(self._file, wishes)
+        write_requests(self._file, wishes)
         following = self._lister.next_offset(self._offset)
         assert following is not None
         self._offset = following
@@ -67,8 +67,8 @@ def source(tmp_path: Path) -> Source:
     return Source(tmp_path)
 
 
-@pytest.mark.parametrize("wish", [A_PROOF, IT_STANDS, Wish(ORDERS, 4)], ids=["a proof", "it stands", "a gap"])
-def test_what_keeps_coming_back_waits_twice_as_long_each_time(source: Source, wish: Wish) -> None:
+@pytest.mark.parametrize("wish", [A_PROOF, IT_STANDS, RereadRequest(ORDERS, 4)], ids=["a proof", "it stands", "a gap"])
+def test_what_keeps_coming_back_waits_twice_as_long_each_time(source: Source, wish: RereadRequest) -> None:
     granted = [number for number in range(40) if source.grants(wish)]
     assert granted == [0, 1, 3, 7, 15, 31]
 
@@ -80,8 +80,8 @@ def test_one_reason_does_not_make_another_one_wait(source: Source) -> None:
     assert source.grants(IT_STANDS, A_PROOF)
 
 
-@pytest.mark.parametrize("wish", [IT_FAILED, Wish(ORDERS, 4)], ids=["a census", "a gap"])
-def test_a_partition_that_was_away_is_asked_at_once_when_it_answers(source: Source, wish: Wish) -> None:
+@pytest.mark.parametrize("wish", [IT_FAILED, RereadRequest(ORDERS, 4)], ids=["a census", "a gap"])
+def test_a_partition_that_was_away_is_asked_at_once_when_it_answers(source: Source, wish: RereadRequest) -> None:
     source.broker.is_away = True
     assert not any(source.grants(wish) for _ in range(40))
     source.broker.is_away = False
