@@ -1,4 +1,4 @@
-"""Draws docs/dashboard.svg: the queries of the dashboard, answered by a real Prometheus that scraped a real run.
+"""Draws docs/dashboard.png: the queries of the dashboard, answered by a real Prometheus that scraped a real run.
 
 Needs `prometheus` on the PATH and `pip install matplotlib`; takes about five minutes. `txnwatch run` watches a real
 Kafka with healthy applications. One transaction is stuck in Prepare* and completes under another coordinator. One hangs
@@ -184,7 +184,7 @@ def draw(play: Play, begun: float, target: Path) -> None:
             _series(figure.add_axes(inner, facecolor=CARD), play, panel, begun, ended)
     note = "real figures of a real run; drawn by scripts/dashboard_picture.py, not a screenshot of Grafana"
     figure.text(0.992, 0.3 / rows, note, ha="right", color=FAINT, fontsize=7)
-    figure.savefig(target, facecolor=PAPER, metadata={"Date": None})
+    figure.savefig(target, facecolor=PAPER)
 
 
 def _expression(text: str) -> str:
@@ -247,7 +247,7 @@ def _series(axes: Any, play: Play, panel: dict[str, Any], begun: float, ended: f
 def main() -> None:
     """Records a run and draws the picture."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, nargs="+", default=[ROOT / "docs" / "dashboard.svg"])
+    parser.add_argument("--out", type=Path, nargs="+", default=[ROOT / "docs" / "dashboard.png"])
     target = parser.parse_args().out
     with tempfile.TemporaryDirectory(prefix="txnwatch-picture-") as home, contextlib.ExitStack() as stack:
         play = Play(Path(home), stack)
