@@ -16,6 +16,7 @@ Law:
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,7 @@ from txnwatch.state.abort.results import ABORT, DRY_RUN, FAILED, REFUSED, STILL_
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL, Refusal
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.model.incident import IncidentEvent, updated
-from txnwatch.state.model.ports import Lease
+from txnwatch.state.model.ports import Lease, Log
 from txnwatch.state.model.verdicts import Verdict
 
 OFF, ON = "off", "on"
@@ -52,7 +53,7 @@ class AutoAbort:
         mode: off, dry-run or on.
         lease: None if the mode is off.
         instance: this instance's name in events; the same after a restart.
-        report: called with messages for the operator that are not events.
+        log: receives messages for the operator that are not events.
         counts: decisions, for the metrics.
     """
 
@@ -63,7 +64,7 @@ class AutoAbort:
     lease: Lease | None
     instance: str
     now_ms: Callable[[], int]
-    report: Callable[[str], None] = lambda _: None
+    log: Log = logging.getLogger("txnwatch.abort")  # noqa: RUF009 - one object by design
     counts: Counter[str] = field(default_factory=Counter)
     _told: dict[str, set[str]] = field(default_factory=dict)
     _tries: Tries = field(default_factory=dict)
@@ -112,8 +113,8 @@ class AutoAbort:
             self._idle_since_ms = None
         elif self._idle_since_ms is None:
             self._idle_since_ms = now_ms
-            self.report(
-                f"warning: {len(left)} hanging transactions wait for a decision, but another member of the lease's "
+            self.log.warning(
+                f"{len(left)} hanging transactions wait for a decision, but another member of the lease's "
                 "consumer group holds the lease and publishes no decision: is it an instance of txnwatch?"
             )
 
@@ -149,7 +150,7 @@ class AutoAbort:
         now_ms = self.now_ms()
         if self._tripped is not None and now_ms >= self._tripped[0]:
             self._tripped = None
-            self.report("circuit breaker closed: the automatic abort continues")
+            self.log.info("circuit breaker closed: the automatic abort continues")
         tripped = self._tripped[1] if self._tripped is not None else None
         usage = Usage(self._markers_last_hour(now_ms), len(self.ledger.findings), tripped)
         return Case(evidence, found, self.policy, usage, now_ms)
@@ -260,7 +261,7 @@ class AutoAbort:
         self._tripped = (self.now_ms() + self.cooldown_ms, why)
         self.counts["circuit breaker opened"] += 1
         pause = f"the automatic abort stops for {self.cooldown_ms / 1000:.0f} s"
-        self.report(f"warning: circuit breaker open: {pause}: {why}")
+        self.log.warning(f"circuit breaker open: {pause}: {why}")
 
     def _is_left_open(self, incident: IncidentEvent) -> bool:
         """Whether it was announced and has no result: by us before a restart, or by an instance that is gone."""

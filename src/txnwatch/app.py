@@ -33,7 +33,7 @@ from txnwatch.spark_output import output_to
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import BucketCount, Emitted, PartitionAlarm, ViewHealed
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.ports import EventSink
+from txnwatch.state.model.ports import EventSink, Log
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.broker_settings import scan_interval_warning
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
@@ -55,7 +55,6 @@ if TYPE_CHECKING:  # these imports take a second, and only `run` needs them
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-Report = Callable[[str], None]
 _ADMIN_TIMEOUT_S = 2.0
 _WISHES_FILE = "txnwatch-wishes.json"
 _JUDGED_FILE = "txnwatch-judged.json"
@@ -70,14 +69,14 @@ class Watch:
 
     Attributes:
         cluster_id, topics: known after `check`.
-        report: receives one line for each operational message that is not an incident event.
+        log: receives the operational messages, which are not incident events.
         on_event: receives every incident event.
         coverage: the partitions without evidence, and whether the watch is ready.
         counts: partition notices, view mismatches, confirmations by answer, and abort decisions.
     """
 
     settings: RunSettings
-    report: Report
+    log: Log
     on_event: Callable[[IncidentEvent], None]
     cluster_id: str = ""
     topics: Sequence[TopicInfo] = ()
@@ -102,16 +101,14 @@ class Watch:
             self.settings.events_format,
             self.settings.schema_registry_url,
             properties,
-            events_keys(self.settings.events_key_file, lambda text: self.report(f"warning: {text}")),
+            events_keys(self.settings.events_key_file, self.log.warning),
         )
-        self._listening = EventListener(SkippedRecords(lambda text: self.report(f"warning: {text}"), wall_clock_ms))
+        self._listening = EventListener(SkippedRecords(self.log.warning, wall_clock_ms))
         self.options = parse_options(self._source_options())
         self.metrics = Metrics(wall_clock_ms)
         self.metrics.progress = self._progress
-        self.coverage = Coverage(
-            self.report, progress=self._progress, census_interval_ms=self.settings.census_interval_ms
-        )
-        self._throttling = Throttling(self.report)
+        self.coverage = Coverage(self.log, progress=self._progress, census_interval_ms=self.settings.census_interval_ms)
+        self._throttling = Throttling(self.log)
 
     @property
     def instance(self) -> str:
@@ -153,7 +150,7 @@ class Watch:
             self.cluster_id, self.topics = check_cluster(cluster, self.options, self.checkpoint)
             warning = scan_interval_warning(cluster)
         if warning is not None and self.settings.coordinator_scan_interval_ms is None:
-            self.report(f"warning: {warning}")
+            self.log.warning(warning)
         self.metrics.cluster_id = self.cluster_id
 
     @contextlib.contextmanager
@@ -168,7 +165,7 @@ class Watch:
             yield
             return
         server = MetricsServer(self.metrics.registry, self.settings.metrics_host, port, lambda: self.metrics.is_judging)
-        self.report(f"metrics at {server.url}/metrics")
+        self.log.info(f"metrics at {server.url}/metrics")
         try:
             yield
         finally:
@@ -191,7 +188,7 @@ class Watch:
         config = librdkafka_config(self.options)
         warning = ensure_topic(config, self.settings.events_topic)
         if warning is not None:
-            self.report(f"warning: {warning}")
+            self.log.warning(warning)
         topic = KafkaEventSink(config, self._events.name, self._events.encoding, keys=self._events.keys)
         sinks: list[EventSink] = [topic]
         places = [Told(topic.beat, pause_ms)] if (pause_ms := self.settings.events_heartbeat_ms) else []
@@ -217,13 +214,13 @@ class Watch:
             origin=self._origin(),
             admin=ClusterAdmin(cluster),
             groups=ClusterGroups(cluster),
-            outboxes=[Outbox(sink, lambda text: self.report(f"warning: {text}")) for sink in sinks],
+            outboxes=[Outbox(sink, self.log.warning) for sink in sinks],
             now_ms=wall_clock_ms,
             heard=lambda: self._listening.heard(log.news()),
             on_event=self._on_event,
-            report=lambda text: self.report(f"warning: {text}"),
+            report=self.log.warning,
             retention=Retention(self.settings.events_retention_ms, topic.bury),
-            evidence=EvidenceFile(self._scratch / _EVIDENCE_FILE, lambda text: self.report(f"warning: {text}")),
+            evidence=EvidenceFile(self._scratch / _EVIDENCE_FILE, self.log.warning),
         )
         ledger.remember(self._listening.heard(log.history()))
         for outbox in ledger.outboxes[1:]:
@@ -249,7 +246,7 @@ class Watch:
             lease=None if is_off else GroupLease(config, settings.events_topic, self.cluster_id),
             instance=self.instance,
             now_ms=wall_clock_ms,
-            report=self.report,
+            log=self.log,
         )
 
     def start_spark(self) -> SparkSession:
@@ -326,11 +323,11 @@ class Watch:
                 self.counts[f"partitions {notice.kind}"] += 1
                 is_hidden = notice.kind is NoticeKind.HIDDEN
                 where = "" if is_hidden else f" [{notice.from_offset}, {notice.to_offset})"
-                self.report(f"warning: {notice.kind} {notice.partition}{where}: {notice.detail}")
+                self.log.warning(f"{notice.kind} {notice.partition}{where}: {notice.detail}")
             case ViewHealed():
                 self.counts[f"view mismatches ({said.mismatch})"] += 1
-                self.report(
-                    f"warning: producer id {said.producer_id} on {said.partition} from {said.start_offset}: "
+                self.log.warning(
+                    f"producer id {said.producer_id} on {said.partition} from {said.start_offset}: "
                     f"{said.mismatch} at its leader, but not in our copy of the log; the leader is right"
                 )
 

@@ -112,6 +112,9 @@ class RunSettings(BaseModel):
     max_read_ms_per_trigger: Positive = Field(
         1_000, description="approximate time for which one micro-batch reads data; the next one continues from there"
     )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="log lines on standard output: text for people, json for programs"
+    )
     master: Text = Field("local[2,4]", description="Spark master; if empty, spark-submit sets it")
     state_partitions: Annotated[Positive, Field(le=INT32)] = Field(
         1, description="number of Spark partitions of the state; fixed once the checkpoint exists"

@@ -21,6 +21,16 @@ ABSENCES_OF_A_DELETED_TOPIC = 3
 UNKNOWN_PARTITION = "UNKNOWN_TOPIC_OR_PARTITION"  # the partition does not exist; a hidden one gives another error
 
 
+class Log(Protocol):
+    """Receives messages for the operator that are no incident events; `logging.Logger` is one."""
+
+    def info(self, message: str, /) -> None:
+        """Something changed as expected."""
+
+    def warning(self, message: str, /) -> None:
+        """Something needs attention."""
+
+
 class ActiveProducer(NamedTuple):
     """One row of DescribeProducers; `txn_start_offset` and `coordinator_epoch` are -1 for none."""
 

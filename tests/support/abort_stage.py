@@ -35,7 +35,7 @@ class Stage(World):
             self.lease,
             self.instance,
             lambda: self.now_ms,
-            self.reports.append,
+            self.reports,
         )
 
     def restart(self) -> None:

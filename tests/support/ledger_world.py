@@ -9,6 +9,7 @@ from support.facts import BucketRun, a_marker, seen, transaction
 from support.fake_admin import FakeAdmin
 from support.fake_groups import FakeGroups
 from support.kept_evidence import KeptEvidence
+from support.log_lines import LogLines
 from support.recording_sink import RecordingSink
 from support.shared_log import SharedLog
 from txnwatch.sinks.delivery.outbox import Outbox
@@ -33,7 +34,7 @@ class World:
     groups: FakeGroups = field(default_factory=FakeGroups)
     topic: RecordingSink = field(default_factory=RecordingSink)
     redis: RecordingSink = field(default_factory=RecordingSink)
-    reports: list[str] = field(default_factory=list)
+    reports: LogLines = field(default_factory=LogLines)
     evidence: KeptEvidence = field(default_factory=KeptEvidence)
 
     def __post_init__(self) -> None:

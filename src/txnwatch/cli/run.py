@@ -16,13 +16,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from txnwatch.app import Watch
-from txnwatch.cli.event_lines import event_line, utc
-from txnwatch.cli.output import delivering
+from txnwatch.cli.log_output import ROOT as LOG
+from txnwatch.cli.log_output import log_incident, log_to_stdout
 from txnwatch.cli.settings_flags import add_flags, flag_values
 from txnwatch.config import RunSettings, load_settings
-from txnwatch.state.model.errors import BrokerError, CheckpointError, OutputError, QueryError
-from txnwatch.state.text.escape import printable
-from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.state.model.errors import BrokerError, CheckpointError, QueryError
 from txnwatch.streaming.job.checkpoint import locked
 
 if TYPE_CHECKING:
@@ -49,14 +47,15 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 def run(parsed: argparse.Namespace) -> int:
     """Runs until it is stopped; exit code 0 after a clean stop."""
     settings = load_settings(flag_values(parsed, RunSettings), parsed.config)
-    watch = Watch(settings, report=_report, on_event=lambda event: _print(event_line(event)))
+    log_to_stdout(settings.log_format)
+    watch = Watch(settings, log=LOG, on_event=log_incident)
     stop = threading.Event()
     with _signals(stop):
         watch.check()
         with locked(watch.checkpoint), watch.served_metrics():
             partitions = sum(len(topic.partitions) for topic in watch.topics)
-            _report(f"watching cluster {watch.cluster_id}: {len(watch.topics)} topics, {partitions} partitions")
-            _report(f"checkpoint {watch.checkpoint}, Spark's output in {watch.spark_log}")
+            LOG.info(f"watching cluster {watch.cluster_id}: {len(watch.topics)} topics, {partitions} partitions")
+            LOG.info(f"checkpoint {watch.checkpoint}, Spark's output in {watch.spark_log}")
             session = watch.start_spark()
             with _signals(stop):  # Spark has installed its own handler of Ctrl-C
                 try:
@@ -65,7 +64,7 @@ def run(parsed: argparse.Namespace) -> int:
                     watch.close()
                     _quietly(session.stop)
     told = "".join(f", {count} {what}" for what, count in sorted(watch.counts.items()))
-    _report(f"stopped after {watch.batches} micro-batches{told}")
+    LOG.info(f"stopped after {watch.batches} micro-batches{told}")
     return 0
 
 
@@ -75,10 +74,10 @@ def _supervise(watch: Watch, session: SparkSession, stop: threading.Event) -> No
         try:
             ledger = watch.open_ledger()
             if ledger.open_incidents:
-                _report(f"{len(ledger.open_incidents)} incidents are still open from before the start")
+                LOG.info(f"{len(ledger.open_incidents)} incidents are still open from before the start")
             query = _started(watch, session)
         except (BrokerError, QueryError) as exc:
-            _report(f"warning: {exc}; next attempt in {pause:.0f} s")
+            LOG.warning(f"{exc}; next attempt in {pause:.0f} s")
             stop.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
             continue
@@ -87,7 +86,7 @@ def _supervise(watch: Watch, session: SparkSession, stop: threading.Event) -> No
         if stop.is_set():
             _stop_between_batches(query)
             return
-        _report(f"warning: the query ended: {_why(query)}; restarting it in {pause:.0f} s")
+        LOG.warning(f"the query ended: {_why(query)}; restarting it in {pause:.0f} s")
         _quietly(query.stop)
         stop.wait(pause)
         pause = _FIRST_PAUSE_S if watch.batches > before else min(2 * pause, _LONGEST_PAUSE_S)
@@ -121,10 +120,10 @@ def _watch_query(watch: Watch, query: StreamingQuery, stop: threading.Event, ses
         waited_s = time.monotonic() - since
         if watch.batches != seen:
             if watch.coverage.is_ready and not is_told:
-                _report(f"ready: {watch.coverage.reach}")
+                LOG.info(f"ready: {watch.coverage.reach}")
                 is_told = True
             elif is_silent:
-                _report("the brokers answer again")
+                LOG.info("the brokers answer again")
             seen, since, is_silent = watch.batches, time.monotonic(), False
         elif time.monotonic() > looks_s and waited_s > _SILENCE_S:
             looks_s = time.monotonic() + _SILENCE_S
@@ -132,10 +131,10 @@ def _watch_query(watch: Watch, query: StreamingQuery, stop: threading.Event, ses
                 return
             if seen == first and waited_s > first_s:
                 where = f"if the brokers answer, the reason is in Spark's output: {watch.spark_log}"
-                _report(f"warning: no micro-batch has completed since the start, {waited_s:.0f} s ago; {where}")
+                LOG.warning(f"no micro-batch has completed since the start, {waited_s:.0f} s ago; {where}")
                 first_s *= 2
             elif seen != first and not is_silent:
-                _report(f"warning: no broker of {watch.settings.bootstrap_server} has answered for {_SILENCE_S:.0f} s")
+                LOG.warning(f"no broker of {watch.settings.bootstrap_server} has answered for {_SILENCE_S:.0f} s")
                 is_silent = True
 
 
@@ -181,7 +180,7 @@ def _signals(stop: threading.Event) -> Iterator[None]:
         if stop.is_set() and time.monotonic() - asked_at > _INSISTING_S:
             raise KeyboardInterrupt
         if not stop.is_set():
-            _report(f"{signal.Signals(number).name}: stopping after the current micro-batch")
+            LOG.info(f"{signal.Signals(number).name}: stopping after the current micro-batch")
             asked_at = time.monotonic()
             stop.set()
 
@@ -197,13 +196,3 @@ def _quietly(action: Any) -> None:  # noqa: ANN401 - a callable of py4j
     """Runs an action and ignores its errors: they must not end the watch, and are of no use."""
     with contextlib.suppress(Exception):
         action()
-
-
-def _report(line: str) -> None:
-    _print(f"{utc(wall_clock_ms())}  {line}")
-
-
-def _print(line: str) -> None:
-    """Prints a line; a failure (a full disk) does not end the watch, because events are on their topic."""
-    with contextlib.suppress(OutputError), delivering():
-        print(printable(line), flush=True)

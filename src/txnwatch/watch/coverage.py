@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import CensusReason, CensusRequest, Emitted, PartitionAlarm, Unproven
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ports import Log
 from txnwatch.state.text.lists import some
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.job.progress import Progress
@@ -21,7 +22,7 @@ from txnwatch.watch.undescribed_partitions import Undescribed
 
 _NAMED = 3
 _NO_LOG = (
-    f"warning: there is transactional data, but no broker shows {TRANSACTION_STATE_TOPIC}: nothing is proven; the "
+    f"there is transactional data, but no broker shows {TRANSACTION_STATE_TOPIC}: nothing is proven; the "
     "topic is deleted, or hidden from this user or by a proxy"
 )
 
@@ -31,14 +32,14 @@ class Coverage:
     """The partitions that one watch has no evidence about, and whether the watch is ready.
 
     Attributes:
-        report: receives one line for each change that an operator should know.
+        log: receives one message for each change that an operator should know.
         is_ready: whether every partition of the coordinators' log has been read to its end once, or some have and no
             further one for 30 s; and whether a census has come, if one is configured, or has not come for 30 s.
         progress: returns the progress of the query; None while it is unknown.
         census_interval_ms: the pause between two rounds of the census; None without a census.
     """
 
-    report: Callable[[str], None]
+    log: Log
     is_ready: bool = False
     progress: Callable[[], Progress | None] = lambda: None
     census_interval_ms: int | None = None
@@ -55,9 +56,9 @@ class Coverage:
     _unproven: PersistentAlert = field(init=False)
 
     def __post_init__(self) -> None:
-        lasting = PersistentAlert("not described by their leaders", self.report, self.now_ms)
+        lasting = PersistentAlert("not described by their leaders", self.log, self.now_ms)
         self._undescribed = Undescribed(lasting, self.census_interval_ms or 0)
-        self._unproven = PersistentAlert("not listed, or not read to their ends", self.report, self.now_ms)
+        self._unproven = PersistentAlert("not listed, or not read to their ends", self.log, self.now_ms)
 
     def on_batch(self, emitted: Sequence[Emitted]) -> None:
         """Updates the coverage with the output of one micro-batch."""
@@ -104,9 +105,9 @@ class Coverage:
 
     def _tell_of_log(self, *, is_missing: bool) -> None:
         if is_missing and not self._is_log_missing:
-            self.report(_NO_LOG)
+            self.log.warning(_NO_LOG)
         elif self._is_log_missing and not is_missing:
-            self.report(f"{TRANSACTION_STATE_TOPIC} is shown again, or no data is open any more")
+            self.log.info(f"{TRANSACTION_STATE_TOPIC} is shown again, or no data is open any more")
         self._is_log_missing = is_missing
 
     @property

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ports import Log
 from txnwatch.state.text.lists import some
 from txnwatch.streaming.client.clock import wall_clock_ms
 
@@ -22,11 +23,11 @@ class PersistentAlert:
 
     Attributes:
         what: the problem of the partitions, as text.
-        report: receives a line when partitions have had the problem for 30 s, and one when none has it any more.
+        log: receives a warning when partitions have had the problem for 30 s, and a message when none has it any more.
     """
 
     what: str
-    report: Callable[[str], None]
+    log: Log
     now_ms: Callable[[], int] = wall_clock_ms
     _since_ms: dict[TopicPartition, int] = field(default_factory=dict)
     _said: set[TopicPartition] = field(default_factory=set)
@@ -42,7 +43,7 @@ class PersistentAlert:
         self._since_ms = {partition: self._since_ms.get(partition, now_ms) for partition in partitions}
         lasting = {partition for partition, since_ms in self._since_ms.items() if now_ms - since_ms >= PERSISTENT_MS}
         if lasting - self._said:
-            self.report(f"warning: partitions {self.what}, so nothing is proven there: {some(sorted(lasting), _NAMED)}")
+            self.log.warning(f"partitions {self.what}, so nothing is proven there: {some(sorted(lasting), _NAMED)}")
         elif self._said and not lasting:
-            self.report(f"resolved: partitions {self.what}")
+            self.log.info(f"resolved: partitions {self.what}")
         self._said = lasting

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from txnwatch.state.model.findings import Emitted, RequestsThrottled
+from txnwatch.state.model.ports import Log
 from txnwatch.streaming.client.clock import wall_clock_ms
 
 _OVER_AFTER_MS = 30_000
@@ -17,11 +18,11 @@ class Throttling:
     """Sums the throttle times and reports the start and the end of throttling.
 
     Attributes:
-        report: receives the lines.
+        log: receives the messages.
         asked: returns how long the driver's own requests were throttled since the last call, by kind of request.
     """
 
-    report: Callable[[str], None]
+    log: Log
     now_ms: Callable[[], int] = wall_clock_ms
     asked: Callable[[], Mapping[str, int]] = dict
     _last_ms: int = 0
@@ -39,12 +40,12 @@ class Throttling:
                 self._sum_ms.update(dict(said.throttled_ms))
                 self._last_ms = now_ms
         if self._sum_ms and not was_said:
-            self.report(
-                f"warning: brokers throttle us by a quota ({self._requests()}): a partition that falls behind is "
+            self.log.warning(
+                f"brokers throttle us by a quota ({self._requests()}): a partition that falls behind is "
                 "watched by census until it is read; the metric txnwatch_throttled_seconds_total has the total"
             )
         elif was_said and now_ms - self._last_ms >= _OVER_AFTER_MS:
-            self.report(f"brokers no longer throttle us; in total: {self._requests()}")
+            self.log.info(f"brokers no longer throttle us; in total: {self._requests()}")
             self._sum_ms.clear()
         return everything
 

@@ -14,6 +14,7 @@ from support.facts import NAME, ORDERS, PAYMENTS, PRODUCER, START_MS, BucketRun,
 from support.fake_admin import FakeAdmin
 from support.fake_groups import FakeGroups
 from support.incidents import an_event
+from support.log_lines import LogLines
 from support.metrics import Scrape
 from support.recording_sink import RecordingSink
 from txnwatch.metrics.collector import UP_WITHIN_MS, Metrics
@@ -44,7 +45,7 @@ class World:
     def __init__(self) -> None:
         self.bucket = BucketRun()
         self.metrics = Metrics(lambda: self.bucket.now_ms)
-        self.coverage = Coverage(lambda _: None, now_ms=lambda: self.bucket.now_ms)
+        self.coverage = Coverage(LogLines(), now_ms=lambda: self.bucket.now_ms)
         self.sink = RecordingSink()
         self.outbox = Outbox(self.sink, lambda _: None)
         self.ledger = Ledger(

@@ -9,6 +9,7 @@ import pytest
 from support.facts import ORDERS, PAYMENTS, BucketRun, notice, seen
 from support.fake_admin import FakeAdmin
 from support.fake_groups import FakeGroups
+from support.log_lines import LogLines
 from support.metrics import Scrape
 from txnwatch.metrics.collector import Metrics
 from txnwatch.sinks.incidents.commands import Origin
@@ -32,10 +33,10 @@ class Scene:
     """A bucket that is heard by a coverage and by metrics."""
 
     def __init__(self) -> None:
-        self.run, self.lines, self.batches = BucketRun(), list[str](), 0
+        self.run, self.lines, self.batches = BucketRun(), LogLines(), 0
         self.log_ends: dict[TopicPartition, int] = {}
         self.coverage = Coverage(
-            self.lines.append,
+            self.lines,
             progress=lambda: Progress({}, self.log_ends, self.log_ends),
             now_ms=lambda: self.run.now_ms,
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from support.facts import ORDERS, PAYMENTS
+from support.log_lines import LogLines
 from txnwatch.watch.persistent_alerts import PersistentAlert
 
 
 def test_what_lasts_is_told_once_and_its_end_too() -> None:
-    lines: list[str] = []
+    lines = LogLines()
     clock = [0]
-    lasting = PersistentAlert("not listed", lines.append, lambda: clock[0])
+    lasting = PersistentAlert("not listed", lines, lambda: clock[0])
     for at_ms, partitions in ((0, {ORDERS}), (20_000, {ORDERS}), (31_000, {ORDERS}), (40_000, {ORDERS, PAYMENTS})):
         clock[0] = at_ms
         lasting.told(partitions)
@@ -20,9 +21,9 @@ def test_what_lasts_is_told_once_and_its_end_too() -> None:
 
 
 def test_a_while_is_not_told() -> None:
-    lines: list[str] = []
+    lines = LogLines()
     clock = [0]
-    lasting = PersistentAlert("not listed", lines.append, lambda: clock[0])
+    lasting = PersistentAlert("not listed", lines, lambda: clock[0])
     for at_ms in range(0, 300_000, 10_000):
         clock[0] = at_ms
         lasting.told({ORDERS} if at_ms % 20_000 else set())

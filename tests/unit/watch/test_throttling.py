@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from support.facts import BucketRun
+from support.log_lines import LogLines
 from txnwatch.state.model.facts import Throttled
 from txnwatch.state.model.findings import RequestsThrottled
 from txnwatch.streaming.client.answer_wait import NEVER, PROGRESS, AnswerWait, Throttle
@@ -16,9 +17,9 @@ from txnwatch.watch.throttling import Throttling
 
 
 def test_it_is_told_once_and_its_end_too() -> None:
-    lines: list[str] = []
+    lines = LogLines()
     clock = [0]
-    throttling = Throttling(lines.append, lambda: clock[0])
+    throttling = Throttling(lines, lambda: clock[0])
     for at_ms, fetch_ms in ((0, 0), (1_000, 1_200), (2_000, 900), (31_000, 0)):
         clock[0] = at_ms
         throttling.on_batch([RequestsThrottled((("Fetch", fetch_ms),))] if fetch_ms else [])
@@ -30,8 +31,8 @@ def test_it_is_told_once_and_its_end_too() -> None:
 
 
 def test_what_the_driver_itself_is_throttled_for_counts_too() -> None:
-    lines: list[str] = []
-    throttling = Throttling(lines.append, lambda: 0, lambda: {"ListTransactions": 500})
+    lines = LogLines()
+    throttling = Throttling(lines, lambda: 0, lambda: {"ListTransactions": 500})
     assert throttling.on_batch([]) == [RequestsThrottled((("ListTransactions", 500),))]
     assert "ListTransactions for 0.5 s" in lines[0]
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from support.heartbeats import NOW_MS, a_heartbeat
 from support.incidents import an_event
+from support.log_lines import LogLines
 from txnwatch.cli.watchers import listed, not_reached, unwatched, watchers_of
 from txnwatch.sinks.delivery import encoding
 from txnwatch.sinks.delivery.heartbeat import AHEAD_MS, FRESH_MS, Heartbeat, from_bytes, to_bytes
@@ -164,7 +165,7 @@ class Watch:
         cluster = Topics(options.bootstrap, options.security)
         progress = Progress({}, {DATA: 30, LOG: 9}, {DATA: 10, LOG: 9})
         self.now_ms = NOW_MS
-        self.coverage = Coverage(lambda _: None, progress=lambda: progress, now_ms=lambda: self.now_ms)
+        self.coverage = Coverage(LogLines(), progress=lambda: progress, now_ms=lambda: self.now_ms)
         self.pulse = HeartbeatSender(
             "host:/c", "cluster", cluster, options, lambda: progress, places, lambda: self.coverage.evidence
         )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 
+from support.log_lines import LogLines
 from txnwatch.cli import run
 from txnwatch.state.model.errors import CheckpointError
 from txnwatch.streaming.job import query as job
@@ -17,10 +19,19 @@ from txnwatch.watch.coverage import Coverage
 
 
 def a_watch(batches: int = 0) -> SimpleNamespace:
-    coverage = Coverage(lambda _: None, is_ready=True)
+    coverage = Coverage(LogLines(), is_ready=True)
     return SimpleNamespace(
         batches=batches, coverage=coverage, settings=SimpleNamespace(bootstrap_server="b:1"), spark_log="/log/spark.log"
     )
+
+
+@pytest.fixture(autouse=True)
+def _text_on_stdout() -> Iterator[None]:
+    handlers = run.LOG.handlers[:]
+    run.log_to_stdout("text")
+    yield
+    run.LOG.handlers[:] = handlers
+    run.LOG.propagate = True
 
 
 NO_SESSION = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None))
@@ -118,7 +129,7 @@ def test_a_disk_that_is_full_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> N
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("builtins.print", is_full)
-    run._report("still there")
+    run.LOG.info("still there")
 
 
 def test_a_reader_that_has_gone_away_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,4 +138,4 @@ def test_a_reader_that_has_gone_away_does(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr("builtins.print", is_gone)
     with pytest.raises(BrokenPipeError):
-        run._report("anybody?")
+        run.LOG.info("anybody?")

@@ -1,0 +1,71 @@
+"""The log of `txnwatch run` on standard output: lines for people, or one JSON object per line for programs.
+
+Spark's output goes to a file of its own (streaming/job), and the metrics server writes no log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from typing import Any
+
+from txnwatch.cli.event_lines import event_line, utc
+from txnwatch.cli.output import delivering
+from txnwatch.sinks.delivery.encoding import to_json
+from txnwatch.state.model.errors import OutputError
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.text.escape import printable
+
+ROOT = logging.getLogger("txnwatch")
+TEXT, JSON = "text", "json"
+_INCIDENT = "incident"
+
+
+def log_to_stdout(log_format: str) -> None:
+    """Writes everything from INFO up to standard output, as `text` or `json`; replaces an earlier call."""
+    handler = _Lines()
+    handler.setFormatter(_JsonFormatter() if log_format == JSON else _TextFormatter())
+    ROOT.handlers[:] = [handler]
+    ROOT.setLevel(logging.INFO)
+    ROOT.propagate = False
+
+
+def log_incident(event: IncidentEvent) -> None:
+    """Writes an incident event to the log."""
+    ROOT.getChild("events").info(event_line(event), extra={_INCIDENT: event})
+
+
+class _Lines(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        """Prints a line; a failure (a full disk) does not end the watch, because events are on their topic."""
+        with contextlib.suppress(OutputError), delivering():
+            print(self.format(record), flush=True)
+
+
+class _TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """Time and message; a warning is marked. The line of an incident has its own time."""
+        if hasattr(record, _INCIDENT):
+            return record.getMessage()
+        mark = "warning: " if record.levelno >= logging.WARNING else ""
+        return printable(f"{_time(record)}  {mark}{record.getMessage()}")
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """Time, level, logger and message; the fields of an incident event as `incident`."""
+        found: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        event = getattr(record, _INCIDENT, None)
+        if event is not None:
+            found["incident"] = json.loads(to_json(event))
+        return json.dumps(found)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return utc(int(record.created * 1000))

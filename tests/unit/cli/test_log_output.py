@@ -1,0 +1,56 @@
+"""What `txnwatch run` prints: text for people, one JSON object per line for programs."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from support.ledger_world import World
+from txnwatch.cli.log_output import JSON, ROOT, TEXT, log_incident, log_to_stdout
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Iterator[None]:
+    handlers = ROOT.handlers[:]
+    yield
+    ROOT.handlers[:] = handlers
+    ROOT.propagate = True
+
+
+def test_text_has_the_time_and_marks_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    log_to_stdout(TEXT)
+    ROOT.info("ready")
+    logging.getLogger("txnwatch.abort").warning("100 % sure\x1b[31m")
+    ready, warning = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert ready == "ready"
+    assert warning == "warning: 100 % sure\\x1b[31m"
+
+
+def test_json_is_one_object_per_line_with_a_level(capsys: pytest.CaptureFixture[str]) -> None:
+    log_to_stdout(JSON)
+    ROOT.info("ready")
+    logging.getLogger("txnwatch.abort").warning("one\ntwo")
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["level"], one["logger"], one["message"]) for one in found] == [
+        ("info", "txnwatch", "ready"),
+        ("warning", "txnwatch.abort", "one\ntwo"),
+    ]
+    assert all(one["time"].endswith("Z") for one in found)
+
+
+@pytest.mark.parametrize("log_format", [TEXT, JSON])
+def test_an_incident_is_one_line_and_in_json_has_its_fields(
+    log_format: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = World()
+    world.batch(world.hang("checkout-1"))
+    (event,) = world.topic.told
+    log_to_stdout(log_format)
+    log_incident(event)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "checkout-1" in line
+    if log_format == JSON:
+        assert json.loads(line)["incident"]["incident_id"] == event.incident_id
