@@ -25,10 +25,10 @@ import matplotlib as mpl
 from confluent_kafka.admin import AdminClient, NewTopic
 from matplotlib import pyplot as plt
 
+from support.broker_faults import in_sync
 from txnwatch.connection import options_of
 from txnwatch.embedded import faults
 from txnwatch.embedded.applications import exactly_once_copier, transactional_writer
-from txnwatch.embedded.broker_faults import in_sync
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.ports import free_ports
 from txnwatch.embedded.raw_producer import RawProducer

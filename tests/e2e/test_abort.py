@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from support.broker_faults import await_complete, leaderless
 from support.event_tail import Told
 from support.fake_groups import FakeGroups
 from support.fake_lease import FakeLease
@@ -26,7 +27,6 @@ from support.topics import unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.embedded.applications import CommittedReader
-from txnwatch.embedded.broker_faults import await_complete, leaderless
 from txnwatch.embedded.faults import late_write_after_abort
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.sinks.abort.automatic import AutoAbort

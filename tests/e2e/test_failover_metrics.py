@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from support.broker_faults import in_sync
 from support.metrics import Scrape
 from support.servers import connect, whole
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch
-from txnwatch.embedded.broker_faults import in_sync
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC

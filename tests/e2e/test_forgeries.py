@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import pytest
 
+from support.broker_faults import await_complete, leaderless
 from support.fault_world import EVENTS, World, aborting_world, begins
 from support.servers import Clusters
 from support.topics import unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.embedded.broker_faults import await_complete, leaderless
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.sinks.delivery.kafka import KafkaEventSink
 from txnwatch.state.model.ids import TopicPartition

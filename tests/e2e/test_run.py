@@ -236,8 +236,8 @@ def test_a_broker_that_goes_away_and_comes_back_kills_nothing(
     assert not [line for line in watch.lines if "the query ended" in line]
 
 
-def test_sigterm_stops_between_batches(watch: RunningWatch) -> None:
-    assert watch.stop() == 0
+def test_sigterm_to_the_whole_group_stops_between_batches(watch: RunningWatch) -> None:
+    assert watch.stop_group() == 0
     assert "stopped" in watch.lines[-1]
     assert not [line for line in watch.lines if "Traceback" in line or "Exception" in line]
 

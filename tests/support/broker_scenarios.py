@@ -7,10 +7,10 @@ from functools import partial
 
 from confluent_kafka import Producer
 
+from support.broker_faults import await_complete, await_leader, cut_tail, elect_uncleanly, in_sync, leaderless
 from support.fault_world import World, now_s
 from support.scenarios import Fault, open_transaction
 from support.topics import unique
-from txnwatch.embedded.broker_faults import await_complete, await_leader, cut_tail, elect_uncleanly, in_sync, leaderless
 from txnwatch.embedded.faults import LONG_TIMEOUT_MS, await_end, end_by_hand
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.admin.admin import ClusterAdmin

@@ -15,7 +15,8 @@ from typing import NamedTuple, Self
 
 import pyspark
 
-from txnwatch.embedded.jars import java, kafka_jars
+from txnwatch.embedded.jars import kafka_jars
+from txnwatch.java import java
 
 SOURCE = Path(__file__).parent / "java" / "ProducerStateOracle.java"
 REPLICATION, COORDINATOR, CLIENT = range(3)

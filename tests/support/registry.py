@@ -15,9 +15,10 @@ import urllib.request
 from pathlib import Path
 from typing import Self
 
-from txnwatch.embedded.jars import cache_directory, java
+from txnwatch.embedded.jars import cache_directory
 from txnwatch.embedded.ports import free_ports
 from txnwatch.embedded.process import ServerProcess
+from txnwatch.java import java
 
 _VERSION = "3.0.9"
 _ARCHIVE = f"apicurio-registry-app-{_VERSION}"

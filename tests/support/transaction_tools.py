@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pyspark
 
-from txnwatch.embedded.jars import java, kafka_jars
+from txnwatch.embedded.jars import kafka_jars
+from txnwatch.java import java
 
 SOURCE = Path(__file__).parent / "java" / "TransactionTools.java"
 _FLAG = re.compile(r"^  (--[\w-]+)", re.MULTILINE)

@@ -56,6 +56,7 @@ class RunningWatch:
             text=True,
             env={**os.environ, **QUICK},
             cwd=self._directory,
+            process_group=0,
         )
         threading.Thread(target=self._collect, args=(self._process,), daemon=True).start()
         return self
@@ -102,6 +103,12 @@ class RunningWatch:
     def stop(self) -> int:
         """SIGTERM; returns the exit code."""
         return self._signal(signal.SIGTERM)
+
+    def stop_group(self) -> int:
+        """SIGTERM to the whole process group, as a terminal or a container runtime sends it; returns the exit code."""
+        os.killpg(self.pid, signal.SIGTERM)
+        assert self._process is not None
+        return self._process.wait(60.0)
 
     def _signal(self, number: signal.Signals) -> int:
         assert self._process is not None

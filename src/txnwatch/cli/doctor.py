@@ -17,7 +17,7 @@ from txnwatch.cli.diagnosis import Caller, CheckRow, Health, diagnose
 from txnwatch.cli.flag_types import redis_url, topic_name
 from txnwatch.cli.output import Answer
 from txnwatch.config import EVENTS_TOPIC
-from txnwatch.embedded.jars import java
+from txnwatch.java import java
 from txnwatch.setting_types import without_password
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.streaming.client.clock import wall_clock_ms

@@ -25,6 +25,7 @@ from txnwatch.state.model.errors import ConfigError, OutputError, TxnwatchError
 from txnwatch.state.text.escape import printable
 
 _INTERRUPTED = 130
+_MODULES = {"demo": "txnwatch.demo.command"}  # imported by name only: the detector does not need it
 COMMANDS = (
     "run",
     "demo",
@@ -50,7 +51,7 @@ def parser(commands: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"txnwatch {__version__}")
     added = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in commands:
-        import_module(f"txnwatch.cli.{command.replace('-', '_')}").add_parser(added)
+        import_module(_MODULES.get(command) or f"txnwatch.cli.{command.replace('-', '_')}").add_parser(added)
     return top
 
 

@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from txnwatch.java import java
 from txnwatch.state.model.errors import TxnwatchError
 
 KAFKA_VERSION = "4.3.1"
@@ -61,19 +62,6 @@ def jars(name: str, modules: tuple[tuple[str, str, str], ...], progress: Progres
     partial.rmdir()
     (directory / _STAMP).touch()
     return directory
-
-
-def java() -> str:
-    """The path of the java program.
-
-    Raises:
-        TxnwatchError: Java is missing.
-    """
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=f"{home}/bin" if home else None) or shutil.which("java")
-    if found is None:
-        raise TxnwatchError("expected Java 17 or later, found no `java`: install one, or set JAVA_HOME")
-    return found
 
 
 def _modules(version: str) -> tuple[tuple[str, str, str], ...]:

@@ -211,7 +211,7 @@ def test_a_range_that_is_read_again_and_ends_before_a_marker_gives_an_open_span_
     assert not [ended for ended in said if isinstance(ended, SpanEnded)]
 
 
-def test_a_span_that_a_transaction_held_between_two_barriers_starts_its_proof_again() -> None:
+def test_a_span_held_between_two_barriers_starts_its_proof_again() -> None:
     completed = transaction(2, S.COMPLETE_ABORT)
     proven_at = {}
     for name, between in {"held": frozenset({ORDERS}), "not held": frozenset()}.items():

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from txnwatch.cli.demo_view import DemoView, PartitionRow
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.connection import options_of
+from txnwatch.demo.view import DemoView, PartitionRow
 from txnwatch.embedded import faults
 from txnwatch.embedded.applications import (
     Application,

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from txnwatch.cli.demo_play import STEPS, Demo
-from txnwatch.cli.demo_view import DemoView
 from txnwatch.cli.event_lines import duration
+from txnwatch.demo.play import STEPS, Demo
+from txnwatch.demo.view import DemoView
 from txnwatch.state.model.errors import TxnwatchError
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import redis
 
-from txnwatch.cli.demo_stage import FREEZE_S, VICTIM, ZOMBIE, Stage
 from txnwatch.cli.event_lines import duration
+from txnwatch.demo.stage import FREEZE_S, VICTIM, ZOMBIE, Stage
 from txnwatch.embedded import faults
 from txnwatch.embedded.jars import KAFKA_VERSION
 from txnwatch.embedded.raw_producer import RawProducer
