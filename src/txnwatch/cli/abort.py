@@ -166,7 +166,7 @@ def _say(parsed: argparse.Namespace, incident: IncidentEvent, result: str, detai
         result=result,
         detail=detail,
     )
-    write(Answer("abort", incident.cluster_id, Decided, [row]), parsed.format)
+    write(Answer("abort", incident.cluster_id, Decided, [row]), parsed.format, is_wide=parsed.wide)
 
 
 def _about(incident: IncidentEvent) -> str:

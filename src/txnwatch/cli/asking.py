@@ -64,9 +64,11 @@ def add_events_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_output_flags(parser: argparse.ArgumentParser, *, can_find: bool = True) -> None:
-    """Adds `--format` and, for commands that look for something, `--fail-on-found`."""
+def add_output_flags(parser: argparse.ArgumentParser, *, can_find: bool = True, has_table: bool = True) -> None:
+    """Adds `--format`, `--wide` for a table and, for commands that look for something, `--fail-on-found`."""
     parser.add_argument("--format", choices=("text", "json"), default="text", help="a table, or one JSON envelope")
+    if has_table:
+        parser.add_argument("--wide", action="store_true", help="one line for each row, wider than the terminal or not")
     if can_find:
         parser.add_argument("--fail-on-found", action="store_true", help="exit with 3 if something was found")
 
@@ -79,7 +81,7 @@ def ask(parsed: argparse.Namespace, question: Callable[[Cluster], Answer]) -> in
     """
     with connected(parsed.bootstrap_server, parsed.command_config, timeout_s=_TIMEOUT_S) as cluster:
         answer = question(cluster)
-    write(answer, parsed.format)
+    write(answer, parsed.format, is_wide=getattr(parsed, "wide", False))
     return answer.exit_code(fail_on_found=getattr(parsed, "fail_on_found", False))
 
 

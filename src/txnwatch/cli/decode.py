@@ -120,7 +120,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 def _show(row_type: type, rows: list[Any], parsed: argparse.Namespace, missing: tuple[NotChecked, ...] = ()) -> int:
     answer = Answer("decode", "", row_type, rows, missing)
-    write(answer, parsed.format)
+    write(answer, parsed.format, is_wide=parsed.wide)
     return answer.exit_code(fail_on_found=False)
 
 

@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "--transactional-id", type=words, metavar="ID", help="a transactional id, also one in the form TOPIC-PARTITION"
     )
     add_connection_flags(parser)
-    add_output_flags(parser)
+    add_output_flags(parser, has_table=False)
     parser.set_defaults(run=run)
 
 

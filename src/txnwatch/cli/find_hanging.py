@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags, ask, origin_of
 from txnwatch.cli.flag_types import id32
-from txnwatch.cli.output import Answer, Duration, LeftOut, Line, NotChecked, Time
+from txnwatch.cli.output import DETAIL, Answer, Duration, LeftOut, Line, NotChecked, Time
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.event_builder import hanging_event, transaction_event
 from txnwatch.sinks.incidents.search import Log, Search, Searcher
@@ -43,18 +43,18 @@ class FoundRow:
     topic: str | None
     partition: int | None
     producer_id: int
-    producer_epoch: int | None
-    coordinator_epoch: int | None
+    producer_epoch: Annotated[int | None, DETAIL]
+    coordinator_epoch: Annotated[int | None, DETAIL]
     start_offset: int | None
-    last_timestamp_ms: Time | None
+    last_timestamp_ms: Annotated[Time | None, DETAIL]
     duration_ms: Duration
-    reason: str | None
-    transaction_state: str | None
-    transaction_timeout_ms: int | None
-    overdue_ms: Duration | None
-    hidden_records: int | None
+    reason: Annotated[str | None, DETAIL]
+    transaction_state: Annotated[str | None, DETAIL]
+    transaction_timeout_ms: Annotated[int | None, DETAIL]
+    overdue_ms: Annotated[Duration | None, DETAIL]
+    hidden_records: Annotated[int | None, DETAIL]
     expected_outcome: str
-    partitions: tuple[str, ...]
+    partitions: Annotated[tuple[str, ...], DETAIL]
     next: Line | None
 
 

@@ -16,17 +16,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple, Protocol, TextIO, get_args, get_type_hints, runtime_checkable
 
-from rich.console import Console
-from rich.table import Table
-
 from txnwatch import __version__
 from txnwatch.cli.event_lines import duration, utc
+from txnwatch.cli.tables import NONE, Column, table_lines, width_of
 from txnwatch.state.model.errors import OutputError
 from txnwatch.state.text.escape import json_text, printable
 from txnwatch.state.text.lists import by_reason
 
 CLEAN, FAILURE, USAGE, FOUND, UNWATCHED = 0, 1, 2, 3, 4
-_WIDE = 100_000
 _NAMED = 5  # names of each reason in the text output; JSON has all of them
 
 
@@ -47,6 +44,13 @@ def _duration(value: int) -> str:
 Time = Annotated[int, Shown(_time)]  # epoch milliseconds, below 0 for none
 Duration = Annotated[int, Shown(_duration)]  # milliseconds
 Line = Annotated[str, Shown(None)]
+DETAIL = "detail"  # Annotated[..., DETAIL]: a column that leaves the row if the table is too wide
+
+
+class _Column(NamedTuple):
+    render: Callable[[Any], str] | None
+    has_unit: bool
+    is_detail: bool
 
 
 class NotChecked(NamedTuple):
@@ -115,14 +119,14 @@ class Answer:
         return CLEAN if self.is_complete and not self.failed else FAILURE
 
 
-def write(answer: Answer, how: str, out: TextIO | None = None) -> None:
-    """Writes the answer as `text` or `json`, by default to standard output."""
+def write(answer: Answer, how: str, out: TextIO | None = None, *, is_wide: bool = False) -> None:
+    """Writes the answer as `text` or `json`, by default to standard output; `is_wide`: one line for each row."""
     stream = sys.stdout if out is None else out
     with delivering():
         if how == "json":
             print(json_text(envelope(answer)), file=stream, flush=True)
         else:
-            _write_text(answer, stream)
+            _write_text(answer, stream, None if is_wide else width_of(stream))
 
 
 @contextmanager
@@ -155,12 +159,12 @@ def envelope(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _write_text(answer: Answer, stream: TextIO) -> None:
+def _write_text(answer: Answer, stream: TextIO, width: int | None) -> None:
     if issubclass(answer.row_type, Prose):
         for row in answer.rows:
             print(*(printable(line) for line in row.lines()), sep="\n", file=stream)
     else:
-        _write_table(answer, stream)
+        _write_table(answer, stream, width)
     for line in by_reason(answer.not_checked, _NAMED):
         print(f"not checked: {printable(line)}", file=stream)
     for kept in answer.left_out:
@@ -172,22 +176,16 @@ def _write_text(answer: Answer, stream: TextIO) -> None:
     stream.flush()
 
 
-def _write_table(answer: Answer, stream: TextIO) -> None:
-    console = Console(file=stream, highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        console.width = _WIDE  # a pipe has no width: no line is wrapped or cut
-    table = Table(box=None, pad_edge=False, header_style="bold")
+def _write_table(answer: Answer, stream: TextIO, width: int | None) -> None:
     shown = _shown(answer.row_type)
-    columns = {name: how for name, how in shown.items() if how is None or how.render is not None}
-    for name, how in columns.items():
-        title = heading(name.removesuffix("_ms") if how is not None else name)
-        table.add_column(title, no_wrap=not console.is_terminal, overflow="fold")
-    for row in answer.rows:
-        table.add_row(*(_text(getattr(row, name), how) for name, how in columns.items()))
-    with console.capture() as captured:
-        console.print(table)
-    print(*(line.rstrip() for line in captured.get().splitlines()), sep="\n", file=stream)
-    below = [name for name in shown if name not in columns]
+    in_row = {name: how for name, how in shown.items() if how.render is not None}
+    columns = [
+        Column(heading(name.removesuffix("_ms") if how.has_unit else name), how.is_detail)
+        for name, how in in_row.items()
+    ]
+    rows = [[_text(getattr(row, name), how) for name, how in in_row.items()] for row in answer.rows]
+    print(*table_lines(columns, rows, width), sep="\n", file=stream)
+    below = [name for name in shown if name not in in_row]
     lines = (f"{name}: {getattr(row, name)}" for row in answer.rows for name in below if getattr(row, name))
     for line in dict.fromkeys(lines):
         print(printable(line), file=stream)
@@ -198,23 +196,27 @@ def heading(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
 
-def _shown(row_type: type) -> dict[str, Shown | None]:
+def _shown(row_type: type) -> dict[str, _Column]:
     hints = get_type_hints(row_type, include_extras=True)
-    return {spec.name: _marked(hints[spec.name]) for spec in dataclasses.fields(row_type)}
+    return {spec.name: _column(hints[spec.name]) for spec in dataclasses.fields(row_type)}
 
 
-def _marked(hint: Any) -> Shown | None:  # noqa: ANN401 - any type of a field, with None or without
-    for part in (hint, *get_args(hint)):
-        for mark in getattr(part, "__metadata__", ()):
-            if isinstance(mark, Shown):
-                return mark
-    return None
+def _column(hint: Any) -> _Column:  # noqa: ANN401 - any type of a field, with None or without
+    marks = list(_marks(hint))
+    how = next((mark for mark in marks if isinstance(mark, Shown)), None)
+    return _Column(how.render if how is not None else str, has_unit=how is not None, is_detail=DETAIL in marks)
 
 
-def _text(value: Any, how: Shown | None) -> str:  # noqa: ANN401 - any field of a row
+def _marks(hint: Any) -> Iterator[object]:  # noqa: ANN401 - as above
+    yield from getattr(hint, "__metadata__", ())
+    for part in get_args(hint):
+        yield from _marks(part)
+
+
+def _text(value: Any, how: _Column) -> str:  # noqa: ANN401 - any field of a row
     if value is None:
-        return "-"
-    if how is not None and how.render is not None:
+        return NONE
+    if how.has_unit and how.render is not None:
         return how.render(value)
     if isinstance(value, tuple | list):
         return printable(",".join(str(part) for part in value))

@@ -99,7 +99,7 @@ def run(parsed: argparse.Namespace) -> int:
         also={"watchers": listed(watchers)},
         unwatched=bool(alone) or not watchers,
     )
-    write(answer, parsed.format)
+    write(answer, parsed.format, is_wide=parsed.wide)
     return answer.exit_code(fail_on_found=parsed.fail_on_found)
 
 

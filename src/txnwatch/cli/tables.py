@@ -1,0 +1,95 @@
+"""Lays out rows as lines of text that fit the terminal; without a terminal every row is one line and nothing is cut.
+
+If the whole table is too wide, the main columns stay in the row and the details stand below it. If the main columns are
+too wide as well, every row becomes a block with one line for each field.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TextIO
+
+from rich.cells import cell_len, chop_cells
+from rich.console import Console
+from rich.table import Table
+
+_NO_LIMIT = 100_000
+_INDENT = "    "
+_LEAST_VALUE = 20
+NONE = "-"
+
+
+class Column(NamedTuple):
+    """A column; a detail leaves the row if the table is too wide."""
+
+    title: str
+    is_detail: bool
+
+
+def width_of(stream: TextIO) -> int | None:
+    """The width of the terminal in columns; None if the stream is no terminal."""
+    return shutil.get_terminal_size().columns if stream.isatty() else None
+
+
+def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None) -> Iterator[str]:
+    """The lines of a table, headings first; `width` None for no limit."""
+    everything = list(range(len(columns)))
+    lines = _aligned(columns, rows, everything)
+    if width is None or _fit(lines, width):
+        yield from lines
+        return
+    main = [index for index in everything if not columns[index].is_detail]
+    headings, *short = _aligned(columns, rows, main)
+    if not _fit([headings, *short], width):
+        yield from _blocks(columns, rows, width)
+        return
+    yield headings
+    for line, row in zip(short, rows, strict=True):
+        yield line
+        details = [f"{columns[index].title} {row[index]}" for index in everything if columns[index].is_detail]
+        yield from _filled([one for one in details if not one.endswith(f" {NONE}")], width)
+
+
+def _aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]], shown: Sequence[int]) -> list[str]:
+    table = Table(box=None, pad_edge=False)
+    for index in shown:
+        table.add_column(columns[index].title, no_wrap=True)
+    for row in rows:
+        table.add_row(*(row[index] for index in shown))
+    console = Console(file=io.StringIO(), width=_NO_LIMIT, highlight=False, markup=False, emoji=False)
+    with console.capture() as captured:
+        console.print(table)
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+def _fit(lines: Sequence[str], width: int) -> bool:
+    return all(cell_len(line) <= width for line in lines)
+
+
+def _filled(items: Sequence[str], width: int) -> Iterator[str]:
+    """As many items in a line as fit; an item that is longer than a line is broken."""
+    line = _INDENT
+    for item in items:
+        following = item if line == _INDENT else f"  {item}"
+        if line != _INDENT and cell_len(line + following) > width:
+            yield line
+            line, following = _INDENT, item
+        line += following
+        if cell_len(line) > width:
+            *full, line = [f"{_INDENT}{part}" for part in chop_cells(line.strip(), width - len(_INDENT))]
+            yield from full
+    if line != _INDENT:
+        yield line
+
+
+def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    longest = max(len(column.title) for column in columns)
+    for number, row in enumerate(rows):
+        if number:
+            yield ""
+        for column, value in zip(columns, row, strict=True):
+            parts = chop_cells(value, max(_LEAST_VALUE, width - longest - 2)) or [""]
+            yield f"{column.title:<{longest}}  {parts[0]}".rstrip()
+            yield from (f"{'':<{longest}}  {part}" for part in parts[1:])

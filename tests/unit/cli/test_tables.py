@@ -1,0 +1,91 @@
+"""Tables fit the terminal, and lose nothing where there is none."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from txnwatch.cli.find_hanging import FoundRow
+from txnwatch.cli.output import Answer, write
+from txnwatch.cli.tables import Column, table_lines
+
+COLUMNS = [Column("Verdict", False), Column("Topic", False), Column("Epoch", True), Column("Reason", True)]
+ROWS = [["hanging", "payments", "3", "already_completed"], ["late", "orders", "-", "-"]]
+
+
+def test_without_a_limit_each_row_is_one_line() -> None:
+    headings, first, second = table_lines(COLUMNS, ROWS, None)
+    assert headings.split() == ["Verdict", "Topic", "Epoch", "Reason"]
+    assert first.split() == ROWS[0]
+    assert second.split() == ROWS[1]
+
+
+def test_what_fits_is_a_table() -> None:
+    assert list(table_lines(COLUMNS, ROWS, 50)) == list(table_lines(COLUMNS, ROWS, None))
+
+
+def test_details_stand_below_the_row_if_the_table_is_too_wide() -> None:
+    assert list(table_lines(COLUMNS, ROWS, 30)) == [
+        "Verdict  Topic",
+        "hanging  payments",
+        "    Epoch 3",
+        "    Reason already_completed",
+        "late     orders",
+    ]
+
+
+def test_a_row_is_a_block_if_its_main_columns_are_too_wide() -> None:
+    rows = [["hanging", "a" * 70, "3", "already_completed"], ROWS[1]]
+    assert list(table_lines(COLUMNS, rows, 60)) == [
+        "Verdict  hanging",
+        f"Topic    {'a' * 51}",
+        f"         {'a' * 19}",
+        "Epoch    3",
+        "Reason   already_completed",
+        "",
+        "Verdict  late",
+        "Topic    orders",
+        "Epoch    -",
+        "Reason   -",
+    ]
+
+
+CELLS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P")), min_size=1, max_size=200)
+
+
+@example([("証" * 50, "拠" * 90, "a" * 200, "二" * 3)], 41)
+@given(st.lists(st.tuples(CELLS, CELLS, CELLS, CELLS), max_size=5), st.integers(40, 200))
+def test_every_line_fits_and_every_value_is_there(rows: list[tuple[str, ...]], width: int) -> None:
+    lines = list(table_lines(COLUMNS, rows, width))
+    assert max(map(cell_len, lines)) <= width
+    text = "".join("".join(line.split()) for line in lines)
+    assert all(value in text for row in rows for value in row if value != "-")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_find_hanging_fits_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    found = FoundRow(
+        *("hanging", "checkout-7", "payments.transactions.v1", 11, 4_000, 3, 5, 1_234_567, 1_700_000_000_000, 61_000),
+        *("already_completed", "CompleteAbort", 60_000, None, 1_500, "abort", ("payments.transactions.v1-11",)),
+        "txnwatch abort --topic payments.transactions.v1 --partition 11 --producer-id 4000 --start-offset 1234567",
+    )
+    answer = Answer("find-hanging", "cluster", FoundRow, [found])
+    out, wide = Terminal(), Terminal()
+    write(answer, "text", out)
+    write(answer, "text", wide, is_wide=True)
+    *lines, following = out.getvalue().splitlines()
+    assert following.startswith("next: ")
+    assert max(map(len, lines)) <= width
+    assert "payments.transactions.v1" in out.getvalue()
+    assert "already_completed" in out.getvalue()
+    assert len(wide.getvalue().splitlines()) == 3
