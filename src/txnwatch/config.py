@@ -8,6 +8,7 @@ from it.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -51,6 +52,11 @@ _REGISTRY_PREFIX = "schema.registry."
 CONFLUENT_AVRO = "confluent-avro"
 _DEFAULTS = DetectionPolicy()
 _ABORT = AbortPolicy()
+
+
+# The kubelet's variables for the Services of a namespace: hosts, ports, and URLs such as tcp://10.0.0.7:9464.
+_SERVICE_LINK = re.compile(r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
+_SERVICE_URL = re.compile(r"(tcp|udp|sctp)://")
 
 
 class RunSettings(BaseModel):
@@ -242,8 +248,17 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name.removeprefix(ENVIRONMENT_PREFIX).lower(): value
         for name, value in environ.items()
-        if name.startswith(ENVIRONMENT_PREFIX) and name not in RESERVED_ENVIRONMENT
+        if name.startswith(ENVIRONMENT_PREFIX)
+        and name not in RESERVED_ENVIRONMENT
+        and not _is_service_link(name.removeprefix(ENVIRONMENT_PREFIX), value)
     }
+
+
+def _is_service_link(name: str, value: str) -> bool:
+    """Whether the kubelet has set it for a Service that is named txnwatch or txnwatch-*."""
+    if _SERVICE_URL.match(value):
+        return True
+    return name.lower() not in RunSettings.model_fields and _SERVICE_LINK.fullmatch(name) is not None
 
 
 def _problem(error: Any, sources: Mapping[str, str]) -> str:  # noqa: ANN401 - pydantic's ErrorDetails

@@ -79,6 +79,28 @@ def test_variables_that_are_read_elsewhere_are_no_settings() -> None:
     assert settings(environ=dict.fromkeys(RESERVED_ENVIRONMENT, "anything")) == settings()
 
 
+# What the kubelet sets in a pod for the Services txnwatch, txnwatch-metrics and txnwatch-redis.
+SERVICE_LINKS = {
+    "TXNWATCH_SERVICE_HOST": "10.0.0.7",
+    "TXNWATCH_SERVICE_PORT": "9464",
+    "TXNWATCH_SERVICE_PORT_METRICS": "9464",
+    "TXNWATCH_PORT": "tcp://10.0.0.7:9464",
+    "TXNWATCH_PORT_9464_TCP": "tcp://10.0.0.7:9464",
+    "TXNWATCH_PORT_9464_TCP_PROTO": "tcp",
+    "TXNWATCH_PORT_9464_TCP_PORT": "9464",
+    "TXNWATCH_PORT_9464_TCP_ADDR": "10.0.0.7",
+    "TXNWATCH_METRICS_PORT": "tcp://10.0.0.8:9464",
+    "TXNWATCH_REDIS_SERVICE_HOST": "10.0.0.9",
+}
+
+
+def test_the_service_links_of_kubernetes_are_no_settings() -> None:
+    assert settings(environ=SERVICE_LINKS) == settings()
+    assert settings(environ={**SERVICE_LINKS, "TXNWATCH_METRICS_PORT": "9464"}).metrics_port == 9464
+    with pytest.raises(ConfigError, match="service: unknown key, from environment"):
+        settings(environ={"TXNWATCH_SERVICE": "10.0.0.7"})
+
+
 FILE = "file .*txnwatch.toml"
 BAD_VALUES: dict[str, tuple[dict[str, Any], str, dict[str, str], str]] = {
     "no number, from a flag": ({"trigger_ms": "soon"}, "", {}, "trigger_ms: expected .*integer.*'soon' from flag"),
