@@ -1,9 +1,10 @@
 """Draws docs/dashboard.png: the queries of the dashboard, answered by a real Prometheus that scraped a real run.
 
-Needs `prometheus` on the PATH and `pip install matplotlib`; takes about five minutes. `txnwatch run` watches a real
-Kafka with healthy applications. One transaction is stuck in Prepare* and completes under another coordinator. One hangs
-and is ended by hand. A second one still hangs when the picture is drawn. The picture is not a screenshot of Grafana:
-panels and queries are those of the dashboard, the values are those of the run, and matplotlib draws them.
+Run it with `PYTHONPATH=tests`. Needs `prometheus` on the PATH and `pip install matplotlib`; takes about five minutes.
+`txnwatch run` watches a real Kafka with healthy applications. One transaction is stuck in Prepare* and completes under
+another coordinator. One hangs and is ended by hand. A second one still hangs when the picture is drawn. The picture is
+not a screenshot of Grafana: panels and queries are those of the dashboard, the values are those of the run, and
+matplotlib draws them.
 """
 
 from __future__ import annotations
@@ -184,7 +185,7 @@ def draw(play: Play, begun: float, target: Path) -> None:
             _series(figure.add_axes(inner, facecolor=CARD), play, panel, begun, ended)
     note = "real figures of a real run; drawn by scripts/dashboard_picture.py, not a screenshot of Grafana"
     figure.text(0.992, 0.3 / rows, note, ha="right", color=FAINT, fontsize=7)
-    figure.savefig(target, facecolor=PAPER)
+    figure.savefig(target, facecolor=PAPER, dpi=80)
 
 
 def _expression(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.ports import EventSink
+from txnwatch.state.model.ports import EventSink, Log
 
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 30_000
 _FORGET_PAUSE_MS = 600_000
@@ -21,9 +21,9 @@ class Outbox:
         failures: deliveries that failed.
     """
 
-    def __init__(self, sink: EventSink, report: Callable[[str], None]) -> None:
+    def __init__(self, sink: EventSink, log: Log) -> None:
         self._sink = sink
-        self._report = report
+        self._log = log
         self._waiting: deque[IncidentEvent] = deque()
         self._pause_ms = 0
         self._due_ms = 0
@@ -80,12 +80,12 @@ class Outbox:
         except SinkError as exc:
             self.failures += 1
             if not self._pause_ms:
-                self._report(f"{exc}; {self.waiting} events are kept and delivered later")
+                self._log.warning(f"{exc}; {self.waiting} events are kept and delivered later")
             self._pause_ms = min(max(2 * self._pause_ms, _FIRST_PAUSE_MS), _LONGEST_PAUSE_MS)
             self._due_ms = now_ms + self._pause_ms
         else:
             if self._pause_ms:
-                self._report(f"{self.name} works again: all kept events are delivered")
+                self._log.info(f"{self.name} works again: all kept events are delivered")
             self._pause_ms = 0
         return taken
 

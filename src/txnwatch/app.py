@@ -214,7 +214,7 @@ class Watch:
             origin=self._origin(),
             admin=ClusterAdmin(cluster),
             groups=ClusterGroups(cluster),
-            outboxes=[Outbox(sink, self.log.warning) for sink in sinks],
+            outboxes=[Outbox(sink, self.log) for sink in sinks],
             now_ms=wall_clock_ms,
             heard=lambda: self._listening.heard(log.news()),
             on_event=self._on_event,

@@ -54,9 +54,9 @@ _DEFAULTS = DetectionPolicy()
 _ABORT = AbortPolicy()
 
 
-# The kubelet's variables for the Services of a namespace: hosts, ports, and URLs such as tcp://10.0.0.7:9464.
-_SERVICE_LINK = re.compile(r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
-_SERVICE_URL = re.compile(r"(tcp|udp|sctp)://")
+# The kubelet's variables for the Services of a namespace: hosts and ports, and URLs such as tcp://10.0.0.7:9464.
+_SERVICE_VALUE = re.compile(r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR))")
+_SERVICE_URL = re.compile(r"(\w+_)?PORT(_\d+_(TCP|UDP|SCTP))?")
 
 
 class RunSettings(BaseModel):
@@ -255,10 +255,14 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_service_link(name: str, value: str) -> bool:
-    """Whether the kubelet has set it for a Service that is named txnwatch or txnwatch-*."""
-    if _SERVICE_URL.match(value):
-        return True
-    return name.lower() not in RunSettings.model_fields and _SERVICE_LINK.fullmatch(name) is not None
+    """Whether the kubelet has set it for a Service that is named txnwatch or txnwatch-*.
+
+    Of a Service named txnwatch-metrics it sets TXNWATCH_METRICS_PORT, which is a setting: its value is an error.
+    """
+    if name.lower() in RunSettings.model_fields:
+        return False
+    is_url = _SERVICE_URL.fullmatch(name) is not None and "://" in value
+    return is_url or _SERVICE_VALUE.fullmatch(name) is not None
 
 
 def _problem(error: Any, sources: Mapping[str, str]) -> str:  # noqa: ANN401 - pydantic's ErrorDetails

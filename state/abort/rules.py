@@ -177,14 +177,14 @@ def _never(_: Case) -> str | None:
 REFUSALS: tuple[RefusalRule, ...] = (
     RefusalRule(
         Refusal.NOT_PROVEN_HERE,
-        "this process has not proven the hang itself: it only has the incident from the events topic",
-        "wait for one or two minutes after a start; if it remains, check who writes to the events topic",
+        "this process has not proven the hang itself: it knows the incident only from the events topic",
+        "after a start, wait for two minutes; if the refusal remains, check who else writes to the events topic",
         _not_proven_here,
     ),
     RefusalRule(
         Refusal.OUTCOME_WAS_COMMIT,
         "`expected_outcome` is commit: the commit was acknowledged to the client",
-        "complete it with `txnwatch abort --result commit`; an abort destroys acknowledged data",
+        "complete the transaction with `txnwatch abort --result commit`; an abort destroys acknowledged data",
         _was_commit,
     ),
     RefusalRule(
@@ -196,7 +196,7 @@ REFUSALS: tuple[RefusalRule, ...] = (
     RefusalRule(
         Refusal.COMMIT_NOT_PROVEN,
         "only for `txnwatch abort --result commit`: the coordinator's log does not prove a commit",
-        "check the evidence; only a proven commit can be completed",
+        "check the evidence of the incident; only a proven commit can be completed",
         _commit_not_proven,
     ),
     RefusalRule(
@@ -234,14 +234,14 @@ REFUSALS: tuple[RefusalRule, ...] = (
     RefusalRule(
         Refusal.EVIDENCE_INCOMPLETE,
         "the fresh read is incomplete: a broker, a leader or a right is missing",
-        "see the detail; txnwatch retries",
+        "see the detail; the automatic abort retries",
         _incomplete,
         needs_reading=True,
     ),
     RefusalRule(
         Refusal.STILL_OWNED,
         "a live transaction holds the partition (this opens the breaker), or the id's transaction is in Prepare*",
-        "wait: its coordinator will write the marker",
+        "wait: the coordinator will write the marker",
         _still_owned,
         needs_reading=True,
     ),

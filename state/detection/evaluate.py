@@ -43,8 +43,8 @@ class BarrierContext:
         gaps, coordinator_gaps: partitions with a range that was listed and could not be read.
         left: partitions that a batch did not read to their ends because of its read limit.
         clocks: the brokers' clocks.
-        made_anew: partitions of a re-created coordinators' log that is not completely read yet, with the number of the
-            new reading; views of an earlier reading do not count.
+        recreated_logs: partitions of a re-created coordinators' log that is not completely read yet, with the number
+            of the new reading; views of an earlier reading do not count.
         waiting: counts, filled during the evaluation, of looks that proved nothing.
         wanted: filled during the evaluation: partitions whose next census would help a proof.
     """

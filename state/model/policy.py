@@ -23,10 +23,10 @@ class DetectionPolicy:
         two_phase_check_ms: how often a coordinator is asked whether it still holds an old two-phase transaction.
         repeat_first_ms, repeat_max_ms: first and longest pause between repeats of an unresolved candidate; each
             doubles.
-        told_after_ms: a transaction that has been open this long is listed individually, for metrics, for Redis, and to
+        listed_after_ms: a transaction that has been open this long is listed individually, for metrics, Redis, and to
             name the holder of a last stable offset. At most `blocked_offset_ms`: an unlisted transaction does not count
             as a holder.
-        standing_still_ms: a last stable offset that has not moved for this long, and that no listed transaction holds,
+        blocked_offset_ms: a last stable offset that has not moved for this long, and that no listed transaction holds,
             is examined by a census.
         owner_unread_ms: if part of the coordinators' log is not read, and data of an unknown producer id has been open
             for this long, the coordinators are asked for its owner.

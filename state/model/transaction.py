@@ -113,11 +113,11 @@ class Span:
             barrier k. For a census taken while batch k is read it is k + 1, because T(k) is older.
         uncovered_at: barrier of the first look that found no live transaction holding the span, else None.
         by_census: the span is known only from a census: its partition is not scanned, or not read that far yet.
-        is_ahead: the second case of `by_census`; the scan will reach the start of the span.
+        is_ahead_of_scan: the second case of `by_census`; the scan will reach the start of the span.
         seen_at: batch of the last census that replaced the log and showed the span.
         reseen_at: batch of the first such census after `uncovered_at`.
-        absent_at: batch of the first census in which the leader did not show the span as open, else None.
-        over_at: batch of the census from which on the span has certainly ended, else None.
+        census_absent_at: batch of the first census in which the leader did not show the span as open, else None.
+        ended_at: batch of the census from which on the span has certainly ended, else None.
         stray: it was proven that no transaction owned the data.
         absorbed: also, a later transaction of the producer now covers the span; its marker will close it.
         said: set once a finding about the span was emitted; then its end is emitted too.
@@ -176,11 +176,11 @@ class CoordinatorView:
         epoch_use: whether another transaction may have written data of that epoch.
         coordinator_epoch: the leader epoch under which the record was appended; it rises with every failover.
         since_ms: our clock when the log end that first showed the transaction in this state was listed.
-        past_outcome: after an InitProducerId, how the last transaction ended, if no other can have written data of
+        previous_outcome: after an InitProducerId, how the last transaction ended, if no other can have written data of
             `data_epoch`: commit, abort, or UNKNOWN_PAST if others can; "" if not evaluated yet.
-        past_end_epoch: the producer epoch of that end, and so of its markers.
-        may_have_gone_on: whether later records may have existed and be lost; only a command that reads the log once,
-            and has not followed it, cannot exclude this.
+        previous_end_epoch: the producer epoch of that end, and so of its markers.
+        may_lack_later_records: whether later records may have existed and be lost; only a command that reads the log
+            once, and has not followed it, cannot exclude this.
     """
 
     transactional_id: str

@@ -48,10 +48,10 @@ class Reason(StrEnum):
 
 REASON_MEANS: dict[Reason, str] = {
     Reason.NO_TRANSACTIONAL_ID: "no transactional id has this producer id any more (it expired, or was lost)",
-    Reason.NOT_STARTED: "the id was initialised, but no transaction was begun: a stray write",
-    Reason.ALREADY_COMPLETED: "the transaction is complete: its marker was lost, or the write came after it",
-    Reason.NOT_A_PARTICIPANT: "this partition is not a participant of the id's transaction",
-    Reason.PRODUCER_ID_SUPERSEDED: "the id now has another producer id",
+    Reason.NOT_STARTED: "the id was initialised, but no transaction was begun: the data is a stray write",
+    Reason.ALREADY_COMPLETED: "the transaction is complete: its marker was lost, or the data came after its marker",
+    Reason.NOT_A_PARTICIPANT: "this partition is not a participant of the id's last transaction",
+    Reason.PRODUCER_ID_SUPERSEDED: "the id has another producer id now",
 }
 
 
@@ -71,31 +71,32 @@ VERDICTS: tuple[VerdictRule, ...] = (
         Verdict.HANGING,
         "span",
         "critical",
-        "open on a partition, owned by no live transaction at two barriers, and confirmed by a fresh read",
+        "open on a partition, held by no live transaction at two barriers, and confirmed by a fresh read",
         "no marker will ever come: read_committed consumers stop here until txnwatch or an administrator writes one",
-        "never",
+        "no, unless the producer's next transaction absorbs it",
     ),
     VerdictRule(
         Verdict.STUCK_PREPARE,
         "prepare",
         "critical",
-        "Prepare* for longer than `stuck_prepare_ms` (30 s)",
-        "the outcome is decided, but the coordinator has not written, or could not write, all markers",
-        "when the partitions' leaders accept the markers; never if a leader has refused one",
+        "in Prepare* for longer than `stuck_prepare_ms` (30 s)",
+        "the outcome is decided, but the coordinator has not written all markers, or cannot write them",
+        "yes, when the leaders of the partitions accept the markers; no, if a leader has refused one",
     ),
     VerdictRule(
         Verdict.LATE,
         "ongoing",
         "warning",
-        "Ongoing for longer than its own timeout + the brokers' scan interval + a buffer; never for two-phase commit",
-        "the coordinator should have aborted it by now and has not",
-        "unknown: the coordinator does not abort it",
+        "in Ongoing for longer than its timeout, the brokers' scan interval and a buffer together; never for two-phase "
+        "transactions",
+        "the coordinator should have aborted it by now, and has not aborted it",
+        "yes, but it is not known when: the coordinator still owns it",
     ),
     VerdictRule(
         Verdict.LONG_RUNNING,
         "ongoing",
         "info",
-        "Ongoing for longer than 0.8 of its own timeout, and longer than two minutes",
+        "in Ongoing for longer than 0.8 of its own timeout, and longer than two minutes",
         "early warning: the coordinator will abort it when its timeout is reached",
         "yes, at its timeout",
     ),
@@ -103,8 +104,9 @@ VERDICTS: tuple[VerdictRule, ...] = (
         Verdict.STRAY_WRITE,
         "span",
         "warning",
-        "the producer's next transaction absorbed data that no transaction owned, before it could hang",
-        "nothing hangs, but exactly-once was broken there: the data is decided with a transaction that is not its own",
+        "the producer's next transaction absorbed data that no transaction owned, before the data was proven to hang",
+        "nothing hangs, but exactly-once was broken there: the data is committed or aborted with a transaction that it "
+        "does not belong to",
         "yes, with the transaction that absorbed it",
     ),
 )

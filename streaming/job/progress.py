@@ -19,7 +19,7 @@ class Progress:
     Attributes:
         phases_ms: the duration of each of Spark's phases.
         ends: each partition's end in its leader's last answer.
-        reached: each partition's planned end of the batch; a task may have stopped before it (LeftUnread).
+        reached: each partition's planned end of the batch; a task may have stopped before it (ReadLimitReached).
     """
 
     phases_ms: Mapping[str, int]

@@ -145,8 +145,8 @@ class KeptBatches:
     Searching bytes is an order of magnitude cheaper than decoding records, and few records are wanted.
 
     Attributes:
-        whole_before: by base offset of a kept batch, where the log's last hole before it ended; the start of the range
-            if there was none.
+        hole_end_before: by base offset of a kept batch, where the log's last hole before it ended; the start of the
+            range if there was none.
         leader_epoch, epoch_since_ms: leader epoch of the last batch, and the stamp of the first batch under that epoch.
     """
 

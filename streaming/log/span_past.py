@@ -48,7 +48,7 @@ class SpanHistoryReader:
         self._kept: dict[TopicPartition, _Reading] = {}
 
     def read(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanHistory]:
-        """See TransactionAdmin.read_pasts."""
+        """See TransactionAdmin.read_span_histories."""
         until, left = self._cluster.until, list(dict.fromkeys(spans))
         found: dict[SpanStart, SpanHistory] = {}
         wanted = set(left)

@@ -42,7 +42,7 @@ class TransactionFold:
         position: the next offset to fetch.
         stamps: timestamps by the clock of the last leader in the range, None before the first record.
         hole: the first offset that compaction has removed; None if none is missing.
-        whole_from: where the last hole so far ended; `start` if there was none.
+        last_hole_end: where the last hole so far ended; `start` if there was none.
     """
 
     def __init__(self, log_partition: int, start: int, end: int, *, news_from: int = 0) -> None:

@@ -18,6 +18,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from support.forwarder import Forwarder
 from support.incidents import a_life, an_event
+from support.log_lines import LogLines
 from support.registry import SchemaRegistry
 from support.topics import unique
 from txnwatch.embedded.kafka import EmbeddedKafka
@@ -123,10 +124,10 @@ def away(registry: SchemaRegistry, topic: str) -> tuple[Forwarder, RegistryCodec
 def test_a_registry_that_is_away_loses_nothing_and_raises_nothing(
     config: dict[str, str], topic: str, registry: SchemaRegistry
 ) -> None:
-    events, told = a_life("incident"), []
+    events, told = a_life("incident"), LogLines()
     forwarder, codec = away(registry, topic)
     with forwarder:
-        outbox = Outbox(KafkaEventSink(config, topic, codec.encoding), told.append)
+        outbox = Outbox(KafkaEventSink(config, topic, codec.encoding), told)
         outbox.put(events[:2])
         outbox.deliver(0)
         assert outbox.waiting == 2

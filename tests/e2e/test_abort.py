@@ -20,6 +20,7 @@ from support.fake_groups import FakeGroups
 from support.fake_lease import FakeLease
 from support.fault_world import World, aborting_world, begins, now_s
 from support.incidents import an_event, an_evidence
+from support.log_lines import LogLines
 from support.planted import as_it_was_found, plant
 from support.recording_sink import RecordingSink
 from support.servers import Clusters
@@ -288,7 +289,7 @@ def test_no_healthy_transaction_is_aborted_whatever_an_incident_says(world: Worl
     admin = Witness(world.cluster)
     admin.markers = []
     ledger = Ledger(
-        Origin("cluster", world.bootstrap), admin, FakeGroups(), [Outbox(RecordingSink(), print)], wall_clock_ms
+        Origin("cluster", world.bootstrap), admin, FakeGroups(), [Outbox(RecordingSink(), LogLines())], wall_clock_ms
     )
     policy = AbortPolicy(after_ms=0, budget_per_hour=None, breaker_incidents=None)
     abort = AutoAbort("on", policy, 0, ledger, FakeLease(), "racing", wall_clock_ms)

@@ -10,6 +10,7 @@ import pytest
 from support.fake_groups import FakeGroups
 from support.fake_lease import FakeLease
 from support.incidents import an_event, an_evidence
+from support.log_lines import LogLines
 from support.planted import as_it_was_found, plant
 from support.recording_sink import RecordingSink
 from support.servers import Clusters, connect, create_coordinators
@@ -89,7 +90,7 @@ def test_a_missing_right_is_a_refusal_that_says_what_to_grant(guarded: EmbeddedK
         )
         sink = RecordingSink()
         ledger = Ledger(
-            Origin("cluster", "guarded"), ClusterAdmin(ours), FakeGroups(), [Outbox(sink, print)], wall_clock_ms
+            Origin("cluster", "guarded"), ClusterAdmin(ours), FakeGroups(), [Outbox(sink, LogLines())], wall_clock_ms
         )
         plant(ledger, event, row)
         policy = AbortPolicy(after_ms=0)

@@ -21,7 +21,7 @@ from simulation import run as running
 from simulation.faults import FAULTS
 from simulation.forger import EVIL, Forger
 from simulation.judge import Judge
-from simulation.reader import Emission
+from simulation.reader import BatchResult
 from simulation.run import Outcome
 from simulation.truth import Truth, witnessed
 from simulation.world import Setting, World
@@ -29,6 +29,7 @@ from simulation.world_admin import WorldAdmin
 from support.fake_groups import FakeGroups
 from support.fake_lease import FakeLease
 from support.incidents import an_event, an_evidence
+from support.log_lines import LogLines
 from support.planted import as_it_was_found, plant
 from support.shared_log import SharedLog
 from txnwatch.sinks.abort.automatic import AutoAbort
@@ -62,7 +63,7 @@ class Actors:
         self.problems: list[str] = []
         self.known: set[str] = set()
         self.verified: set[tuple[str, str]] = set()
-        outbox = Outbox(log.sink(), lambda _: None)
+        outbox = Outbox(log.sink(), LogLines())
         admin: TransactionAdmin = self.admin  # type: ignore[assignment]
         self.ledger = Ledger(
             *(Origin("cluster", "simulated:1"), admin, FakeGroups(), [outbox], self.now_ms),
@@ -143,7 +144,7 @@ class AbortingJudge(Judge):
         super().__init__(world)
         self.actors = Actors(world, truth, 3, forger_seed)
 
-    def hear(self, said: Emission) -> None:
+    def hear(self, said: BatchResult) -> None:
         """See Judge."""
         super().hear(said)
         self.actors.admin.stands_still = self.world.setting.rate == 0.0

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from simulation.reader import Emission
+from simulation.reader import BatchResult
 from simulation.time_judge import TimeJudge
 from simulation.truth import Truth
 from simulation.world import SpanId, World
@@ -59,7 +59,7 @@ class Judge:
     def __post_init__(self) -> None:
         self.time = TimeJudge(self.world)
 
-    def hear(self, said: Emission) -> None:
+    def hear(self, said: BatchResult) -> None:
         """One attempt at a batch; only what was committed is remembered."""
         before, found, told = dict(self.told), set(self.found), set(self.time.told)
         for emitted in said.emitted:
@@ -82,13 +82,13 @@ class Judge:
         if not said.is_committed:
             self.told, self.found, self.time.told = before, found, told
 
-    def _ended(self, ended: SpanEnded, said: Emission) -> None:
+    def _ended(self, ended: SpanEnded, said: BatchResult) -> None:
         """A marker that was read ends what it closes, not what has hung all the while."""
         name = self.told.pop((ended.partition, ended.producer_id), None)
         if ended.how is SpanEnd.MARKER and name is not None and self.world.hanging.get(name, END) <= said.before:
             self.problems.append(f"ENDED: {name} at barrier {said.barrier.number}")
 
-    def _candidate(self, candidate: SpanCandidate, said: Emission) -> None:
+    def _candidate(self, candidate: SpanCandidate, said: BatchResult) -> None:
         span = candidate.span
         name = SpanId(candidate.partition, span.topic_id, candidate.producer_id, span.start_offset)
         self.world.seen["candidate"] += 1
@@ -136,7 +136,7 @@ class Judge:
         admin.stands_still = True
         return admin
 
-    def stands_still(self, last: Emission, unread: Collection[TopicPartition]) -> None:
+    def stands_still(self, last: BatchResult, unread: Collection[TopicPartition]) -> None:
         """While something is away and nothing moves: what is hidden is said, and what can be proven is told.
 
         `unread` is what was not read in one of the last batches.
@@ -167,7 +167,7 @@ class Judge:
             if is_read and span.producer_id in owners and not self._is_held(span):
                 self.problems.append(f"UNTOLD: {span}, whose owner is in a part of the log that can be read")
 
-    def _stray_write(self, stray: StrayWrite, said: Emission) -> None:
+    def _stray_write(self, stray: StrayWrite, said: BatchResult) -> None:
         name = SpanId(stray.partition, stray.topic_id, stray.producer_id, stray.joined.start_offset)
         self.world.seen["stray write told"] += 1
         self.world.note(f"STRAY WRITE {name.partition}@{name.start} of {name.producer_id}: {stray.joined}")
@@ -177,7 +177,7 @@ class Judge:
         if not has_mixed and not self._same(name) and not any(map(name.is_part_of, self.world.reopened)):
             self.problems.append(f"FALSE STRAY: {name} at barrier {said.barrier.number}")
 
-    def _hung(self, span: SpanId, said: Emission) -> bool:
+    def _hung(self, span: SpanId, said: BatchResult) -> bool:
         if self.world.hanging.get(span, said.until + 1) <= said.until:
             return True
         since = {False: said.since, True: said.data_listed}

@@ -13,7 +13,7 @@ from dataclasses import replace
 from unittest import mock
 
 from simulation.partition import DataPartition, Producer
-from simulation.reader import Emission, Listing, Reader
+from simulation.reader import BatchResult, Listing, Reader
 from simulation.run import USUAL
 from simulation.view import View
 from simulation.world import Setting, World
@@ -94,7 +94,7 @@ class LogListedFirst(Reader):
 class EmptyBatchIsABarrier(Reader):
     """The same listing is judged once more, under the next number."""
 
-    def attempt(self, found: Listing) -> Emission:
+    def attempt(self, found: Listing) -> BatchResult:
         said = super().attempt(found)
         again: list[Fact] = [replace(said.barrier, number=said.barrier.number + 1, reread={})]
         for number, store in enumerate(self.stores):
@@ -260,7 +260,7 @@ class NobodyAsksForAnUnknownOwner(Reader):
 class AnyPartOfTheLogWillDo(Reader):
     """An id that the coordinators that answer do not have has no owner."""
 
-    def batch(self, heard: Callable[[Emission], None]) -> bool:
+    def batch(self, heard: Callable[[BatchResult], None]) -> bool:
         whole = TransactionListing.__init__
 
         def blind(listing: TransactionListing, transactions: object, *_: object, **__: object) -> None:

@@ -64,7 +64,7 @@ _TASK_SIZE = 4  # offsets worth a task here: small worlds have several plans a b
 
 
 @dataclass(frozen=True, slots=True)
-class Emission:
+class BatchResult:
     """What one attempt at a batch said, with the ticks of its listings and of its end.
 
     Attributes:
@@ -186,7 +186,7 @@ class Reader:
         self.lister._rota.options = replace(self.options, heal_interval_s=0.0)
         self.lister._rota._heal_due_s = 0.0
 
-    def batch(self, heard: Callable[[Emission], None]) -> bool:
+    def batch(self, heard: Callable[[BatchResult], None]) -> bool:
         """One micro-batch, with as many attempts as it takes; whether there was one."""
         found = self.list_ends()
         if found is None:
@@ -275,7 +275,7 @@ class Reader:
         self.rows = kept[1]
         return True
 
-    def attempt(self, found: Listing) -> Emission:
+    def attempt(self, found: Listing) -> BatchResult:
         """Reads the ranges and runs the buckets, once."""
         with mock.patch.object(read_plan, "OFFSETS_WORTH_A_TASK", _TASK_SIZE):
             plans = plan_reads(self.done, found.end, self.options, self.lister.census_of(found.end.barrier))
@@ -287,7 +287,7 @@ class Reader:
         for number, store in enumerate(self.stores):
             self.world.churn()
             emitted.extend(self.process(number, store, facts))
-        return Emission(emitted, barrier, found.since, found.data_listed, self.world.tick, self.before)
+        return BatchResult(emitted, barrier, found.since, found.data_listed, self.world.tick, self.before)
 
     def read(self, plan: ReadPlan) -> list[Fact]:
         """One task."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from simulation.faults import FAULTS
 from simulation.judge import Judge
-from simulation.reader import Emission, Reader
+from simulation.reader import BatchResult, Reader
 from simulation.world import Setting, World
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.source.offsets import is_data
@@ -80,9 +80,9 @@ def _stand_still(reader: Reader, judge: Judge) -> None:
     reader.settle()
     world.replicate_all()
     world.setting = replace(world.setting, rate=0.0)
-    last: Emission | None = None
+    last: BatchResult | None = None
 
-    def hear(said: Emission) -> None:
+    def hear(said: BatchResult) -> None:
         nonlocal last
         last = said
         judge.hear(said)

@@ -26,7 +26,7 @@ _partitions = st.lists(
 
 
 @dataclass(frozen=True)
-class Emission:
+class LoggedValue:
     """One record: a value, a tombstone, or, with a key of another type, nothing."""
 
     name: str
@@ -79,9 +79,9 @@ def _values(draw: st.DrawFn) -> TransactionLogValue:
     )
 
 
-_usual = st.builds(Emission, st.sampled_from(_NAMES), st.one_of(_values(), _values(), _values(), st.none()))
+_usual = st.builds(LoggedValue, st.sampled_from(_NAMES), st.one_of(_values(), _values(), _values(), st.none()))
 _rare = st.builds(
-    Emission,
+    LoggedValue,
     st.sampled_from(_NAMES),
     st.one_of(_values(), st.none()),
     st.sampled_from([0, 0, 0, 1]),
@@ -93,7 +93,7 @@ _records = st.one_of(_usual, _usual, _usual, _rare)
 
 
 @st.composite
-def _transactions(draw: st.DrawFn) -> list[Emission]:
+def _transactions(draw: st.DrawFn) -> list[LoggedValue]:
     """What a coordinator writes of one id: an InitProducerId, transactions, an end perhaps."""
     name, producer_id = draw(st.sampled_from(_NAMES)), draw(_producer_ids)
     version, epoch, said = draw(st.sampled_from([0, 1])), draw(st.integers(0, 1)), []
@@ -101,7 +101,7 @@ def _transactions(draw: st.DrawFn) -> list[Emission]:
     def say(state: S, partitions: object, start_ms: int) -> None:
         previous = producer_id if version else -1
         tail = (partitions, TIMESTAMP_MS, start_ms, previous)
-        said.append(Emission(name, TransactionLogValue(version, producer_id, epoch, 60_000, state, *tail)))
+        said.append(LoggedValue(name, TransactionLogValue(version, producer_id, epoch, 60_000, state, *tail)))
 
     if draw(st.booleans()):
         say(S.EMPTY, None, -1)
@@ -112,14 +112,14 @@ def _transactions(draw: st.DrawFn) -> list[Emission]:
             say(S.PREPARE_COMMIT, (("orders", (0,)),), number + 1)
             say(S.COMPLETE_COMMIT, (), number + 1)
     if draw(st.integers(0, 3)) == 0:
-        said.append(Emission(name, None))
+        said.append(LoggedValue(name, None))
     return said
 
 
 @st.composite
 def coordinator_logs(draw: st.DrawFn) -> list[Placed]:
     """The batches of a log, the last records of each id perhaps all that compaction has left of a part of it."""
-    said: list[Emission] = [draw(_records)]
+    said: list[LoggedValue] = [draw(_records)]
     for part in draw(st.lists(st.one_of(_transactions(), _records.map(lambda one: [one])), max_size=8)):
         said.extend(part)
     dirty = draw(st.one_of(st.just(0), st.integers(0, len(said))))
@@ -147,7 +147,7 @@ def coordinator_logs(draw: st.DrawFn) -> list[Placed]:
     return placed
 
 
-def _batch(draw: st.DrawFn, first: int, last_delta: int, epoch: int, said: list[tuple[Emission, int]]) -> Placed:
+def _batch(draw: st.DrawFn, first: int, last_delta: int, epoch: int, said: list[tuple[LoggedValue, int]]) -> Placed:
     raw = a_batch(
         first,
         records=[one.record(delta) for one, delta in said],

@@ -43,7 +43,7 @@ class World:
         self.ledger = self.a_ledger()
 
     def a_ledger(self, remembering: Iterable[IncidentEvent] = ()) -> Ledger:
-        outboxes = [Outbox(sink, self.reports.append) for sink in (self.topic, self.redis)]
+        outboxes = [Outbox(sink, self.reports) for sink in (self.topic, self.redis)]
         ledger = Ledger(
             *(ORIGIN, self.admin, self.groups, outboxes, lambda: self.now_ms),
             report=self.reports.append,
@@ -56,7 +56,7 @@ class World:
         self, log: SharedLog, *, groups: FakeGroups | None = None, evidence: KeptEvidence | None = None
     ) -> Ledger:
         """A ledger of another instance: it knows what the log holds, writes to it and follows it."""
-        outboxes = [Outbox(sink, self.reports.append) for sink in (log.sink(), self.redis)]
+        outboxes = [Outbox(sink, self.reports) for sink in (log.sink(), self.redis)]
         ledger = Ledger(
             *(ORIGIN, self.admin, groups or self.groups, outboxes, lambda: self.now_ms),
             heard=log.reader(),

@@ -6,17 +6,13 @@ too wide as well, every row becomes a block with one line for each field.
 
 from __future__ import annotations
 
-import io
 import shutil
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TextIO
 
 from rich.cells import cell_len, chop_cells
-from rich.console import Console
-from rich.table import Table
 
-_NO_LIMIT = 100_000
-_INDENT = "    "
+_BETWEEN, _INDENT = "  ", "    "
 _LEAST_VALUE = 20
 NONE = "-"
 
@@ -35,37 +31,32 @@ def width_of(stream: TextIO) -> int | None:
 
 def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None) -> Iterator[str]:
     """The lines of a table, headings first; `width` None for no limit."""
+    widths = [max(map(cell_len, cells)) for cells in zip([one.title for one in columns], *rows, strict=True)]
     everything = list(range(len(columns)))
-    lines = _aligned(columns, rows, everything)
-    if width is None or _fit(lines, width):
-        yield from lines
-        return
     main = [index for index in everything if not columns[index].is_detail]
-    headings, *short = _aligned(columns, rows, main)
-    if not _fit([headings, *short], width):
+    if width is None or not rows or _total(widths, everything) <= width:
+        yield from _aligned(columns, rows, widths, everything)
+    elif _total(widths, main) > width:
         yield from _blocks(columns, rows, width)
-        return
-    yield headings
-    for line, row in zip(short, rows, strict=True):
-        yield line
-        details = [f"{columns[index].title} {row[index]}" for index in everything if columns[index].is_detail]
-        yield from _filled([one for one in details if not one.endswith(f" {NONE}")], width)
+    else:
+        headings, *lines = _aligned(columns, rows, widths, main)
+        yield headings
+        for line, row in zip(lines, rows, strict=True):
+            yield line
+            details = [index for index in everything if columns[index].is_detail and row[index] not in {NONE, ""}]
+            yield from _filled([f"{columns[index].title} {row[index]}" for index in details], width)
 
 
-def _aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]], shown: Sequence[int]) -> list[str]:
-    table = Table(box=None, pad_edge=False)
-    for index in shown:
-        table.add_column(columns[index].title, no_wrap=True)
-    for row in rows:
-        table.add_row(*(row[index] for index in shown))
-    console = Console(file=io.StringIO(), width=_NO_LIMIT, highlight=False, markup=False, emoji=False)
-    with console.capture() as captured:
-        console.print(table)
-    return [line.rstrip() for line in captured.get().splitlines()]
+def _total(widths: Sequence[int], shown: Sequence[int]) -> int:
+    return sum(widths[index] for index in shown) + len(_BETWEEN) * (len(shown) - 1)
 
 
-def _fit(lines: Sequence[str], width: int) -> bool:
-    return all(cell_len(line) <= width for line in lines)
+def _aligned(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int], shown: Sequence[int]
+) -> Iterator[str]:
+    for row in ([column.title for column in columns], *rows):
+        padded = (row[index] + " " * (widths[index] - cell_len(row[index])) for index in shown)
+        yield _BETWEEN.join(padded).rstrip()
 
 
 def _filled(items: Sequence[str], width: int) -> Iterator[str]:

@@ -97,8 +97,9 @@ METRICS: tuple[Metric, ...] = (
         "ready",
         _G,
         (),
-        "1 once every partition of the coordinators' log was read to its end (or some were, and no further one for "
-        "30 s), and a census was taken (or none arrived for 30 s); unproven partitions have their own metrics",
+        "1 once the watch is ready, else 0. Ready: every partition of the coordinators' log was read to its end (or "
+        "some were, and no further one for 30 s), and a census was taken (or none came for 30 s). "
+        "txnwatch_unproven_partitions counts what is unproven then",
     ),
     Metric(
         HEALTH,
@@ -113,8 +114,8 @@ METRICS: tuple[Metric, ...] = (
         "source_lag_seconds",
         _G,
         (),
-        "age of the last judged listing for which no read limit left a data partition unread: how far txnwatch is "
-        "behind the cluster",
+        "how far txnwatch is behind the cluster: the age of the last listing for which no data partition reached a "
+        "read limit",
         is_read=True,
     ),
     Metric(
@@ -122,7 +123,7 @@ METRICS: tuple[Metric, ...] = (
         "source_lag_offsets",
         _G,
         (),
-        "offsets that are listed and not read yet, all partitions together; their size in bytes is unknown until then",
+        "offsets that are listed and not read yet, all partitions together",
         is_read=True,
     ),
     Metric(
@@ -130,7 +131,7 @@ METRICS: tuple[Metric, ...] = (
         "watched_partitions",
         _G,
         ("log",),
-        "partitions that are read: those of topics (data) and of `__transaction_state` (coordinator)",
+        "partitions that txnwatch reads, by log: data (the topics) and coordinator (`__transaction_state`)",
         is_read=True,
     ),
     Metric(HEALTH, "batches_total", _C, (), "completed micro-batches"),
@@ -157,7 +158,7 @@ METRICS: tuple[Metric, ...] = (
         _G,
         ("broker",),
         "a coordinator's clock minus ours: the middle of the range that its records in `__transaction_state` allow; "
-        "absent if they do not bound it on both sides",
+        "absent if they do not give both a lower and an upper bound",
     ),
     Metric(
         HEALTH,
@@ -171,9 +172,10 @@ METRICS: tuple[Metric, ...] = (
         "unproven_partitions",
         _G,
         ("log",),
-        "partitions about which the last barrier proves nothing: not listed, not read to their ends, named by a "
-        "transaction and hidden from us, or not described by their leaders in any census since the start or for 30 s; "
-        "coordinator is at least 1 if there is open data and no broker shows the coordinators' log",
+        "partitions about which the last barrier proves nothing, because they are not listed, are not read to their "
+        "ends, are hidden from this user, or were not described by their leaders in any census since the start or for "
+        "30 s. With log=coordinator the value is at least 1 if there is open data and no broker shows the "
+        "coordinators' log",
     ),
     Metric(EVIDENCE, "unread_gaps", _G, (), "partitions with a listed range that could not be read yet"),
     Metric(
@@ -183,13 +185,13 @@ METRICS: tuple[Metric, ...] = (
         (),
         "partitions whose leaders did not describe their producers in the last census that asked them",
     ),
-    Metric(EVIDENCE, "census_rounds_total", _C, ("result",), "censuses; complete if every leader answered"),
+    Metric(EVIDENCE, "census_rounds_total", _C, ("result",), "censuses; the result is complete if every leader answered, else incomplete"),
     Metric(
         EVIDENCE,
         "inconclusive_looks",
         _G,
         ("why",),
-        "open transactions about which the last barrier proved nothing, by reason",
+        "open transactions about which the last barrier proved nothing, by reason (why)",
     ),
     Metric(
         EVIDENCE,
@@ -197,22 +199,23 @@ METRICS: tuple[Metric, ...] = (
         _C,
         ("kind",),
         "ranges of partitions that could not be read (gap), can never be read (lost) or were truncated (truncated); "
-        "partitions that were deleted (deleted), or that a transaction names and that are hidden from us (hidden)",
+        "partitions that were deleted (deleted), or that a transaction names and this user may not describe (hidden)",
     ),
     Metric(
         EVIDENCE,
         "throttled_seconds_total",
         _C,
         ("request",),
-        "time for which brokers throttled us by a quota, by type of request (Fetch: consumer_byte_rate)",
+        "time for which brokers throttled txnwatch by a quota, by type of request (Fetch: consumer_byte_rate)",
     ),
-    Metric(EVIDENCE, "decode_failures_total", _C, (), "batches or records with bytes that we cannot decode"),
+    Metric(EVIDENCE, "decode_failures_total", _C, (), "batches or records that txnwatch could not decode"),
     Metric(
         EVIDENCE,
         "view_mismatches_total",
         _C,
         ("mismatch",),
-        "transactions that a census showed as open (or closed) at their leader, unlike our copy of the log",
+        "transactions for which a census contradicts our copy of the log: open at the leader only (open), or closed at "
+        "the leader only (closed)",
     ),
     Metric(INCIDENTS, "open_incidents", _G, ("verdict", "severity"), "incidents that are open now"),
     Metric(INCIDENTS, "events_total", _C, ("verdict", "status"), "incident events created"),
@@ -221,7 +224,7 @@ METRICS: tuple[Metric, ...] = (
         "detection_latency_seconds",
         _H,
         ("verdict",),
-        "from the first reading that shows the problem to the opened incident",
+        "time from the first reading that shows the problem to the opened incident",
         buckets=DETECTION_S,
     ),
     Metric(
@@ -229,14 +232,15 @@ METRICS: tuple[Metric, ...] = (
         "confirmations_total",
         _C,
         ("verdict", "answer"),
-        "fresh reads of candidates before an event: confirmed, refuted or unknown",
+        "fresh reads of candidates before an incident is opened, by answer: confirmed, refuted or unknown",
     ),
     Metric(
         INCIDENTS,
         "abort_decisions_total",
         _C,
         ("decision", "result"),
-        "decisions about incidents: abort with its result (none: announced), dry_run, refused with the refusal",
+        "decisions about aborts. The label result has, for abort, the result of the marker (none: it is announced); "
+        "for refused, the refusal; for dry_run, none",
     ),
     Metric(
         INCIDENTS,
@@ -252,14 +256,15 @@ METRICS: tuple[Metric, ...] = (
         "transactions",
         _G,
         ("state",),
-        "producer ids with an open transaction; unowned: with open data that no live transaction owns",
+        "producer ids with an open transaction, by its state; unowned: producer ids with open data that no live "
+        "transaction owns",
     ),
     Metric(
         OPEN,
         "oldest_open_transaction_seconds",
         _G,
         (),
-        "age of the oldest transaction that has been open for 2 s or is in Prepare*; else 0",
+        "age of the oldest transaction that has been open for 2 s or is in Prepare*; 0 if there is none",
         is_read=True,
     ),
     Metric(
@@ -267,8 +272,8 @@ METRICS: tuple[Metric, ...] = (
         "lso_pinned_seconds",
         _G,
         ("topic", "partition"),
-        "how long the data at the partition's last stable offset has been open; only if its transaction has been open "
-        "for 2 s or is in Prepare*",
+        "how long the transaction that holds the partition's last stable offset has been open; absent unless it has "
+        "been open for 2 s or is in Prepare*",
         is_read=True,
     ),
     Metric(
@@ -276,8 +281,8 @@ METRICS: tuple[Metric, ...] = (
         "hidden_records",
         _G,
         ("topic", "partition"),
-        "offsets from the last stable offset to the partition's end, hidden from read_committed consumers; only for "
-        "scanned topics",
+        "offsets from the last stable offset to the partition's end, which read_committed consumers do not receive; "
+        "only for scanned topics",
         is_read=True,
     ),
     Metric(
@@ -285,7 +290,7 @@ METRICS: tuple[Metric, ...] = (
         "transaction_state_append_seconds",
         _H,
         ("target_state",),
-        "from Prepare* appended to `__transaction_state` to Prepare* committed there",
+        "time from the append of the Prepare* record to its commit (all in-sync replicas have it)",
         is_read=True,
         buckets=STAGE_S,
     ),
@@ -294,7 +299,8 @@ METRICS: tuple[Metric, ...] = (
         "transaction_marker_completion_seconds",
         _H,
         ("target_state",),
-        "from Prepare* committed to Complete* appended: every marker is written",
+        "time from the commit of the Prepare* record to the append of the Complete* record: all markers are written "
+        "then",
         is_read=True,
         buckets=STAGE_S,
     ),
@@ -303,7 +309,7 @@ METRICS: tuple[Metric, ...] = (
         "transaction_completion_seconds",
         _H,
         ("target_state",),
-        "from Prepare* appended to Complete* appended",
+        "time from the append of the Prepare* record to the append of the Complete* record",
         is_read=True,
         buckets=STAGE_S,
     ),
@@ -312,7 +318,8 @@ METRICS: tuple[Metric, ...] = (
         "transaction_failover_completion_seconds",
         _H,
         ("target_state",),
-        "from Prepare* appended to Complete* appended, for transactions whose coordinator moved in between",
+        "time from the append of the Prepare* record to the append of the Complete* record, for transactions whose "
+        "coordinator moved in between",
         is_read=True,
         buckets=STAGE_S,
     ),
@@ -328,7 +335,7 @@ METRICS: tuple[Metric, ...] = (
         "oldest_pending_transaction_seconds",
         _G,
         (),
-        "longest time that a transaction has been in Prepare*; 0 without one",
+        "longest time for which a transaction has been in Prepare*; 0 if there is none",
         is_read=True,
     ),
 )

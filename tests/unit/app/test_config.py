@@ -79,7 +79,7 @@ def test_variables_that_are_read_elsewhere_are_no_settings() -> None:
     assert settings(environ=dict.fromkeys(RESERVED_ENVIRONMENT, "anything")) == settings()
 
 
-# What the kubelet sets in a pod for the Services txnwatch, txnwatch-metrics and txnwatch-redis.
+# What the kubelet sets in a pod for the Services txnwatch and txnwatch-redis.
 SERVICE_LINKS = {
     "TXNWATCH_SERVICE_HOST": "10.0.0.7",
     "TXNWATCH_SERVICE_PORT": "9464",
@@ -89,7 +89,6 @@ SERVICE_LINKS = {
     "TXNWATCH_PORT_9464_TCP_PROTO": "tcp",
     "TXNWATCH_PORT_9464_TCP_PORT": "9464",
     "TXNWATCH_PORT_9464_TCP_ADDR": "10.0.0.7",
-    "TXNWATCH_METRICS_PORT": "tcp://10.0.0.8:9464",
     "TXNWATCH_REDIS_SERVICE_HOST": "10.0.0.9",
 }
 
@@ -97,8 +96,25 @@ SERVICE_LINKS = {
 def test_the_service_links_of_kubernetes_are_no_settings() -> None:
     assert settings(environ=SERVICE_LINKS) == settings()
     assert settings(environ={**SERVICE_LINKS, "TXNWATCH_METRICS_PORT": "9464"}).metrics_port == 9464
-    with pytest.raises(ConfigError, match="service: unknown key, from environment"):
-        settings(environ={"TXNWATCH_SERVICE": "10.0.0.7"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("SERVICE", "10.0.0.7", "service: unknown key, from environment"),
+        ("METRIC_PORT", "9464", "metric_port: unknown key, from environment"),
+        ("PORT", "9464", "port: unknown key, from environment"),
+        (
+            "METRICS_PORT",
+            "tcp://10.0.0.8:9464",
+            "metrics_port: expected .* found 'tcp://10.0.0.8:9464' from environment",
+        ),
+        ("REDIS_URL", "tcp://r:6379", "redis_url: expected .* from environment"),
+    ],
+)
+def test_what_only_looks_like_a_service_link_is_an_error(name: str, value: str, error: str) -> None:
+    with pytest.raises(ConfigError, match=error):
+        settings(environ={f"TXNWATCH_{name}": value})
 
 
 FILE = "file .*txnwatch.toml"

@@ -47,7 +47,7 @@ class World:
         self.metrics = Metrics(lambda: self.bucket.now_ms)
         self.coverage = Coverage(LogLines(), now_ms=lambda: self.bucket.now_ms)
         self.sink = RecordingSink()
-        self.outbox = Outbox(self.sink, lambda _: None)
+        self.outbox = Outbox(self.sink, LogLines())
         self.ledger = Ledger(
             Origin("cluster-1", "unused:1"), FakeAdmin(), FakeGroups(), [self.outbox], lambda: self.bucket.now_ms
         )

@@ -16,6 +16,7 @@ import yaml
 
 from support.fake_admin import FakeAdmin
 from support.fake_groups import FakeGroups
+from support.log_lines import LogLines
 from support.recording_sink import RecordingSink
 from txnwatch.config import RunSettings
 from txnwatch.metrics.collector import Metrics
@@ -124,7 +125,9 @@ def test_what_a_rate_is_taken_of_is_there_before_it_rises(name: str, matchers: t
     """The increase of a series that appears with the value 1 is 0: the first time would go unseen."""
     metrics = Metrics(lambda: 0)
     metrics.query_starts(
-        Ledger(Origin("cluster", "unused:1"), FakeAdmin(), FakeGroups(), [Outbox(RecordingSink(), print)], lambda: 0)
+        Ledger(
+            Origin("cluster", "unused:1"), FakeAdmin(), FakeGroups(), [Outbox(RecordingSink(), LogLines())], lambda: 0
+        )
     )
     samples = [sample for family in metrics.registry.collect() for sample in family.samples]
     found = [sample for sample in samples if sample.name == name and set(matchers) <= set(sample.labels.items())]

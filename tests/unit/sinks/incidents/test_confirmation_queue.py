@@ -19,25 +19,25 @@ MANY = 2 * CANDIDATES_AT_A_TIME + 100
 
 
 @dataclass(frozen=True)
-class Emission:
+class Queued:
     """A candidate; when it was said makes it no other."""
 
     name: int
     at_ms: int = 0
 
 
-def a_line() -> _Line[Emission]:
+def a_line() -> _Line[Queued]:
     return _Line(lambda candidate: candidate.name)
 
 
-def everybody(at_ms: int = 0) -> list[Emission]:
-    return [Emission(name, at_ms) for name in range(MANY)]
+def everybody(at_ms: int = 0) -> list[Queued]:
+    return [Queued(name, at_ms) for name in range(MANY)]
 
 
 def test_who_fits_in_is_chosen_as_said_now() -> None:
     line = a_line()
-    assert line.next(everybody()[:3], 0) == [Emission(0), Emission(1), Emission(2)]
-    assert line.next([Emission(1, 7)], 7) == [Emission(1, 7)]
+    assert line.next(everybody()[:3], 0) == [Queued(0), Queued(1), Queued(2)]
+    assert line.next([Queued(1, 7)], 7) == [Queued(1, 7)]
 
 
 def test_those_that_were_left_out_are_next_and_then_the_others_again() -> None:
@@ -65,9 +65,9 @@ def test_who_is_over_stands_in_line_no_more() -> None:
 def test_who_comes_later_stands_behind() -> None:
     line = a_line()
     line.next(everybody(), 0)
-    late = [Emission(-1), *everybody()]
-    assert Emission(-1) not in line.next(late, 1)
-    assert Emission(-1) in line.next(late, 2)
+    late = [Queued(-1), *everybody()]
+    assert Queued(-1) not in line.next(late, 1)
+    assert Queued(-1) in line.next(late, 2)
 
 
 def test_who_is_not_said_any_more_is_forgotten() -> None:
