@@ -68,13 +68,17 @@ class RunSettings(BaseModel):
     command_config: Path | None = Field(None, description="Java client properties file with security settings")
     topics: Regex = Field(".*", description="regular expression; topics whose whole name matches are scanned")
     census_topics: Regex = Field(
-        ".*", description="regular expression; topics that match and are not scanned are watched by census alone"
+        ".*", description="regular expression; topics that match and are not scanned are watched by census only"
     )
     foreign_topics: Regex | None = Field(
-        None, description="regular expression; topics copied byte for byte from another cluster, not watched"
+        None,
+        description="regular expression; topics that match are copied byte for byte from another cluster and are not "
+        "watched",
     )
-    checkpoint: Text = Field("txnwatch-checkpoint", description="directory (or URI) that keeps offsets and state")
-    events_topic: TopicName = Field(EVENTS_TOPIC, description="topic for incident events; created compacted if absent")
+    checkpoint: Text = Field("txnwatch-checkpoint", description="directory (or URI) that keeps position and state")
+    events_topic: TopicName = Field(
+        EVENTS_TOPIC, description="topic for incident events; if it does not exist, it is created as a compacted topic"
+    )
     events_format: Literal["json", "avro", "confluent-avro"] | None = Field(
         None,
         description="encoding of events: json (default), avro (single-object encoding) or confluent-avro (default "
@@ -87,19 +91,19 @@ class RunSettings(BaseModel):
         None, description="file with one key per line: the first key signs events, every key verifies events"
     )
     events_retention_ms: Annotated[Positive, Field(ge=KEPT_MS)] = Field(
-        RETENTION_MS, description="how long a resolved incident stays on the events topic; at least a day"
+        RETENTION_MS, description="how long a resolved incident stays on the events topic; at least a day (86400000)"
     )
     events_heartbeat_ms: NotNegative = Field(
-        15_000, description="pause between two heartbeats on the events topic; 0 for no heartbeats there"
+        15_000, description="pause between two heartbeats on the events topic; 0: no heartbeats there"
     )
-    redis_url: RedisUrl | None = Field(None, description="redis://host:port/db for current incidents")
+    redis_url: RedisUrl | None = Field(None, description="redis://host:port/db that gets the current incidents")
     metrics_port: Port | None = Field(
-        None, description="port for Prometheus (/metrics, /-/healthy, /-/ready); 0 for any; if not set, no metrics"
+        None, description="port for Prometheus (/metrics, /-/healthy, /-/ready); 0: any free port; not set: no metrics"
     )
-    metrics_host: Text = Field("0.0.0.0", description="address the metrics port listens on")  # noqa: S104 - to be scraped
+    metrics_host: Text = Field("0.0.0.0", description="address on which the metrics port listens")  # noqa: S104 - to be scraped
     trigger_ms: Positive = Field(500, description="pause between the starts of two micro-batches")
     starting_offsets: Literal["latest", "earliest"] = Field(
-        "latest", description="latest (the start of the oldest open transaction) or earliest; only for the first start"
+        "latest", description="latest (the start of the oldest open transaction) or earliest; for the first start only"
     )
     census_interval_ms: Positive = Field(
         5_000, description="pause between two rounds of the census of topics that are not scanned"
@@ -113,24 +117,24 @@ class RunSettings(BaseModel):
     )
     max_bytes_per_second: Positive | None = Field(
         None,
-        description="maximum number of bytes of records fetched per second, of data and the coordinators' log",
+        description="maximum number of bytes of record batches fetched per second, of data and the coordinators' log",
     )
     max_read_ms_per_trigger: Positive = Field(
-        1_000, description="approximate time for which one micro-batch reads data; the next one continues from there"
+        1_000, description="approximate time for which one micro-batch reads data; the next one reads the rest"
     )
     log_format: Literal["text", "json"] = Field(
-        "text", description="log lines on standard output: text for people, json for programs"
+        "text", description="form of the log on standard output: text, or json (one object per line)"
     )
     master: Text = Field("local[2,4]", description="Spark master; if empty, spark-submit sets it")
     state_partitions: Annotated[Positive, Field(le=INT32)] = Field(
-        1, description="number of Spark partitions of the state; fixed once the checkpoint exists"
+        1, description="number of Spark partitions of the state; it cannot change once the checkpoint exists"
     )
     input_partitions: Annotated[Positive, Field(le=INT32)] = Field(
         2, description="number of Spark tasks that read a large micro-batch; one task reads a small one"
     )
     late_buffer_ms: NotNegative = Field(
         _DEFAULTS.late_buffer_ms,
-        description="added to a transaction's timeout and the scan interval; a transaction older than the sum is late",
+        description="a transaction is late if it is older than the sum of its timeout, the scan interval and this",
     )
     coordinator_scan_interval_ms: NotNegative | None = Field(
         _DEFAULTS.coordinator_scan_interval_ms,
@@ -138,21 +142,21 @@ class RunSettings(BaseModel):
         f"read from them ({DEFAULT_SCAN_INTERVAL_MS} if they do not return it)",
     )
     stuck_prepare_ms: NotNegative = Field(
-        _DEFAULTS.stuck_prepare_ms, description="a transaction in Prepare* for longer is stuck"
+        _DEFAULTS.stuck_prepare_ms, description="a transaction is stuck if it has been in Prepare* for longer"
     )
     long_running_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
         _DEFAULTS.long_running_fraction,
-        description="fraction of a transaction's own timeout after which it is long running",
+        description="a transaction is long running if it is older than this fraction of its own timeout",
     )
     long_running_min_ms: NotNegative = Field(
         _DEFAULTS.long_running_min_ms, description="minimum age of a long running transaction"
     )
 
     auto_abort: Literal["off", "dry-run", "on"] = Field(
-        "off", description="end hanging transactions: off, dry-run (only publish decisions) or on; see docs/abort.md"
+        "off", description="abort hanging transactions: off, dry-run (only publish decisions) or on; see docs/abort.md"
     )
     abort_after_ms: NotNegative = Field(
-        _ABORT.after_ms, description="minimum time between this process's proof of a hang and the abort"
+        _ABORT.after_ms, description="minimum time from the proof of a hang by this process to the abort"
     )
     abort_topics: Regex = Field(
         _ABORT.topics, description="regular expression; aborts are allowed on topics whose whole name matches"
@@ -171,10 +175,10 @@ class RunSettings(BaseModel):
     )
     abort_budget_per_hour: NotNegative = Field(10, description="maximum number of markers written in any hour")
     abort_breaker_incidents: NotNegative = Field(
-        20, description="if more transactions hang at once, nothing is aborted, because the problem is larger"
+        20, description="if more transactions hang at once, nothing is aborted, because the fault may be a larger one"
     )
     abort_breaker_cooldown_ms: NotNegative = Field(
-        600_000, description="how long nothing is aborted after an abort with an unexpected result"
+        600_000, description="for how long nothing is aborted after an abort with an unexpected result"
     )
 
     @model_validator(mode="after")

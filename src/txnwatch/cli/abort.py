@@ -78,14 +78,16 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     for flag in NOT_TAKEN:
         parser.add_argument(flag, nargs="?", action=_NotTaken, help=argparse.SUPPRESS)
     parser.add_argument("--result", choices=("abort", "commit"), default="abort", help="the marker (default: abort)")
-    parser.add_argument("--lose-acknowledged-data", action="store_true", help="abort even if the commit is proven")
+    parser.add_argument(
+        "--lose-acknowledged-data", action="store_true", help="write an ABORT marker even if the commit is proven"
+    )
     parser.add_argument("--dry-run", action="store_true", help="show the decision, and write nothing")
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     add_events_flags(parser)
     parser.add_argument(
         "--events-format",
         choices=(*FORMATS, CONFLUENT_AVRO),
-        help="encoding of its events (default: confluent-avro with a schema registry, else json)",
+        help="encoding of the events (default: confluent-avro with a schema registry, else json)",
     )
     add_output_flags(parser, can_find=False)
     parser.set_defaults(run=run)

@@ -53,24 +53,26 @@ def add_events_flags(parser: argparse.ArgumentParser) -> None:
         "--events-topic", type=topic_name, default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)"
     )
     parser.add_argument(
-        "--schema-registry-url", type=words, metavar="URL", help="schema registry, for events in Confluent framing"
+        "--schema-registry-url", type=words, metavar="URL", help="schema registry, for events in confluent-avro"
     )
     parser.add_argument(
         "--events-key-file",
         type=Path,
         default=os.environ.get(_KEY_FILE),
         metavar="FILE",
-        help=f"file with the keys that verify events (or {_KEY_FILE})",
+        help=f"file with the keys that verify the signatures of events (or {_KEY_FILE})",
     )
 
 
 def add_output_flags(parser: argparse.ArgumentParser, *, can_find: bool = True, has_table: bool = True) -> None:
     """Adds `--format`, `--wide` for a table and, for commands that look for something, `--fail-on-found`."""
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="a table, or one JSON envelope")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="text, or one JSON object")
     if has_table:
-        parser.add_argument("--wide", action="store_true", help="one line for each row, wider than the terminal or not")
+        parser.add_argument(
+            "--wide", action="store_true", help="one line for each row, also if it is wider than the terminal"
+        )
     if can_find:
-        parser.add_argument("--fail-on-found", action="store_true", help="exit with 3 if something was found")
+        parser.add_argument("--fail-on-found", action="store_true", help="exit code 3 if something was found")
 
 
 def ask(parsed: argparse.Namespace, question: Callable[[Cluster], Answer]) -> int:

@@ -76,22 +76,23 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     parser: argparse.ArgumentParser = commands.add_parser(
         "decode",
         help="decode records of __transaction_state, batch headers and markers",
-        description="Decodes one of: bytes (--value, --key), a segment file (--file), an id's records in the "
-        "coordinators' log (--transactional-id), a partition's batches (--topic, --partition).",
+        description="Decodes one of these: bytes (--value, --key), a segment file (--file), the records of a "
+        "transactional id in the coordinators' log (--transactional-id), or the batches of a partition (--topic, "
+        "--partition).",
     )
     parser.add_argument("--value", type=words, metavar="BYTES", help="a record's value, as hexadecimal or base64")
     parser.add_argument("--key", type=words, metavar="BYTES", help="a record's key, as hexadecimal or base64")
-    parser.add_argument("--file", metavar="FILE", help="a .log segment of a broker; - for standard input")
+    parser.add_argument("--file", metavar="FILE", help="a .log segment file of a broker; - is standard input")
     parser.add_argument(
         "--transaction-log",
         action="store_true",
-        help=f"--file is of {TRANSACTION_STATE_TOPIC} (default: detected by its folder)",
+        help=f"--file is a segment of {TRANSACTION_STATE_TOPIC} (default: detected from the name of its folder)",
     )
     parser.add_argument(
-        "--transactional-id", type=words, metavar="ID", help="every record of this id that the log still has"
+        "--transactional-id", type=words, metavar="ID", help="the records of this id that the log still has"
     )
     add_partition_flags(parser, "the topic of the batches, with --partition", is_required=False)
-    parser.add_argument("--offset", type=id64, help="from this offset on (default: the log's start)")
+    parser.add_argument("--offset", type=id64, help="begin at this offset (default: the start of the log)")
     parser.add_argument("--count", type=count, default=20, help="maximum number of rows (default: %(default)s)")
     add_connection_flags(parser, is_required=False)
     add_output_flags(parser, can_find=False)

@@ -47,7 +47,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     parser: argparse.ArgumentParser = commands.add_parser(
         "describe",
         help="describe one transactional id, with its last update and true duration",
-        description="Describes a transactional id from its coordinator and from the coordinator's log.",
+        description="Describes a transactional id, as its coordinator and the coordinators' log show it.",
     )
     add_connection_flags(parser)
     parser.add_argument("--transactional-id", type=words, required=True, metavar="ID", help="the id to describe")

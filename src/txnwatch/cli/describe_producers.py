@@ -38,7 +38,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     parser: argparse.ArgumentParser = commands.add_parser(
         "describe-producers",
         help="describe the producers of a partition, with their transactional ids",
-        description="Describes a partition's producers as its leader (or --broker-id) has them.",
+        description="Describes the producers of a partition, as its leader (or --broker-id) shows them.",
     )
     add_connection_flags(parser)
     add_partition_flags(parser, is_required=True)

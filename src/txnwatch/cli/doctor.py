@@ -33,8 +33,9 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     parser: argparse.ArgumentParser = commands.add_parser(
         "doctor",
         help="check versions, rights, listeners and settings",
-        description="Checks that every broker can be reached and is new enough, that no right is missing, which "
-        "settings matter, and what `run` needs on this machine. It prints the command that grants a missing right.",
+        description="Checks whether every broker can be reached and is new enough, whether a right is missing, and "
+        "whether this machine has what `run` needs. It shows the settings that matter, and prints the command that "
+        "grants a missing right.",
     )
     add_connection_flags(parser)
     parser.add_argument(

@@ -19,12 +19,12 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     parser: argparse.ArgumentParser = commands.add_parser(
         "events",
         help="show the incident events of a cluster",
-        description="Prints the events of the topic, oldest first.",
+        description="Prints the incident events of the events topic, oldest first.",
     )
     add_connection_flags(parser)
     add_events_flags(parser)
     parser.add_argument("--follow", action="store_true", help="continue with new events until interrupted")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="json: one event per line")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="json: one JSON object per line")
     parser.set_defaults(run=run)
 
 

@@ -30,15 +30,15 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     parser: argparse.ArgumentParser = commands.add_parser(
         "explain",
         help="explain what holds a partition, or what a transactional id waits for",
-        description="Explains what holds a partition's last stable offset, since when, who owns it, whether it ends by "
-        "itself, and what to do next; or what a transactional id is doing.",
+        description="Explains which transaction holds a partition's last stable offset: since when, who owns it, "
+        "whether it ends by itself, and what to do next. Or explains what a transactional id is doing.",
     )
     parser.add_argument(
-        "target", nargs="?", type=words, metavar="TOPIC-PARTITION|ID", help="a partition, or a transactional id"
+        "target", nargs="?", type=words, metavar="TOPIC-PARTITION|ID", help="a partition or a transactional id"
     )
-    add_partition_flags(parser, "the same as TOPIC-PARTITION, with --partition", is_required=False)
+    add_partition_flags(parser, "with --partition, the same as TOPIC-PARTITION", is_required=False)
     parser.add_argument(
-        "--transactional-id", type=words, metavar="ID", help="a transactional id, also one in the form TOPIC-PARTITION"
+        "--transactional-id", type=words, metavar="ID", help="a transactional id, also if it looks like TOPIC-PARTITION"
     )
     add_connection_flags(parser)
     add_output_flags(parser, has_table=False)

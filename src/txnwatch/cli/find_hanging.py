@@ -63,8 +63,9 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     parser: argparse.ArgumentParser = commands.add_parser(
         "find-hanging",
         help="prove which transactions hang now, and show those that are late or stuck",
-        description="Checks every partition and coordinator once: which transactions hang, which are late by their own "
-        "timeout, and which have outstanding markers. Anything that did not answer is listed as not checked.",
+        description="Checks every partition and every coordinator once. It shows the transactions that hang, those "
+        "that are late by their own timeout, and those whose markers are outstanding. What could not be checked is "
+        "listed as not checked.",
     )
     add_connection_flags(parser)
     add_partition_flags(parser, "only this topic", is_required=False)
@@ -74,8 +75,8 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         type=id32,
         default=0,
         metavar="MINUTES",
-        help="only transactions whose last write is older than this; younger ones are only counted. The proof needs "
-        "no age (default: %(default)s)",
+        help="show only transactions whose last write is older than this, and count the others; a hang is proven at "
+        "any age (default: %(default)s)",
     )
     add_output_flags(parser)
     parser.set_defaults(run=run)

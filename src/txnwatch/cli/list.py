@@ -40,7 +40,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     )
     add_connection_flags(parser)
     parser.add_argument(
-        "--duration-filter", type=int64, metavar="MS", help="only transactions that have been open for longer"
+        "--duration-filter", type=int64, metavar="MS", help="only transactions that have been open for longer than this"
     )
     parser.add_argument(
         "--transactional-id-pattern",

@@ -46,7 +46,7 @@ def parser(commands: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
     """The argument parser with these commands."""
     top = argparse.ArgumentParser(
         prog="txnwatch",
-        description="Finds Kafka transactions that will never end, within seconds, and names their owner.",
+        description="Finds Kafka transactions that hang, within seconds, and names the owner of each.",
     )
     top.add_argument("--version", action="version", version=f"txnwatch {__version__}")
     added = top.add_subparsers(dest="command", metavar="COMMAND", required=True)

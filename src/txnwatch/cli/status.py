@@ -64,12 +64,12 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     parser: argparse.ArgumentParser = commands.add_parser(
         "status",
         help="show the open incidents, and whether a watcher is active",
-        description="Prints the open incidents, oldest first, and the last heartbeat of each watcher: from Redis with "
-        "--redis-url, else from the events topic. Exit codes: 0: a watcher is active, everything was read, and no "
-        "partition is unproven; 1: a failure, or an incomplete answer: not everything could be read, or an active "
-        "watcher proves nothing on some partitions, which are listed as not checked; 3: with --fail-on-found, there is "
-        "an open incident, with or without an active watcher; 4: no watcher is active: none has judged within the last "
-        "minute, so an empty list proves nothing.",
+        description="Prints the open incidents, oldest first, and the last heartbeat of each watcher. It reads them "
+        "from Redis with --redis-url, else from the events topic. Exit code 0: a watcher is active, everything was "
+        "read, and no partition is unproven. Exit code 1: a failure, or an incomplete answer; the partitions on which "
+        "an active watcher proves nothing are listed as not checked. Exit code 3: an incident is open (only with "
+        "--fail-on-found), with or without an active watcher. Exit code 4: no watcher is active, because none has "
+        "judged a barrier within the last minute; then an empty list proves nothing.",
     )
     add_connection_flags(parser, is_required=False)
     add_events_flags(parser)

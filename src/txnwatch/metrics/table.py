@@ -185,7 +185,13 @@ METRICS: tuple[Metric, ...] = (
         (),
         "partitions whose leaders did not describe their producers in the last census that asked them",
     ),
-    Metric(EVIDENCE, "census_rounds_total", _C, ("result",), "censuses; the result is complete if every leader answered, else incomplete"),
+    Metric(
+        EVIDENCE,
+        "census_rounds_total",
+        _C,
+        ("result",),
+        "censuses; the result is complete if every leader answered, else incomplete",
+    ),
     Metric(
         EVIDENCE,
         "inconclusive_looks",
