@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from txnwatch.state.abort.results import DECISIONS, RESULTS
 from txnwatch.state.abort.rules import Refusal
 from txnwatch.state.evidence import outcome
 from txnwatch.state.evidence.affected_groups import AT_RISK, STOPPED
@@ -27,8 +28,6 @@ LAST_TIME_MS = 253_402_300_799_999  # the end of the year 9999: the last that ca
 NAME_BYTES = INT16  # an id is an int16-length string in Kafka's protocol
 TEXT_BYTES = 256 * 1024
 CLOCKS = ("coordinator", "observed")
-DECISIONS = ("abort", "commit", "dry_run", "refused")
-RESULTS = ("verified", "still_open", "failed", "unknown")
 ENDS = ("committed", "aborted", "absorbed", "moved_on", "partition_gone", "truncated", "refuted", "no_longer_open")
 ENDED_BY = ("coordinator", "administrator", "next_transaction", "txnwatch", "unknown")
 _SHORT = re.compile(r"[!-~]{1,255}")

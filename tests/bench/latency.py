@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import random
 import statistics
-import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,19 +19,15 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from bench.following import follow_incidents
 from bench.idle import cpu_seconds
 from bench.results import Point, Row
 from support.watch import RunningWatch
-from txnwatch.config import EVENTS_TOPIC
-from txnwatch.connection import options_of
 from txnwatch.embedded.applications import exactly_once_copier, idempotent_writer, transactional_writer
 from txnwatch.embedded.faults import late_write_after_abort, set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.librdkafka import librdkafka_config
-from txnwatch.sinks.delivery.event_log import read_events
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.security import Security
@@ -142,12 +137,7 @@ def _create(bootstrap: str, topic: str, partitions: int) -> None:
 def _follow(bootstrap: str) -> dict[tuple[str | None, int | None], float]:
     arrivals: dict[tuple[str | None, int | None], float] = {}
 
-    def follow() -> None:
-        for event in read_events(librdkafka_config(options_of(bootstrap, None)), EVENTS_TOPIC, follow=True):
-            if isinstance(event, IncidentEvent):
-                arrivals.setdefault((event.topic, event.partition), time.monotonic())
-
-    threading.Thread(target=follow, daemon=True).start()
+    follow_incidents(bootstrap, lambda event: arrivals.setdefault((event.topic, event.partition), time.monotonic()))
     return arrivals
 
 

@@ -6,7 +6,6 @@ from the broker's last acknowledgement to the moment a consumer has the event.
 
 from __future__ import annotations
 
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -17,15 +16,12 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from kafka.protocol.producer import ProduceRequest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
+from bench.following import follow_incidents
 from bench.results import Point, Row
 from support.watch import RunningWatch
-from txnwatch.config import EVENTS_TOPIC
-from txnwatch.connection import options_of
 from txnwatch.embedded.faults import await_end, set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.librdkafka import librdkafka_config
-from txnwatch.sinks.delivery.event_log import read_events
 from txnwatch.state.evidence.outcome import UNKNOWN
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
@@ -130,12 +126,11 @@ Arrivals = list[tuple[float, IncidentEvent]]
 def _follow(bootstrap: str) -> Arrivals:
     arrived: Arrivals = []
 
-    def follow() -> None:
-        for event in read_events(librdkafka_config(options_of(bootstrap, None)), EVENTS_TOPIC, follow=True):
-            if isinstance(event, IncidentEvent) and (event.topic or "").startswith("many-"):
-                arrived.append((time.monotonic(), event))
+    def take(event: IncidentEvent) -> None:
+        if (event.topic or "").startswith("many-"):
+            arrived.append((time.monotonic(), event))
 
-    threading.Thread(target=follow, daemon=True).start()
+    follow_incidents(bootstrap, take)
     return arrived
 
 

@@ -9,25 +9,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from bench.following import follow_incidents
 from bench.idle import cpu_seconds, pss_bytes
 from bench.results import Point, Row
 from support.transaction_log import a_key, a_value
 from support.watch import RunningWatch
-from txnwatch.config import EVENTS_TOPIC
-from txnwatch.connection import options_of
 from txnwatch.embedded.faults import late_write_after_abort, set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.librdkafka import librdkafka_config
-from txnwatch.sinks.delivery.event_log import read_events
-from txnwatch.sinks.delivery.kafka import ensure_topic
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.transaction import TransactionState
@@ -83,19 +78,19 @@ def _write(bootstrap: str, cluster: Cluster, first: int, end: int) -> None:
 
 
 def _measure(bootstrap: str, directory: Path, size: int, number: int, row: Row) -> Point:
-    with _follow(bootstrap) as arrived:
-        begin = time.monotonic()
-        with RunningWatch(bootstrap, directory / f"checkpoint-{size}") as watch:
-            peak = _peak(watch.pid)
-            watch.until_ready()
-            ready_s = time.monotonic() - begin
-            while number not in arrived:
-                assert time.monotonic() < begin + IN_TIME_S, "the hang was not told"
-                time.sleep(0.01)
-            verdict_s = arrived[number] - begin
-            cpu_s = sum(cpu_seconds(watch.pid).values())
-            time.sleep(5.0)
-            figures = {"ready s": ready_s, "peak PSS MB": max(peak) / 1e6}
+    arrived = _follow(bootstrap)
+    begin = time.monotonic()
+    with RunningWatch(bootstrap, directory / f"checkpoint-{size}") as watch:
+        peak = _peak(watch.pid)
+        watch.until_ready()
+        ready_s = time.monotonic() - begin
+        while number not in arrived:
+            assert time.monotonic() < begin + IN_TIME_S, "the hang was not told"
+            time.sleep(0.01)
+        verdict_s = arrived[number] - begin
+        cpu_s = sum(cpu_seconds(watch.pid).values())
+        time.sleep(5.0)
+        figures = {"ready s": ready_s, "peak PSS MB": max(peak) / 1e6}
     ratio = verdict_s / (row.points[0].wall_s or verdict_s) if row.points else 1.0
     return Point(size, verdict_s, cpu_s, ratio, figures)
 
@@ -112,18 +107,14 @@ def _peak(pid: int) -> list[int]:
     return seen
 
 
-@contextmanager
-def _follow(bootstrap: str) -> Iterator[dict[int | None, float]]:
-    """When the hang on each partition was told first, by a watch that runs inside."""
+def _follow(bootstrap: str) -> dict[int | None, float]:
+    """When the hang on each partition is told first from now on."""
     arrived: dict[int | None, float] = {}
     since_ms = time.time_ns() // 10**6
-    settings = librdkafka_config(options_of(bootstrap, None))
-    ensure_topic(settings, EVENTS_TOPIC)
 
-    def follow() -> None:
-        for event in read_events(settings, EVENTS_TOPIC, follow=True):
-            if isinstance(event, IncidentEvent) and event.topic == "hung" and event.time_ms >= since_ms:
-                arrived.setdefault(event.partition, time.monotonic())
+    def take(event: IncidentEvent) -> None:
+        if event.topic == "hung" and event.time_ms >= since_ms:
+            arrived.setdefault(event.partition, time.monotonic())
 
-    threading.Thread(target=follow, daemon=True).start()
-    yield arrived
+    follow_incidents(bootstrap, take)
+    return arrived

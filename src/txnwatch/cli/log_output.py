@@ -6,16 +6,15 @@ Spark's output goes to a file of its own (streaming/job), and the metrics server
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
+from dataclasses import asdict
 from typing import Any
 
 from txnwatch.cli.event_lines import event_line, utc
 from txnwatch.cli.output import delivering
-from txnwatch.sinks.delivery.encoding import to_json
 from txnwatch.state.model.errors import OutputError
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.text.escape import printable
+from txnwatch.state.text.escape import json_text, printable
 
 ROOT = logging.getLogger("txnwatch")
 TEXT, JSON = "text", "json"
@@ -63,8 +62,8 @@ class _JsonFormatter(logging.Formatter):
         }
         event = getattr(record, _INCIDENT, None)
         if event is not None:
-            found["incident"] = json.loads(to_json(event))
-        return json.dumps(found)
+            found["incident"] = asdict(event)
+        return json_text(found)
 
 
 def _time(record: logging.LogRecord) -> str:

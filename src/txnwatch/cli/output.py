@@ -34,11 +34,11 @@ class Shown(NamedTuple):
 
 
 def _time(value: int) -> str:
-    return utc(value) if value >= 0 else "-"
+    return utc(value) if value >= 0 else NONE
 
 
 def _duration(value: int) -> str:
-    return duration(value) if value >= 0 else "-"
+    return duration(value) if value >= 0 else NONE
 
 
 Time = Annotated[int, Shown(_time)]  # epoch milliseconds, below 0 for none
@@ -183,7 +183,7 @@ def _write_table(answer: Answer, stream: TextIO, width: int | None) -> None:
         Column(heading(name.removesuffix("_ms") if how.has_unit else name), how.is_detail)
         for name, how in in_row.items()
     ]
-    rows = [[_text(getattr(row, name), how) for name, how in in_row.items()] for row in answer.rows]
+    rows = [[_text(getattr(row, name), how.render) for name, how in in_row.items()] for row in answer.rows]
     print(*table_lines(columns, rows, width), sep="\n", file=stream)
     below = [name for name in shown if name not in in_row]
     lines = (f"{name}: {getattr(row, name)}" for row in answer.rows for name in below if getattr(row, name))
@@ -204,7 +204,7 @@ def _shown(row_type: type) -> dict[str, _Column]:
 def _column(hint: Any) -> _Column:  # noqa: ANN401 - any type of a field, with None or without
     marks = list(_marks(hint))
     how = next((mark for mark in marks if isinstance(mark, Shown)), None)
-    return _Column(how.render if how is not None else str, has_unit=how is not None, is_detail=DETAIL in marks)
+    return _Column(how.render if how is not None else _plain, has_unit=how is not None, is_detail=DETAIL in marks)
 
 
 def _marks(hint: Any) -> Iterator[object]:  # noqa: ANN401 - as above
@@ -213,11 +213,11 @@ def _marks(hint: Any) -> Iterator[object]:  # noqa: ANN401 - as above
         yield from _marks(part)
 
 
-def _text(value: Any, how: _Column) -> str:  # noqa: ANN401 - any field of a row
-    if value is None:
-        return NONE
-    if how.has_unit and how.render is not None:
-        return how.render(value)
+def _text(value: Any, render: Callable[[Any], str] | None) -> str:  # noqa: ANN401 - any field of a row
+    return NONE if value is None or render is None else printable(render(value))
+
+
+def _plain(value: Any) -> str:  # noqa: ANN401 - any field of a row
     if isinstance(value, tuple | list):
-        return printable(",".join(str(part) for part in value))
-    return printable(str(value).lower() if isinstance(value, bool) else str(value))
+        return ",".join(str(part) for part in value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -63,7 +63,7 @@ def _filled(items: Sequence[str], width: int) -> Iterator[str]:
     """As many items in a line as fit; an item that is longer than a line is broken."""
     line = _INDENT
     for item in items:
-        following = item if line == _INDENT else f"  {item}"
+        following = item if line == _INDENT else f"{_BETWEEN}{item}"
         if line != _INDENT and cell_len(line + following) > width:
             yield line
             line, following = _INDENT, item
@@ -81,6 +81,6 @@ def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
         if number:
             yield ""
         for column, value in zip(columns, row, strict=True):
-            parts = chop_cells(value, max(_LEAST_VALUE, width - longest - 2)) or [""]
-            yield f"{column.title:<{longest}}  {parts[0]}".rstrip()
-            yield from (f"{'':<{longest}}  {part}" for part in parts[1:])
+            parts = chop_cells(value, max(_LEAST_VALUE, width - longest - len(_BETWEEN))) or [""]
+            yield f"{column.title:<{longest}}{_BETWEEN}{parts[0]}".rstrip()
+            yield from (f"{'':<{longest}}{_BETWEEN}{part}" for part in parts[1:])

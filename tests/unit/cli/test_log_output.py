@@ -9,15 +9,14 @@ from collections.abc import Iterator
 import pytest
 
 from support.ledger_world import World
+from support.log_lines import log_restored
 from txnwatch.cli.log_output import JSON, ROOT, TEXT, log_incident, log_to_stdout
 
 
 @pytest.fixture(autouse=True)
 def _as_it_was() -> Iterator[None]:
-    handlers = ROOT.handlers[:]
-    yield
-    ROOT.handlers[:] = handlers
-    ROOT.propagate = True
+    with log_restored():
+        yield
 
 
 def test_text_has_the_time_and_marks_a_warning(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 
-from support.log_lines import LogLines
+from support.log_lines import LogLines, log_restored
 from txnwatch.cli import run
 from txnwatch.state.model.errors import CheckpointError
 from txnwatch.streaming.job import query as job
@@ -27,11 +27,9 @@ def a_watch(batches: int = 0) -> SimpleNamespace:
 
 @pytest.fixture(autouse=True)
 def _text_on_stdout() -> Iterator[None]:
-    handlers = run.LOG.handlers[:]
-    run.log_to_stdout("text")
-    yield
-    run.LOG.handlers[:] = handlers
-    run.LOG.propagate = True
+    with log_restored():
+        run.log_to_stdout("text")
+        yield
 
 
 NO_SESSION = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None))
