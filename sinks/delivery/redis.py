@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -25,6 +24,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from txnwatch.sinks.delivery.encoding import plain, to_json
 from txnwatch.sinks.delivery.heartbeat import KEY_PREFIX, Heartbeat, to_bytes
 from txnwatch.sinks.delivery.signature import Keys, redis_place
 from txnwatch.state.model.errors import SinkError
@@ -104,7 +104,7 @@ class RedisEventSink:
             raise SinkError(f"{self.name}: {exc}") from exc
 
     def _deliver_one(self, event: IncidentEvent) -> None:
-        values = {name: _text(value) for name, value in asdict(event).items() if value is not None}
+        values = {name: _text(value) for name, value in plain(event).items() if value is not None}
         self._apply(
             keys=[
                 f"{self._prefix}incidents",
@@ -118,7 +118,7 @@ class RedisEventSink:
                 event.open_since_ms,
                 _STREAM_LENGTH,
                 _KEEP_RESOLVED_S,
-                json.dumps(asdict(event), separators=(",", ":")),
+                to_json(event),
                 SPENT_SEQUENCE,
                 *(part for pair in values.items() for part in pair),
             ],

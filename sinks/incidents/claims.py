@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from txnwatch.sinks.incidents import event_builder as compose
 from txnwatch.sinks.incidents.commands import Origin, suggested
@@ -18,12 +17,11 @@ from txnwatch.sinks.incidents.confirm import confirm_spans, confirm_transactions
 from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings
-from txnwatch.state.abort.results import VERIFIED
 from txnwatch.state.evidence.confirmation import Answer
-from txnwatch.state.evidence.outcome import UNKNOWN
 from txnwatch.state.evidence.resolution import is_premature
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.incident import IncidentEvent, SpanKey, transaction_incident_id, updated
+from txnwatch.state.model.incident_payload import Action, ActionResult, ExpectedOutcome, Resolution
 from txnwatch.state.model.ports import TransactionAdmin
 from txnwatch.state.model.transaction import CoordinatorView, Span
 from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict
@@ -41,7 +39,7 @@ class Claims:
     findings: Findings
     now_ms: Callable[[], int]
     memory: IncidentStore = field(init=False)
-    _acted: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _acted: dict[str, Action] = field(default_factory=dict)
     _doubted: dict[SpanKey, None] = field(default_factory=dict)
     _doubted_transactions: dict[str, TransactionCandidate] = field(default_factory=dict)
 
@@ -61,7 +59,7 @@ class Claims:
     def as_found(self, event: IncidentEvent) -> IncidentEvent:
         """A hanging event with the outcome that this process has found; the one in the event may be forged."""
         evidence = self.findings.get(event.span) if event.span is not None and self.is_found(event) else None
-        outcome = evidence.outcome if evidence is not None else UNKNOWN
+        outcome = evidence.outcome if evidence is not None else ExpectedOutcome.UNKNOWN
         if event.verdict != Verdict.HANGING or event.expected_outcome == outcome:
             return event
         found = replace(event, expected_outcome=outcome)
@@ -87,14 +85,14 @@ class Claims:
             resolution=event.resolution,
         )
 
-    def _action(self, event: IncidentEvent, known: IncidentEvent | None) -> dict[str, Any] | None:
+    def _action(self, event: IncidentEvent, known: IncidentEvent | None) -> Action | None:
         """The last decision: our own version if it is ours. Only the log proves another writer's success."""
-        told, ours = event.action, self._acted.get(event.incident_id)
-        if ours is not None and (told is None or told["by"] == ours["by"]):
+        claimed, ours = event.action, self._acted.get(event.incident_id)
+        if ours is not None and (claimed is None or claimed.by == ours.by):
             return ours
-        if told is None:
+        if claimed is None:
             return known.action if known is not None else None
-        return {**told, "result": None} if told["result"] == VERIFIED else told
+        return replace(claimed, result=None) if claimed.result is ActionResult.VERIFIED else claimed
 
     def acted(self, event: IncidentEvent) -> None:
         """Remembers a decision of this process, as it is published."""
@@ -182,9 +180,7 @@ class Claims:
             elif now.answer is Answer.REFUTED:
                 del self._doubted_transactions[incident_id]
 
-    def refuted(
-        self, incidents: Sequence[IncidentEvent], now_ms: int
-    ) -> Iterator[tuple[IncidentEvent, dict[str, Any]]]:
+    def refuted(self, incidents: Sequence[IncidentEvent], now_ms: int) -> Iterator[tuple[IncidentEvent, Resolution]]:
         """Open incidents to end: doubles, and those not found by this process that a fresh read contradicts."""
         spans = [one for one in incidents if self._is_strange_span(one)][:CANDIDATES_AT_A_TIME]
         for one in incidents:
@@ -218,10 +214,10 @@ def differs(told: IncidentEvent, found: IncidentEvent) -> bool:
         return True
     if found.verdict == Verdict.HANGING and told.verdict != found.verdict:
         return True
-    told_as = Verdict(told.verdict)
-    if rank(told_as) > rank(Verdict(found.verdict)) or told.severity != RULE_OF[told_as].severity:
+    told_as = told.verdict
+    if rank(told_as) > rank(found.verdict) or told.severity != RULE_OF[told_as].severity:
         return True  # milder than found: also the case for an instance that is behind, which is corrected
-    return found.expected_outcome not in {UNKNOWN, told.expected_outcome}
+    return found.expected_outcome not in {ExpectedOutcome.UNKNOWN, told.expected_outcome}
 
 
 def rank(verdict: Verdict) -> int:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from txnwatch.sinks.incidents import event_builder as compose
-from txnwatch.state.evidence.affected_groups import Standing, hurt, stand
+from txnwatch.state.evidence.affected_groups import Standing, affected_groups, stand
 from txnwatch.state.evidence.resolution import is_held, is_refuted, is_same_transaction, span_is_over
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident_payload import EndKind, Resolution
 from txnwatch.state.model.ports import (
     ABSENCES_OF_A_DELETED_TOPIC,
     UNKNOWN_PARTITION,
@@ -33,13 +34,13 @@ class Finding(NamedTuple):
     """The result of a check of one open incident: its resolution, or else the current values of its fields."""
 
     incident: IncidentEvent
-    resolution: dict[str, Any] | None = None
+    resolution: Resolution | None = None
     changes: Mapping[str, Any] = {}
 
     @property
     def is_missed(self) -> bool:
         """Whether it is over, and nothing shows how it ended."""
-        return self.resolution is not None and self.resolution["how"] == compose.NO_LONGER_OPEN
+        return self.resolution is not None and self.resolution.how is EndKind.NO_LONGER_OPEN
 
 
 @dataclass(slots=True)
@@ -126,7 +127,7 @@ class FollowUp:
             self._standing[partition] = standing
             found[partition] = {"lso_standing_ms": max(0, now_ms - standing.since_ms)}
             if is_seen:
-                found[partition]["consumer_groups"] = hurt(standing, end, groups, now_ms)
+                found[partition]["consumer_groups"] = affected_groups(standing, end, groups, now_ms)
         return found
 
     def _say_once(self, problems: frozenset[str]) -> None:
@@ -159,8 +160,7 @@ def _owner(incident: IncidentEvent, owner: TransactionDescription | None) -> dic
     """
     if incident.verdict != Verdict.HANGING or owner is None or owner.problem is not None:
         return {}
-    state = str(owner.state) if owner.state is not None else None
-    return {"transaction_state": state} | ({"suggested_command": None} if is_held(incident, owner) else {})
+    return {"transaction_state": owner.state} | ({"suggested_command": None} if is_held(incident, owner) else {})
 
 
 def _recalled(known: Iterable[IncidentEvent]) -> dict[TopicPartition, Standing]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from txnwatch.sinks.delivery.outbox import Outbox
 from txnwatch.sinks.incidents import event_builder as compose
@@ -30,10 +29,9 @@ from txnwatch.sinks.incidents.outcome_retries import OutcomeRetries
 from txnwatch.sinks.incidents.own_findings import EvidenceStore, Findings, key_of
 from txnwatch.sinks.incidents.retention import Retention
 from txnwatch.sinks.incidents.unanswered import ReportedReasons
-from txnwatch.state.abort.case import Evidence
+from txnwatch.state.abort.case import ProvenHang
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.evidence.known_outcome import Outcome, known_outcome
-from txnwatch.state.evidence.outcome import UNKNOWN
 from txnwatch.state.evidence.update_rules import worth_telling
 from txnwatch.state.model.findings import (
     CoverInDoubt,
@@ -48,6 +46,7 @@ from txnwatch.state.model.findings import (
 )
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent, Overwritten, resolved, updated
+from txnwatch.state.model.incident_payload import ExpectedOutcome, Resolution
 from txnwatch.state.model.ports import ConsumerGroups, TransactionAdmin
 from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.verdicts import Verdict
@@ -159,7 +158,7 @@ class Ledger:
         self._delivery.tell([self._memory.enter(self._claims.as_found(event))], now_ms)
         return self.outboxes[0].waiting == 0
 
-    def proven(self) -> list[tuple[IncidentEvent, Evidence]]:
+    def proven(self) -> list[tuple[IncidentEvent, ProvenHang]]:
         """Open incidents about hanging transactions of which this process has its own evidence, with it."""
         return [
             (incident, evidence)
@@ -221,7 +220,7 @@ class Ledger:
             if isinstance(said, SpanEnded):
                 self.findings.over((said.span.topic_id, said.partition, said.producer_id))
 
-    def _end(self, incident: IncidentEvent, resolution: dict[str, Any], now_ms: int) -> IncidentEvent:
+    def _end(self, incident: IncidentEvent, resolution: Resolution, now_ms: int) -> IncidentEvent:
         """The `resolved` event of an incident, with the outcome that this process has found."""
         told = self._claims.as_found(incident)
         self._claims.ended(incident)
@@ -288,7 +287,9 @@ class Ledger:
             outcome = known_outcome(candidate, whole[candidate])
             if known is not None:
                 self._outcomes.told(
-                    known, candidate, outcome if evidence.outcome == UNKNOWN else Outcome(evidence.outcome)
+                    known,
+                    candidate,
+                    outcome if evidence.outcome == ExpectedOutcome.UNKNOWN else Outcome(evidence.outcome),
                 )
 
     def _hanging(self, candidate: SpanCandidate, event: IncidentEvent) -> Iterable[IncidentEvent]:
@@ -307,7 +308,7 @@ class Ledger:
     def _found_too(self, known: IncidentEvent, event: IncidentEvent) -> Iterable[IncidentEvent]:
         """An incident published before a restart or by another writer: its content becomes what was found here."""
         ours = found_too(known, event)
-        is_known_now = known.expected_outcome == UNKNOWN != ours.expected_outcome
+        is_known_now = known.expected_outcome == ExpectedOutcome.UNKNOWN != ours.expected_outcome
         is_named_now = known.transactional_id is None is not ours.transactional_id
         if differs(known, ours) or is_known_now or is_named_now:
             ours = updated(ours, event.time_ms)
@@ -346,7 +347,7 @@ class Ledger:
             if known is None:
                 told = self._memory.enter(replace(event, incident_id=self._memory.unused(event.incident_id)))
                 yield told
-            elif rank(candidate.verdict) < rank(Verdict(known.verdict)):
+            elif rank(candidate.verdict) < rank(known.verdict):
                 changes = {"verdict": event.verdict, "severity": event.severity, "overdue_ms": event.overdue_ms}
                 told = self._memory.enter(updated(known, event.time_ms, **changes))
                 yield told
@@ -363,7 +364,7 @@ class Ledger:
         known = self._memory.open_one(self._claims.transaction_id(candidate.producer_id, candidate.view, candidate))
         if known is None or known.incident_id not in self.findings.transactions:
             return True
-        return rank(candidate.verdict) < rank(Verdict(known.verdict))
+        return rank(candidate.verdict) < rank(known.verdict)
 
     def _look_again(self, now_ms: int) -> Iterable[IncidentEvent]:
         """Reads open incidents again from time to time: an end may be missed before a restart, or in a gap."""
@@ -383,7 +384,7 @@ class Ledger:
         if self._lookout.is_waiting:
             self._look_again_ms = now_ms + LOG_TELLS_MS
 
-    def _over(self, incident: IncidentEvent, resolution: dict[str, Any], now_ms: int) -> IncidentEvent:
+    def _over(self, incident: IncidentEvent, resolution: Resolution, now_ms: int) -> IncidentEvent:
         """Ends an incident after a check, and drops the findings about it."""
         key = incident.span
         its_own = self._memory.open_span(*key) if key is not None else None

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from txnwatch.state.model.incident_payload import AffectedGroup, GroupState
 from txnwatch.state.model.ports import GroupOffset
 
-STOPPED: Final = "stopped"
-AT_RISK: Final = "at_risk"
 NEAR_OFFSETS: Final = 100
 ONE_MARKER: Final = 1
 APART_MS: Final = 5_000  # auto.commit.interval.ms: a group that moves has committed by then
@@ -66,22 +65,24 @@ def stand(
     return Standing(last_stable_offset, before.since_ms, seen)
 
 
-def hurt(standing: Standing, high_watermark: int, groups: Sequence[GroupOffset], now_ms: int) -> tuple[Any, ...]:
+def affected_groups(
+    standing: Standing, high_watermark: int, groups: Sequence[GroupOffset], now_ms: int
+) -> tuple[AffectedGroup, ...]:
     """The groups that are stopped or at risk, the most affected first, as the event's `consumer_groups`."""
     found = [
-        {
-            "group_id": group.group_id,
-            "state": state,
-            "committed_offset": group.committed_offset,
-            "hidden_lag": high_watermark - group.committed_offset,
-        }
+        AffectedGroup(
+            group_id=group.group_id,
+            state=state,
+            committed_offset=group.committed_offset,
+            hidden_lag=high_watermark - group.committed_offset,
+        )
         for group in groups
         if (state := _state(standing, high_watermark, group, now_ms)) is not None
     ]
-    return tuple(sorted(found, key=lambda one: (one["state"] != STOPPED, -int(one["hidden_lag"]), one["group_id"])))
+    return tuple(sorted(found, key=lambda one: (one.state is not GroupState.STOPPED, -one.hidden_lag, one.group_id)))
 
 
-def _state(standing: Standing, high_watermark: int, group: GroupOffset, now_ms: int) -> str | None:
+def _state(standing: Standing, high_watermark: int, group: GroupOffset, now_ms: int) -> GroupState | None:
     below = standing.last_stable_offset - group.committed_offset
     if below < 0 or high_watermark <= standing.last_stable_offset:
         return None
@@ -89,5 +90,5 @@ def _state(standing: Standing, high_watermark: int, group: GroupOffset, now_ms: 
     # A group without members may be gone for good, or may read without joining (Flink): it must be within one marker.
     is_near = below <= (NEAR_OFFSETS if group.has_members else ONE_MARKER)
     if is_near and high_watermark > seen.high_watermark and now_ms - seen.at_ms >= APART_MS:
-        return STOPPED
-    return AT_RISK if group.has_members or seen.has_moved or below == 0 else None
+        return GroupState.STOPPED
+    return GroupState.AT_RISK if group.has_members or seen.has_moved or below == 0 else None

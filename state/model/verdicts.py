@@ -36,6 +36,14 @@ class Verdict(StrEnum):
     STRAY_WRITE = "stray_write"
 
 
+class Severity(StrEnum):
+    """How urgent a verdict is."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"
+
+
 class Reason(StrEnum):
     """Why no marker will come for a hanging span."""
 
@@ -60,7 +68,7 @@ class VerdictRule(NamedTuple):
 
     verdict: Verdict
     family: str
-    severity: str
+    severity: Severity
     when: str
     says: str
     ends_by_itself: str
@@ -70,7 +78,7 @@ VERDICTS: tuple[VerdictRule, ...] = (
     VerdictRule(
         Verdict.HANGING,
         "span",
-        "critical",
+        Severity.CRITICAL,
         "open on a partition, held by no live transaction at two barriers, and confirmed by a fresh read",
         "no marker will ever come: read_committed consumers stop here until txnwatch or an administrator writes one",
         "no, unless the producer's next transaction absorbs it",
@@ -78,7 +86,7 @@ VERDICTS: tuple[VerdictRule, ...] = (
     VerdictRule(
         Verdict.STUCK_PREPARE,
         "prepare",
-        "critical",
+        Severity.CRITICAL,
         "in Prepare* for longer than `stuck_prepare_ms` (30 s)",
         "the outcome is decided, but the coordinator has not written all markers, or cannot write them",
         "yes, when the leaders of the partitions accept the markers; no, if a leader has refused one",
@@ -86,7 +94,7 @@ VERDICTS: tuple[VerdictRule, ...] = (
     VerdictRule(
         Verdict.LATE,
         "ongoing",
-        "warning",
+        Severity.WARNING,
         "in Ongoing for longer than its timeout, the brokers' scan interval and a buffer together; never for two-phase "
         "transactions",
         "the coordinator should have aborted it by now, and has not aborted it",
@@ -95,7 +103,7 @@ VERDICTS: tuple[VerdictRule, ...] = (
     VerdictRule(
         Verdict.LONG_RUNNING,
         "ongoing",
-        "info",
+        Severity.INFO,
         "in Ongoing for longer than 0.8 of its own timeout, and longer than two minutes",
         "early warning: the coordinator will abort it when its timeout is reached",
         "yes, at its timeout",
@@ -103,7 +111,7 @@ VERDICTS: tuple[VerdictRule, ...] = (
     VerdictRule(
         Verdict.STRAY_WRITE,
         "span",
-        "warning",
+        Severity.WARNING,
         "the producer's next transaction absorbed data that no transaction owned, before the data was proven to hang",
         "nothing hangs, but exactly-once was broken there: the data is committed or aborted with a transaction that it "
         "does not belong to",

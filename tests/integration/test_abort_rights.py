@@ -85,7 +85,7 @@ def test_a_missing_right_is_a_refusal_that_says_what_to_grant(guarded: EmbeddedK
             producer_epoch=row.producer_epoch,
             transactional_id=producer.transactional_id,
             txn_start_offset=row.txn_start_offset,
-            evidence={**an_evidence(), "last_sequence": row.last_sequence},
+            evidence=an_evidence(last_sequence=row.last_sequence),
             expected_outcome="none",
         )
         sink = RecordingSink()
@@ -100,8 +100,8 @@ def test_a_missing_right_is_a_refusal_that_says_what_to_grant(guarded: EmbeddedK
 
         action = sink.told[-1].action
         assert action is not None
-        assert (action["decision"], action["refusal"], action["result"]) == ("refused", "not_authorized", None)
-        assert "CLUSTER_AUTHORIZATION_FAILED: grant ALTER on the cluster" in action["detail"]
+        assert (action.decision, action.refusal, action.result) == ("refused", "not_authorized", None)
+        assert "CLUSTER_AUTHORIZATION_FAILED: grant ALTER on the cluster" in action.detail
         reading = ClusterAdmin(owner).read_partitions([partition])[partition]
         assert reading.open_transaction(row.producer_id) == row, "nothing was written"
 

@@ -37,12 +37,11 @@ from txnwatch.sinks.delivery.outbox import Outbox
 from txnwatch.sinks.incidents.claims import Claims
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
-from txnwatch.state.abort.case import AbortPolicy, Evidence
+from txnwatch.state.abort.case import AbortPolicy, ProvenHang
 from txnwatch.state.abort.decision import partition_of
-from txnwatch.state.abort.results import VERIFIED
-from txnwatch.state.evidence.outcome import UNKNOWN
 from txnwatch.state.model.findings import Emitted
-from txnwatch.state.model.incident import OPENED, UPDATED, IncidentEvent
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident_payload import ActionResult, ExpectedOutcome, IncidentStatus
 from txnwatch.state.model.ports import ActiveProducer, TransactionAdmin
 from txnwatch.state.model.verdicts import Verdict
 
@@ -107,7 +106,12 @@ class Actors:
 
     def _verified(self, event: IncidentEvent) -> None:
         log = self.world.data.get(partition_of(event)) if event.topic is not None else None
-        if event.action is None or event.action["result"] != VERIFIED or log is None or log.topic_id != event.topic_id:
+        if (
+            event.action is None
+            or event.action.result != ActionResult.VERIFIED
+            or log is None
+            or log.topic_id != event.topic_id
+        ):
             return
         told = (event.incident_id, str(event.action))
         if told in self.verified:
@@ -120,18 +124,22 @@ class Actors:
 
     def _outcome(self, event: IncidentEvent) -> None:
         """Told when the incident opens, or found later."""
-        if event.verdict != Verdict.HANGING or event.expected_outcome == UNKNOWN or event.incident_id in self.known:
+        if (
+            event.verdict != Verdict.HANGING
+            or event.expected_outcome == ExpectedOutcome.UNKNOWN
+            or event.incident_id in self.known
+        ):
             return
-        if event.status not in {OPENED, UPDATED}:
+        if event.status is IncidentStatus.RESOLVED:
             return
         self.known.add(event.incident_id)
-        when = "outcome" if event.status == OPENED else "outcome found later"
+        when = "outcome" if event.status == IncidentStatus.OPENED else "outcome found later"
         self.world.seen[f"{when}: {event.expected_outcome}"] += 1
         log = self.world.data.get(partition_of(event))
         if log is None or log.topic_id != event.topic_id:
             return
         # An outcome is one of the data that was confirmed; what is written since is for the abort to see.
-        last = event.evidence["last_sequence"]
+        last = event.evidence.last_sequence
         owners = self.truth.outcomes(self.world, log, event.producer_id, event.txn_start_offset or 0, last)
         if not owners <= {event.expected_outcome}:
             self.problems.append(f"LIE: {event.subject} says {event.expected_outcome}, and its owners {owners}")
@@ -167,7 +175,7 @@ def believing() -> Iterator[None]:
     """A planted bug: the outcome that an abort rests on is the one that the events topic tells."""
     proven = Ledger.proven
 
-    def as_told(self: Ledger) -> list[tuple[IncidentEvent, Evidence]]:
+    def as_told(self: Ledger) -> list[tuple[IncidentEvent, ProvenHang]]:
         return [(told, replace(found, outcome=told.expected_outcome)) for told, found in proven(self)]
 
     with (
@@ -242,6 +250,6 @@ def _forged(world: World, truth: Truth, rng: random.Random) -> IncidentEvent | N
         transactional_id=names[0] if names else None,
         txn_start_offset=start,
         detected_at_ms=0,
-        evidence={**an_evidence(), "last_sequence": row.last_sequence},
+        evidence=an_evidence(last_sequence=row.last_sequence),
         expected_outcome="commit" if "commit" in told else "abort" if told else "none",
     )

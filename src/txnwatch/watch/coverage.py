@@ -16,7 +16,7 @@ from txnwatch.state.model.ports import Log
 from txnwatch.state.text.lists import some
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.job.progress import Progress
-from txnwatch.watch.missing_evidence import Evidence, is_log_missing, is_of_log, log_first
+from txnwatch.watch.missing_evidence import MissingEvidence, is_log_missing, is_of_log, log_first
 from txnwatch.watch.persistent_alerts import PERSISTENT_MS, PersistentAlert
 from txnwatch.watch.undescribed_partitions import Undescribed
 
@@ -111,11 +111,11 @@ class Coverage:
         self._is_log_missing = is_missing
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> MissingEvidence:
         """The missing evidence, for the heartbeat and the metrics."""
         by_census = self._undescribed.unproven
         lasting = self._unproven_now & (self._unproven.partitions | self._never)
-        return Evidence(
+        return MissingEvidence(
             unproven=log_first({*lasting, *self._hidden, *by_census}),
             undescribed=self._undescribed.partitions,
             unproven_by_census=by_census,

@@ -17,7 +17,7 @@ from txnwatch.state.model.findings import BucketCount, Emitted, ReadLimitReached
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.progress import Progress
 from txnwatch.streaming.source.options import SourceOptions
-from txnwatch.watch.missing_evidence import Evidence, is_of_log
+from txnwatch.watch.missing_evidence import MissingEvidence, is_of_log
 
 _TOPICS_MS = 60_000
 
@@ -48,7 +48,7 @@ class HeartbeatSender:
     options: SourceOptions
     progress: Callable[[], Progress | None]
     places: Sequence[Told]
-    evidence: Callable[[], Evidence]
+    evidence: Callable[[], MissingEvidence]
     _partitions: tuple[int, int] = (0, 0)
     _topics_due_ms: int = 0
 

@@ -12,7 +12,7 @@ from txnwatch.streaming.source.offsets import is_data
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class MissingEvidence:
     """The evidence that is missing at one barrier.
 
     Attributes:

@@ -21,10 +21,11 @@ from txnwatch.state.model.incident import (
     transaction_incident_id,
     updated,
 )
+from txnwatch.state.model.incident_payload import EndedBy, EndKind, Resolution
 from txnwatch.state.model.verdicts import Verdict
 
 OPENED = an_event()
-RESOLUTION = {"how": "aborted", "by": "administrator", "marker_offset": 120, "detail": None, "at_ms": 5}
+RESOLUTION = Resolution(how=EndKind.ABORTED, by=EndedBy.ADMINISTRATOR, marker_offset=120, at_ms=5)
 EVENTS = {
     "opened": OPENED,
     "updated": updated(OPENED, OPENED.time_ms + 1, severity="warning"),
@@ -148,4 +149,4 @@ def test_an_action_of_a_writer_that_knew_fewer_fields_has_them_all() -> None:
     fields["action"] = {"decision": "abort", "by": "there", "at_ms": 3}
     action = from_bytes(json.dumps(fields).encode()).action
     assert action is not None
-    assert (action["decision"], action["result"], action["refusal"], action["detail"]) == ("abort", None, None, None)
+    assert (action.decision, action.result, action.refusal, action.detail) == ("abort", None, None, None)

@@ -120,7 +120,7 @@ def test_its_marker_resolves_an_incident_once(world: World) -> None:
     assert world.told() == [OPENED, RESOLVED]
     resolution = world.topic.told[-1].resolution
     assert resolution is not None
-    assert (resolution["how"], resolution["marker_offset"]) == ("aborted", 7)
+    assert (resolution.how, resolution.marker_offset) == ("aborted", 7)
     assert world.topic.told[-1].suggested_command is None
 
 
@@ -172,7 +172,7 @@ def test_an_end_that_was_missed_while_nobody_watched_is_found_by_looking_again(w
     assert world.told() == [OPENED, RESOLVED]
     resolution = world.topic.told[-1].resolution
     assert resolution is not None
-    assert (resolution["how"], resolution["by"]) == ("no_longer_open", "unknown")
+    assert (resolution.how, resolution.by) == ("no_longer_open", "unknown")
 
 
 def test_a_look_that_is_faster_than_the_log_leaves_the_end_to_it(world: World) -> None:
@@ -184,7 +184,7 @@ def test_a_look_that_is_faster_than_the_log_leaves_the_end_to_it(world: World) -
     assert world.told() == [OPENED, RESOLVED]
     resolution = world.topic.told[-1].resolution
     assert resolution is not None
-    assert resolution["how"] == "aborted"
+    assert resolution.how == "aborted"
 
 
 def test_what_is_open_again_at_the_next_look_was_not_missed(world: World) -> None:
@@ -259,7 +259,7 @@ def test_a_late_transaction_opens_and_its_end_resolves(world: World) -> None:
     opened, resolved = world.topic.told
     assert (opened.topic, opened.transactional_id, opened.overdue_ms) == (None, "slow", 1_500)
     assert resolved.resolution is not None
-    assert (resolved.resolution["how"], resolved.resolution["by"]) == ("aborted", "coordinator")
+    assert (resolved.resolution.how, resolved.resolution.by) == ("aborted", "coordinator")
 
 
 def test_an_early_warning_that_becomes_late_is_one_incident(world: World) -> None:

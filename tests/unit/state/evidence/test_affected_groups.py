@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from txnwatch.state.evidence.affected_groups import NEAR_OFFSETS, Standing, hurt, stand
+from txnwatch.state.evidence.affected_groups import NEAR_OFFSETS, Standing, affected_groups, stand
+from txnwatch.state.model.incident_payload import AffectedGroup, GroupState
 from txnwatch.state.model.ports import GroupOffset
 
 LSO, FAR = 1100, 5
@@ -65,8 +66,8 @@ def looked(case: Case, *, lso: int = LSO) -> str | None:
         now_ms += seconds * 1000
         groups = [GroupOffset("group", committed, case.joined)]
         standing = stand(standing, lso, end, groups, now_ms)
-        found = hurt(standing, end, groups, now_ms)
-    return str(found[0]["state"]) if found else None
+        found = affected_groups(standing, end, groups, now_ms)
+    return str(found[0].state) if found else None
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
@@ -79,7 +80,7 @@ def test_a_last_stable_offset_that_moves_starts_everything_anew() -> None:
     before = stand(None, 100, 120, groups, 0)
     after = stand(before, 101, 130, groups, 60_000)
     assert after.since_ms == 60_000
-    assert hurt(after, 130, groups, 60_000)[0]["state"] == "at_risk"
+    assert affected_groups(after, 130, groups, 60_000)[0].state == "at_risk"
 
 
 def test_a_look_that_did_not_see_the_groups_forgets_nothing() -> None:
@@ -87,28 +88,28 @@ def test_a_look_that_did_not_see_the_groups_forgets_nothing() -> None:
     standing = stand(stand(None, 100, 120, groups, 0), 100, 125, None, 3_000)
     standing = stand(standing, 100, 130, groups, 6_000)
     assert standing.since_ms == 0
-    assert hurt(standing, 130, groups, 6_000) == (
-        {"group_id": "group", "state": "stopped", "committed_offset": 100, "hidden_lag": 30},
+    assert affected_groups(standing, 130, groups, 6_000) == (
+        AffectedGroup(group_id="group", state=GroupState.STOPPED, committed_offset=100, hidden_lag=30),
     )
 
 
 def test_a_group_that_may_be_farther_than_its_offset_is_never_stopped() -> None:
     groups = [GroupOffset("group", 100, has_members=True, is_floor=True)]
     standing = stand(stand(None, 100, 120, groups, 0), 100, 130, groups, 60_000)
-    assert hurt(standing, 130, groups, 60_000)[0]["state"] == "at_risk"
+    assert affected_groups(standing, 130, groups, 60_000)[0].state == "at_risk"
     exact = [GroupOffset("group", 100, has_members=True)]
     standing = stand(standing, 100, 140, exact, 70_000)
-    assert hurt(standing, 140, exact, 70_000)[0]["state"] == "stopped"
+    assert affected_groups(standing, 140, exact, 70_000)[0].state == "stopped"
 
 
 def test_a_floor_that_does_not_move_is_no_move() -> None:
     groups = [GroupOffset("group", 90, has_members=False, is_floor=True)]
     standing = stand(stand(None, 100, 120, groups, 0), 100, 130, groups, 60_000)
-    assert hurt(standing, 130, groups, 60_000) == ()
+    assert affected_groups(standing, 130, groups, 60_000) == ()
 
 
 def test_the_worst_come_first() -> None:
     first = [GroupOffset("stopped", 1100, has_members=True), GroupOffset("behind", 5, has_members=True)]
     then = [*first, GroupOffset("also", 40, has_members=True), GroupOffset("beyond", 1120, has_members=True)]
     standing = stand(stand(None, LSO, 1120, first, 0), LSO, 1130, then, 10_000)
-    assert [one["group_id"] for one in hurt(standing, 1130, then, 10_000)] == ["stopped", "behind", "also"]
+    assert [one.group_id for one in affected_groups(standing, 1130, then, 10_000)] == ["stopped", "behind", "also"]
