@@ -1,4 +1,4 @@
-"""The Redis sink: current incidents, open transactions and heartbeats, for programs and people.
+"""The Redis mirror: current incidents, open transactions and heartbeats, for programs and people.
 
 Keys, under `txnwatch:<cluster id>:`
   incidents         sorted set of open incidents' ids by open_since_ms
@@ -69,8 +69,8 @@ def is_url(url: str) -> bool:
     return url.startswith("unix:") or not database or database.isdecimal()
 
 
-class RedisEventSink:
-    """An EventSink over redis-py."""
+class RedisMirror:
+    """A Mirror over redis-py, with the view of open incidents, the open transactions and the heartbeats."""
 
     def __init__(self, url: str, cluster_id: str, keys: Keys | None = None) -> None:
         self._url = url
@@ -92,7 +92,7 @@ class RedisEventSink:
         return f"Redis {self._url.rpartition('@')[2].removeprefix('redis://')}"
 
     def deliver(self, events: Sequence[IncidentEvent]) -> None:
-        """See EventSink.
+        """See Mirror.
 
         Raises:
             SinkError: Redis does not answer, or answers with an error.
@@ -125,14 +125,14 @@ class RedisEventSink:
         )
 
     def has_lost_everything(self) -> bool:
-        """See EventSink. Only one of several instances gets True; it fills Redis for all."""
+        """See OpenIncidentsView. Only one of several instances gets True; it fills Redis for all."""
         try:
             return bool(self._client.set(f"{self._prefix}filled", _now_ms(self._client), nx=True))
         except redis.RedisError:
             return False
 
     def forget(self, is_past: Callable[[str], bool]) -> None:
-        """See EventSink. A Redis that did not answer when an incident ended would show it as open forever."""
+        """See OpenIncidentsView. A Redis that did not answer when an incident ended would show it as open forever."""
         try:
             shown: Any = self._client.zrange(f"{self._prefix}incidents", 0, -1)
             for incident_id in filter(is_past, (member.decode(errors="backslashreplace") for member in shown)):

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from txnwatch.sinks.delivery.outbox import Outbox
+from txnwatch.sinks.delivery.outbox import MirrorOutbox, Outbox, TopicOutbox
 from txnwatch.sinks.incidents import event_builder as compose
 from txnwatch.sinks.incidents.claims import Claims, differs, found_too, rank
 from txnwatch.sinks.incidents.commands import Origin
@@ -62,7 +62,8 @@ class Ledger:
     """Turns findings of the state into events, each once.
 
     Attributes:
-        outboxes: the outbox of the events topic first.
+        topic: the queue of the events topic, the durable storage of the ledger.
+        mirrors: the queues of the copies of the topic.
         heard: returns the records of the events topic since the last call, ours and others'; None if the topic is not
             followed.
         counts: confirmations by answer, for the metrics.
@@ -77,8 +78,9 @@ class Ledger:
     origin: Origin
     admin: TransactionAdmin
     groups: ConsumerGroups
-    outboxes: Sequence[Outbox]
+    topic: TopicOutbox
     now_ms: Callable[[], int]
+    mirrors: Sequence[MirrorOutbox] = ()
     heard: Callable[[], Iterable[IncidentEvent | Overwritten]] | None = None
     on_event: Callable[[IncidentEvent], None] = lambda _: None
     report: Callable[[str], None] = lambda _: None
@@ -101,7 +103,13 @@ class Ledger:
         self._claims = Claims(self.origin, self.admin, self.findings, self.now_ms)
         self._memory = self._claims.memory
         self._delivery = Delivery(
-            self.outboxes, self._memory, self.retention, self.on_event, self.report, listens=self.heard is not None
+            self.topic,
+            self.mirrors,
+            self._memory,
+            self.retention,
+            self.on_event,
+            self.report,
+            listens=self.heard is not None,
         )
         self._lookout = FollowUp(self.admin, self.groups, self.report)
         self._outcomes = OutcomeRetries(self.origin, self.admin, self._memory, self.findings)
@@ -156,7 +164,7 @@ class Ledger:
             return False
         self._claims.acted(event)
         self._delivery.tell([self._memory.enter(self._claims.as_found(event))], now_ms)
-        return self.outboxes[0].waiting == 0
+        return self.topic.waiting == 0
 
     def proven(self) -> list[tuple[IncidentEvent, ProvenHang]]:
         """Open incidents about hanging transactions of which this process has its own evidence, with it."""
@@ -177,9 +185,16 @@ class Ledger:
         """The latest event of every incident that is open or ended less than a day ago."""
         return list(self._memory.known.values())
 
-    def resend_to(self, outboxes: Iterable[Outbox]) -> None:
-        """Queues the latest event of every known incident again, for sinks that may have missed some."""
-        self._delivery.resend_to(outboxes)
+    @property
+    def outboxes(self) -> list[Outbox]:
+        """All queues, for the metrics."""
+        return [self.topic, *self.mirrors]
+
+    def fill_mirrors(self) -> None:
+        """Queues the latest event of every known incident for all mirrors, which may have missed some."""
+        for mirror in self.mirrors:
+            mirror.has_lost_everything()  # it is filled in any case
+        self._delivery.resend_to(self.mirrors)
 
     def _listen(self, now_ms: int) -> Iterable[IncidentEvent]:
         for event in self.heard() if self.heard is not None else ():
@@ -188,9 +203,9 @@ class Ledger:
                 continue
             is_new, to_tell = self._memory.hear(event, now_ms)
             if is_new:  # queued events of the incident are older than this one
-                self.outboxes[0].withdraw(event)
-                for outbox in self.outboxes[1:]:
-                    outbox.put([self._memory.known[event.incident_id]])
+                self.topic.withdraw(event)
+                for mirror in self.mirrors:
+                    mirror.put([self._memory.known[event.incident_id]])
                 self._look_again_ms = now_ms
             if to_tell is not None:
                 yield to_tell

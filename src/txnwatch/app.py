@@ -20,10 +20,10 @@ from txnwatch.metrics.server import MetricsServer
 from txnwatch.sinks.abort.automatic import OFF, AutoAbort
 from txnwatch.sinks.abort.lease import GroupLease
 from txnwatch.sinks.delivery.event_log import EventLog
-from txnwatch.sinks.delivery.kafka import KafkaEventSink, ensure_topic
+from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.open_list import OpenList
-from txnwatch.sinks.delivery.outbox import Outbox
-from txnwatch.sinks.delivery.redis import RedisEventSink
+from txnwatch.sinks.delivery.outbox import MirrorOutbox, TopicOutbox
+from txnwatch.sinks.delivery.redis import RedisMirror
 from txnwatch.sinks.delivery.skipped_records import SkippedRecords
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
@@ -33,7 +33,7 @@ from txnwatch.spark_output import output_to
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import BucketCount, Emitted, PartitionAlarm, ViewHealed
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.ports import EventSink, Log
+from txnwatch.state.model.ports import Log
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.broker_settings import scan_interval_warning
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
@@ -89,6 +89,7 @@ class Watch:
     _pulse: HeartbeatSender | None = field(default=None, init=False)
     _bury: Callable[[list[str]], None] = field(default=lambda _: None, init=False)
     _query: StreamingQuery | None = field(default=None, init=False)
+    _closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, init=False)
 
     def __post_init__(self) -> None:
         directory = local_directory(self.settings.checkpoint)
@@ -189,12 +190,14 @@ class Watch:
         warning = ensure_topic(config, self.settings.events_topic)
         if warning is not None:
             self.log.warning(warning)
-        topic = KafkaEventSink(config, self._events.name, self._events.encoding, keys=self._events.keys)
-        sinks: list[EventSink] = [topic]
+        topic = KafkaEventsTopic(config, self._events.name, self._events.encoding, keys=self._events.keys)
+        self._closing.callback(topic.close)
+        mirrors: list[MirrorOutbox] = []
         places = [Told(topic.beat, pause_ms)] if (pause_ms := self.settings.events_heartbeat_ms) else []
         if self.settings.redis_url is not None:
-            redis = RedisEventSink(self.settings.redis_url, self.cluster_id, self._events.keys)
-            sinks.append(redis)
+            redis = RedisMirror(self.settings.redis_url, self.cluster_id, self._events.keys)
+            self._closing.callback(redis.close)
+            mirrors.append(MirrorOutbox(redis.name, redis, self.log, view=redis))
             places.append(Told(redis.beat, _REDIS_HEARTBEAT_MS))
             self._open_list = OpenList(redis.show_open)
         self._bury = topic.bury
@@ -214,7 +217,8 @@ class Watch:
             origin=self._origin(),
             admin=ClusterAdmin(cluster),
             groups=ClusterGroups(cluster),
-            outboxes=[Outbox(sink, self.log) for sink in sinks],
+            topic=TopicOutbox(topic, self.log),
+            mirrors=mirrors,
             now_ms=wall_clock_ms,
             heard=lambda: self._listening.heard(log.news()),
             on_event=self._on_event,
@@ -223,9 +227,7 @@ class Watch:
             evidence=EvidenceFile(self._scratch / _EVIDENCE_FILE, self.log.warning),
         )
         ledger.remember(self._listening.heard(log.history()))
-        for outbox in ledger.outboxes[1:]:
-            outbox.has_lost_everything()  # the sink is filled below in any case
-        ledger.resend_to(ledger.outboxes[1:])
+        ledger.fill_mirrors()
         self._ledger = ledger
         self._abort = self._auto_abort(ledger, config)
         self.metrics.query_starts(ledger)
@@ -340,8 +342,9 @@ class Watch:
         if self._ledger is not None:
             self.counts.update(self._ledger.counts)
             for outbox in self._ledger.outboxes:
-                outbox.close(wall_clock_ms())
+                outbox.deliver_last(wall_clock_ms())
             self._ledger = None
+        self._closing.close()
         if self._log is not None:
             self._log.close()
             self._log = None

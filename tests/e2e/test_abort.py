@@ -22,7 +22,7 @@ from support.fault_world import World, aborting_world, begins, now_s
 from support.incidents import an_event, an_evidence
 from support.log_lines import LogLines
 from support.planted import as_it_was_found, plant
-from support.recording_sink import RecordingSink
+from support.recording_sink import RecordingTopic
 from support.servers import Clusters
 from support.topics import unique
 from support.waiting import eventually
@@ -31,7 +31,7 @@ from txnwatch.embedded.applications import CommittedReader
 from txnwatch.embedded.faults import late_write_after_abort
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.sinks.abort.automatic import AutoAbort
-from txnwatch.sinks.delivery.outbox import Outbox
+from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.abort.case import AbortPolicy
@@ -287,7 +287,11 @@ def test_no_healthy_transaction_is_aborted_whatever_an_incident_says(world: Worl
     admin = Witness(world.cluster)
     admin.markers = []
     ledger = Ledger(
-        Origin("cluster", world.bootstrap), admin, FakeGroups(), [Outbox(RecordingSink(), LogLines())], wall_clock_ms
+        Origin("cluster", world.bootstrap),
+        admin,
+        FakeGroups(),
+        TopicOutbox(RecordingTopic(), LogLines()),
+        wall_clock_ms,
     )
     policy = AbortPolicy(after_ms=0, budget_per_hour=None, breaker_incidents=None)
     abort = AutoAbort("on", policy, 0, ledger, FakeLease(), "racing", wall_clock_ms)

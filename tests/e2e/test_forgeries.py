@@ -17,7 +17,7 @@ from support.topics import unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.sinks.delivery.kafka import KafkaEventSink
+from txnwatch.sinks.delivery.kafka import KafkaEventsTopic
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent, latest, resolved
 from txnwatch.state.model.incident_payload import Decision
@@ -74,12 +74,12 @@ def test_an_acknowledged_transaction_is_not_aborted_and_stays_told_whatever_is_f
     assert told.action.refusal == "outcome_unknown"
     producer.init()  # now nothing but the outcome stands in the way
 
-    with contextlib.closing(KafkaEventSink({"bootstrap.servers": world.bootstrap}, EVENTS)) as sink:
+    with contextlib.closing(KafkaEventsTopic({"bootstrap.servers": world.bootstrap}, EVENTS)) as sink:
 
         def forge(**changes: object) -> IncidentEvent:
             known = open_now(world, partition)[0]
             event = replace(known, **{"sequence": known.sequence + 1, "status": "updated", **changes})  # type: ignore[arg-type]
-            sink.deliver([event])
+            sink.publish([event])
             return event
 
         forge(expected_outcome="abort", action=None, detected_at_ms=0)
@@ -88,7 +88,7 @@ def test_an_acknowledged_transaction_is_not_aborted_and_stays_told_whatever_is_f
         assert is_open(world, partition, producer.producer_id)
 
         known = open_now(world, partition)[0]
-        sink.deliver([resolved(known, known.time_ms, OVER)])
+        sink.publish([resolved(known, known.time_ms, OVER)])
 
         def again() -> bool:
             found = open_now(world, partition)

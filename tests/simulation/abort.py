@@ -33,7 +33,7 @@ from support.log_lines import LogLines
 from support.planted import as_it_was_found, plant
 from support.shared_log import SharedLog
 from txnwatch.sinks.abort.automatic import AutoAbort
-from txnwatch.sinks.delivery.outbox import Outbox
+from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.claims import Claims
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
@@ -62,10 +62,10 @@ class Actors:
         self.problems: list[str] = []
         self.known: set[str] = set()
         self.verified: set[tuple[str, str]] = set()
-        outbox = Outbox(log.sink(), LogLines())
+        outbox = TopicOutbox(log.sink(), LogLines())
         admin: TransactionAdmin = self.admin  # type: ignore[assignment]
         self.ledger = Ledger(
-            *(Origin("cluster", "simulated:1"), admin, FakeGroups(), [outbox], self.now_ms),
+            *(Origin("cluster", "simulated:1"), admin, FakeGroups(), outbox, self.now_ms),
             heard=log.reader(),
             on_event=self._told,
         )

@@ -21,7 +21,7 @@ from txnwatch.config import client_properties
 from txnwatch.connection import options_of
 from txnwatch.librdkafka import EventsTopic, events_topic, librdkafka_config
 from txnwatch.sinks.abort.marker_write import MarkerResult, action, read_afresh, write
-from txnwatch.sinks.delivery.kafka import KafkaEventSink
+from txnwatch.sinks.delivery.kafka import KafkaEventsTopic
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.confirm import confirm_spans
 from txnwatch.sinks.incidents.event_builder import hanging_event, no_longer_open
@@ -216,12 +216,12 @@ def _end(spec: AbortSpec, came_to: MarkerResult) -> Resolution:
 
 
 class _Telling:
-    def __init__(self, sink: KafkaEventSink | None) -> None:
+    def __init__(self, sink: KafkaEventsTopic | None) -> None:
         self._sink = sink
 
     def tell(self, event: IncidentEvent) -> None:
         if self._sink is not None:
-            self._sink.deliver([fitting(event)])
+            self._sink.publish([fitting(event)])
 
 
 @contextlib.contextmanager
@@ -231,6 +231,6 @@ def _telling(case: ManualCase) -> Iterator[_Telling]:
         yield _Telling(None)
         return
     with contextlib.closing(
-        KafkaEventSink(case.config, case.events.name, case.events.encoding, keys=case.events.keys)
+        KafkaEventsTopic(case.config, case.events.name, case.events.encoding, keys=case.events.keys)
     ) as sink:
         yield _Telling(sink)

@@ -16,11 +16,11 @@ from support.fake_groups import FakeGroups
 from support.incidents import an_event
 from support.log_lines import LogLines
 from support.metrics import Scrape
-from support.recording_sink import RecordingSink
+from support.recording_sink import RecordingTopic
 from txnwatch.metrics.collector import UP_WITHIN_MS, Metrics
 from txnwatch.metrics.server import MetricsServer
 from txnwatch.metrics.table import INITIAL_SERIES, METRICS, Kind
-from txnwatch.sinks.delivery.outbox import Outbox
+from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.model.completion_latency import End
@@ -47,10 +47,10 @@ class World:
         self.bucket = BucketRun()
         self.metrics = Metrics(lambda: self.bucket.now_ms)
         self.coverage = Coverage(LogLines(), now_ms=lambda: self.bucket.now_ms)
-        self.sink = RecordingSink()
-        self.outbox = Outbox(self.sink, LogLines())
+        self.sink = RecordingTopic()
+        self.outbox = TopicOutbox(self.sink, LogLines())
         self.ledger = Ledger(
-            Origin("cluster-1", "unused:1"), FakeAdmin(), FakeGroups(), [self.outbox], lambda: self.bucket.now_ms
+            Origin("cluster-1", "unused:1"), FakeAdmin(), FakeGroups(), self.outbox, lambda: self.bucket.now_ms
         )
         self.batches = 0
 

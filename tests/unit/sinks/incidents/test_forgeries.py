@@ -53,7 +53,7 @@ class Topic(Stage):
 
     def restart(self) -> None:
         super().restart()
-        self.ledger.resend_to(self.ledger.outboxes[1:])
+        self.ledger.fill_mirrors()
 
     @property
     def actions(self) -> list[tuple[str, str | None, str | None]]:
