@@ -20,7 +20,7 @@ from txnwatch.sinks.incidents.own_findings import Findings
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.evidence.resolution import is_premature
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
-from txnwatch.state.model.incident import IncidentEvent, SpanKey, transaction_incident_id, updated
+from txnwatch.state.model.incident import IncidentEvent, SpanKey, resolved, transaction_incident_id, updated
 from txnwatch.state.model.incident_payload import Action, ActionResult, ExpectedOutcome, Resolution
 from txnwatch.state.model.ports import TransactionAdmin
 from txnwatch.state.model.transaction import CoordinatorView, Span
@@ -38,13 +38,13 @@ class Claims:
     admin: TransactionAdmin
     findings: Findings
     now_ms: Callable[[], int]
-    memory: IncidentStore = field(init=False)
+    store: IncidentStore = field(init=False)
     _acted: dict[str, Action] = field(default_factory=dict)
     _doubted: dict[SpanKey, None] = field(default_factory=dict)
     _doubted_transactions: dict[str, TransactionCandidate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.memory = IncidentStore(self.origin.cluster_id, self._ours, self.is_found)
+        self.store = IncidentStore(self.origin.cluster_id, self._ours, self.is_found)
 
     def is_found(self, incident: IncidentEvent) -> bool:
         """Whether this process has found the subject of the incident itself, and built the incident's content."""
@@ -71,7 +71,7 @@ class Claims:
         The subject of an incident never changes. Of an event with another subject, or about an incident of this
         process's own, only sequence, status, time, action and resolution are used.
         """
-        known = self.memory.known.get(event.incident_id)
+        known = self.store.known.get(event.incident_id)
         if known is None or not (self.is_found(known) or _is_elsewhere(event, known)):
             command = suggested(self.origin, self.as_found(event))
             time_ms = min(event.time_ms, self.now_ms())
@@ -101,13 +101,13 @@ class Claims:
 
     def heard(self, event: IncidentEvent, now_ms: int) -> IncidentEvent | None:
         """Handles a new event of another writer; returns a correction if it differs from what was found here."""
-        known = self.memory.known[event.incident_id]
+        known = self.store.known[event.incident_id]
         if not self.is_found(known) or known.is_by_hand:
             return None
         if not known.is_open:
             self._doubt(known)
         elif differs(event, known):
-            return self.memory.enter(self.as_found(updated(known, now_ms)))
+            return self.store.enter(self.as_found(updated(known, now_ms)))
         return None
 
     def transaction_id(
@@ -119,15 +119,17 @@ class Claims:
 
     def is_told(self, event: IncidentEvent) -> bool:
         """Whether the same subject was published before, and not another subject under its id."""
-        known = self.memory.known.get(event.incident_id)
+        known = self.store.known.get(event.incident_id)
         if known is None:
-            return self.memory.is_past(event.incident_id) and not self.memory.is_spent(event.incident_id)
+            return self.store.is_past(event.incident_id) and not self.store.is_spent(event.incident_id)
         return (known.span, known.txn_start_offset) == (event.span, event.txn_start_offset)
 
-    def ended(self, incident: IncidentEvent) -> None:
-        """Forgets an incident whose end this process has found itself."""
+    def end(self, incident: IncidentEvent, resolution: Resolution, now_ms: int) -> IncidentEvent:
+        """The `resolved` event of an incident whose end this process has found, with the outcome that it has found."""
+        as_found = self.as_found(incident)
         self.findings.transactions.pop(incident.incident_id, None)
         self._acted.pop(incident.incident_id, None)
+        return self.store.enter(resolved(as_found, now_ms, resolution))
 
     def _doubt(self, incident: IncidentEvent) -> None:
         candidate = self.findings.transactions.pop(incident.incident_id, None)
@@ -161,7 +163,7 @@ class Claims:
                 self.findings.over(key)
 
     def _is_told_by_us(self, key: SpanKey) -> bool:
-        known = self.memory.open_span(*key)
+        known = self.store.open_span(*key)
         return known is not None and self.is_found(known)
 
     @property
@@ -170,7 +172,7 @@ class Claims:
         return bool(self._doubted or self._doubted_transactions)
 
     def _transactions_gone_on(self) -> Iterator[TransactionCandidate]:
-        left = {one: said for one, said in self._doubted_transactions.items() if self.memory.open_one(one) is None}
+        left = {one: said for one, said in self._doubted_transactions.items() if self.store.open_one(one) is None}
         self._doubted_transactions = left
         asked = dict(list(left.items())[:CANDIDATES_AT_A_TIME])
         answers = confirm_transactions(self.admin, list(asked.values()))
@@ -184,7 +186,7 @@ class Claims:
         """Open incidents to end: doubles, and those not found by this process that a fresh read contradicts."""
         spans = [one for one in incidents if self._is_strange_span(one)][:CANDIDATES_AT_A_TIME]
         for one in incidents:
-            if self.memory.is_double(one):
+            if self.store.is_double(one):
                 yield one, compose.no_longer_open(now_ms, "another open incident is about the same transaction")
         answers = confirm_spans(self.admin, [asked_about(one) for one in spans])
         for one, (_, found) in zip(spans, answers, strict=True):

@@ -27,7 +27,7 @@ class Delivery:
 
     topic: TopicOutbox
     mirrors: Sequence[MirrorOutbox]
-    memory: IncidentStore
+    store: IncidentStore
     retention: Retention
     on_event: Callable[[IncidentEvent], None]
     report: Callable[[str], None]
@@ -38,7 +38,7 @@ class Delivery:
         """Delivers events in order, cut where they do not fit into a record."""
         events = [fitting(event) for event in events]
         if self.listens:
-            self.memory.telling(events)
+            self.store.telling(events)
         self.topic.put(events)
         taken = self.topic.deliver(now_ms)
         for mirror in self.mirrors:
@@ -52,7 +52,7 @@ class Delivery:
 
         The events keep their sequence.
         """
-        again = [fitting(event) for event in self.memory.overwritten()]
+        again = [fitting(event) for event in self.store.overwritten()]
         self.topic.put(again)
         return len(again)
 
@@ -62,7 +62,7 @@ class Delivery:
         Incidents with events that the topic has not taken yet are left out: these events follow once it has.
         """
         waiting = self.topic.waiting_incidents
-        events = [event for event in self.memory.known.values() if event.incident_id not in waiting]
+        events = [event for event in self.store.known.values() if event.incident_id not in waiting]
         for mirror in mirrors:
             mirror.put(events)
 
@@ -71,11 +71,11 @@ class Delivery:
         if now_ms < self._tidy_ms:
             return
         self._tidy_ms = now_ms + TIDY_MS
-        self.memory.forget(now_ms)
+        self.store.forget(now_ms)
         for mirror in self.mirrors:
-            mirror.forget(self.memory.is_past, now_ms)
+            mirror.forget(self.store.is_past, now_ms)
             if mirror.has_lost_everything():
                 self.report(f"{mirror.name} is empty; filling it")
                 self.resend_to([mirror])
         if not self.topic.waiting:
-            self.retention.on_tidy(self.memory, now_ms)
+            self.retention.on_tidy(self.store, now_ms)

@@ -52,7 +52,7 @@ class OutcomeRetries:
 
     origin: Origin
     admin: TransactionAdmin
-    memory: IncidentStore
+    store: IncidentStore
     findings: Findings
     _awaited: dict[str, _Awaited] = field(default_factory=dict)
     _settled: dict[str, Hashable] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class OutcomeRetries:
         """The next events of incidents whose outcomes are now known."""
         for said in emitted:
             if isinstance(said, SpanCandidate):
-                known = self.memory.open_span(said.span.topic_id, said.partition, said.producer_id)
+                known = self.store.open_span(said.span.topic_id, said.partition, said.producer_id)
                 if _is_unknown(known):
                     self._said(known.incident_id, said, now_ms)
         due = [incident for incident in self._due(now_ms) if self._evidence(incident) is not None]
@@ -83,7 +83,7 @@ class OutcomeRetries:
         for (incident, past), (_, fresh) in zip(readable, confirm_spans(self.admin, candidates), strict=True):
             outcome = self._judge(incident, replace(fresh, past=past), now_ms)
             if outcome != ExpectedOutcome.UNKNOWN:
-                yield self.memory.enter(self._next(incident, outcome, now_ms))
+                yield self.store.enter(self._next(incident, outcome, now_ms))
 
     def _said(self, incident_id: str, candidate: SpanCandidate, now_ms: int) -> None:
         """Handles a repeated candidate of an open incident, which may have more information than before."""
@@ -94,7 +94,7 @@ class OutcomeRetries:
             self._awaited[incident_id] = _Awaited(candidate, now_ms)
 
     def _due(self, now_ms: int) -> list[IncidentEvent]:
-        known = self.memory.known
+        known = self.store.known
         self._awaited = {one: awaited for one, awaited in self._awaited.items() if _is_unknown(known.get(one))}
         self._settled = {one: basis for one, basis in self._settled.items() if _is_unknown(known.get(one))}
         line = sorted((awaited.due_ms, one) for one, awaited in self._awaited.items() if awaited.due_ms <= now_ms)

@@ -331,7 +331,7 @@ def test_no_healthy_transaction_is_aborted_whatever_an_incident_says(world: Worl
 
             thread = threading.Thread(target=go_on, args=(rng.random() * 0.1, version, failures))
             thread.start()
-            ledger._memory.known.clear()
+            ledger.store.known.clear()
             last = client._sequences[partition] - 1
             plant(ledger, event, ActiveProducer(client.producer_id, client.producer_epoch, last, 0, -1, start))
             abort._tries.clear()

@@ -92,9 +92,9 @@ class Actors:
         return problems
 
     def _silenced(self) -> None:
-        findings, claims = self.ledger.findings, self.ledger._claims
+        findings, claims = self.ledger.findings, self.ledger.claims
         for key in findings._spans:
-            known = self.ledger._memory.open_span(*key)
+            known = self.ledger.store.open_span(*key)
             if known is None and key not in claims._doubted:
                 self.problems.append(f"SILENCED: {key} hangs, and no incident is open")
 
@@ -209,12 +209,12 @@ def run_race(seed: int) -> tuple[list[str], Counter[str]]:
             is_lie = forged is not None and truth.is_live(world, forged)
             if forged is not None:
                 plant(actors.ledger, forged, _row(world, truth, forged))
-                actors.ledger._look_again_ms = 2**62  # what is over is refused, not resolved
+                actors.ledger.checks.due_ms = 2**62  # what is over is refused, not resolved
                 actors.known.add(forged.incident_id)  # its outcome was given, also where an update repeats it
             found = actors.batch([])
             # With the lie goes that it cannot have committed yet: only whether it was live when it was ended counts.
             problems += [harm for harm in found if not (is_lie and "was committed" in harm)]
-            known = actors.ledger._memory.known
+            known = actors.ledger.store.known
             for one in [forged.incident_id] if forged is not None and is_lie else list(known)[:-_AT_ONCE]:
                 actors.ledger.findings._spans.pop(known.pop(one).span, None)  # type: ignore[arg-type]
             if problems:

@@ -217,4 +217,4 @@ def test_of_candidates_that_never_got_an_answer_nothing_is_kept_once_they_are_no
     world.batch(*candidates, after_ms=GONE_MS - 1)
     assert len(world.reports) == 20, "each once for as long as it is said"
     world.batch(world.hang("another"), after_ms=GONE_MS)
-    assert len(world.ledger._unanswered._said) == 1
+    assert len(world.ledger.answers.reasons._reported) == 1
