@@ -134,11 +134,18 @@ def event_of(raw: Any) -> IncidentEvent:  # noqa: ANN401 - any decoded value
     try:
         event = msgspec.convert(raw, IncidentEvent)
     except (msgspec.ValidationError, UnicodeEncodeError) as exc:  # half of a surrogate pair cannot be compared
-        raise BadEventError(SkipReason.INVALID, f"expected an incident event: {str(exc)[:_SHOWN]!a}") from exc
+        raise BadEventError(SkipReason.INVALID, f"expected an incident event: {_mismatch(str(exc))}") from exc
     problem = problem_of(event)
     if problem is not None:
         raise BadEventError(SkipReason.INVALID, f"expected an incident event: {problem}")
     return event
+
+
+def _mismatch(problem: str) -> str:
+    """The message of msgspec, with the name of the field first; it can contain text of another writer."""
+    reason, _, path = problem.partition(" - at `$")
+    field = path.strip(".`")
+    return f"{field} has an invalid value: {reason[:_SHOWN]!a}" if field else ascii(reason[:_SHOWN])
 
 
 def cloud_event_headers(event: IncidentEvent, content_type: str) -> dict[str, str | bytes | None]:

@@ -150,3 +150,20 @@ def test_an_action_of_a_writer_that_knew_fewer_fields_has_them_all() -> None:
     action = from_bytes(json.dumps(fields).encode()).action
     assert action is not None
     assert (action.decision, action.result, action.refusal, action.detail) == ("abort", None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("odd", "problem"),
+    [
+        ({"evidence": None}, "evidence has an invalid value: 'Expected `object`, got `null`'"),
+        ({"status": "\x1b[2J"}, 'status has an invalid value: "Invalid enum value'),
+        ({"action": {"decision": "abort", "by": 1, "at_ms": 1}}, "action.by has an invalid value: 'Expected `str`"),
+        ({"partition": -7}, "partition has an invalid value: '-7'"),
+    ],
+)
+def test_the_error_names_the_field_and_escapes_the_value(odd: dict[str, Any], problem: str) -> None:
+    fields = json.loads(to_json(an_event()))
+    with pytest.raises(BadEventError) as refused:
+        from_bytes(json.dumps({**fields, **odd}).encode())
+    assert problem in str(refused.value)
+    assert str(refused.value).isprintable()
