@@ -87,8 +87,8 @@ def from_bytes(value: bytes) -> IncidentEvent:
         BadEventError: the value is neither JSON nor Avro of a known schema, or not valid for an event.
     """
     if value[:1] == CONFLUENT_MAGIC:
-        told = "found Confluent framing: set --schema-registry-url, so that its schema can be read"
-        raise BadEventError(SkipReason.UNDECODABLE, told)
+        message = "found Confluent framing: set --schema-registry-url, so that its schema can be read"
+        raise BadEventError(SkipReason.UNDECODABLE, message)
     check_size(value)
     try:
         raw = _avro(value) if value.startswith(_SINGLE_OBJECT_MAGIC) else json.loads(value, parse_constant=_no_number)
@@ -105,8 +105,8 @@ def check_size(value: bytes) -> None:
         BadEventError: it is too large for an event.
     """
     if len(value) > MAX_BYTES:
-        told = f"expected an incident event of at most {MAX_BYTES} bytes, found {len(value)}"
-        raise BadEventError(SkipReason.TOO_LARGE, told)
+        message = f"expected an incident event of at most {MAX_BYTES} bytes, found {len(value)}"
+        raise BadEventError(SkipReason.TOO_LARGE, message)
 
 
 def _avro(value: bytes) -> Any:  # noqa: ANN401 - any decoded value

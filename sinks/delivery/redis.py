@@ -154,7 +154,7 @@ class RedisMirror:
             with self._client.pipeline(transaction=True) as changes:
                 changes.delete(key)
                 if transactions:
-                    changes.zadd(key, {_member(told): told.since_ms for told in transactions})
+                    changes.zadd(key, {_member(transaction): transaction.since_ms for transaction in transactions})
                     changes.expire(key, _KEEP_OPEN_S)
                 changes.execute()
         except redis.RedisError as exc:
@@ -184,13 +184,13 @@ class RedisMirror:
         self._client.close()
 
 
-def _member(told: OpenTransaction) -> str:
+def _member(transaction: OpenTransaction) -> str:
     """An open transaction as JSON. No value in it grows with time, so that it rarely changes."""
     described = {
-        "transactional_id": told.transactional_id,
-        "producer_id": told.producer_id,
-        "state": told.state,
-        "partitions": [str(span.partition) for span in told.spans],
+        "transactional_id": transaction.transactional_id,
+        "producer_id": transaction.producer_id,
+        "state": transaction.state,
+        "partitions": [str(span.partition) for span in transaction.spans],
     }
     return json.dumps(described, separators=(",", ":"))
 

@@ -40,8 +40,8 @@ class Claims:
     now_ms: Callable[[], int]
     store: IncidentStore = field(init=False)
     _acted: dict[str, Action] = field(default_factory=dict)
-    _doubted: dict[SpanKey, None] = field(default_factory=dict)
-    _doubted_transactions: dict[str, TransactionCandidate] = field(default_factory=dict)
+    _ended_by_others: dict[SpanKey, None] = field(default_factory=dict)
+    _transactions_ended_by_others: dict[str, TransactionCandidate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.store = IncidentStore(self.origin.cluster_id, self._ours, self.is_found)
@@ -99,7 +99,7 @@ class Claims:
         if event.action is not None:
             self._acted[event.incident_id] = event.action
 
-    def heard(self, event: IncidentEvent, now_ms: int) -> IncidentEvent | None:
+    def compare(self, event: IncidentEvent, now_ms: int) -> IncidentEvent | None:
         """Handles a new event of another writer; returns a correction if it differs from what was found here."""
         known = self.store.known[event.incident_id]
         if not self.is_found(known) or known.is_by_hand:
@@ -111,13 +111,13 @@ class Claims:
         return None
 
     def transaction_id(
-        self, producer_id: int, view: CoordinatorView, said: TransactionCandidate | TransactionMoved
+        self, producer_id: int, view: CoordinatorView, finding: TransactionCandidate | TransactionMoved
     ) -> str:
         """The id of the first incident about a transaction."""
         cluster_id, name = self.origin.cluster_id, view.transactional_id
-        return transaction_incident_id(cluster_id, name, producer_id, view.start_ms, said.verdict)
+        return transaction_incident_id(cluster_id, name, producer_id, view.start_ms, finding.verdict)
 
-    def is_told(self, event: IncidentEvent) -> bool:
+    def is_published(self, event: IncidentEvent) -> bool:
         """Whether the same subject was published before, and not another subject under its id."""
         known = self.store.known.get(event.incident_id)
         if known is None:
@@ -134,11 +134,11 @@ class Claims:
     def _doubt(self, incident: IncidentEvent) -> None:
         candidate = self.findings.transactions.pop(incident.incident_id, None)
         if candidate is not None:
-            self._doubted_transactions[self.transaction_id(candidate.producer_id, candidate.view, candidate)] = (
-                candidate
-            )
+            self._transactions_ended_by_others[
+                self.transaction_id(candidate.producer_id, candidate.view, candidate)
+            ] = candidate
         elif incident.span is not None:
-            self._doubted[incident.span] = None
+            self._ended_by_others[incident.span] = None
 
     def doubt_spent(self, ends: Iterable[IncidentEvent]) -> None:
         """Plans fresh reads for incidents that end because their ids are spent: they may still hang."""
@@ -150,37 +150,41 @@ class Claims:
         return [*self._spans_gone_on(), *self._transactions_gone_on()]
 
     def _spans_gone_on(self) -> Iterator[SpanCandidate]:
-        left = [key for key in self._doubted if not self._is_told_by_us(key)]
+        left = [key for key in self._ended_by_others if not self._is_published_by_us(key)]
         found = {key: self.findings.get(key) for key in left}
         asked = [evidence.candidate for evidence in found.values() if evidence is not None][:CANDIDATES_AT_A_TIME]
-        self._doubted = {key: None for key, evidence in found.items() if evidence is not None}
+        self._ended_by_others = {key: None for key, evidence in found.items() if evidence is not None}
         for candidate, now in confirm_spans(self.admin, asked):
             key = (candidate.span.topic_id, candidate.partition, candidate.producer_id)
             if now.answer is Answer.CONFIRMED:
                 yield candidate
             elif now.answer is Answer.REFUTED:
-                del self._doubted[key]
+                del self._ended_by_others[key]
                 self.findings.over(key)
 
-    def _is_told_by_us(self, key: SpanKey) -> bool:
+    def _is_published_by_us(self, key: SpanKey) -> bool:
         known = self.store.open_span(*key)
         return known is not None and self.is_found(known)
 
     @property
     def has_doubts(self) -> bool:
         """Whether incidents that others have ended still need a fresh read."""
-        return bool(self._doubted or self._doubted_transactions)
+        return bool(self._ended_by_others or self._transactions_ended_by_others)
 
     def _transactions_gone_on(self) -> Iterator[TransactionCandidate]:
-        left = {one: said for one, said in self._doubted_transactions.items() if self.store.open_one(one) is None}
-        self._doubted_transactions = left
+        left = {
+            one: candidate
+            for one, candidate in self._transactions_ended_by_others.items()
+            if self.store.open_one(one) is None
+        }
+        self._transactions_ended_by_others = left
         asked = dict(list(left.items())[:CANDIDATES_AT_A_TIME])
         answers = confirm_transactions(self.admin, list(asked.values()))
         for incident_id, (candidate, now) in zip(asked, answers, strict=True):
             if now.answer is Answer.CONFIRMED:
                 yield candidate
             elif now.answer is Answer.REFUTED:
-                del self._doubted_transactions[incident_id]
+                del self._transactions_ended_by_others[incident_id]
 
     def refuted(self, incidents: Sequence[IncidentEvent], now_ms: int) -> Iterator[tuple[IncidentEvent, Resolution]]:
         """Open incidents to end: doubles, and those not found by this process that a fresh read contradicts."""
@@ -207,19 +211,19 @@ class Claims:
         return incident.span is not None and not self.findings.has_known(incident.span)
 
 
-def differs(told: IncidentEvent, found: IncidentEvent) -> bool:
+def differs(published: IncidentEvent, found: IncidentEvent) -> bool:
     """Whether an event differs, in a relevant field, from what this process has found about the same subject.
 
     A value that one of two honest instances does not know yet is no difference.
     """
-    if _is_elsewhere(told, found):
+    if _is_elsewhere(published, found):
         return True
-    if found.verdict == Verdict.HANGING and told.verdict != found.verdict:
+    if found.verdict == Verdict.HANGING and published.verdict != found.verdict:
         return True
-    told_as = told.verdict
-    if rank(told_as) > rank(found.verdict) or told.severity != RULE_OF[told_as].severity:
+    verdict = published.verdict
+    if rank(verdict) > rank(found.verdict) or published.severity != RULE_OF[verdict].severity:
         return True  # milder than found: also the case for an instance that is behind, which is corrected
-    return found.expected_outcome not in {ExpectedOutcome.UNKNOWN, told.expected_outcome}
+    return found.expected_outcome not in {ExpectedOutcome.UNKNOWN, published.expected_outcome}
 
 
 def rank(verdict: Verdict) -> int:

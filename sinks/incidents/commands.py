@@ -84,8 +84,8 @@ def fence(origin: Origin, transactional_id: str) -> str:
 def _abort(origin: Origin, partition: TopicPartition, start_offset: int, **flags: str) -> str:
     """With the flags for the run's events, so that the abort is published there."""
     where = {"topic": partition.topic, "partition": str(partition.partition), "start_offset": str(start_offset)}
-    told = {name: value for name, value in asdict(origin.events).items() if value is not None}
-    return _command(origin, "abort", **where, **flags, **told)
+    events = {name: value for name, value in asdict(origin.events).items() if value is not None}
+    return _command(origin, "abort", **where, **flags, **events)
 
 
 def _command(origin: Origin, verb: str, **flags: str) -> str:

@@ -34,11 +34,11 @@ class Delivery:
     listens: bool
     _tidy_ms: int = 0
 
-    def tell(self, events: Sequence[IncidentEvent], now_ms: int) -> None:
+    def publish(self, events: Sequence[IncidentEvent], now_ms: int) -> None:
         """Delivers events in order, cut where they do not fit into a record."""
         events = [fitting(event) for event in events]
         if self.listens:
-            self.store.telling(events)
+            self.store.sent(events)
         self.topic.put(events)
         taken = self.topic.deliver(now_ms)
         for mirror in self.mirrors:
@@ -47,7 +47,7 @@ class Delivery:
         for event in events:
             self.on_event(event)
 
-    def tell_again(self) -> int:
+    def publish_again(self) -> int:
         """Publishes the last event of open incidents again if an invalid record follows it; returns how many.
 
         The events keep their sequence.

@@ -155,10 +155,10 @@ class Ledger:
             events.extend(self._transactions.new(emitted))
         with self.admin.within(CONFIRM_BUDGET_MS):
             events.extend(self.checks.check(now_ms))
-        self._delivery.tell(events, now_ms)
+        self._delivery.publish(events, now_ms)
         with self.admin.within(OUTCOME_BUDGET_MS):
             found = list(self._outcomes.found(emitted, now_ms))
-        self._delivery.tell(found, now_ms)
+        self._delivery.publish(found, now_ms)
         self.findings.keep(now_ms)
 
     def tell(self, event: IncidentEvent) -> bool:
@@ -167,11 +167,11 @@ class Ledger:
         Nothing is published if another instance has published the next event, or the end, in the meantime.
         """
         now_ms = self.now_ms()
-        self._delivery.tell(list(self._listen(now_ms)), now_ms)
+        self._delivery.publish(list(self._listen(now_ms)), now_ms)
         if not self.store.is_next(event):
             return False
         self.claims.acted(event)
-        self._delivery.tell([self.store.enter(self.claims.as_found(event))], now_ms)
+        self._delivery.publish([self.store.enter(self.claims.as_found(event))], now_ms)
         return self.topic.waiting == 0
 
     def proven(self) -> list[tuple[IncidentEvent, ProvenHang]]:
@@ -209,18 +209,18 @@ class Ledger:
             if isinstance(event, Overwritten):
                 self.store.overwrite(event.incident_id)
                 continue
-            is_new, to_tell = self.store.hear(event, now_ms)
+            is_new, answer = self.store.receive(event, now_ms)
             if is_new:  # queued events of the incident are older than this one
                 self.topic.withdraw(event)
                 for mirror in self.mirrors:
                     mirror.put([self.store.known[event.incident_id]])
                 self.checks.due_ms = now_ms
-            if to_tell is not None:
-                yield to_tell
-            elif is_new and (correction := self.claims.heard(event, now_ms)) is not None:
+            if answer is not None:
+                yield answer
+            elif is_new and (correction := self.claims.compare(event, now_ms)) is not None:
                 yield correction
         spent = self.store.owed()
         self.claims.doubt_spent(spent)
         yield from map(self.claims.as_found, spent)
-        if again := self._delivery.tell_again():
+        if again := self._delivery.publish_again():
             self.counts["incidents published again (their last record was not an event)"] += again

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from txnwatch.sinks.incidents.claims import Claims
-from txnwatch.sinks.incidents.follow_up import LOG_TELLS_MS, FollowUp
+from txnwatch.sinks.incidents.follow_up import LOG_SHOWS_MS, FollowUp
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings
 from txnwatch.state.evidence.update_rules import worth_telling
@@ -47,7 +47,7 @@ class OpenChecks:
             if self.store.known[incident.incident_id].is_open:
                 yield self._end(incident, resolution, now_ms)
         if self.follow_up.is_waiting:
-            self.due_ms = now_ms + LOG_TELLS_MS
+            self.due_ms = now_ms + LOG_SHOWS_MS
 
     def _end(self, incident: IncidentEvent, resolution: Resolution, now_ms: int) -> IncidentEvent:
         """Ends an incident after a check, and drops the findings about it."""

@@ -57,18 +57,18 @@ class OutcomeRetries:
     _awaited: dict[str, _Awaited] = field(default_factory=dict)
     _settled: dict[str, Hashable] = field(default_factory=dict)
 
-    def told(self, incident: IncidentEvent, candidate: SpanCandidate, outcome: Outcome) -> None:
+    def opened(self, incident: IncidentEvent, candidate: SpanCandidate, outcome: Outcome) -> None:
         """Registers a published incident whose outcome is not known."""
         if outcome.word == ExpectedOutcome.UNKNOWN:
             self._take(incident, _Awaited(candidate, incident.time_ms), outcome.awaited, incident.time_ms)
 
     def found(self, emitted: Iterable[Emitted], now_ms: int) -> Iterator[IncidentEvent]:
         """The next events of incidents whose outcomes are now known."""
-        for said in emitted:
-            if isinstance(said, SpanCandidate):
-                known = self.store.open_span(said.span.topic_id, said.partition, said.producer_id)
+        for candidate in emitted:
+            if isinstance(candidate, SpanCandidate):
+                known = self.store.open_span(candidate.span.topic_id, candidate.partition, candidate.producer_id)
                 if _is_unknown(known):
-                    self._said(known.incident_id, said, now_ms)
+                    self._repeated(known.incident_id, candidate, now_ms)
         due = [incident for incident in self._due(now_ms) if self._evidence(incident) is not None]
         starts = {incident.incident_id: self._start(incident) for incident in due}
         pasts = self.admin.read_span_histories(starts.values()) if due else {}
@@ -85,7 +85,7 @@ class OutcomeRetries:
             if outcome != ExpectedOutcome.UNKNOWN:
                 yield self.store.enter(self._next(incident, outcome, now_ms))
 
-    def _said(self, incident_id: str, candidate: SpanCandidate, now_ms: int) -> None:
+    def _repeated(self, incident_id: str, candidate: SpanCandidate, now_ms: int) -> None:
         """Handles a repeated candidate of an open incident, which may have more information than before."""
         known = self._awaited.get(incident_id)
         if known is not None:

@@ -81,7 +81,7 @@ class Findings:
         """The evidence of a span."""
         return self._spans.get(key)
 
-    def told_as(self, key: SpanKey, incident_id: str) -> None:
+    def published_as(self, key: SpanKey, incident_id: str) -> None:
         """Records that this process built the content of the incident about the span."""
         self._incidents[key] = incident_id
 
@@ -93,7 +93,7 @@ class Findings:
         """Whether this process has found the span, now or before its last restart."""
         return key in self._spans or key in self._kept
 
-    def said(self, candidate: SpanCandidate) -> None:
+    def repeated(self, candidate: SpanCandidate) -> None:
         """Stores a repeated candidate, perhaps with a newer view of its coordinator."""
         found = self._spans.get(key_of(candidate))
         if found is not None:

@@ -91,7 +91,7 @@ class SpanIncidents:
             if isinstance(stray, StrayWrite):
                 event = compose.stray_event(self.origin, stray, now_ms)
                 is_known = self.store.open_span(stray.topic_id, stray.partition, stray.producer_id) is not None
-                if is_known or self.claims.is_told(event):
+                if is_known or self.claims.is_published(event):
                     continue
                 event = replace(event, incident_id=self.store.unused(event.incident_id))
                 yield self.store.enter(event)
@@ -129,10 +129,10 @@ class SpanIncidents:
             yield from self._hanging(candidate, event)
             known = self.store.open_span(*key_of(candidate))
             if known is not None:
-                self.findings.told_as(key_of(candidate), known.incident_id)
+                self.findings.published_as(key_of(candidate), known.incident_id)
             outcome = known_outcome(candidate, whole[candidate])
             if known is not None:
-                self.outcomes.told(
+                self.outcomes.opened(
                     known,
                     candidate,
                     outcome if evidence.outcome == ExpectedOutcome.UNKNOWN else Outcome(evidence.outcome),
@@ -170,6 +170,6 @@ class SpanIncidents:
 
     def _is_settled(self, candidate: SpanCandidate) -> bool:
         """Whether the incident is published, and this process has found it itself."""
-        self.findings.said(candidate)
+        self.findings.repeated(candidate)
         known = self.store.open_span(*key_of(candidate))
         return known is not None and known.verdict == candidate.verdict and self.claims.is_found(known)

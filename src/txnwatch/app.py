@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from txnwatch.config import RunSettings, broker_properties, client_properties
-from txnwatch.librdkafka import events_keys, events_topic, librdkafka_config, told_at
+from txnwatch.librdkafka import events_flags, events_keys, events_topic, librdkafka_config
 from txnwatch.metrics.collector import Metrics
 from txnwatch.metrics.server import MetricsServer
 from txnwatch.sinks.abort.automatic import OFF, AutoAbort
@@ -48,7 +48,7 @@ from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.reread_requests import requests_after, write_requests
 from txnwatch.watch.coverage import Coverage
 from txnwatch.watch.event_listener import EventListener
-from txnwatch.watch.heartbeat_sender import HeartbeatSender, Told
+from txnwatch.watch.heartbeat_sender import HeartbeatSender, HeartbeatTarget
 from txnwatch.watch.throttling import Throttling
 
 if TYPE_CHECKING:  # these imports take a second, and only `run` needs them
@@ -193,12 +193,12 @@ class Watch:
         topic = KafkaEventsTopic(config, self._events.name, self._events.encoding, keys=self._events.keys)
         self._closing.callback(topic.close)
         mirrors: list[MirrorOutbox] = []
-        places = [Told(topic.beat, pause_ms)] if (pause_ms := self.settings.events_heartbeat_ms) else []
+        targets = [HeartbeatTarget(topic.beat, pause_ms)] if (pause_ms := self.settings.events_heartbeat_ms) else []
         if self.settings.redis_url is not None:
             redis = RedisMirror(self.settings.redis_url, self.cluster_id, self._events.keys)
             self._closing.callback(redis.close)
             mirrors.append(MirrorOutbox(redis.name, redis, self.log, view=redis))
-            places.append(Told(redis.beat, _REDIS_HEARTBEAT_MS))
+            targets.append(HeartbeatTarget(redis.beat, _REDIS_HEARTBEAT_MS))
             self._open_list = OpenList(redis.show_open)
         self._bury = topic.bury
         cluster = Cluster(self.options.bootstrap, self.options.security, timeout_s=_ADMIN_TIMEOUT_S)
@@ -208,7 +208,7 @@ class Watch:
             cluster,
             self.options,
             self._progress,
-            places,
+            targets,
             lambda: self.coverage.evidence,
         )
         self._throttling.asked = cluster.take_throttled
@@ -236,7 +236,7 @@ class Watch:
     def _origin(self) -> Origin:
         config = self.settings.command_config
         path = str(config.absolute()) if config is not None else None
-        return Origin(self.cluster_id, self.settings.bootstrap_server, path, told_at(self.settings))
+        return Origin(self.cluster_id, self.settings.bootstrap_server, path, events_flags(self.settings))
 
     def _auto_abort(self, ledger: Ledger, config: dict[str, str]) -> AutoAbort:
         settings, is_off = self.settings, self.settings.auto_abort == OFF
@@ -287,8 +287,8 @@ class Watch:
         """Processes the output of one micro-batch, in the driver."""
         assert self._ledger is not None
         emitted = self._throttling.on_batch(emitted)
-        for said in emitted:
-            self._tell(said)
+        for finding in emitted:
+            self._report(finding)
         self.coverage.on_batch(emitted)
         assert self._abort is not None
         self._abort.recover()
@@ -308,7 +308,7 @@ class Watch:
     def _write_judged(self, emitted: list[Emitted]) -> None:
         """Writes the due time of the next barrier: at once, unless every bucket and the ledger can wait."""
         assert self._ledger is not None
-        counts = [said for said in emitted if isinstance(said, BucketCount)]
+        counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
         if len(counts) == self.options.buckets:
             due_ms = min(count.due_ms for count in counts) if self._ledger.can_wait else 0
             write_judged(self._scratch / _JUDGED_FILE, NextBarrierDue(counts[0].barrier, due_ms))
@@ -318,19 +318,19 @@ class Watch:
             self._pulse.on_batch(emitted, now_ms)
         self._listening.remove_expired_heartbeats(self.settings.events_retention_ms, now_ms, self._bury)
 
-    def _tell(self, said: Emitted) -> None:
+    def _report(self, finding: Emitted) -> None:
         """Reports a finding that an operator should know and that is not an incident event."""
-        match said:
+        match finding:
             case PartitionAlarm(notice):
                 self.counts[f"partitions {notice.kind}"] += 1
                 is_hidden = notice.kind is NoticeKind.HIDDEN
                 where = "" if is_hidden else f" [{notice.from_offset}, {notice.to_offset})"
                 self.log.warning(f"{notice.kind} {notice.partition}{where}: {notice.detail}")
             case ViewHealed():
-                self.counts[f"view mismatches ({said.mismatch})"] += 1
+                self.counts[f"view mismatches ({finding.mismatch})"] += 1
                 self.log.warning(
-                    f"producer id {said.producer_id} on {said.partition} from {said.start_offset}: "
-                    f"{said.mismatch} at its leader, but not in our copy of the log; the leader is right"
+                    f"producer id {finding.producer_id} on {finding.partition} from {finding.start_offset}: "
+                    f"{finding.mismatch} at its leader, but not in our copy of the log; the leader is right"
                 )
 
     def close(self) -> None:

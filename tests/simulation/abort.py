@@ -95,7 +95,7 @@ class Actors:
         findings, claims = self.ledger.findings, self.ledger.claims
         for key in findings._spans:
             known = self.ledger.store.open_span(*key)
-            if known is None and key not in claims._doubted:
+            if known is None and key not in claims._ended_by_others:
                 self.problems.append(f"SILENCED: {key} hangs, and no incident is open")
 
     def _told(self, event: IncidentEvent) -> None:

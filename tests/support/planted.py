@@ -25,7 +25,7 @@ def plant(ledger: Ledger, event: IncidentEvent, row: ActiveProducer) -> None:
         candidate = replace(candidate, view=view)
     evidence = ProvenHang(candidate, row, event.expected_outcome, candidate, since_ms=0)
     ledger.findings._spans[key_of(candidate)] = evidence
-    ledger.findings.told_as(key_of(candidate), event.incident_id)
+    ledger.findings.published_as(key_of(candidate), event.incident_id)
 
 
 def as_it_was_found() -> AbstractContextManager[object]:

@@ -35,9 +35,9 @@ class Throttling:
         if ours:
             everything.append(RequestsThrottled(ours))
         now_ms, was_said = self.now_ms(), bool(self._sum_ms)
-        for said in everything:
-            if isinstance(said, RequestsThrottled):
-                self._sum_ms.update(dict(said.throttled_ms))
+        for finding in everything:
+            if isinstance(finding, RequestsThrottled):
+                self._sum_ms.update(dict(finding.throttled_ms))
                 self._last_ms = now_ms
         if self._sum_ms and not was_said:
             self.log.warning(

@@ -8,7 +8,7 @@ import pytest
 
 from support.facts import transaction
 from support.ledger_world import HOUR_MS, World
-from txnwatch.sinks.incidents.follow_up import LOG_TELLS_MS
+from txnwatch.sinks.incidents.follow_up import LOG_SHOWS_MS
 from txnwatch.sinks.incidents.ledger import CONFIRM_BUDGET_MS
 from txnwatch.sinks.incidents.open_checks import LOOK_AGAIN_MS
 from txnwatch.sinks.incidents.span_incidents import OUTCOME_BUDGET_MS
@@ -170,7 +170,7 @@ def test_an_end_that_was_missed_while_nobody_watched_is_found_by_looking_again(w
     world.restart()
     world.batch()
     assert world.told() == [OPENED], "the log may still tell how"
-    world.batch(after_ms=LOG_TELLS_MS)
+    world.batch(after_ms=LOG_SHOWS_MS)
     assert world.told() == [OPENED, RESOLVED]
     resolution = world.topic.told[-1].resolution
     assert resolution is not None
@@ -195,7 +195,7 @@ def test_what_is_open_again_at_the_next_look_was_not_missed(world: World) -> Non
     row = world.admin.partitions[world.partition].producers.pop(candidate.producer_id)
     world.batch(after_ms=LOOK_AGAIN_MS)
     world.admin.partitions[world.partition].producers[candidate.producer_id] = row
-    world.batch(after_ms=LOG_TELLS_MS)
+    world.batch(after_ms=LOG_SHOWS_MS)
     world.batch(after_ms=LOOK_AGAIN_MS)
     assert world.told() == [OPENED]
 
@@ -283,5 +283,5 @@ def test_a_transaction_that_ended_while_nobody_watched_is_found_by_looking_again
     world.batch(late(world))
     world.admin.end("slow", commit=True)
     world.batch(after_ms=HOUR_MS)
-    world.batch(after_ms=LOG_TELLS_MS)
+    world.batch(after_ms=LOG_SHOWS_MS)
     assert world.told() == [("late", 1, "opened"), ("late", 2, "resolved")]
