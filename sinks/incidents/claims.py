@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from txnwatch.sinks.incidents import event_builder as compose
+from txnwatch.sinks.incidents import event_builder, resolutions
 from txnwatch.sinks.incidents.commands import Origin, suggested
 from txnwatch.sinks.incidents.confirm import confirm_spans, confirm_transactions
 from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME
@@ -191,18 +191,18 @@ class Claims:
         spans = [one for one in incidents if self._is_strange_span(one)][:CANDIDATES_AT_A_TIME]
         for one in incidents:
             if self.store.is_double(one):
-                yield one, compose.no_longer_open(now_ms, "another open incident is about the same transaction")
+                yield one, resolutions.no_longer_open(now_ms, "another open incident is about the same transaction")
         answers = confirm_spans(self.admin, [asked_about(one) for one in spans])
         for one, (_, found) in zip(spans, answers, strict=True):
             if found.answer is Answer.REFUTED and found.description is not None:
-                yield one, compose.refuted(now_ms, found.description)
+                yield one, resolutions.refuted(now_ms, found.description)
         strange = (one for one in incidents if one.verdict == Verdict.LATE and not self.is_found(one))
         late = [one for one in strange if one.transactional_id is not None]
         owners = self.admin.describe_transactions([one.transactional_id or "" for one in late]) if late else {}
         for one in late:
             owner = owners[one.transactional_id or ""]
             if is_premature(owner, one, now_ms):
-                yield one, compose.refuted(now_ms, owner)
+                yield one, resolutions.refuted(now_ms, owner)
 
     def _is_strange_span(self, incident: IncidentEvent) -> bool:
         """Whether another writer published it, and this process has not found it, also not before a restart."""
@@ -240,7 +240,7 @@ def _is_elsewhere(one: IncidentEvent, other: IncidentEvent) -> bool:
 
 def found_too(known: IncidentEvent, event: IncidentEvent) -> IncidentEvent:
     """A published incident with the content that this process has found, and the earlier of both start times."""
-    changes = {name: value for name, value in compose.changes(known, event).items() if name not in _BEGINNING}
+    changes = {name: value for name, value in event_builder.changes(known, event).items() if name not in _BEGINNING}
     return replace(known, **changes, open_since_ms=min(known.open_since_ms, event.open_since_ms))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from txnwatch.sinks.incidents import event_builder as compose
+from txnwatch.sinks.incidents import event_builder, resolutions
 from txnwatch.sinks.incidents.claims import Claims, differs, found_too
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.confirm import confirm_contradicted, confirm_spans, with_pasts
@@ -71,7 +71,7 @@ class SpanIncidents:
         for ended, incident in ends:
             ours = self.findings.marker((ended.span.topic_id, ended.partition, ended.producer_id))
             owner = owners.get(incident.transactional_id or "")
-            yield self.claims.end(incident, compose.span_resolution(ended, incident, owner, now_ms, ours), now_ms)
+            yield self.claims.end(incident, resolutions.span_resolution(ended, incident, owner, now_ms, ours), now_ms)
         for one in emitted:
             if isinstance(one, SpanEnded):
                 self.findings.over((one.span.topic_id, one.partition, one.producer_id))
@@ -89,14 +89,14 @@ class SpanIncidents:
         """Events for stray writes. No fresh read: the log shows two epochs in one span, or two barriers prove it."""
         for stray in emitted:
             if isinstance(stray, StrayWrite):
-                event = compose.stray_event(self.origin, stray, now_ms)
+                event = event_builder.stray_event(self.origin, stray, now_ms)
                 is_known = self.store.open_span(stray.topic_id, stray.partition, stray.producer_id) is not None
                 if is_known or self.claims.is_published(event):
                     continue
                 event = replace(event, incident_id=self.store.unused(event.incident_id))
                 yield self.store.enter(event)
                 if stray.joined.marker is not None:
-                    yield self.store.enter(resolved(event, now_ms, compose.absorbed(stray.joined.marker, now_ms)))
+                    yield self.store.enter(resolved(event, now_ms, resolutions.absorbed(stray.joined.marker, now_ms)))
 
     def new(self, emitted: Sequence[Emitted]) -> Iterable[IncidentEvent]:
         """Events about candidates that a fresh read confirms."""
@@ -121,7 +121,7 @@ class SpanIncidents:
                 continue
             policy = policies.get(candidate.partition.topic)
             evidence = self.findings.confirmed(candidate, whole[candidate], self.now_ms())
-            event = compose.hanging_event(
+            event = event_builder.hanging_event(
                 self.origin, candidate, whole[candidate], policy, self.now_ms(), evidence.outcome
             )
             event = replace(event, **around.get(candidate.partition, {}))
@@ -143,13 +143,13 @@ class SpanIncidents:
         known, now_ms = self.store.open_span(*key_of(candidate)), event.time_ms
         if known is not None and known.txn_start_offset != event.txn_start_offset:
             yield self.claims.end(
-                known, compose.no_longer_open(now_ms, "another transaction is open there now"), now_ms
+                known, resolutions.no_longer_open(now_ms, "another transaction is open there now"), now_ms
             )
             known = None
         if known is None:
             yield self.store.enter(replace(event, incident_id=self.store.unused(event.incident_id)))
         elif known.verdict != event.verdict:
-            yield self.store.enter(updated(known, now_ms, **compose.changes(known, event)))
+            yield self.store.enter(updated(known, now_ms, **event_builder.changes(known, event)))
         else:
             yield from self._found_too(known, event)
 

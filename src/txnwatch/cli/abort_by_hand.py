@@ -24,8 +24,9 @@ from txnwatch.sinks.abort.marker_write import MarkerResult, action, read_afresh,
 from txnwatch.sinks.delivery.kafka import KafkaEventsTopic
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.confirm import confirm_spans
-from txnwatch.sinks.incidents.event_builder import hanging_event, no_longer_open
+from txnwatch.sinks.incidents.event_builder import hanging_event
 from txnwatch.sinks.incidents.own_findings import read_anew
+from txnwatch.sinks.incidents.resolutions import no_longer_open
 from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage
 from txnwatch.state.abort.decision import AbortSpec, Refused, decide_abort
 from txnwatch.state.events.record_size import fitting
