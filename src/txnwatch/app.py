@@ -220,13 +220,13 @@ class Watch:
             topic=TopicOutbox(topic, self.log),
             mirrors=mirrors,
             now_ms=wall_clock_ms,
-            heard=lambda: self._listening.heard(log.news()),
+            new_records=lambda: self._listening.events_of(log.new_records()),
             on_event=self._on_event,
             report=self.log.warning,
             retention=Retention(self.settings.events_retention_ms, topic.bury),
             evidence=EvidenceFile(self._scratch / _EVIDENCE_FILE, self.log.warning),
         )
-        ledger.remember(self._listening.heard(log.history()))
+        ledger.remember(self._listening.events_of(log.history()))
         ledger.fill_mirrors()
         self._ledger = ledger
         self._abort = self._auto_abort(ledger, config)
