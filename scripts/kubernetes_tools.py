@@ -61,17 +61,8 @@ def kubeconform() -> Path:
     directory = cache_directory() / _name(_KUBECONFORM)
     binary = directory / "kubeconform"
     if not binary.exists():
-        _go("install", _KUBECONFORM, GOBIN=str(directory))
+        go("install", _KUBECONFORM, GOBIN=str(directory))
     return binary
-
-
-def _go_module(module: str) -> Path:
-    """The directory of a Go module.
-
-    Raises:
-        UnavailableError: see `kubeconform`.
-    """
-    return Path(json.loads(_go("mod", "download", "-json", module))["Dir"])
 
 
 def schemas() -> Path:
@@ -83,12 +74,20 @@ def schemas() -> Path:
     directory = cache_directory() / f"schemas-{_name(KUBERNETES)}-{_name(PROMETHEUS_OPERATOR)}"
     if not directory.exists():
         swagger = _go_module(KUBERNETES) / "api" / "openapi-spec" / "swagger.json"
-        custom_resources = _go_module(PROMETHEUS_OPERATOR) / "jsonnet" / "prometheus-operator"
         directory.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory.parent) as partial:
-            write_schemas(swagger, custom_resources, Path(partial) / "schemas")
+            write_schemas(swagger, custom_resources(), Path(partial) / "schemas")
             shutil.move(Path(partial) / "schemas", directory)
     return directory
+
+
+def custom_resources() -> Path:
+    """The directory with the definitions of the Prometheus operator's kinds.
+
+    Raises:
+        UnavailableError: see `kubeconform`.
+    """
+    return _go_module(PROMETHEUS_OPERATOR) / "jsonnet" / "prometheus-operator"
 
 
 def _from_wheel(tool: str) -> Path:
@@ -130,16 +129,30 @@ def _name(version: str) -> str:
     return version.rpartition("/")[2].replace("==", "-").replace("@", "-")
 
 
-def _go(*args: str, **environ: str) -> str:
-    go = shutil.which("go")
-    if go is None:
+def _go_module(module: str) -> Path:
+    return Path(json.loads(go("mod", "download", "-json", module))["Dir"])
+
+
+def go(*args: str, directory: str | None = None, **environ: str) -> str:
+    """What a command of Go prints.
+
+    Raises:
+        UnavailableError: there is no Go, or the command fails.
+    """
+    found = shutil.which("go")
+    if found is None:
         raise UnavailableError("there is no Go on the PATH")
-    return _output([go, *args], **environ)
+    return _output([found, *args], directory, **environ)
 
 
-def _output(command: list[str], **environ: str) -> str:
+def _output(command: list[str], directory: str | None = None, **environ: str) -> str:
     done = subprocess.run(  # noqa: S603 - fixed arguments
-        command, env={**os.environ, **environ}, cwd=tempfile.gettempdir(), capture_output=True, text=True, check=False
+        command,
+        env={**os.environ, **environ},
+        cwd=directory or tempfile.gettempdir(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode != 0:
         raise UnavailableError(f"{' '.join(command[:4])}: {(done.stderr or done.stdout).strip()[-500:]}")

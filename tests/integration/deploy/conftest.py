@@ -20,6 +20,12 @@ def tools() -> ModuleType:
     return kubernetes_tools
 
 
+@pytest.fixture(scope="session")
+def kubectl(tools: ModuleType) -> Path:
+    """The binary of kubectl."""
+    return _tool(tools, "kubectl")
+
+
 def _tool(tools: ModuleType, name: str) -> Path:
     try:
         found: Path = getattr(tools, name)()

@@ -211,6 +211,13 @@ def test_what_the_environment_has_is_what_run_accepts(
     assert settings.metrics_port == 9464
 
 
+def test_spark_listens_for_executors_of_another_master(manifests: ModuleType) -> None:
+    with_local = environment(manifests.rendered("--set", f"{REQUIRED},settings.master=local[4]"))
+    assert with_local["SPARK_LOCAL_IP"] == "127.0.0.1"
+    with_cluster = environment(manifests.rendered("--set", f"{REQUIRED},settings.master=spark://master:7077"))
+    assert "SPARK_LOCAL_IP" not in with_cluster
+
+
 def test_a_checkpoint_in_an_object_store_needs_no_claim(manifests: ModuleType, tmp_path: Path) -> None:
     text = rendered(manifests, OBJECT_STORE, tmp_path)
     assert environment(text)["TXNWATCH_CHECKPOINT"] == "s3a://bucket/txnwatch"

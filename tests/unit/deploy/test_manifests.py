@@ -100,7 +100,12 @@ def test_secrets_are_files() -> None:
 
 def test_service_links_do_not_become_settings() -> None:
     assert POD["enableServiceLinks"] is False
-    assert {name.removeprefix("TXNWATCH_").lower() for name in ENVIRONMENT} <= RunSettings.model_fields.keys()
+    ours = {name.removeprefix("TXNWATCH_").lower() for name in ENVIRONMENT if name.startswith("TXNWATCH_")}
+    assert ours <= RunSettings.model_fields.keys()
+
+
+def test_spark_listens_only_inside_the_pod() -> None:
+    assert ENVIRONMENT["SPARK_LOCAL_IP"] == "127.0.0.1"
 
 
 def test_the_service_its_monitor_the_policy_and_the_budget_lead_to_the_pods() -> None:
