@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 from pathlib import Path
 from types import ModuleType
@@ -77,7 +79,7 @@ def rendered(manifests: ModuleType, values: dict[str, Any], directory: Path) -> 
 
 
 def kinds(text: str) -> dict[str, dict[str, Any]]:
-    return {found["kind"]: found for found in yaml.safe_load_all(text)}
+    return {found["kind"]: found for found in yaml.safe_load_all(text) if found is not None}
 
 
 def pod(text: str) -> dict[str, Any]:
@@ -235,6 +237,13 @@ def test_labels_of_the_user_do_not_replace_those_of_the_selector(manifests: Modu
     values = {"settings": {"bootstrap_server": "a:9092"}, "podLabels": {"app.kubernetes.io/name": "other"}}
     found = kinds(rendered(manifests, values, tmp_path))["StatefulSet"]["spec"]
     assert found["template"]["metadata"]["labels"] == found["selector"]["matchLabels"]
+
+
+def test_the_command_of_the_page_installs_it(manifests: ModuleType) -> None:
+    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    (line,) = re.findall(r"^helm install txnwatch deploy/helm/txnwatch (.*)$", page, flags=re.MULTILINE)
+    text = manifests.rendered(*shlex.split(line))
+    assert environment(text) == environment((K8S / "txnwatch.yaml").read_text())
 
 
 def test_two_releases_have_different_names(manifests: ModuleType, helm: Path) -> None:
