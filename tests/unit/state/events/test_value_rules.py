@@ -74,7 +74,7 @@ NOT_DECODED = {
 
 
 @pytest.mark.parametrize("value", NOT_DECODED.values(), ids=NOT_DECODED.keys())
-def test_what_cannot_be_decoded_is_said_to_be_so(value: bytes) -> None:
+def test_what_cannot_be_decoded_is_reported_as_such(value: bytes) -> None:
     assert why(value) is SkipReason.UNDECODABLE
 
 
@@ -143,14 +143,14 @@ def test_the_rules_are_about_exactly_the_fields_that_the_schema_has() -> None:
     }
 
 
-def test_the_words_of_the_rules_are_those_that_are_written() -> None:
+def test_the_values_in_the_rules_are_those_that_are_written() -> None:
     from txnwatch.state.abort import results
 
     assert set(DECISIONS) == {results.ABORT, results.COMMIT, results.DRY_RUN, results.REFUSED}
     assert set(RESULTS) == {results.VERIFIED, results.STILL_OPEN, results.FAILED, results.UNKNOWN}
 
 
-def test_what_a_ledger_tells_is_read_back_as_it_was() -> None:
+def test_what_a_ledger_publishes_is_read_back_as_it_was() -> None:
     world = World()
     candidate = world.hang("caf\u00e9\n\x1b[31m'")
     world.batch(candidate)
