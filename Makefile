@@ -60,6 +60,10 @@ lock: dev-venv ## the lock files of the image (ARGS=--upgrade: the newest versio
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'
 	@PATH=$(BIN):$$PATH $(BIN)/python scripts/lock.py $(ARGS)
 
+site: dev-venv ## the documentation site, in build/site; a broken link or anchor is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "open build/site/index.html"
+
 ci: lint types test ## all that CI runs
 
 clean: ## removes what the other targets made, but not the download cache
@@ -74,4 +78,4 @@ dev-venv:
 bench-venv: dev-venv
 	@scripts/venv.sh bench
 
-.PHONY: help demo test unit nightly it e2e long faults soak lint types bench docs manifests lock ci clean run-venv dev-venv bench-venv
+.PHONY: help demo test unit nightly it e2e long faults soak lint types bench docs site manifests lock ci clean run-venv dev-venv bench-venv

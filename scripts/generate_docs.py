@@ -1,16 +1,19 @@
-"""Writes the pages that are generated from code: `make docs`. A test compares the pages with their generators.
+"""Writes the pages that are generated from code, and links terms: `make docs`. A test compares the pages.
 
 The pages and their sources: docs/verdicts.md (the table of verdicts), docs/abort.md (the table of refusals),
 docs/events.md (the Avro schema), docs/cli.md (the parser), deploy/reference-config.toml (the settings model),
+docs/configuration.md (the same model), docs/spark-source.md (the options and the schema of the source),
 docs/metrics.md (the table of metrics), docs/faults.md (docs/faults.json, the results of the last `make faults`),
-docs/benchmarks.md and docs/capacity.md (docs/benchmarks.json, the results of the last `make bench`), and two files of
-the Helm chart: values.schema.json (the settings model) and the alert rules (deploy/prometheus/rules.yaml).
+docs/benchmarks.md and docs/capacity.md (docs/benchmarks.json, the results of the last `make bench`),
+docs/decisions/README.md (the titles of the decisions), and two files of the Helm chart: values.schema.json (the
+settings model) and the alert rules (deploy/prometheus/rules.yaml).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +22,11 @@ from typing import Any
 from benchmark_page import benchmarks_page
 from capacity_page import capacity_page
 from chart_schema import chart_schema
+from configuration_page import configuration_page
+from glossary_links import link_terms
 from page_texts import ABORT_ABOUT, BY_HAND, COORDINATOR_ABOUT, METRICS_ABOUT
 from pydantic_core import PydanticUndefined
+from source_page import source_page
 
 from txnwatch.cli.main import parser
 from txnwatch.config import RunSettings
@@ -39,7 +45,9 @@ def verdicts_page() -> str:
         "# Verdicts",
         "",
         _GENERATED,
-        "The terms, also the states Ongoing and Prepare*, are in the [glossary](glossary.md).",
+        "Ongoing and Prepare* (PrepareCommit or PrepareAbort) are states of a transaction in the coordinators' log.",
+        "The scan interval is how often a coordinator looks for expired transactions, the brokers' setting",
+        "`transaction.abort.timed.out.transaction.cleanup.interval.ms`.",
         "",
         "| verdict | severity | when | meaning | ends by itself |",
         "|---|---|---|---|---|",
@@ -72,7 +80,7 @@ def events_page() -> str:
             "(the incident id and the sequence; it is the same each time that an event is published), `ce_type`",
             "(`io.txnwatch.<verdict>.<status>.v1`), `ce_source` (`/kafka/<cluster id>`), `ce_subject`, `ce_time`,",
             "`ce_specversion` and `content-type`. [Consuming incidents](consumers.md) describes how to read the",
-            "events, and the keys in Redis. The terms are in the [glossary](glossary.md).",
+            "events, and the keys in Redis.",
             "",
             "The topic also contains two other kinds of records:",
             "",
@@ -102,7 +110,7 @@ def _fields(record: dict[str, object], heading: str) -> list[str]:
         inner = next((part for part in parts if isinstance(part, dict)), None)
         if inner is not None:
             nested.extend(_fields(inner, f"## `{field['name']}`"))
-        lines.append(f"| `{field['name']}` | {_type(kind)} | {field['doc']} |")
+        lines.append(f"| `{field['name']}` | {_type(kind)} | {_with_links(field['doc'])} |")
     return [*lines, "", *nested]
 
 
@@ -128,7 +136,7 @@ def cli_page() -> str:
         "| 1 | a failure (one line on standard error has the cause and what to do), or an incomplete answer |",
         "| 2 | wrong usage: a flag or a setting is invalid |",
         "| 3 | something was found (only with `--fail-on-found`) |",
-        "| 4 | no [watcher](glossary.md) is active, so an empty answer proves nothing (only `status`) |",
+        "| 4 | no watcher is active, so an empty answer proves nothing (only `status`) |",
         "| 130 | interrupted with Ctrl-C |",
         "",
         "With `--format json` a command prints one JSON object. It has the same members for every command: `command`,",
@@ -146,10 +154,16 @@ def cli_page() -> str:
 
 
 def _flag(action: argparse.Action) -> str:
-    value = "" if action.nargs == 0 else f" {action.metavar or '|'.join(action.choices or [action.dest.upper()])}"
+    choices = f"{{{','.join(action.choices)}}}" if action.choices else action.dest.upper()
+    value = "" if action.nargs == 0 else f" {action.metavar or choices}"
     meaning = (action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%").replace("|", "\\|")
-    name = f"{action.option_strings[-1]}{value}" if action.option_strings else f"{action.metavar}".replace("|", "\\|")
-    return f"| `{name}` | {meaning} |"
+    name = f"{action.option_strings[-1]}{value}" if action.option_strings else f"{action.metavar}"
+    return f"| `{name}` | {_with_links(meaning)} |"
+
+
+def _with_links(text: str) -> str:
+    """A description in the code, with its names of pages as links."""
+    return re.sub(r"docs/(\w+)\.md", r"[\1.md](\1.md)", text)
 
 
 def reference_config() -> str:
@@ -310,7 +324,38 @@ def chart_rules() -> str:
     )
 
 
+def configuration() -> str:
+    """docs/configuration.md."""
+    return configuration_page(_GENERATED)
+
+
+def spark_source() -> str:
+    """docs/spark-source.md."""
+    return source_page(_GENERATED)
+
+
+def decisions_page() -> str:
+    """docs/decisions/README.md."""
+    pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    titles = [(page.name, page.read_text().partition("\n")[0].removeprefix("# ")) for page in pages]
+    return "\n".join(
+        [
+            "# Decisions",
+            "",
+            _GENERATED,
+            "Each page has one decision: its context, the choice, what was measured, and the consequences. A decision",
+            "that a later one has changed has a link to that one.",
+            "",
+            *(f"- [{title}]({name})" for name, title in titles),
+            "",
+        ]
+    )
+
+
 PAGES = {
+    "docs/configuration.md": configuration,
+    "docs/spark-source.md": spark_source,
+    "docs/decisions/README.md": decisions_page,
     "docs/metrics.md": metrics_page,
     "docs/abort.md": abort_page,
     "docs/faults.md": faults_page,
@@ -325,10 +370,31 @@ PAGES = {
 }
 
 
+def content(name: str) -> str:
+    """The content of a page, with its terms linked."""
+    made = PAGES[name]()
+    return link_terms(made, glossary_of(name)) if name.endswith(".md") else made
+
+
+def glossary_of(name: str) -> str:
+    """The path of the glossary from a page."""
+    return Path(os.path.relpath(ROOT / "docs" / "glossary.md", (ROOT / name).parent)).as_posix()
+
+
+def other_pages() -> list[str]:
+    """The pages that are not generated, in which terms are linked; a test writes docs/kafka-transactions.md."""
+    found = (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+    names = {path.relative_to(ROOT).as_posix() for path in found}
+    return sorted(names - PAGES.keys() - {"docs/glossary.md", "docs/kafka-transactions.md"})
+
+
 def main() -> None:
-    """Writes every page."""
-    for name, make in PAGES.items():
-        (ROOT / name).write_text(make())
+    """Writes every generated page, and links the terms in the others."""
+    for name in PAGES:
+        (ROOT / name).write_text(content(name))
+    for name in other_pages():
+        page = ROOT / name
+        page.write_text(link_terms(page.read_text(), glossary_of(name)))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ marker. The default is `off`. [`txnwatch abort`](#txnwatch-abort) ends a single 
 ## What is aborted
 
 txnwatch aborts a transaction only if it is proven to hang, and never if a coordinator still owns it. The decision
-depends on the `expected_outcome`: how the transaction would have ended. The terms are in the [glossary](glossary.md).
+depends on the `expected_outcome`: how the transaction would have ended.
 
 | `expected_outcome` | meaning | `--auto-abort on` | `txnwatch abort` |
 |---|---|---|---|
@@ -115,9 +115,9 @@ The exit code is 0 only for the result `verified`. With `--dry-run` it is 0 if t
 
 If the events topic exists, the command publishes an incident of its own: `opened` with the decision, `updated` with the
 result, and `resolved` once it has read that the transaction is closed. `resolution.how` is `committed` or `aborted`, as
-the marker that closed the transaction, or `no_longer_open` if that marker could not be read. A running watch may have
-an incident of its own about the same transaction. The command does not change that incident, because only the watch may
-continue its sequence. That incident ends when the watch reads the marker.
+the marker that closed the transaction, or `no_longer_open` if that marker could not be read. A running watcher may have
+an incident of its own about the same transaction. The command does not change that incident, because only the watcher
+may continue its sequence. That incident ends when the watcher reads the marker.
 """
 
 METRICS_ABOUT = """\
@@ -127,7 +127,7 @@ METRICS_ABOUT = """\
 |---|---|
 | `/metrics` | the metrics for Prometheus |
 | `/-/healthy` | 200, always: it shows only that the process runs |
-| `/-/ready` | 200 if a [barrier](glossary.md) was judged within the last 15 s, else 503 |
+| `/-/ready` | 200 if a barrier was evaluated within the last 15 s, else 503 |
 
 These files use the metrics:
 
@@ -159,6 +159,8 @@ log alone, so they need no broker setting and cover every coordinator. They also
 cannot measure: the time of a transaction whose coordinator moved while it ended, and the oldest transaction of the
 cluster that has not ended.
 
+- **States.** Prepare* is PrepareCommit or PrepareAbort, Complete* is CompleteCommit or CompleteAbort: the states of a
+  transaction in the coordinators' log.
 - **Times** are from the brokers' clocks. The timestamp of a record is the time of its append. The field `lastUpdate` in
   a Complete* record is the time when the Prepare* record was committed, before the first marker was sent.
 - **A failover** is detected if the Prepare* and the Complete* record have different leader epochs of the log's

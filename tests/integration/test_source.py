@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -68,7 +69,7 @@ def read(spark: SparkSession, kafka: EmbeddedKafka, topic: str, **options: str) 
     return frame
 
 
-def test_history_tells_every_finished_transaction(
+def test_history_has_every_finished_transaction(
     spark: SparkSession, kafka: EmbeddedKafka, history: tuple[TopicPartition, RawProducer]
 ) -> None:
     partition, _ = history
@@ -79,7 +80,7 @@ def test_history_tells_every_finished_transaction(
     assert sorted(found) == [("episode", 0, 2, True), ("episode", 3, 4, False)]
 
 
-def test_a_batch_read_tells_what_is_open_and_who_owns_it(
+def test_a_batch_read_returns_what_is_open_and_its_owner(
     spark: SparkSession, kafka: EmbeddedKafka, history: tuple[TopicPartition, RawProducer]
 ) -> None:
     partition, hung = history
@@ -90,7 +91,7 @@ def test_a_batch_read_tells_what_is_open_and_who_owns_it(
     assert facts.filter("kind = 'barrier'").count() == 16
 
 
-def test_a_batch_read_ends_where_it_is_told(
+def test_a_batch_read_ends_at_the_given_offset(
     spark: SparkSession, kafka: EmbeddedKafka, history: tuple[TopicPartition, RawProducer]
 ) -> None:
     partition, hung = history
@@ -98,6 +99,28 @@ def test_a_batch_read_ends_where_it_is_told(
     facts = read(spark, kafka, partition.topic, startingOffsets="earliest", endingOffsets=ends)
     (row,) = facts.filter(f"kind = 'producer' AND producer_id = {hung.producer_id}").collect()
     assert row["txn_start_offset"] is None
+
+
+def test_the_programs_of_the_page_about_the_source_run(
+    spark: SparkSession, kafka: EmbeddedKafka, history: tuple[TopicPartition, RawProducer], tmp_path: Path
+) -> None:
+    partition, hung = history
+    page = (Path(__file__).parents[2] / "docs" / "spark-source.md").read_text()
+    batch, stream = (
+        code.replace("broker:9092", kafka.bootstrap_servers).replace("payments.*", partition.topic)
+        for code in re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    )
+    names: dict[str, Any] = {"spark": spark}
+    exec(batch.replace('"payments"', f'"{partition.topic}"'), names)
+    assert sorted(row["last_marker_commit"] for row in names["ended"].collect()) == [False, True]
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path))
+    exec(stream, names)
+    try:
+        found = "SELECT producer_id, txn_start_offset FROM open_now"
+        eventually(lambda: (hung.producer_id, 5) in map(tuple, spark.sql(found).collect()), BATCH_S, "the open span")
+    finally:
+        names["query"].stop()
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
 
 
 def test_planning_leaves_no_process_behind_and_tasks_keep_their_workers(

@@ -82,7 +82,7 @@ def test_an_empty_variable_is_no_server(monkeypatch: pytest.MonkeyPatch, capsys:
 
 @pytest.mark.parametrize("value", [(), ("5",), ("-1",)], ids=["alone", "a number", "below 0"])
 @pytest.mark.parametrize("flag", NOT_TAKEN)
-def test_an_epoch_is_not_taken_from_a_caller_and_he_is_told_why(
+def test_an_epoch_is_not_taken_from_a_caller_and_the_error_has_the_reason(
     flag: str, value: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["abort", *SERVER, *AT, "--producer-id", "1", flag, *value]) == 2
@@ -95,3 +95,24 @@ def test_what_is_not_taken_is_not_offered(capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit):
         main(["abort", "--help"])
     assert "-epoch" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flag", "placeholder"),
+    {
+        "--max-bytes-per-second": "BYTES",
+        "--max-read-ms-per-trigger": "MS",
+        "--max-offsets-per-trigger": "OFFSETS",
+        "--abort-budget-per-hour": "COUNT",
+        "--checkpoint": "DIR",
+        "--census-topics": "REGEX",
+        "--auto-abort": "{off,dry-run,on}",
+        "--events-format": "{json,avro,confluent-avro}",
+    }.items(),
+)
+def test_the_placeholder_of_a_setting_is_what_it_takes(
+    flag: str, placeholder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    assert f"{flag} {placeholder}" in capsys.readouterr().out

@@ -18,7 +18,7 @@ LEAST = {"kafka.bootstrap.servers": "kafka:9092", "subscribe": "orders"}
 ORDERS_0 = TopicPartition("orders", 0)
 
 
-def test_what_is_not_said_has_its_default() -> None:
+def test_what_is_not_given_has_its_default() -> None:
     assert parse_options(LEAST) == SourceOptions(
         bootstrap=(Endpoint("kafka", 9092),),
         security=Security(),
@@ -40,7 +40,7 @@ def test_what_is_not_said_has_its_default() -> None:
         census_interval_s=5.0,
         heal_interval_s=60.0,
         control_file=None,
-        judged_file=None,
+        next_barrier_file=None,
         packed=False,
         episodes=False,
     )
@@ -71,8 +71,8 @@ SAID: dict[str, tuple[str, str, str, object]] = {
     "topics of another cluster": ("foreignPattern", "copy-.*", "foreign_pattern", "copy-.*"),
     "milliseconds between rounds": ("censusIntervalMs", "1500", "census_interval_s", 1.5),
     "milliseconds between healings": ("healIntervalMs", "90000", "heal_interval_s", 90),
-    "a control file": ("controlFile", "/tmp/Wishes", "control_file", "/tmp/Wishes"),
-    "a judged file": ("judgedFile", "/tmp/Judged", "judged_file", "/tmp/Judged"),
+    "a control file": ("controlFile", "/tmp/Rereads", "control_file", "/tmp/Rereads"),
+    "a next barrier file": ("nextBarrierFile", "/tmp/NextBarrier", "next_barrier_file", "/tmp/NextBarrier"),
     "packed": ("packed", "true", "packed", True),
     "episodes": ("episodes", "True", "episodes", True),
     "no episodes": ("episodes", "false", "episodes", False),
