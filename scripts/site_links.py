@@ -12,6 +12,7 @@ TOP_LEVEL = {
     "README.md": "index.md",
     "ARCHITECTURE.md": "architecture.md",
     "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
     "CHANGELOG.md": "changelog.md",
 }
 _CODE = re.compile(r"(^```.*?^```$|`[^`\n]*`)", flags=re.MULTILINE | re.DOTALL)
