@@ -62,7 +62,7 @@ def test_the_site_is_built_without_a_warning_and_has_every_page(tree: Path) -> N
     assert "WARNING" not in done.stderr
     pages = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
     made = {path.relative_to(tree / "build" / "site") for path in (tree / "build" / "site").rglob("*.html")}
-    top = {Path(f"{name}.html") for name in ("index", "architecture", "contributing", "changelog")}
+    top = {Path(f"{name}.html") for name in ("index", "architecture", "contributing", "security", "changelog")}
     assert (
         made - {Path("404.html")}
         == {path.with_stem("index") if path.stem == "README" else path for path in pages} | top
