@@ -43,7 +43,7 @@ from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.job.checkpoint import local_directory
 from txnwatch.streaming.job.preflight import check_cluster
 from txnwatch.streaming.job.progress import Progress, read_progress
-from txnwatch.streaming.source.idle_barriers import NextBarrierDue, write_judged
+from txnwatch.streaming.source.idle_barriers import NextBarrierDue, write_next_barrier
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.reread_requests import requests_after, write_requests
 from txnwatch.watch.coverage import Coverage
@@ -56,8 +56,8 @@ if TYPE_CHECKING:  # these imports take a second, and only `run` needs them
     from pyspark.sql.streaming.query import StreamingQuery
 
 _ADMIN_TIMEOUT_S = 2.0
-_WISHES_FILE = "txnwatch-wishes.json"
-_JUDGED_FILE = "txnwatch-judged.json"
+_REREADS_FILE = "txnwatch-rereads.json"
+_NEXT_BARRIER_FILE = "txnwatch-next-barrier.json"
 _EVIDENCE_FILE = "txnwatch-evidence.jsonl"
 _SPARK_LOG = "spark.log"
 _REDIS_HEARTBEAT_MS = 5_000
@@ -136,8 +136,8 @@ class Watch:
             **_if_set("maxBytesPerSecond", self.settings.max_bytes_per_second),
             "maxReadMsPerTrigger": str(self.settings.max_read_ms_per_trigger),
             "inputPartitions": str(self.settings.input_partitions),
-            "controlFile": str(self._scratch / _WISHES_FILE),
-            "judgedFile": str(self._scratch / _JUDGED_FILE),
+            "controlFile": str(self._scratch / _REREADS_FILE),
+            "nextBarrierFile": str(self._scratch / _NEXT_BARRIER_FILE),
         }
 
     def check(self) -> None:
@@ -296,8 +296,8 @@ class Watch:
         self._abort.on_batch()
         if self._open_list is not None:
             self._open_list.on_batch(emitted, wall_clock_ms())
-        write_requests(self._scratch / _WISHES_FILE, requests_after(emitted, self._ledger.doubted))
-        self._write_judged(emitted)
+        write_requests(self._scratch / _REREADS_FILE, requests_after(emitted, self._ledger.doubted))
+        self._write_next_barrier(emitted)
         self._beat(emitted, wall_clock_ms())
         self.metrics.take_passed_over(self._listening.passed_over.counts)
         self.metrics.on_batch(
@@ -305,13 +305,13 @@ class Watch:
         )
         self.batches += 1
 
-    def _write_judged(self, emitted: list[Emitted]) -> None:
+    def _write_next_barrier(self, emitted: list[Emitted]) -> None:
         """Writes the due time of the next barrier: at once, unless every bucket and the ledger can wait."""
         assert self._ledger is not None
         counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
         if len(counts) == self.options.buckets:
             due_ms = min(count.due_ms for count in counts) if self._ledger.can_wait else 0
-            write_judged(self._scratch / _JUDGED_FILE, NextBarrierDue(counts[0].barrier, due_ms))
+            write_next_barrier(self._scratch / _NEXT_BARRIER_FILE, NextBarrierDue(counts[0].barrier, due_ms))
 
     def _beat(self, emitted: list[Emitted], now_ms: int) -> None:
         if self._pulse is not None:

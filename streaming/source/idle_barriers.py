@@ -33,12 +33,12 @@ class NextBarrierDue(NamedTuple):
     due_ms: int
 
 
-def write_judged(path: Path, judged: NextBarrierDue) -> None:
+def write_next_barrier(path: Path, next_due: NextBarrierDue) -> None:
     """Replaces the file. Call it after the requests of the batch are written (reread_requests.py)."""
-    replace_text(path, json.dumps(judged))
+    replace_text(path, json.dumps(next_due))
 
 
-def read_judged(path: Path | None) -> NextBarrierDue | None:
+def read_next_barrier(path: Path | None) -> NextBarrierDue | None:
     """The last written value; None if the file is missing or damaged. Call it before the requests are read."""
     if path is None:
         return None
@@ -49,9 +49,9 @@ def read_judged(path: Path | None) -> NextBarrierDue | None:
     return NextBarrierDue(barrier, due_ms) if type(barrier) is int and type(due_ms) is int else None
 
 
-def can_skip(previous: SourceOffset, following: SourceOffset, judged: NextBarrierDue | None) -> bool:
+def can_skip(previous: SourceOffset, following: SourceOffset, next_due: NextBarrierDue | None) -> bool:
     """Whether the barrier of `following` can be skipped. The caller checks that no snapshot and no request is due."""
-    if judged is None or judged.barrier != previous.barrier or judged.due_ms <= following.coordinator_listed_ms:
+    if next_due is None or next_due.barrier != previous.barrier or next_due.due_ms <= following.coordinator_listed_ms:
         return False
     return _tells_nothing(previous, following)
 

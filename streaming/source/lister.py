@@ -20,7 +20,7 @@ from txnwatch.streaming.admin.broker_settings import ScanInterval
 from txnwatch.streaming.client import cluster as ends
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster, ListedOffset
-from txnwatch.streaming.source.idle_barriers import IDLE_S, can_skip, read_judged
+from txnwatch.streaming.source.idle_barriers import IDLE_S, can_skip, read_next_barrier
 from txnwatch.streaming.source.offsets import SourceOffset, is_data
 from txnwatch.streaming.source.options import EARLIEST, SourceOptions
 from txnwatch.streaming.source.planner import Answer, Limits, Listing, is_begun, plan
@@ -57,20 +57,20 @@ class Lister:
         Raises:
             CheckpointError: the cluster is not the one `previous` was read from.
         """
-        judged = read_judged(_path(self._options.judged_file))  # first, because the driver writes it last
-        wished = read_requests(_path(self._options.control_file))
-        wishes = self._due(previous, wished)
-        is_settled = not (wished or self._rota.has_absences or any(self._absences.values()))
-        listing = self._listing(previous, _named(wishes, previous), is_settled=is_settled)
+        next_due = read_next_barrier(_path(self._options.next_barrier_file))  # first, because the driver writes it last
+        requests = read_requests(_path(self._options.control_file))
+        due = self._due(previous, requests)
+        is_settled = not (requests or self._rota.has_absences or any(self._absences.values()))
+        listing = self._listing(previous, _named(due, previous), is_settled=is_settled)
         if listing is None:
             return None
         limits = self._limits if limited else Limits()
-        following = plan(previous, listing, limits, _rereads(wishes))
-        self._count(following, wishes, wished)
-        asked = [wish.partition for wish in wishes if _is_of_census(wish)]
+        following = plan(previous, listing, limits, _rereads(due))
+        self._count(following, due, requests)
+        asked = [request.partition for request in due if _is_of_census(request)]
         census = self._rota.next_census(self._cluster.known, previous, following, asked)
-        is_quiet = census is None and not wished and time.monotonic() < self._idle_until_s
-        if is_quiet and can_skip(previous, following, judged):
+        is_quiet = census is None and not requests and time.monotonic() < self._idle_until_s
+        if is_quiet and can_skip(previous, following, next_due):
             return None
         self._idle_until_s = time.monotonic() + IDLE_S
         self._censuses = {following.barrier: census}
@@ -254,26 +254,26 @@ class Lister:
         }
         return {**starts, **{partition: at.offset for partition, at in found.items() if at.error is None}}
 
-    def _due(self, previous: SourceOffset, wishes: set[RereadRequest]) -> set[RereadRequest]:
+    def _due(self, previous: SourceOffset, requests: set[RereadRequest]) -> set[RereadRequest]:
         """Requests of the job whose backoff has passed."""
-        return {wish for wish in wishes if previous.barrier >= self._granted.get(wish, (0, 0))[0]}
+        return {request for request in requests if previous.barrier >= self._granted.get(request, (0, 0))[0]}
 
-    def _count(self, following: SourceOffset, granted: set[RereadRequest], wishes: set[RereadRequest]) -> None:
+    def _count(self, following: SourceOffset, granted: set[RereadRequest], requests: set[RereadRequest]) -> None:
         """Doubles the backoff of a request that is repeated.
 
         A request for a partition that did not answer was not executed, so it stays due.
         """
         number = following.barrier - 1
-        for wish in granted:
-            at = following.positions.get(wish.partition)
+        for request in granted:
+            at = following.positions.get(request.partition)
             if at is None or not at.is_stale:
-                pause = min(max(1, 2 * self._granted.get(wish, (0, 0))[1]), _LONGEST_PAUSE)
-                self._granted[wish] = (number + pause, pause)
-        partitions = {wish.partition for wish in wishes}
+                pause = min(max(1, 2 * self._granted.get(request, (0, 0))[1]), _LONGEST_PAUSE)
+                self._granted[request] = (number + pause, pause)
+        partitions = {request.partition for request in requests}
         self._granted = {
-            wish: (due, pause)
-            for wish, (due, pause) in self._granted.items()
-            if wish.partition in partitions and number < due + _LONGEST_PAUSE
+            request: (due, pause)
+            for request, (due, pause) in self._granted.items()
+            if request.partition in partitions and number < due + _LONGEST_PAUSE
         }
 
 
@@ -281,16 +281,16 @@ def _path(name: str | None) -> Path | None:
     return Path(name) if name is not None else None
 
 
-def _is_of_census(wish: RereadRequest) -> bool:
-    return wish.start < 0 and is_data(wish.partition)
+def _is_of_census(request: RereadRequest) -> bool:
+    return request.start < 0 and is_data(request.partition)
 
 
-def _named(wishes: Iterable[RereadRequest], previous: SourceOffset) -> set[TopicPartition]:
+def _named(requests: Iterable[RereadRequest], previous: SourceOffset) -> set[TopicPartition]:
     """Partitions to describe that are not listed. They are participants of a transaction, and may be hidden."""
-    return {wish.partition for wish in wishes if _is_of_census(wish)} - previous.positions.keys()
+    return {request.partition for request in requests if _is_of_census(request)} - previous.positions.keys()
 
 
-def _rereads(wishes: Iterable[RereadRequest]) -> dict[TopicPartition, int]:
+def _rereads(requests: Iterable[RereadRequest]) -> dict[TopicPartition, int]:
     """Where to read again from: a whole coordinator partition from its beginning, a data partition from a gap."""
-    wanted = [wish for wish in sorted(wishes, reverse=True) if not _is_of_census(wish)]
-    return {wish.partition: max(wish.start, 0) for wish in wanted}  # the lowest start of a partition wins
+    wanted = [request for request in sorted(requests, reverse=True) if not _is_of_census(request)]
+    return {request.partition: max(request.start, 0) for request in wanted}  # the lowest start of a partition wins

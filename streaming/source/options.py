@@ -43,7 +43,7 @@ KNOWN = {
     "censusintervalms": "pause between two rounds of the census of topics that are not scanned",
     "healintervalms": "pause between two censuses of the scanned partitions",
     "controlfile": "file in which the job asks for ranges to be read again",
-    "judgedfile": "file in which the job writes when the next barrier is due; without it, no barrier is skipped",
+    "nextbarrierfile": "file in which the job writes when the next barrier is due; without it, no barrier is skipped",
     "packed": "true for one blob of facts per task and bucket, as txnwatch's own operator reads it",
     "episodes": "batch only: true for a row per finished transaction instead of facts",
 }
@@ -73,7 +73,7 @@ class SourceOptions:
     census_interval_s: float
     heal_interval_s: float
     control_file: str | None
-    judged_file: str | None
+    next_barrier_file: str | None
     packed: bool
     episodes: bool
 
@@ -135,7 +135,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         census_interval_s=_value(raw, "censusintervalms", _positive, 5_000) / 1000,
         heal_interval_s=_value(raw, "healintervalms", _positive, 60_000) / 1000,
         control_file=raw.get("controlfile"),
-        judged_file=raw.get("judgedfile"),
+        next_barrier_file=raw.get("nextbarrierfile"),
         packed=_value(raw, "packed", _boolean, False),
         episodes=_value(raw, "episodes", _boolean, False),
     )

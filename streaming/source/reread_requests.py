@@ -54,18 +54,18 @@ def requests_after(emitted: Collection[Emitted], doubted: Iterable[TopicPartitio
     `emitted` has the open transactions of every bucket, also those emitted in earlier batches. `doubted` are partitions
     whose leader contradicted a candidate: the leader must describe them again.
     """
-    wishes = {census_of(partition, CensusReason.DOUBT) for partition in doubted}
-    wishes.update(census_of(partition, CensusReason.STANDING) for partition in _held_by_nobody_known(emitted))
+    requests = {census_of(partition, CensusReason.DOUBT) for partition in doubted}
+    requests.update(census_of(partition, CensusReason.STANDING) for partition in _held_by_nobody_known(emitted))
     unread: dict[TopicPartition, int] = {}
     for said in emitted:
         if isinstance(said, CensusRequest):
-            wishes.add(census_of(said.partition, said.why))
+            requests.add(census_of(said.partition, said.why))
         elif isinstance(said, OutstandingGap | ReadLimitReached) and said.from_offset < 0:
             why = CensusReason.GAP if is_data(said.partition) else None
-            wishes.add(RereadRequest(said.partition, said.from_offset, why))
+            requests.add(RereadRequest(said.partition, said.from_offset, why))
         elif isinstance(said, OutstandingGap | ReadLimitReached):
             unread[said.partition] = min(said.from_offset, unread.get(said.partition, said.from_offset))
-    return wishes | {RereadRequest(partition, start) for partition, start in unread.items()}
+    return requests | {RereadRequest(partition, start) for partition, start in unread.items()}
 
 
 def _held_by_nobody_known(emitted: Collection[Emitted]) -> Iterator[TopicPartition]:
@@ -84,9 +84,9 @@ def _held_by_nobody_known(emitted: Collection[Emitted]) -> Iterator[TopicPartiti
             yield said.partition
 
 
-def write_requests(path: Path, wishes: Collection[RereadRequest]) -> None:
+def write_requests(path: Path, requests: Collection[RereadRequest]) -> None:
     """Replaces the requests."""
-    text = json.dumps(sorted([str(wish.partition), wish.start, wish.why or ""] for wish in wishes))
+    text = json.dumps(sorted([str(request.partition), request.start, request.why or ""] for request in requests))
     try:
         if path.read_text() == text:
             return

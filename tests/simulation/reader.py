@@ -94,7 +94,7 @@ class Reader:
 
     Attributes:
         done: the offset committed last.
-        wishes: what the driver has asked its source to read, or to have described, again.
+        rereads: what the driver has asked its source to read, or to have described, again.
         problems: barriers that were left out and must not be.
         gaps: what the last batch could not read and no reading or census has made whole.
         seen: what happened how often.
@@ -126,11 +126,11 @@ class Reader:
         self.log_bytes = read_plan.LOG_BYTES
         if rng.random() < 0.3:
             self.log_bytes = (1 + rng.randrange(6)) * _LOG_BYTES
-            self.options = replace(self.options, control_file="wishes")
+            self.options = replace(self.options, control_file="rereads")
         self.crashes = 0.15 * rng.random() if rng.random() < 0.5 else 0.0
         self.lateness = 0.1
         self.done = SourceOffset.beginning()
-        self.wishes: set[RereadRequest] = set()
+        self.rereads: set[RereadRequest] = set()
         chance = random.Random(repr(rng.getstate()[1][:4]))  # of its own: the reader's draws stay the same
         self.leaves_out = chance.random() < _SHARE_LEFT_OUT
         self.judged: NextBarrierDue | None = None
@@ -160,7 +160,7 @@ class Reader:
             log.write_much(rng.randrange(12))
         self.options = replace(
             self.options,
-            control_file="wishes",
+            control_file="rereads",
             max_bytes_per_trigger=rng.choice((None, 100, 400, 1500)),
             max_read_s=rng.choice((None, 1.0, 3.0)),
         )
@@ -209,7 +209,7 @@ class Reader:
         self.done, self.before = end, found.since
         self.unproven = [unproven for unproven in said.emitted if isinstance(unproven, Unproven)]
         if self.rng.random() >= self.lateness:  # the file is written a moment late now and then
-            self.wishes = self.requests_after(self.remembered.whole(said.emitted))
+            self.rereads = self.requests_after(self.remembered.whole(said.emitted))
             self.judged = NextBarrierDue(end.barrier, self.due_ms(said.emitted))
         unread = [gap for gap in said.emitted if isinstance(gap, OutstandingGap | ReadLimitReached)]
         self.gaps = {gap.partition: gap.from_offset for gap in unread}
@@ -217,12 +217,12 @@ class Reader:
 
     def requests_after(self, emitted: list[Emitted]) -> set[RereadRequest]:
         """What the driver asks its source for."""
-        wishes = requests_after(emitted, ())
+        rereads = requests_after(emitted, ())
         standing = [said.partition for said in emitted if isinstance(said, LastStableOffsetBlocked)]
-        known = sum(census_of(partition, CensusReason.STANDING) not in wishes for partition in standing)
+        known = sum(census_of(partition, CensusReason.STANDING) not in rereads for partition in standing)
         self.seen["last stable offset stands, held by somebody known"] += known
         self.seen["last stable offset stands, held by nobody known"] += len(standing) - known
-        return wishes
+        return rereads
 
     def list_ends(self) -> Listing | None:
         """D, then T, by the real lister; None if nobody answered."""
@@ -239,8 +239,8 @@ class Reader:
         self.lister._idle_until_s = math.inf if self.leaves_out else 0.0  # the argument holds without an end
         judged = self.judged if self.leaves_out else None
         with (
-            mock.patch.object(listing, "read_requests", return_value=self.wishes),
-            mock.patch.object(listing, "read_judged", return_value=judged),
+            mock.patch.object(listing, "read_requests", return_value=self.rereads),
+            mock.patch.object(listing, "read_next_barrier", return_value=judged),
             mock.patch.object(listing, "can_skip", self.can_skip),
         ):
             end = self.lister.next_offset(self.done)  # type: ignore[arg-type]

@@ -188,7 +188,7 @@ ASKED_AGAIN = CensusRequest(ORDERS, CensusReason.FAILED)
 def test_a_census_that_failed_is_asked_for_until_there_is_an_answer(answer: list[Fact]) -> None:
     run = BucketRun()
     assert run.batch(*FAILED) == [ASKED_AGAIN, CensusIncomplete((ORDERS,))]
-    assert ASKED_AGAIN in run.batch(), "a wish can be lost"
+    assert ASKED_AGAIN in run.batch(), "a request can be lost"
     assert ASKED_AGAIN in run.batch(*FAILED)
     assert run.counts[0].due_ms == 0, "a barrier is needed to ask at"
     assert ASKED_AGAIN not in run.batch(*answer)

@@ -1,4 +1,4 @@
-"""What lives as long as the watch does not grow with the topics, wishes and brokers that came and went."""
+"""What lives as long as the watch does not grow with the topics, requests and brokers that came and went."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def test_topics_that_came_and_went_leave_nothing_with_the_census() -> None:
     assert rota._absences == {}
 
 
-def test_wishes_that_moved_on_leave_nothing_with_the_lister(tmp_path: Path) -> None:
-    """A gap that is read a little further each time is another wish each time."""
-    wishes, broker = tmp_path / "wishes", OneBroker()
-    lister, offset = Lister(options(**SCANNED, controlFile=str(wishes)), broker), SourceOffset("", 0, 0, 0, {})
+def test_requests_that_moved_on_leave_nothing_with_the_lister(tmp_path: Path) -> None:
+    """A gap that is read a little further each time is another request each time."""
+    rereads, broker = tmp_path / "rereads", OneBroker()
+    lister, offset = Lister(options(**SCANNED, controlFile=str(rereads)), broker), SourceOffset("", 0, 0, 0, {})
     broker.there = ["orders"]
     most = 0
     for number in range(400):
-        write_requests(wishes, [RereadRequest(TopicPartition("orders", 0), number)])
+        write_requests(rereads, [RereadRequest(TopicPartition("orders", 0), number)])
         following = lister.next_offset(offset)
         assert following is not None
         offset = following

@@ -98,7 +98,7 @@ OPTIONS = {"kafka.bootstrap.servers": "kafka:9092", "subscribe": "orders", "maxB
 
 
 def test_the_tasks_of_a_batch_share_its_bytes_and_each_has_its_time() -> None:
-    options = parse_options({**OPTIONS, "maxReadMsPerTrigger": "700", "controlFile": "wishes"})
+    options = parse_options({**OPTIONS, "maxReadMsPerTrigger": "700", "controlFile": "rereads"})
     data, log = a_read(10), a_read(10, TRANSACTION_STATE_TOPIC)
     of_data, of_log, _ = budgets(ReadPlan((), 0, tasks=2), [log, data], options, 10.0)
     assert (of_data.reads, of_data.max_bytes, of_data.until_s) == ([data], 4 * MB, 10.7)
@@ -106,7 +106,7 @@ def test_the_tasks_of_a_batch_share_its_bytes_and_each_has_its_time() -> None:
 
 
 def test_what_begins_the_first_reading_of_the_log_may_read_more() -> None:
-    options = parse_options({**OPTIONS, "controlFile": "wishes"})
+    options = parse_options({**OPTIONS, "controlFile": "rereads"})
     log = a_read(10, TRANSACTION_STATE_TOPIC)
     first = Range(log.partition, "id", 0, 10, -1, must_check=False, news_from=10, is_first=True)
     for found, expected in (
@@ -119,7 +119,7 @@ def test_what_begins_the_first_reading_of_the_log_may_read_more() -> None:
 
 
 def test_where_a_rate_is_set_the_log_has_its_time_as_well() -> None:
-    options = parse_options({**OPTIONS, "controlFile": "wishes", "maxBytesPerSecond": "1000"})
+    options = parse_options({**OPTIONS, "controlFile": "rereads", "maxBytesPerSecond": "1000"})
     log = a_read(10, TRANSACTION_STATE_TOPIC)
     (of_log,) = [one for one in budgets(ReadPlan((), 0), [log], options, 10.0) if one.reads]
     assert (of_log.max_bytes, of_log.until_s) == (LOG_BYTES, 15.0)

@@ -122,7 +122,7 @@ def test_a_log_that_is_read_for_the_first_time_is_not_proven_yet() -> None:
     assert barrier.stale_coordinator == {0}
 
 
-def test_a_wish_that_is_older_than_a_truncation_of_the_log_does_not_answer_it() -> None:
+def test_a_request_that_is_older_than_a_truncation_of_the_log_does_not_answer_it() -> None:
     run = BucketRun()
     run.batch(transaction(2, S.ONGOING, ORDERS), seen(0, 10, data=5))
     run.batch(log_notice(NoticeKind.TRUNCATED, 5))

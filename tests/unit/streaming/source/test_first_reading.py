@@ -21,7 +21,7 @@ from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 OPTIONS = parse_options(
-    {"kafka.bootstrap.servers": "kafka:9092", "subscribe": "orders", "controlFile": "wishes", "buckets": "1"}
+    {"kafka.bootstrap.servers": "kafka:9092", "subscribe": "orders", "controlFile": "rereads", "buckets": "1"}
 )
 DAY_MS = 86_400_000
 NOW_MS = 1_700_000_000_000
@@ -42,15 +42,15 @@ class Watched:
     end: int
     run: BucketRun = field(default_factory=BucketRun)
     done: SourceOffset = field(default_factory=SourceOffset.beginning)
-    wishes: dict[TopicPartition, int] = field(default_factory=dict)
+    rereads: dict[TopicPartition, int] = field(default_factory=dict)
     fetches: int = 0
 
     def batch(self, *data: Fact, records: int = 10**9, back: int | None = None) -> list[object]:
         """One batch, which may read so many records; returns what the state said."""
         start = 0 if self.done.barrier == 0 else None
         listing = Listing("cluster", {LOG: Answer("log-id", self.end, 0, start)}, NOW_MS, NOW_MS + 1)
-        wishes = self.wishes if back is None else {LOG: back}
-        following = plan(self.done, listing, Limits(), wishes)
+        rereads = self.rereads if back is None else {LOG: back}
+        following = plan(self.done, listing, Limits(), rereads)
         (task,) = plan_reads(self.done, following, OPTIONS)
         reads = [read_plan._read(found, OPTIONS, HeldBytes()) for found in task.ranges]
         for read in reads:
@@ -62,7 +62,7 @@ class Watched:
         others = [fact for fact in facts if not isinstance(fact, Barrier)]
         exceptions = {"stale_coordinator": self.barrier.stale_coordinator, "reread": self.barrier.reread}
         said = self.run.batch(*data, *others, **exceptions, holes=self.barrier.holes)
-        self.wishes = {gap.partition: gap.from_offset for gap in said if isinstance(gap, OutstandingGap)}
+        self.rereads = {gap.partition: gap.from_offset for gap in said if isinstance(gap, OutstandingGap)}
         self.done = following
         return list(said)
 
@@ -92,7 +92,7 @@ def test_thousands_of_millions_of_empty_offsets_cost_one_batch() -> None:
     far = 2_500_000_000
     watched = Watched({**a_log((1, S.COMPLETE_COMMIT)), **a_log((2, S.ONGOING), first=far - 1)}, far)
     watched.batch()
-    assert (watched.fetches, watched.wishes) == (2, {})
+    assert (watched.fetches, watched.rereads) == (2, {})
     assert watched.run.producer(2).view is not None
 
 
@@ -100,7 +100,7 @@ def test_what_was_there_is_no_news_up_to_the_end_that_was_listed_first() -> None
     states = [(number, S.COMPLETE_COMMIT if number % 2 else S.PREPARE_COMMIT) for number in range(10)]
     watched = Watched(a_log(*states, *((number, S.COMPLETE_COMMIT) for number in range(10))), 20)
     batches = 0
-    while not batches or watched.wishes:
+    while not batches or watched.rereads:
         assert not [said for said in watched.batch(records=4) if isinstance(said, SpanCandidate)]
         batches += 1
         assert watched.run.ended == [], "what had ended before us took as long as it took"
@@ -156,8 +156,8 @@ def test_a_log_that_is_read_again_as_a_whole_is_read_in_parts_and_loads_no_idle_
     watched.batch()
     watched.records[1] = a_log_record(1, 1, S.COMPLETE_COMMIT, NOW_MS)
     watched.batch(records=1, back=0)
-    assert watched.wishes == {LOG: 1}
-    while watched.wishes:
+    assert watched.rereads == {LOG: 1}
+    while watched.rereads:
         watched.batch(records=1)
         assert watched.run.ended == []
     watched.batch()

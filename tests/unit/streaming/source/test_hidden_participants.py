@@ -79,7 +79,7 @@ def test_the_planner_is_asked_until_it_knows_of_it() -> None:
     first = run.batch(HIDDEN)
     assert [said.notice for said in first if isinstance(said, PartitionAlarm)] == [HIDDEN]
     assert wanted(first) == [ORDERS]
-    assert wanted(run.batch()) == [ORDERS], "a wish can be lost"
+    assert wanted(run.batch()) == [ORDERS], "a request can be lost"
     assert wanted(run.batch(stale_data=frozenset({ORDERS}))) == []
     assert run.unproven[0].partitions == (ORDERS,)
     assert wanted(run.batch()) == []

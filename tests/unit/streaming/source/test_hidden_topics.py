@@ -147,17 +147,17 @@ def test_a_coordinators_log_that_is_not_shown_is_never_gone(broker: OneBroker) -
     assert following.positions[LOG].is_stale
 
 
-class Wishing:
-    """A lister whose job wishes for a hidden partition."""
+class Requesting:
+    """A lister whose job requests a hidden partition."""
 
     def __init__(self, broker: OneBroker, directory: Path) -> None:
-        self.file = directory / "wishes"
+        self.file = directory / "rereads"
         self.broker = broker
         self.lister = Lister(replace(OPTIONS, control_file=str(self.file)), broker)
         self.offset = SourceOffset("", 0, 0, 0, {})
 
-    def round(self, *wished: TopicPartition) -> SourceOffset:
-        write_requests(self.file, [RereadRequest(partition, -1) for partition in wished])
+    def round(self, *requested: TopicPartition) -> SourceOffset:
+        write_requests(self.file, [RereadRequest(partition, -1) for partition in requested])
         following = self.lister.next_offset(self.offset)
         assert following is not None
         self.offset = following
@@ -166,65 +166,65 @@ class Wishing:
 
 
 @pytest.fixture
-def wishing(broker: OneBroker, tmp_path: Path) -> Wishing:
-    return Wishing(broker, tmp_path)
+def requesting(broker: OneBroker, tmp_path: Path) -> Requesting:
+    return Requesting(broker, tmp_path)
 
 
-def test_a_hidden_participant_is_unproven_for_as_long_as_it_is_hidden(wishing: Wishing) -> None:
-    wishing.broker.there.add(SECRET.topic)
-    wishing.broker.hidden.add(SECRET.topic)
-    wishing.round()
+def test_a_hidden_participant_is_unproven_for_as_long_as_it_is_hidden(requesting: Requesting) -> None:
+    requesting.broker.there.add(SECRET.topic)
+    requesting.broker.hidden.add(SECRET.topic)
+    requesting.round()
     for looks in range(LOOKS):
-        barrier = wishing.round(*([SECRET] if not looks else [])).barrier_fact(None)
+        barrier = requesting.round(*([SECRET] if not looks else [])).barrier_fact(None)
         assert barrier.stale_data == {SECRET}
         assert not barrier.limited_data, "and it holds nobody up"
-    offset = SourceOffset.from_json(json.loads(json.dumps(wishing.offset.to_json())))
-    again = Lister(OPTIONS, restarted(wishing.broker)).next_offset(offset)
+    offset = SourceOffset.from_json(json.loads(json.dumps(requesting.offset.to_json())))
+    again = Lister(OPTIONS, restarted(requesting.broker)).next_offset(offset)
     assert again is not None
     assert SECRET in again.barrier_fact(None).stale_data, "after a restart too"
 
 
-def test_a_hidden_participant_stays_unproven_between_two_looks_at_the_metadata(wishing: Wishing) -> None:
-    wishing.broker.there.add(SECRET.topic)
-    wishing.broker.hidden.add(SECRET.topic)
-    wishing.round()
-    wishing.round(SECRET)
+def test_a_hidden_participant_stays_unproven_between_two_looks_at_the_metadata(requesting: Requesting) -> None:
+    requesting.broker.there.add(SECRET.topic)
+    requesting.broker.hidden.add(SECRET.topic)
+    requesting.round()
+    requesting.round(SECRET)
     for _ in range(LOOKS):
-        wishing.lister._looked_s = float("inf")
-        assert SECRET in wishing.round().barrier_fact({}).stale_data
+        requesting.lister._looked_s = float("inf")
+        assert SECRET in requesting.round().barrier_fact({}).stale_data
 
 
-def test_once_it_is_shown_it_is_read_from_where_nothing_is_open_below(wishing: Wishing) -> None:
-    wishing.broker.there.add(SECRET.topic)
-    wishing.broker.hidden.add(SECRET.topic)
-    wishing.round()
-    wishing.round(SECRET)
-    wishing.broker.hidden.clear()
-    offset = wishing.round()
+def test_once_it_is_shown_it_is_read_from_where_nothing_is_open_below(requesting: Requesting) -> None:
+    requesting.broker.there.add(SECRET.topic)
+    requesting.broker.hidden.add(SECRET.topic)
+    requesting.round()
+    requesting.round(SECRET)
+    requesting.broker.hidden.clear()
+    offset = requesting.round()
     assert (offset.begun, offset.gone) == ({SECRET: 10}, {}), "at once, and nothing of it was ever read"
-    assert not wishing.round().barrier_fact(None).stale_data
+    assert not requesting.round().barrier_fact(None).stale_data
 
 
-def test_a_participant_that_is_gone_is_not_hidden(wishing: Wishing) -> None:
-    wishing.round()
-    assert SECRET not in wishing.round(SECRET).positions
+def test_a_participant_that_is_gone_is_not_hidden(requesting: Requesting) -> None:
+    requesting.round()
+    assert SECRET not in requesting.round(SECRET).positions
 
 
-def test_what_is_not_watched_on_purpose_is_not_missing(wishing: Wishing) -> None:
-    wishing.lister._options = replace(wishing.lister._options, pattern="o.*")
-    wishing.broker.there.add(SECRET.topic)
-    wishing.broker.hidden.add(SECRET.topic)
-    wishing.round()
-    assert SECRET not in wishing.round(SECRET).positions
+def test_what_is_not_watched_on_purpose_is_not_missing(requesting: Requesting) -> None:
+    requesting.lister._options = replace(requesting.lister._options, pattern="o.*")
+    requesting.broker.there.add(SECRET.topic)
+    requesting.broker.hidden.add(SECRET.topic)
+    requesting.round()
+    assert SECRET not in requesting.round(SECRET).positions
 
 
-def test_what_is_no_longer_wanted_is_let_go_though_it_is_hidden(wishing: Wishing) -> None:
-    wishing.broker.there.add(SECRET.topic)
-    wishing.broker.hidden.add(SECRET.topic)
-    wishing.round()
-    assert SECRET in wishing.round(SECRET).positions
-    without = Lister(replace(OPTIONS, pattern="(?!secret).*"), restarted(wishing.broker))
-    offset = without.next_offset(wishing.offset)
+def test_what_is_no_longer_wanted_is_let_go_though_it_is_hidden(requesting: Requesting) -> None:
+    requesting.broker.there.add(SECRET.topic)
+    requesting.broker.hidden.add(SECRET.topic)
+    requesting.round()
+    assert SECRET in requesting.round(SECRET).positions
+    without = Lister(replace(OPTIONS, pattern="(?!secret).*"), restarted(requesting.broker))
+    offset = without.next_offset(requesting.offset)
     assert offset is not None
     assert SECRET not in offset.positions
     assert not offset.barrier_fact(None).stale_data

@@ -12,7 +12,7 @@ from txnwatch.state.detection.evaluate import NEVER_MS
 from txnwatch.state.model.facts import Fact, NoticeKind
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.streaming.source.idle_barriers import NextBarrierDue, can_skip, read_judged, write_judged
+from txnwatch.streaming.source.idle_barriers import NextBarrierDue, can_skip, read_next_barrier, write_next_barrier
 from txnwatch.streaming.source.offsets import NOT_BEGUN, Position, SourceOffset
 
 ORDERS, LOG = TopicPartition("orders", 0), TopicPartition("__transaction_state", 3)
@@ -75,10 +75,10 @@ def test_a_barrier_that_may_say_something_takes_place(
 
 
 def test_what_was_said_is_read_as_it_was_written(tmp_path: Path) -> None:
-    path = tmp_path / "judged.json"
+    path = tmp_path / "next-barrier.json"
     for judged in (NextBarrierDue(7, NEVER_MS), NextBarrierDue(8, 0)):
-        write_judged(path, judged)
-        assert read_judged(path) == judged
+        write_next_barrier(path, judged)
+        assert read_next_barrier(path) == judged
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -86,10 +86,10 @@ def test_what_was_said_is_read_as_it_was_written(tmp_path: Path) -> None:
     "content", [b"", b"[7", b"[7]", b'[7, "1"]', b"7", b"\xff\xfe", b"[7, 1, 2]", b"{}", b"[true, 1]"]
 )
 def test_a_damaged_file_says_nothing(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "judged.json"
-    assert read_judged(None) is read_judged(path) is None
+    path = tmp_path / "next-barrier.json"
+    assert read_next_barrier(None) is read_next_barrier(path) is None
     path.write_bytes(content)
-    assert read_judged(path) is None
+    assert read_next_barrier(path) is None
 
 
 def due_ms(run: BucketRun, *facts: Fact) -> int:

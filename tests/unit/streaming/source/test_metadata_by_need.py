@@ -92,7 +92,7 @@ def test_the_more_partitions_the_longer_until_all_of_it_is_asked_for_again(
         assert cluster.asked == [None] * count
 
 
-def test_a_wish_is_looked_after_as_soon_as_on_a_small_cluster(clock: Clock) -> None:
+def test_a_request_is_looked_after_as_soon_as_on_a_small_cluster(clock: Clock) -> None:
     cluster = Counting({"orders": 50_000, TRANSACTION_STATE_TOPIC: 1})
     lister = Lister(OPTIONS, cluster, now_ms=lambda: 0)
     lister._look_around(NOTHING_YET, set())

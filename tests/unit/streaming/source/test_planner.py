@@ -19,14 +19,14 @@ Positions = dict[TopicPartition, Position]
 Answers = dict[TopicPartition, Answer]
 
 NO_LIMITS = Limits()
-Wishes = dict[TopicPartition, int]
+Rereads = dict[TopicPartition, int]
 
 
 def planned(
-    known: Positions, answers: Answers, limits: Limits = NO_LIMITS, wishes: Wishes | None = None
+    known: Positions, answers: Answers, limits: Limits = NO_LIMITS, rereads: Rereads | None = None
 ) -> SourceOffset:
     return plan(
-        SourceOffset("cluster", 6, 900, 901, known), Listing("cluster", answers, 1000, 1001), limits, wishes or {}
+        SourceOffset("cluster", 6, 900, 901, known), Listing("cluster", answers, 1000, 1001), limits, rereads or {}
     )
 
 
@@ -160,7 +160,7 @@ def test_no_distance_in_offsets_cuts_the_log() -> None:
     assert found.barrier_fact(None).stale_coordinator == frozenset()
 
 
-NEWS: dict[str, tuple[int, Position | None, int | None, Answer, Wishes, int]] = {
+NEWS: dict[str, tuple[int, Position | None, int | None, Answer, Rereads, int]] = {
     "there when reading began": (0, None, None, told(30, start=0), {}, 30),
     "there, but it had not answered": (6, UNREAD, None, told(30, start=0), {}, 30),
     "made later": (6, None, None, told(30, start=0), {}, 0),
@@ -177,14 +177,14 @@ NEWS: dict[str, tuple[int, Position | None, int | None, Answer, Wishes, int]] = 
 
 
 @pytest.mark.parametrize(
-    ("barrier", "known", "news_from", "answer", "wishes", "expected"), NEWS.values(), ids=NEWS.keys()
+    ("barrier", "known", "news_from", "answer", "rereads", "expected"), NEWS.values(), ids=NEWS.keys()
 )
 def test_what_was_in_the_log_when_reading_began_is_no_news(
-    barrier: int, known: Position | None, news_from: int | None, answer: Answer, wishes: Wishes, expected: int
+    barrier: int, known: Position | None, news_from: int | None, answer: Answer, rereads: Rereads, expected: int
 ) -> None:
     known_news = {} if news_from is None else {LOG: news_from}
     before = SourceOffset("cluster", barrier, 900, 901, {} if known is None else {LOG: known}, news_from=known_news)
-    found = plan(before, Listing("cluster", {LOG: answer}, 1000, 1001), NO_LIMITS, wishes)
+    found = plan(before, Listing("cluster", {LOG: answer}, 1000, 1001), NO_LIMITS, rereads)
     assert found.news_from.get(LOG, 0) == expected
 
 
@@ -199,7 +199,7 @@ def test_a_log_that_answers_late_is_as_old_as_when_it_was_found(barrier: int, ex
         assert before.news_from.get(LOG, 0) == at_first
 
 
-WISH: dict[str, tuple[Position | None, Answer, Wishes, Wishes]] = {
+REREADS: dict[str, tuple[Position | None, Answer, Rereads, Rereads]] = {
     "reread from below": (at(10), told(30), {ORDERS: 4}, {ORDERS: 4}),
     "reread from where it stands": (at(10), told(30), {ORDERS: 12}, {ORDERS: 10}),
     "not told": (at(10), told(None), {ORDERS: 4}, {}),
@@ -210,14 +210,14 @@ WISH: dict[str, tuple[Position | None, Answer, Wishes, Wishes]] = {
 }
 
 
-@pytest.mark.parametrize(("known", "answer", "wishes", "reread"), WISH.values(), ids=WISH.keys())
+@pytest.mark.parametrize(("known", "answer", "rereads", "reread"), REREADS.values(), ids=REREADS.keys())
 def test_what_has_begun_and_answers_can_be_read_again(
     known: Position | None,
     answer: Answer,
-    wishes: Wishes,
+    rereads: Rereads,
     reread: dict[TopicPartition, int],
 ) -> None:
-    found = planned({} if known is None else {ORDERS: known}, {ORDERS: answer}, wishes=wishes)
+    found = planned({} if known is None else {ORDERS: known}, {ORDERS: answer}, rereads=rereads)
     assert found.reread == reread
 
 
@@ -237,19 +237,19 @@ answers_of_a_round = st.dictionaries(
     st.sampled_from([ORDERS, PAYMENTS, AUDIT, LOG]),
     st.builds(Answer, st.sampled_from(["id", "id", "new"]), st.none() | small, st.integers(0, 3), st.none() | small),
 )
-wishes = st.dictionaries(st.sampled_from([ORDERS, PAYMENTS, LOG]), small, max_size=2)
+rereads = st.dictionaries(st.sampled_from([ORDERS, PAYMENTS, LOG]), small, max_size=2)
 rounds = st.tuples(
     answers_of_a_round,
     st.builds(Limits, st.none() | st.integers(1, 30)),
-    wishes,
+    rereads,
 )
 
 
 @given(st.lists(rounds, min_size=1, max_size=8))
-def test_every_plan_of_any_history_keeps_the_law(history: list[tuple[Answers, Limits, Wishes]]) -> None:
+def test_every_plan_of_any_history_keeps_the_law(history: list[tuple[Answers, Limits, Rereads]]) -> None:
     before = SourceOffset.beginning()
-    for number, (answers, limits, wishes) in enumerate(history, start=1):
-        after = plan(before, Listing("cluster", answers, 10 * number, 10 * number + 1), limits, wishes)
+    for number, (answers, limits, rereads) in enumerate(history, start=1):
+        after = plan(before, Listing("cluster", answers, 10 * number, 10 * number + 1), limits, rereads)
         assert (after.barrier, after.data_listed_ms, after.coordinator_listed_ms) == (
             number,
             10 * number,

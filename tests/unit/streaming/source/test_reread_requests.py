@@ -36,22 +36,22 @@ names = st.sampled_from(["orders", "orders-1", "-", "a.b-c_d", TRANSACTION_STATE
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "wishes.json"
+    return tmp_path / "rereads.json"
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(
-    wishes=st.sets(
+    rereads=st.sets(
         st.builds(RereadRequest, st.builds(TopicPartition, names, st.integers(0, 99)), st.integers(-1, 2**62), reasons),
         max_size=4,
     )
 )
-def test_wishes_are_read_as_they_were_written(path: Path, wishes: set[RereadRequest]) -> None:
-    write_requests(path, wishes)
-    assert read_requests(path) == wishes
+def test_requests_are_read_as_they_were_written(path: Path, rereads: set[RereadRequest]) -> None:
+    write_requests(path, rereads)
+    assert read_requests(path) == rereads
 
 
-def test_wishes_replace_those_before_and_leave_nothing_beside_them(path: Path) -> None:
+def test_requests_replace_those_before_and_leave_nothing_beside_them(path: Path) -> None:
     write_requests(path, {RereadRequest(ORDERS, 5), RereadRequest(TopicPartition("payments", 1), -1)})
     write_requests(path, {RereadRequest(ORDERS, 7)})
     assert read_requests(path) == {RereadRequest(ORDERS, 7)}
@@ -60,7 +60,7 @@ def test_wishes_replace_those_before_and_leave_nothing_beside_them(path: Path) -
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_the_same_wishes_leave_the_file_alone(path: Path) -> None:
+def test_the_same_requests_leave_the_file_alone(path: Path) -> None:
     payments = TopicPartition("payments", 1)
     write_requests(path, [RereadRequest(ORDERS, 5), RereadRequest(payments, 6)])
     written = path.stat()
@@ -68,14 +68,14 @@ def test_the_same_wishes_leave_the_file_alone(path: Path) -> None:
     assert path.stat().st_ino == written.st_ino, "a replaced file is another one"
 
 
-def test_a_reader_holds_whole_wishes_while_they_are_replaced(path: Path) -> None:
+def test_a_reader_holds_whole_requests_while_they_are_replaced(path: Path) -> None:
     write_requests(path, {RereadRequest(ORDERS, 5)})
     with path.open() as reading:
         write_requests(path, {RereadRequest(ORDERS, 2**60)})
         assert reading.read() == '[["orders-0", 5, ""]]'
 
 
-def test_without_a_file_there_are_no_wishes(path: Path) -> None:
+def test_without_a_file_there_are_no_requests(path: Path) -> None:
     assert read_requests(None) == set()
     assert read_requests(path) == set()
     assert read_requests(path.parent) == set()
@@ -102,7 +102,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED.keys())
-def test_a_damaged_file_has_no_wishes_and_is_replaced_by_the_next(path: Path, content: bytes) -> None:
+def test_a_damaged_file_has_no_requests_and_is_replaced_by_the_next(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     assert read_requests(path) == set()
     write_requests(path, {RereadRequest(ORDERS, 5)})

@@ -1,4 +1,4 @@
-"""When the source grants a wish: what keeps coming back waits longer each time; what nobody answers does not."""
+"""When the source grants a reread: what keeps coming back waits longer each time; what nobody answers does not."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ class OneBroker(Cluster):
 
 
 class Source:
-    """A lister and the file of its wishes; nothing is due for a census by itself."""
+    """A lister and the file of its requests; nothing is due for a census by itself."""
 
     def __init__(self, directory: Path) -> None:
-        self.broker, self._file = OneBroker(), directory / "wishes"
+        self.broker, self._file = OneBroker(), directory / "rereads"
         options = {"subscribe": "orders", "controlFile": str(self._file), "healIntervalMs": "1000000"}
         self._lister = Lister(parse_options({"kafka.bootstrap.servers": "a:1", **options}), self.broker)
         self._offset = SourceOffset("", 0, 0, 0, {})
         self.grants()
 
-    def grants(self, *wishes: RereadRequest) -> bool:
-        """Whether the next barrier describes, or reads again, what is wished for."""
-        write_requests(self._file, wishes)
+    def grants(self, *rereads: RereadRequest) -> bool:
+        """Whether the next barrier reads or describes what is requested."""
+        write_requests(self._file, rereads)
         following = self._lister.next_offset(self._offset)
         assert following is not None
         self._offset = following
@@ -67,9 +67,11 @@ def source(tmp_path: Path) -> Source:
     return Source(tmp_path)
 
 
-@pytest.mark.parametrize("wish", [A_PROOF, IT_STANDS, RereadRequest(ORDERS, 4)], ids=["a proof", "it stands", "a gap"])
-def test_what_keeps_coming_back_waits_twice_as_long_each_time(source: Source, wish: RereadRequest) -> None:
-    granted = [number for number in range(40) if source.grants(wish)]
+@pytest.mark.parametrize(
+    "reread", [A_PROOF, IT_STANDS, RereadRequest(ORDERS, 4)], ids=["a proof", "it stands", "a gap"]
+)
+def test_what_keeps_coming_back_waits_twice_as_long_each_time(source: Source, reread: RereadRequest) -> None:
+    granted = [number for number in range(40) if source.grants(reread)]
     assert granted == [0, 1, 3, 7, 15, 31]
 
 
@@ -80,17 +82,17 @@ def test_one_reason_does_not_make_another_one_wait(source: Source) -> None:
     assert source.grants(IT_STANDS, A_PROOF)
 
 
-@pytest.mark.parametrize("wish", [IT_FAILED, RereadRequest(ORDERS, 4)], ids=["a census", "a gap"])
-def test_a_partition_that_was_away_is_asked_at_once_when_it_answers(source: Source, wish: RereadRequest) -> None:
+@pytest.mark.parametrize("reread", [IT_FAILED, RereadRequest(ORDERS, 4)], ids=["a census", "a gap"])
+def test_a_partition_that_was_away_is_asked_at_once_when_it_answers(source: Source, reread: RereadRequest) -> None:
     source.broker.is_away = True
-    assert not any(source.grants(wish) for _ in range(40))
+    assert not any(source.grants(reread) for _ in range(40))
     source.broker.is_away = False
-    assert source.grants(wish)
-    assert source.grants(wish)
-    assert not source.grants(wish)
+    assert source.grants(reread)
+    assert source.grants(reread)
+    assert not source.grants(reread)
 
 
-def test_what_was_not_wished_for_once_begins_anew(source: Source) -> None:
+def test_what_was_not_requested_once_begins_anew(source: Source) -> None:
     assert [source.grants(A_PROOF) for _ in range(3)] == [True, True, False]
     assert not source.grants()
     assert source.grants(A_PROOF)
