@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "whether it ends by itself, and what to do next. Or explains what a transactional id is doing.",
     )
     parser.add_argument(
-        "target", nargs="?", type=words, metavar="TOPIC-PARTITION|ID", help="a partition or a transactional id"
+        "target", nargs="?", type=words, metavar="TARGET", help="a partition (TOPIC-PARTITION) or a transactional id"
     )
     add_partition_flags(parser, "with --partition, the same as TOPIC-PARTITION", is_required=False)
     parser.add_argument(

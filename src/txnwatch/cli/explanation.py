@@ -164,7 +164,7 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
         f"{span.partition}: HANGING.",
         f"{_what(span)} Its last write was at {utc(written_ms)} by its client's clock.",
         f"{owned}{state}. No marker will come: {REASON_MEANS[proof.reason]} ({proof.reason}).",
-        "It does not end by itself: it stays open until txnwatch or an administrator writes a marker.",
+        "No coordinator will end it: it stays open until txnwatch or an administrator writes a marker.",
         _NEVER_SURE[outcome],
     )
     is_known = outcome != ExpectedOutcome.UNKNOWN

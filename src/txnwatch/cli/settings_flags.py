@@ -4,22 +4,56 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+# The first of these words that is part of a setting's name gives the placeholder of its flag.
+_PLACEHOLDERS = {
+    "ms": "MS",
+    "bytes": "BYTES",
+    "offsets": "OFFSETS",
+    "prefixes": "PREFIXES",
+    "fraction": "FRACTION",
+    "budget": "COUNT",
+    "incidents": "COUNT",
+    "partitions": "COUNT",
+    "topics": "REGEX",
+    "topic": "TOPIC",
+    "server": "SERVER",
+    "config": "FILE",
+    "file": "FILE",
+    "checkpoint": "DIR",
+    "url": "URL",
+    "port": "PORT",
+    "host": "HOST",
+    "master": "MASTER",
+}
 
 
 def add_flags(parser: argparse.ArgumentParser, model: type[BaseModel]) -> None:
     """Adds one flag for every field; values stay text, because the model validates them with their source."""
     for name, spec in model.model_fields.items():
         default = "" if spec.is_required() or spec.default in (None, "", ()) else f" (default: {spec.default})"
-        metavar = "REGEX" if name == "topics" else name.rpartition("_")[2].upper()
         parser.add_argument(
             f"--{name.replace('_', '-')}",
-            metavar=metavar,
+            metavar=_placeholder(name, spec),
             help=f"{spec.description}{default}".replace("%", "%%"),
         )
     parser.add_argument("--config", metavar="FILE", type=Path, help="TOML file with the same keys, with _ instead of -")
+
+
+def _placeholder(name: str, spec: FieldInfo) -> str:
+    values = choices(spec)
+    words = name.split("_")
+    return f"{{{','.join(values)}}}" if values else next(_PLACEHOLDERS[word] for word in _PLACEHOLDERS if word in words)
+
+
+def choices(spec: FieldInfo) -> tuple[str, ...]:
+    """The values that a setting may have; empty if it is not a choice."""
+    kinds = (spec.annotation, *get_args(spec.annotation))
+    return next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
 
 
 def flag_values(parsed: argparse.Namespace, model: type[BaseModel]) -> dict[str, Any]:

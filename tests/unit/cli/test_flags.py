@@ -95,3 +95,24 @@ def test_what_is_not_taken_is_not_offered(capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit):
         main(["abort", "--help"])
     assert "-epoch" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flag", "placeholder"),
+    {
+        "--max-bytes-per-second": "BYTES",
+        "--max-read-ms-per-trigger": "MS",
+        "--max-offsets-per-trigger": "OFFSETS",
+        "--abort-budget-per-hour": "COUNT",
+        "--checkpoint": "DIR",
+        "--census-topics": "REGEX",
+        "--auto-abort": "{off,dry-run,on}",
+        "--events-format": "{json,avro,confluent-avro}",
+    }.items(),
+)
+def test_the_placeholder_of_a_setting_is_what_it_takes(
+    flag: str, placeholder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    assert f"{flag} {placeholder}" in capsys.readouterr().out
