@@ -53,6 +53,10 @@ bench: bench-venv ## ratios against what a user would use instead; writes docs/b
 docs: dev-venv ## the pages that are generated from code
 	@$(BIN)/python scripts/generate_docs.py
 
+site: dev-venv ## the documentation site, in build/site; a broken link or anchor is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "open build/site/index.html"
+
 ci: lint types test ## all that CI runs
 
 clean: ## removes what the other targets made, but not the download cache
@@ -67,4 +71,4 @@ dev-venv:
 bench-venv: dev-venv
 	@scripts/venv.sh bench
 
-.PHONY: help demo test unit nightly it e2e long faults soak lint types bench docs ci clean run-venv dev-venv bench-venv
+.PHONY: help demo test unit nightly it e2e long faults soak lint types bench docs site ci clean run-venv dev-venv bench-venv

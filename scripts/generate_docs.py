@@ -2,8 +2,10 @@
 
 The pages and their sources: docs/verdicts.md (the table of verdicts), docs/abort.md (the table of refusals),
 docs/events.md (the Avro schema), docs/cli.md (the parser), deploy/reference-config.toml (the settings model),
+docs/configuration.md (the same model), docs/spark-source.md (the options and the schema of the source),
 docs/metrics.md (the table of metrics), docs/faults.md (docs/faults.json, the results of the last `make faults`),
-docs/benchmarks.md and docs/capacity.md (docs/benchmarks.json, the results of the last `make bench`).
+docs/benchmarks.md and docs/capacity.md (docs/benchmarks.json, the results of the last `make bench`),
+docs/decisions/README.md (the titles of the decisions).
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ from typing import Any
 
 from benchmark_page import benchmarks_page
 from capacity_page import capacity_page
+from configuration_page import configuration_page
 from page_texts import ABORT_ABOUT, BY_HAND, COORDINATOR_ABOUT, METRICS_ABOUT
 from pydantic_core import PydanticUndefined
+from source_page import source_page
 
 from txnwatch.cli.main import parser
 from txnwatch.config import RunSettings
@@ -144,9 +148,10 @@ def cli_page() -> str:
 
 
 def _flag(action: argparse.Action) -> str:
-    value = "" if action.nargs == 0 else f" {action.metavar or '|'.join(action.choices or [action.dest.upper()])}"
+    choices = f"{{{','.join(action.choices)}}}" if action.choices else action.dest.upper()
+    value = "" if action.nargs == 0 else f" {action.metavar or choices}"
     meaning = (action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%").replace("|", "\\|")
-    name = f"{action.option_strings[-1]}{value}" if action.option_strings else f"{action.metavar}".replace("|", "\\|")
+    name = f"{action.option_strings[-1]}{value}" if action.option_strings else f"{action.metavar}"
     return f"| `{name}` | {meaning} |"
 
 
@@ -300,7 +305,38 @@ def metrics_page() -> str:
     return "\n".join(lines)
 
 
+def configuration() -> str:
+    """docs/configuration.md."""
+    return configuration_page(_GENERATED)
+
+
+def spark_source() -> str:
+    """docs/spark-source.md."""
+    return source_page(_GENERATED)
+
+
+def decisions_page() -> str:
+    """docs/decisions/README.md."""
+    pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    titles = [(page.name, page.read_text().partition("\n")[0].removeprefix("# ")) for page in pages]
+    return "\n".join(
+        [
+            "# Decisions",
+            "",
+            _GENERATED,
+            "Each page has one decision: its context, the choice, what was measured, and the consequences. A decision",
+            "that a later one has changed has a link to that one. The terms are in the [glossary](../glossary.md).",
+            "",
+            *(f"- [{title}]({name})" for name, title in titles),
+            "",
+        ]
+    )
+
+
 PAGES = {
+    "docs/configuration.md": configuration,
+    "docs/spark-source.md": spark_source,
+    "docs/decisions/README.md": decisions_page,
     "docs/metrics.md": metrics_page,
     "docs/abort.md": abort_page,
     "docs/faults.md": faults_page,

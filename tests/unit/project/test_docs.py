@@ -33,6 +33,9 @@ def generator() -> ModuleType:
 
 
 GENERATED = [
+    "docs/configuration.md",
+    "docs/spark-source.md",
+    "docs/decisions/README.md",
     "docs/verdicts.md",
     "docs/abort.md",
     "docs/events.md",
