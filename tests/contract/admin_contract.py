@@ -233,7 +233,7 @@ class AdminContract:
         beyond = past_of(stage, partition, owner, 9)
         assert (beyond.start_epoch, beyond.problem) == (UNREAD, None), "not known, because nothing is there"
 
-    def test_the_pasts_of_many_spans_are_told_side_by_side(self, stage: Stage) -> None:
+    def test_the_pasts_of_many_spans_are_read_in_parallel(self, stage: Stage) -> None:
         here, there = stage.create_topic(unique("pasts"), partitions=2)
         owners = [stage.init(unique("pasts")) for _ in range(4)]
         spans = []
@@ -311,7 +311,7 @@ class AdminContract:
         owner = stage.init(unique("nowhere"))
         assert stage.admin.write_marker(marker(TopicPartition(unique("no-such-topic"), 0), owner))
 
-    def test_cleanup_policies_are_told_and_an_unknown_topic_is_missing(self, stage: Stage) -> None:
+    def test_cleanup_policies_are_returned_and_an_unknown_topic_is_missing(self, stage: Stage) -> None:
         deleting, compacted, unknown = unique("deleting"), unique("compacted"), unique("no-such-topic")
         stage.create_topic(deleting)
         stage.create_topic(compacted, cleanup_policy="compact,delete")

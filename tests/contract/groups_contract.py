@@ -33,7 +33,7 @@ class GroupStage(Protocol):
 class GroupsContract:
     """The suite."""
 
-    def test_what_groups_have_committed_is_told_of_each_partition(self, stage: GroupStage) -> None:
+    def test_committed_offsets_of_groups_are_returned_for_each_partition(self, stage: GroupStage) -> None:
         first, second, third = stage.topic(3)
         one, other = unique("one"), unique("other")
         stage.commit(one, first, 5)
@@ -48,7 +48,7 @@ class GroupsContract:
         assert set(found.offsets[second]) == {GroupOffset(one, 6, False)}
         assert found.offsets[third] == ()
 
-    def test_a_group_with_members_says_so_until_they_are_gone(self, stage: GroupStage) -> None:
+    def test_a_group_with_members_counts_as_such_until_they_are_gone(self, stage: GroupStage) -> None:
         (partition,) = stage.topic(1)
         name = unique("joined")
         stage.join(name, partition, 3)

@@ -109,7 +109,7 @@ class SinkContract:
         stage.deliver([])
         assert (stage.view(), stage.open_ids(), stage.told()) == ({}, [], [])
 
-    def test_a_sink_that_is_away_says_so_and_takes_the_same_events_later(self, stage: SinkStage) -> None:
+    def test_an_unreachable_sink_is_reported_and_gets_the_same_events_later(self, stage: SinkStage) -> None:
         events = life(stage)
         stage.take_away()
         with pytest.raises(SinkError) as first:

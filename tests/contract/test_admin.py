@@ -94,7 +94,7 @@ def test_a_budget_used_up_before_connecting_is_not_held_against_the_broker(
 
 
 class TestScriptsOfTheFake:
-    def test_a_problem_belongs_to_what_it_is_said_of(self) -> None:
+    def test_a_problem_belongs_to_what_it_is_about(self) -> None:
         fake = FakeAdmin()
         first, second = fake.create_topic("t", partitions=2)
         fake.init("known")

@@ -175,7 +175,7 @@ def test_a_record_that_is_passed_over_is_no_clean_end(
     assert "skipped a record" in told.err
 
 
-def test_a_tombstone_is_said_to_be_one_and_ends_nothing(config: dict[str, str], topic: str) -> None:
+def test_a_tombstone_is_recognized_and_ends_nothing(config: dict[str, str], topic: str) -> None:
     deliver(config, topic, [an_event("kept")])
     put(config, topic, (id_of("kept"), None), ("another's", None))
     assert list(read_events(config, topic)) == [an_event("kept"), Overwritten(id_of("kept"))]
@@ -192,7 +192,7 @@ def test_following_goes_on_with_what_comes_later(config: dict[str, str], topic: 
     following.close()  # type: ignore[attr-defined]
 
 
-def test_a_topic_that_is_not_there_is_a_broker_error_that_says_what_to_do(config: dict[str, str]) -> None:
+def test_a_missing_topic_is_a_broker_error_that_has_what_to_do(config: dict[str, str]) -> None:
     name = unique("no-such-topic")
     hint = r"has `txnwatch run` been started on this cluster\?"
     with pytest.raises(BrokerError, match=rf"events topic '{name}': .*{hint}"):
@@ -301,7 +301,7 @@ def test_what_is_buried_has_tombstones(config: dict[str, str], topic: str) -> No
     assert list(read_events(config, topic)) == [*a_life("over"), Overwritten(id_of("over"))]
 
 
-def test_what_cannot_be_buried_now_is_said(kafka: EmbeddedKafka, topic: str) -> None:
+def test_a_tombstone_that_cannot_be_written_now_is_reported(kafka: EmbeddedKafka, topic: str) -> None:
     host, port = kafka.bootstrap_servers.split(":")
     with Forwarder((host, int(port))) as forwarder:
         sink = KafkaEventsTopic({**QUICK, "bootstrap.servers": forwarder.address}, topic)

@@ -45,7 +45,7 @@ def test_what_is_kept_is_there_at_the_next_start_and_replaces_what_was(again: Ag
 
 
 @pytest.mark.parametrize("text", ["", "nothing", "[]\n{}", '[]\n{"v":1}', "[1]\n", "[]\n[1,2]", "\x00"])
-def test_a_file_that_is_none_of_ours_costs_what_was_in_it_and_is_said(tmp_path: Path, text: str) -> None:
+def test_a_foreign_file_is_replaced_and_reported(tmp_path: Path, text: str) -> None:
     said: list[str] = []
     path = tmp_path / "evidence.jsonl"
     path.write_text(text)
@@ -54,7 +54,7 @@ def test_a_file_that_is_none_of_ours_costs_what_was_in_it_and_is_said(tmp_path: 
     assert "collected again" in said[0]
 
 
-def test_a_file_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported_once(tmp_path: Path) -> None:
     said: list[str] = []
     store = EvidenceFile(tmp_path / "not there" / "evidence.jsonl", said.append)
     for _ in range(3):

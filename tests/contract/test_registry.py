@@ -93,7 +93,7 @@ def test_all_three_encodings_are_read_side_by_side(
     assert list(read_events(config, topic, decode=codec_of(registry, topic).decode)) == lives
 
 
-def test_without_a_registry_its_records_are_errors_that_say_what_is_missing(
+def test_without_a_registry_its_records_are_errors_that_name_what_is_missing(
     config: dict[str, str], topic: str, registry: SchemaRegistry
 ) -> None:
     KafkaEventsTopic(config, topic, codec_of(registry, topic).encoding).publish([an_event()])

@@ -287,7 +287,7 @@ class TestRedisMirror(ViewContract):
         assert key == beat.key.removeprefix("txnwatch.")
         assert 0 < stage.seconds_of(key) <= 24 * 3600
 
-    def test_an_emptied_redis_says_so_once_whoever_asks(self, stage: RedisStage) -> None:
+    def test_an_emptied_redis_is_reported_once_whoever_asks(self, stage: RedisStage) -> None:
         other = RedisMirror(stage.url, stage.cluster_id)
         assert stage.sink.has_lost_everything(), "never filled yet"
         stage.empty()

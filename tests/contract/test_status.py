@@ -126,7 +126,7 @@ def test_found_something_is_exit_code_3_where_it_is_asked_for(source: list[str])
     assert main(["status", *source, "--fail-on-found"]) == 3
 
 
-def test_nothing_wrong_and_somebody_looks(place: Source, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_incident_and_an_active_watcher(place: Source, capsys: pytest.CaptureFixture[str]) -> None:
     place.beat(a_beat(place))
     assert main(["status", *place.flags, "--fail-on-found"]) == 0
     *_, watcher, summary = capsys.readouterr().out.splitlines()
@@ -135,7 +135,7 @@ def test_nothing_wrong_and_somebody_looks(place: Source, capsys: pytest.CaptureF
     assert summary == "no open incident; a watcher is active"
 
 
-def test_somebody_looks_and_the_log_of_the_coordinators_is_read_in_part(
+def test_an_active_watcher_that_reads_a_part_of_the_coordinators_log(
     place: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ("__transaction_state-7", "orders-1", "orders-2")
@@ -157,13 +157,13 @@ def test_somebody_looks_and_the_log_of_the_coordinators_is_read_in_part(
     assert [missing["what"] for missing in document["not_checked"]] == [f"cluster {place.cluster_id}"]
 
 
-def test_nothing_is_told_and_nobody_looks(place: Source, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_incident_and_no_active_watcher(place: Source, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", *place.flags, "--fail-on-found"]) == 4
     told = capsys.readouterr().out.splitlines()[-1]
     assert told == "no open incident; no watcher is active: no heartbeat was found here"
 
 
-def test_who_judged_last_and_when_is_said_where_nobody_looks_any_more(
+def test_the_last_watcher_and_its_time_are_shown_when_none_is_active(
     place: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place.beat(a_beat(place, judged_ms=wall_clock_ms() - 2 * 3_600_000, time_ms=wall_clock_ms() - 2 * 3_600_000))

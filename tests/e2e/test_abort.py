@@ -280,7 +280,7 @@ class Witness(ClusterAdmin):
         return super().write_marker(marker)
 
 
-def test_no_healthy_transaction_is_aborted_whatever_an_incident_says(world: World) -> None:
+def test_no_healthy_transaction_is_aborted_whatever_an_incident_contains(world: World) -> None:
     """A client that goes on at any moment while the abort is told, again and again, that its transaction hangs."""
     rng = random.Random(1)
     partition = world.partition(2)

@@ -80,7 +80,7 @@ def read_to(watch: RunningWatch, partition: TopicPartition) -> Position:
     return at.positions[partition]
 
 
-def test_hangs_are_told_elsewhere_and_on_the_partition_that_is_behind(
+def test_hangs_are_reported_elsewhere_and_on_the_partition_that_is_behind(
     watch: RunningWatch, kafka: EmbeddedKafka, cluster: Cluster, behind: TopicPartition, elsewhere: TopicPartition
 ) -> None:
     late_write_after_abort(cluster, unique("zombie"), elsewhere)
@@ -97,6 +97,6 @@ def test_hangs_are_told_elsewhere_and_on_the_partition_that_is_behind(
     assert event.txn_start_offset > at.offset, "the log had not been read so far: only its leader could tell"
 
 
-def test_nothing_is_said_of_the_healthy_transaction(watch: RunningWatch, kafka: EmbeddedKafka) -> None:
+def test_nothing_is_reported_about_the_healthy_transaction(watch: RunningWatch, kafka: EmbeddedKafka) -> None:
     assert len({event.incident_id for event in events_of(kafka.bootstrap_servers, EVENTS)}) == 2
     assert not [line for line in watch.lines if "not in our copy of the log" in line]

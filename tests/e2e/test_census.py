@@ -120,7 +120,7 @@ def test_what_the_next_transaction_absorbs_is_a_stray_write(
     assert watch.lines
 
 
-def test_nothing_else_was_said(watch: RunningWatch, kafka: EmbeddedKafka) -> None:
+def test_nothing_else_was_reported(watch: RunningWatch, kafka: EmbeddedKafka) -> None:
     events = events_of(kafka.bootstrap_servers, EVENTS)
     about_data = {event.incident_id for event in events if event.topic is not None}  # ids are the whole cluster's
     assert len(about_data) == 4

@@ -92,7 +92,7 @@ def coordinated_by(cluster: Cluster, node: int) -> str:
     return next(name for name in names if log[coordinator_partition(name, len(log))].leader == node)
 
 
-def test_the_owner_is_found_by_asking_and_who_cannot_be_asked_about_is_not_judged(scene: Scene, tmp_path: Path) -> None:
+def test_the_owner_is_found_by_asking_and_without_an_answer_there_is_no_verdict(scene: Scene, tmp_path: Path) -> None:
     assert scene.lost
     with RunningWatch(scene.kafka.bootstrap_servers, tmp_path / "checkpoint") as watch:
         event = scene.until_told(scene.hanging)

@@ -40,7 +40,7 @@ def counts(scrape: Scrape) -> dict[str, float]:
     return {stage: scrape.value(f"transaction_{stage}_seconds_count", **COMMITTED) or 0.0 for stage in STAGES}
 
 
-def test_an_end_under_another_coordinator_is_told_apart(
+def test_an_end_under_another_coordinator_is_counted_separately(
     kafka3: EmbeddedKafka, cluster: Cluster, tmp_path: Path
 ) -> None:
     """While a replica is away no marker is accepted; in the meantime the coordinator's broker starts anew."""

@@ -53,7 +53,7 @@ def is_open(world: World, partition: TopicPartition, producer_id: int) -> bool:
     return ClusterAdmin(world.cluster).read_partitions([partition])[partition].open_transaction(producer_id) is not None
 
 
-def test_an_acknowledged_transaction_is_not_aborted_and_stays_told_whatever_is_forged(
+def test_an_acknowledged_transaction_is_not_aborted_and_stays_reported_whatever_is_forged(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two transactions under one epoch, the second acknowledged and without its marker: nobody can tell its outcome."""

@@ -65,7 +65,7 @@ def traffic(kafka: EmbeddedKafka, partition: TopicPartition) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("traffic")
-def test_two_instances_tell_one_life_name_who_is_hurt_and_fill_an_emptied_redis(
+def test_two_instances_publish_one_incident_name_the_affected_groups_and_fill_an_emptied_redis(
     kafka: EmbeddedKafka,
     cluster: Cluster,
     redis_server: EmbeddedRedis,

@@ -87,7 +87,9 @@ def test_a_range_that_its_leader_cannot_read_is_a_gap_at_once(broken: Broken) ->
     assert (behind.notices, behind.fold.offsets) == ([], [BATCHES, BATCHES + 1]), "what comes behind is read"
 
 
-def test_a_hang_behind_what_cannot_be_read_is_told(broken: Broken, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_hang_behind_an_unreadable_range_is_reported(
+    broken: Broken, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     flags = ("--topics", broken.partition.topic, "--starting-offsets", "earliest", "--events-topic", EVENTS)
     servers = broken.kafka.bootstrap_servers
     with RunningWatch(servers, tmp_path_factory.mktemp("checkpoint"), *flags) as watch:

@@ -65,7 +65,7 @@ def false_verdicts(world: World, start: int, fault: Fault, scenario: Scenario) -
 
 
 @pytest.mark.parametrize(("version", "scenario"), list(cases()))
-def test_a_fault_is_told_as_what_it_is_and_nothing_else_is_told(
+def test_a_fault_gets_its_verdict_and_no_other(
     world: World, version: str, scenario: Scenario, results: Results | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert world.kafka.version == version

@@ -59,7 +59,7 @@ def guarded(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Ite
     clusters.end("rights")
 
 
-def test_a_missing_right_is_a_refusal_that_says_what_to_grant(guarded: EmbeddedKafka) -> None:
+def test_a_missing_right_is_a_refusal_that_names_what_to_grant(guarded: EmbeddedKafka) -> None:
     set_verification(guarded.bootstrap_servers, [1], enabled=False)
     properties = {
         "security.protocol": "SASL_PLAINTEXT",

@@ -28,7 +28,7 @@ def small_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_answers")
-def test_small_ranges_are_read_whole_and_the_large_one_in_turns(cluster: Cluster) -> None:
+def test_small_ranges_are_read_whole_and_the_large_one_in_parts(cluster: Cluster) -> None:
     large, small = create_topic(cluster, unique("budget"), partitions=2)
     producer = RawProducer(cluster, unique("budget")).init()
     for partition, batches in ((large, LARGE), (small, SMALL)):

@@ -65,7 +65,7 @@ def test_of_a_scanned_partition_it_speaks_below_what_was_read(
     assert found == {opened[1].producer_id: 3}
 
 
-def test_a_beginning_that_was_deleted_is_still_told(
+def test_a_deleted_beginning_is_still_reported(
     cluster: Cluster, partition: TopicPartition, opened: list[RawProducer]
 ) -> None:
     wanted = ConfluentPartition(partition.topic, partition.partition, 7)

@@ -99,7 +99,7 @@ def test_a_hang_is_explained_with_its_reason_and_the_marker_that_is_right(
     assert row["next"].startswith(f"txnwatch abort --topic {partition.topic} --partition 0 --start-offset 2 ")
 
 
-def test_nobody_is_told_to_abort_what_may_have_been_committed(
+def test_no_abort_is_suggested_for_what_may_have_been_committed(
     ask: Ask, cluster: Cluster, partition: TopicPartition
 ) -> None:
     producer = RawProducer(cluster, unique("late")).init()
@@ -177,7 +177,7 @@ def test_what_is_stuck_on_a_topic_that_was_not_asked_for_is_counted(
     assert f"nothing hangs, nothing is late or stuck on topic {quiet.topic}: 1 partition checked" in told
 
 
-def test_who_waits_behind_the_first_is_told(ask: Ask, cluster: Cluster, partition: TopicPartition) -> None:
+def test_what_waits_behind_the_first_is_reported(ask: Ask, cluster: Cluster, partition: TopicPartition) -> None:
     first = opened(cluster, partition)
     stray_write(cluster, unique("stray"), partition)
     (row,) = ask("explain", str(partition))
@@ -204,7 +204,7 @@ def test_a_refused_marker_is_explained(ask: Ask, cluster: Cluster, partition: To
     assert partition_row["state"] == "all_clear"
 
 
-def test_an_idle_id_says_how_its_last_transaction_ended(ask: Ask, cluster: Cluster, partition: TopicPartition) -> None:
+def test_an_idle_id_shows_how_its_last_transaction_ended(ask: Ask, cluster: Cluster, partition: TopicPartition) -> None:
     producer = opened(cluster, partition)
     producer.end(commit=True)
     name = producer.transactional_id

@@ -160,7 +160,7 @@ def test_the_same_settings_serve_librdkafka(
     ],
     ids=["PLAIN password", "PLAIN user", "SCRAM password", "SCRAM user", "mechanism"],
 )
-def test_wrong_credentials_are_refused_in_the_brokers_words(
+def test_wrong_credentials_are_refused_with_the_brokers_message(
     secured: EmbeddedKafka, properties: Properties, said: str
 ) -> None:
     with pytest.raises(AuthorizationError, match=said):

@@ -76,7 +76,7 @@ def lines(kafka: EmbeddedKafka, topic: str, tmp_path: Path) -> Iterator[list[str
     output.close()
 
 
-def test_the_python_program_tells_each_event_once_and_keeps_what_is_open(
+def test_the_python_program_prints_each_event_once_and_keeps_what_is_open(
     kafka: EmbeddedKafka, topic: str, lines: list[str]
 ) -> None:
     eventually(lambda: len(_printed(lines)) >= len(EVENTS), 30.0, "every event")

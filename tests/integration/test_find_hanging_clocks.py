@@ -70,7 +70,7 @@ def test_what_is_late_by_our_clock_alone_is_not_late(ask: Ask, cluster: Cluster,
 
 
 @pytest.mark.long
-def test_markers_are_stuck_once_their_coordinators_clock_says_so(
+def test_markers_are_stuck_once_their_coordinators_clock_proves_it(
     ask: Ask, cluster: Cluster, partition: TopicPartition
 ) -> None:
     prepared = opened(cluster, partition, 600_000)
@@ -102,7 +102,7 @@ def test_a_broker_that_cannot_be_asked_is_believed_as_far_as_its_stamps_reach(
     assert is_open_for_longer(cluster, described, passed_ms - 1) is True
 
 
-def test_a_coordinator_tells_for_how_long_a_transaction_has_been_open(
+def test_a_coordinator_returns_for_how_long_a_transaction_has_been_open(
     cluster: Cluster, partition: TopicPartition
 ) -> None:
     name = opened(cluster, partition, 600_000).transactional_id

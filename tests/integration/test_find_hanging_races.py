@@ -34,7 +34,7 @@ def busy(kafka: EmbeddedKafka, cluster: Cluster) -> Iterator[list[TopicPartition
         application.stop()
 
 
-def test_only_what_hangs_is_ever_said_to_hang(cluster: Cluster, busy: list[TopicPartition]) -> None:
+def test_only_what_hangs_is_ever_reported_as_hanging(cluster: Cluster, busy: list[TopicPartition]) -> None:
     hung = stray_write(cluster, unique("stray"), busy[1])
     hang = (busy[1], hung.producer_id)
     covered, proven, deadline = 0, 0, time.monotonic() + LOOKS_S

@@ -52,7 +52,7 @@ def both(cluster: Cluster, partition: TopicPartition, held_bytes: int) -> list[l
     return [told(cluster, partition, way) for way in (fast, exact)]
 
 
-def test_of_a_real_coordinators_log_both_ways_tell_the_same(cluster: Cluster) -> None:
+def test_both_ways_give_the_same_facts_of_a_real_coordinators_log(cluster: Cluster) -> None:
     (partition,) = create_topic(cluster, unique("first-reading"))
     for number in range(20):
         producer = RawProducer(cluster, unique(f"first-reading-{number}")).init()
@@ -86,7 +86,7 @@ def said(rng: random.Random) -> Iterable[tuple[bytes, bytes | None]]:
 
 
 @pytest.mark.parametrize("batched", [False, True], ids=["one record a batch", "many records a batch"])
-def test_of_a_log_of_many_ids_both_ways_tell_the_same(cluster: Cluster, batched: bool) -> None:  # noqa: FBT001 - a case
+def test_both_ways_give_the_same_facts_of_a_log_with_many_ids(cluster: Cluster, batched: bool) -> None:  # noqa: FBT001 - a case
     (log,) = create_topic(cluster, unique("log"))
     servers = ",".join(str(endpoint) for endpoint in cluster.bootstrap)
     batching = {"linger.ms": 20} if batched else {"linger.ms": 0, "batch.num.messages": 1}

@@ -40,7 +40,7 @@ def asked(gate: Gate, capsys: pytest.CaptureFixture[str], *command: str) -> tupl
     return code, json.loads(capsys.readouterr().out)
 
 
-def test_a_new_cluster_is_quiet(gate: Gate, hidden_log: GatedKafka, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_cluster_has_no_verdict(gate: Gate, hidden_log: GatedKafka, capsys: pytest.CaptureFixture[str]) -> None:
     assert hidden_log.bootstrap_servers
     for command in ("find-hanging", "list"):
         code, answer = asked(gate, capsys, command)

@@ -246,7 +246,7 @@ def test_find_hanging_needs_no_silence_and_no_scope(
     }
 
 
-def test_the_page_says_what_both_are(theirs: dict[str, Ran], request: pytest.FixtureRequest) -> None:
+def test_the_page_has_what_both_are(theirs: dict[str, Ran], request: pytest.FixtureRequest) -> None:
     page = comparison_page({name: theirs[f"{name} --help"].flags for name in SUBCOMMANDS}, theirs)
     if request.config.getoption("--write-comparison"):
         PAGE.write_text(page)

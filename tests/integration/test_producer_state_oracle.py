@@ -58,7 +58,7 @@ def test_a_wrong_line_makes_a_difference(
     assert first_difference(oracle, range(LOGS_FOR_A_MUTANT)) is not None
 
 
-def test_a_difference_is_told_with_the_shortest_script_that_makes_it(
+def test_a_difference_is_reported_with_the_shortest_script_that_makes_it(
     oracle: ProducerStateOracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(MUTANTS["a marker is dropped"], monkeypatch)
@@ -75,7 +75,7 @@ def test_a_script_is_shortened_to_the_steps_that_matter() -> None:
     assert set(shortened(steps, lambda fewer: wanted <= set(fewer))) == wanted
 
 
-def test_when_kafkas_side_ends_the_test_says_why(tmp_path: Path) -> None:
+def test_when_kafkas_side_ends_the_test_has_the_reason(tmp_path: Path) -> None:
     ended = pytest.raises(AssertionError, match=r"(?s)Kafka's side has ended: .*no such command: 63")
     with ProducerStateOracle(tmp_path) as oracle, ended:
         oracle.run([b"?"])

@@ -150,9 +150,7 @@ def test_no_more_is_received_a_second_than_is_allowed(kafka: EmbeddedKafka, clus
     assert unlimited_s < least_s / 2
 
 
-def test_every_request_tells_what_it_is_throttled_for_and_the_next_one_waits(
-    kafka: EmbeddedKafka, cluster: Cluster
-) -> None:
+def test_every_request_counts_its_throttle_time_and_the_next_one_waits(kafka: EmbeddedKafka, cluster: Cluster) -> None:
     partition, _ = write(cluster, 1)
     with quota(cluster, REQUEST_PERCENTAGE, 0.01), contextlib.closing(connect(kafka, timeout_s=0.5)) as ours:
         ours.refresh()

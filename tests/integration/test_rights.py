@@ -99,7 +99,7 @@ def hangs(answer: dict[str, Any]) -> list[str]:
     return [row["topic"] for row in answer["rows"] if row["verdict"] == "hanging"]
 
 
-def test_a_scan_interval_that_must_not_be_read_is_said_and_the_default_stays(scene: Scene) -> None:
+def test_a_scan_interval_without_the_right_to_read_it_is_reported_and_the_default_stays(scene: Scene) -> None:
     connection = {f"kafka.{name}": value for name, value in client_properties(scene.config).items()}
     server = {"kafka.bootstrap.servers": scene.kafka.listener("SASL"), "subscribePattern": ".*"}
     options = parse_options({**connection, **server})
@@ -177,7 +177,7 @@ def writers(answer: dict[str, Any]) -> tuple[str, str]:
     return row["status"], row["detail"]
 
 
-def test_who_may_write_the_events_topic_is_told_where_it_may_be_asked(
+def test_writers_of_the_events_topic_are_shown_where_the_acls_can_be_read(
     scene: Scene, ask: Callable[..., Answered]
 ) -> None:
     cluster = ("--allow-principal", f"User:{READER}", "--operation", "Describe", "--cluster")
@@ -265,7 +265,7 @@ ABOUT_IT: dict[str, Callable[[TopicPartition], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("command", ABOUT_IT.values(), ids=ABOUT_IT.keys())
-def test_whoever_asks_about_a_hidden_partition_is_told_that_it_is_hidden(
+def test_every_command_reports_that_a_hidden_partition_is_hidden(
     scene: Scene, capsys: pytest.CaptureFixture[str], secret: TopicPartition, command: Callable[..., tuple[str, ...]]
 ) -> None:
     connection = ("--bootstrap-server", scene.kafka.listener("SASL"), "--command-config", str(scene.config))
@@ -284,7 +284,7 @@ def test_an_id_that_looks_like_a_partition_is_an_id_still(
     assert (code, answer["rows"][0]["transactional_id"]) == (0, f"{secret.topic}-7")
 
 
-def test_a_watch_says_what_is_hidden_until_it_is_shown_and_then_finds_what_hangs(
+def test_a_watch_reports_what_is_hidden_until_it_is_shown_and_then_finds_what_hangs(
     scene: Scene, secret: TopicPartition, tmp_path: Path
 ) -> None:
     flags = ("--command-config", str(scene.config), "--metrics-port", "0")
@@ -306,7 +306,7 @@ def test_a_watch_says_what_is_hidden_until_it_is_shown_and_then_finds_what_hangs
 
 
 @pytest.mark.long
-def test_a_topic_that_no_census_may_describe_is_unproven_wherever_a_watch_tells_of_itself(
+def test_a_topic_that_no_census_may_describe_is_unproven_in_log_heartbeat_and_metrics(
     scene: Scene, ask: Callable[..., Answered], tmp_path: Path
 ) -> None:
     denied = ("--deny-principal", f"User:{READER}", "--operation", "Read", "--topic", scene.hanging.topic)

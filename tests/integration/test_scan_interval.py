@@ -35,7 +35,7 @@ def scans(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Itera
     clusters.end("scans")
 
 
-def test_the_largest_counts_and_a_broker_that_is_away_keeps_what_it_has_said(scans: EmbeddedKafka) -> None:
+def test_the_largest_counts_and_an_unreachable_broker_keeps_its_last_answer(scans: EmbeddedKafka) -> None:
     with closing(connect(scans)) as cluster:
         eventually(lambda: len(cluster.refresh().brokers) == 2, 20.0, "both brokers")
         told = settings_of(cluster, [1, 2], [SCAN_INTERVAL])

@@ -68,7 +68,7 @@ def read(spark: SparkSession, kafka: EmbeddedKafka, topic: str, **options: str) 
     return frame
 
 
-def test_history_tells_every_finished_transaction(
+def test_history_has_every_finished_transaction(
     spark: SparkSession, kafka: EmbeddedKafka, history: tuple[TopicPartition, RawProducer]
 ) -> None:
     partition, _ = history
@@ -79,7 +79,7 @@ def test_history_tells_every_finished_transaction(
     assert sorted(found) == [("episode", 0, 2, True), ("episode", 3, 4, False)]
 
 
-def test_a_batch_read_tells_what_is_open_and_who_owns_it(
+def test_a_batch_read_returns_what_is_open_and_its_owner(
     spark: SparkSession, kafka: EmbeddedKafka, history: tuple[TopicPartition, RawProducer]
 ) -> None:
     partition, hung = history
@@ -90,7 +90,7 @@ def test_a_batch_read_tells_what_is_open_and_who_owns_it(
     assert facts.filter("kind = 'barrier'").count() == 16
 
 
-def test_a_batch_read_ends_where_it_is_told(
+def test_a_batch_read_ends_at_the_given_offset(
     spark: SparkSession, kafka: EmbeddedKafka, history: tuple[TopicPartition, RawProducer]
 ) -> None:
     partition, hung = history

@@ -145,7 +145,7 @@ def false_outcomes(lives: int) -> tuple[list[str], Counter[str]]:
     return false, said
 
 
-def test_what_is_said_of_the_outcome_is_true_of_every_owner() -> None:
+def test_a_known_outcome_is_true_for_every_possible_owner() -> None:
     false, said = false_outcomes(LIVES)
     assert not false
     assert min(said["commit"], said["abort"], said["none"]) > 100, said

@@ -43,7 +43,7 @@ def test_every_fact_has_an_answer_in_every_state(producer: ProducerState, fact: 
 
 
 @given(producers, producer_facts)
-def test_a_fact_told_twice_says_no_more_than_once(producer: ProducerState, fact: ProducerFact) -> None:
+def test_a_fact_that_is_applied_twice_changes_nothing(producer: ProducerState, fact: ProducerFact) -> None:
     once = apply(producer, fact, 5)
     again = apply(once.producer, fact, 5)
     assert again.producer == once.producer
@@ -52,7 +52,7 @@ def test_a_fact_told_twice_says_no_more_than_once(producer: ProducerState, fact:
 
 
 @given(producers, barriers, buckets)
-def test_judging_changes_no_evidence_and_always_knows_when_to_look_next(
+def test_an_evaluation_changes_no_evidence_and_always_has_the_time_of_the_next(
     producer: ProducerState, barrier: Barrier, bucket: BucketState
 ) -> None:
     bench = BarrierContext(barrier, POLICY, clocks=bucket.clocks)
@@ -138,7 +138,7 @@ def test_what_is_emitted_survives_its_row(bucket: BucketState, batch: list[Fact]
 
 @settings(max_examples=400)
 @given(nearly_at_rest(), barriers, buckets)
-def test_a_producer_at_rest_is_one_that_judging_would_leave_as_it_is(
+def test_a_producer_at_rest_is_one_that_an_evaluation_would_not_change(
     producer: ProducerState, barrier: Barrier, bucket: BucketState
 ) -> None:
     def bench() -> BarrierContext:

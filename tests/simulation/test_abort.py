@@ -26,7 +26,7 @@ TOO_OFTEN = 400
 LATE_OR_LOST = Setting(faults=frozenset({"stray write", "lost marker"}), batches=40)
 
 
-def test_no_healthy_transaction_is_harmed_whatever_the_incidents_say() -> None:
+def test_no_healthy_transaction_is_harmed_whatever_the_incidents_contain() -> None:
     seen: Counter[str] = Counter()
     for seed in range(RACES):
         problems, happened = run_race(seed)
@@ -39,7 +39,7 @@ def test_no_healthy_transaction_is_harmed_whatever_the_incidents_say() -> None:
 
 
 @pytest.mark.parametrize("setting", [USUAL, LATE_OR_LOST], ids=["usual", "late or lost"])
-def test_the_whole_product_tells_no_false_outcome_and_harms_nobody(setting: Setting) -> None:
+def test_the_whole_product_reports_no_false_outcome_and_harms_nobody(setting: Setting) -> None:
     seen: Counter[str] = Counter()
     for seed in range(WHOLE_RUNS):
         outcome = run_with_abort(seed, setting)
@@ -49,7 +49,9 @@ def test_the_whole_product_tells_no_false_outcome_and_harms_nobody(setting: Sett
 
 
 @pytest.mark.parametrize("setting", [USUAL, LATE_OR_LOST], ids=["usual", "late or lost"])
-def test_whatever_is_forged_on_the_events_topic_nobody_is_harmed_and_nothing_is_silenced(setting: Setting) -> None:
+def test_whatever_is_forged_on_the_events_topic_nobody_is_harmed_and_no_incident_is_suppressed(
+    setting: Setting,
+) -> None:
     seen: Counter[str] = Counter()
     for seed in range(WHOLE_RUNS):
         outcome = run_with_abort(seed, setting, forging=True)
@@ -58,7 +60,7 @@ def test_whatever_is_forged_on_the_events_topic_nobody_is_harmed_and_nothing_is_
     assert seen["forged"] > WHOLE_RUNS, seen
 
 
-def test_who_believes_the_outcome_that_the_events_topic_tells_harms_somebody() -> None:
+def test_trusting_the_outcome_on_the_events_topic_harms_a_transaction() -> None:
     def is_harmed(seed: int) -> bool:
         found = run_with_abort(seed, LATE_OR_LOST, forging=True).problems
         return any("HARM" in problem for problem in found)
@@ -78,7 +80,7 @@ def without(refusal: Refusal) -> AbstractContextManager[object]:
     "refusal",
     [Refusal.OUTCOME_WAS_COMMIT, Refusal.EPOCH_MAY_BE_REUSED, Refusal.CHANGED_SINCE_OPENED],
 )
-def test_without_a_rule_somebody_is_harmed(refusal: Refusal) -> None:
+def test_without_a_rule_a_transaction_is_harmed(refusal: Refusal) -> None:
     with without(refusal):
         found = next((seed for seed in range(TOO_OFTEN) if run_race(seed)[0]), None)
     assert found is not None, f"{refusal} can be taken out, and {TOO_OFTEN} races do not show it"

@@ -49,7 +49,7 @@ NEEDED = frozenset(
 )
 
 
-def test_nothing_false_is_said_and_nothing_that_hangs_is_missed() -> None:
+def test_no_verdict_is_false_and_no_hang_is_missed() -> None:
     seen: Counter[str] = Counter()
     for seed in range(FIRST_SEED, FIRST_SEED + SEEDS):
         outcome = run(seed)

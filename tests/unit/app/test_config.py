@@ -69,7 +69,7 @@ def test_sources_are_merged_key_by_key(config_file: WriteFile) -> None:
     assert merged.model_dump() == {**settings().model_dump(), **changed}
 
 
-def test_the_environment_is_the_process_own_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_environment_is_that_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     # The default is bound when the module is loaded: it has to be the live mapping and no copy.
     monkeypatch.setenv("TXNWATCH_BOOTSTRAP_SERVER", "kafka:9093")
     assert load_settings({}, None).bootstrap_server == "kafka:9093"
@@ -258,14 +258,14 @@ def test_an_unknown_key_is_named_with_its_source_and_the_known_ones(
     assert ", ".join(sorted(RunSettings.model_fields)) in str(caught.value)
 
 
-def test_every_problem_is_told_at_once(config_file: WriteFile) -> None:
+def test_every_problem_is_reported_at_once(config_file: WriteFile) -> None:
     with pytest.raises(ConfigError) as caught:
         settings({"trigger_ms": "0"}, config_file("nonsense = 1"), {"TXNWATCH_STATE_PARTITIONS": "-4"})
     for key in ("trigger_ms", "nonsense", "state_partitions"):
         assert f"{key}: " in str(caught.value)
 
 
-def test_a_missing_value_tells_every_way_to_give_it() -> None:
+def test_an_error_about_a_missing_value_names_every_way_to_give_it() -> None:
     with pytest.raises(ConfigError) as caught:
         load_settings({"bootstrap_server": None}, None, {})
     assert str(caught.value) == (

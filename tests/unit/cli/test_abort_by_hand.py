@@ -19,7 +19,7 @@ from txnwatch.state.model.incident_payload import ActionResult
 from txnwatch.state.model.ports import MarkerSpec, PartitionReading
 
 
-def test_a_marker_whose_event_cannot_be_told_is_still_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_marker_whose_event_cannot_be_published_is_still_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[IncidentEvent] = []
 
     class Sink:

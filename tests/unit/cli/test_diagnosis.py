@@ -100,7 +100,7 @@ def test_a_missing_right_comes_with_the_line_that_grants_it(found: Checkup, line
     assert row.fix.endswith(line)
 
 
-def test_an_old_timestamp_tells_nothing_about_our_clock() -> None:
+def test_an_old_timestamp_proves_nothing_about_our_clock() -> None:
     assert bad(replace(GOOD, newest_stamp_ms=0)) == []
 
 
@@ -110,7 +110,7 @@ def writers(found: Writers, caller: Caller = CALLER) -> CheckRow:
     return row
 
 
-def test_who_else_may_write_the_events_topic_is_said() -> None:
+def test_other_writers_of_the_events_topic_are_reported() -> None:
     alone = writers(Writers(("User:watcher",)))
     assert (alone.status, alone.detail) == (Health.OK, "this user by an ACL, and super users")
     others = writers(Writers(("User:a", "User:b")))
@@ -122,7 +122,7 @@ def test_who_else_may_write_the_events_topic_is_said() -> None:
     assert writers(Writers(is_open=True)).detail.startswith("every client: ")
 
 
-def test_where_nobody_tells_who_may_write_it_that_is_said_with_the_line_that_grants_it() -> None:
+def test_if_the_acls_cannot_be_read_that_is_reported_with_the_command_that_grants_it() -> None:
     row = writers(Writers(problem="CLUSTER_AUTHORIZATION_FAILED"))
     assert row.status is Health.WARNING
     assert row.detail.startswith("could not be read: CLUSTER_AUTHORIZATION_FAILED")

@@ -32,7 +32,7 @@ def test_an_opened_hang() -> None:
     )
 
 
-def test_an_update_of_a_hang_that_nothing_was_decided_of_says_how_long_it_lasts() -> None:
+def test_an_update_of_a_hang_without_a_decision_shows_how_long_it_is_open() -> None:
     opened = an_event()
     line = event_line(updated(opened, opened.time_ms + 60_000, consumer_groups=(a_group("billing"),)))
     assert line.endswith("  stopped: billing  21 records hidden  open for 1m01s")
@@ -43,7 +43,7 @@ def test_a_group_that_stopped_is_named_beside_a_decision_from_before() -> None:
     assert line.endswith("  stopped: billing  21 records hidden  refused: outcome_unknown")
 
 
-def test_more_hidden_records_are_told_beside_a_decision_from_before() -> None:
+def test_more_hidden_records_are_shown_beside_an_earlier_decision() -> None:
     assert event_line(refused(hidden_records=2_100)).endswith("  2100 records hidden  refused: outcome_unknown")
 
 
@@ -55,10 +55,10 @@ def test_a_line_names_two_groups_and_counts_the_others(names: tuple[str, ...], e
     assert f"  {expected}  " in event_line(refused(consumer_groups=tuple(map(a_group, names))))
 
 
-def test_a_command_that_no_longer_fits_says_why() -> None:
+def test_a_command_that_no_longer_fits_has_a_reason() -> None:
     line = event_line(refused(transaction_state="Ongoing", suggested_command=None))
     assert "  held by its producer's next transaction (Ongoing)  " in line
 
 
-def test_an_end_says_how() -> None:
+def test_an_end_shows_how() -> None:
     assert event_line(a_life("one")[-1]).endswith("  aborted by the marker at 120, open for 3.2s")

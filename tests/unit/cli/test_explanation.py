@@ -45,12 +45,12 @@ def test_how_a_live_transaction_ends(
 
 
 @pytest.mark.parametrize("age_ms", [10_000, 75_001])
-def test_what_is_proven_to_be_late_is_late_whatever_our_clock_says(age_ms: int) -> None:
+def test_what_is_proven_to_be_late_is_late_whatever_our_clock_shows(age_ms: int) -> None:
     end = end_of(ONGOING, NOW_MS + age_ms, DetectionPolicy(), is_late=True)
     assert (end.state, end.by_itself, end.by_ms) == ("late", "unknown", None)
 
 
-def test_the_coordinators_next_look_is_as_late_as_the_brokers_say(admin: FakeAdmin) -> None:
+def test_the_coordinators_next_scan_is_as_late_as_the_brokers_setting(admin: FakeAdmin) -> None:
     slow = DetectionPolicy(coordinator_scan_interval_ms=60_000)
     end = end_of(ONGOING, NOW_MS + 80_000, slow, is_late=False)
     assert (end.state, end.by_ms) == ("open", NOW_MS + 120_000)
@@ -172,7 +172,7 @@ def a_record(admin: FakeAdmin, state: S, after_ms: int) -> LogRecord:
     return LogRecord(0, 5, admin.now_ms + after_ms, NAME, value)
 
 
-def test_a_complete_transaction_says_how_long_it_took(admin: FakeAdmin) -> None:
+def test_a_complete_transaction_shows_how_long_it_took(admin: FakeAdmin) -> None:
     admin.begin(NAME, *admin.partitions)
     admin.end(NAME, commit=True)
     found = of(admin, a_record(admin, S.COMPLETE_COMMIT, 1_500), age_ms=10**7)

@@ -47,7 +47,7 @@ def test_a_hang_that_is_too_young_is_counted_and_not_called_well(minutes: int, a
     )
 
 
-def test_a_clients_clock_in_the_future_tells_no_age() -> None:
+def test_a_clients_clock_in_the_future_gives_no_age() -> None:
     age = AgeFilter(15)
     future = searched(AgeFilter(0), 0).hanging[0][0]
     ahead = replace(future, span=replace(future.span, last_timestamp_ms=future.data_listed_ms + 1))

@@ -82,7 +82,7 @@ def test_an_empty_variable_is_no_server(monkeypatch: pytest.MonkeyPatch, capsys:
 
 @pytest.mark.parametrize("value", [(), ("5",), ("-1",)], ids=["alone", "a number", "below 0"])
 @pytest.mark.parametrize("flag", NOT_TAKEN)
-def test_an_epoch_is_not_taken_from_a_caller_and_he_is_told_why(
+def test_an_epoch_is_not_taken_from_a_caller_and_the_error_has_the_reason(
     flag: str, value: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["abort", *SERVER, *AT, "--producer-id", "1", flag, *value]) == 2

@@ -70,7 +70,7 @@ def decoded(path: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> 
 
 
 @pytest.mark.parametrize("folder", ["orders-0", "__transaction_state-4"])
-def test_a_segment_that_is_cut_inside_a_batch_says_so(
+def test_a_segment_that_is_cut_inside_a_batch_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], folder: str
 ) -> None:
     path = tmp_path / folder / "0.log"

@@ -58,7 +58,7 @@ def test_an_answer_that_cannot_be_written_is_one_line_and_a_failure(how: str) ->
 
 @pytest.mark.usefixtures("environment")
 @pytest.mark.parametrize("how", ["text", "json"])
-def test_a_reader_that_went_away_is_told_nothing_and_it_is_no_clean_answer(how: str) -> None:
+def test_a_closed_pipe_gets_no_message_and_is_no_success(how: str) -> None:
     running = subprocess.Popen(
         [*ANSWERING, *TABLE, "--format", how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -77,7 +77,7 @@ def test_json_is_one_envelope_on_one_line() -> None:
     }
 
 
-def test_what_was_not_checked_is_said_in_both() -> None:
+def test_what_was_not_checked_is_in_both_outputs() -> None:
     answer = an_answer(not_checked=MISSING)
     found = json.loads(written(answer, "json"))
     assert found["complete"] is False
@@ -85,7 +85,7 @@ def test_what_was_not_checked_is_said_in_both() -> None:
     assert "not checked: orders-0: NO_LEADER" in written(answer, "text")
 
 
-def test_what_the_flags_left_out_is_said_in_both_and_makes_nothing_incomplete() -> None:
+def test_what_the_flags_left_out_is_in_both_outputs_and_makes_nothing_incomplete() -> None:
     answer = an_answer(left_out=(LeftOut(2, "open spans", "too young"),))
     found = json.loads(written(answer, "json"))
     assert (found["complete"], answer.exit_code(fail_on_found=True)) == (True, 0)
@@ -93,7 +93,7 @@ def test_what_the_flags_left_out_is_said_in_both_and_makes_nothing_incomplete() 
     assert "left out: 2 open spans: too young" in written(answer, "text").splitlines()
 
 
-def test_people_are_not_told_a_reason_a_thousand_times() -> None:
+def test_the_text_output_does_not_repeat_a_reason_a_thousand_times() -> None:
     away = tuple(NotChecked(f"orders-{number}", "NO_LEADER") for number in range(1000))
     answer = an_answer(not_checked=(*away, NotChecked("payments-0", "broker 7 is away")))
     told = [line for line in written(answer, "text").splitlines() if line.startswith("not checked")]

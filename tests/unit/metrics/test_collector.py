@@ -98,7 +98,7 @@ def test_a_transactional_id_and_a_producer_id_are_nowhere(world: World) -> None:
     assert not world.batch().label_values() & {NAME, "4711"}
 
 
-def test_what_is_pinned_is_told_while_it_is_and_not_after(world: World) -> None:
+def test_a_pinned_partition_is_shown_while_it_is_pinned_and_not_after(world: World) -> None:
     world.metrics.progress = lambda: Progress({}, {ORDERS: 25}, {ORDERS: 22})
     scrape = world.batch(transaction(1, S.ONGOING, ORDERS), seen(0, 10, data=5))
     assert scrape.value("lso_pinned_seconds", topic="orders", partition="0") is None, "not yet: most are over by then"
@@ -203,7 +203,7 @@ def test_evidence_that_is_missing_is_visible(world: World) -> None:
     assert scrape.value("undescribed_partitions") == 0
 
 
-def test_up_is_a_barrier_judged_a_moment_ago(world: World) -> None:
+def test_up_is_a_barrier_evaluated_a_moment_ago(world: World) -> None:
     assert world.scrape().value("up") == 0
     assert world.scrape().value("source_lag_seconds") is None, "not known is absent"
     assert world.batch().value("up") == 1
@@ -245,7 +245,7 @@ def test_incidents_confirmations_and_sinks_come_from_the_ledger(world: World) ->
     assert world.batch().value("confirmations_total", verdict="hanging", answer="confirmed") == 3
 
 
-def test_progress_is_what_spark_tells() -> None:
+def test_progress_is_what_spark_reports() -> None:
     offset = SourceOffset(
         "c", 3, 1, 2, {ORDERS: Position("id", 7, 0, 10), TopicPartition("new", 0): Position("n", -1, -1, 0)}
     )
@@ -270,7 +270,7 @@ def status(url: str) -> int:
         return exc.code
 
 
-def test_a_scrape_over_http_and_what_probes_are_told(world: World, served: str) -> None:
+def test_a_scrape_over_http_and_the_answers_to_probes(world: World, served: str) -> None:
     assert Scrape.at(f"{served}/metrics").value("up") == 0
     assert [status(f"{served}{path}") for path in ("/-/healthy", "/-/ready", "/elsewhere")] == [200, 503, 404]
     world.batch()

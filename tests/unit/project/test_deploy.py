@@ -96,7 +96,7 @@ def test_alerts_lead_to_every_section_of_the_runbook() -> None:
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
-def test_a_panel_shows_what_exists_and_says_what_it_is(panel: dict[str, Any]) -> None:
+def test_a_panel_shows_a_metric_that_exists_and_has_a_description(panel: dict[str, Any]) -> None:
     assert panel["description"]
     assert panel["targets"]
     for target in panel["targets"]:

@@ -47,7 +47,7 @@ GENERATED = [
 
 
 @pytest.mark.parametrize("page", GENERATED)
-def test_generated_pages_are_as_the_code_says(generator: ModuleType, page: str) -> None:
+def test_generated_pages_are_as_generated(generator: ModuleType, page: str) -> None:
     assert (ROOT / page).read_text() == generator.PAGES[page](), f"{page} is old: run `make docs`"
 
 

@@ -80,7 +80,7 @@ def test_a_hidden_participant_is_not_being_watched(scene: Scene) -> None:
     assert scene.coverage.reach == "every transaction is being watched"
 
 
-def test_transactional_data_without_a_coordinators_log_is_told_once(scene: Scene) -> None:
+def test_transactional_data_without_a_coordinators_log_is_reported_once(scene: Scene) -> None:
     scrape = scene.batch(seen(0, 10, data=5), **NO_LOG)
     assert not scene.coverage.is_ready
     assert scrape.value("unproven_partitions", log="coordinator") == 1
@@ -94,7 +94,7 @@ def test_transactional_data_without_a_coordinators_log_is_told_once(scene: Scene
     assert scrape.value("unproven_partitions", log="coordinator") == 0
 
 
-def test_a_new_cluster_is_quiet(scene: Scene) -> None:
+def test_a_new_cluster_has_no_verdict(scene: Scene) -> None:
     scene.batch(**NO_LOG)
     assert (scene.lines, scene.coverage.is_ready) == ([], True)
 
@@ -112,7 +112,7 @@ def test_what_a_census_alone_watches_and_never_describes_is_unproven_from_the_fi
     assert scrape.value("unproven_partitions", log="data") == 0
 
 
-def test_one_failed_round_of_a_partition_that_was_described_is_no_news(scene: Scene) -> None:
+def test_one_failed_round_of_a_described_partition_is_not_reported(scene: Scene) -> None:
     scene.batch(a_round())
     for rounds in range(40):
         scene.run.pass_time(5_000)
@@ -132,7 +132,7 @@ def test_rounds_that_fail_for_half_a_minute_make_a_partition_unproven(scene: Sce
     assert scene.lines == [f"warning: partitions not described by their leaders, so nothing is proven there: {ORDERS}"]
 
 
-def test_a_census_of_other_partitions_says_nothing_of_those_it_did_not_ask(scene: Scene) -> None:
+def test_a_census_of_other_partitions_proves_nothing_about_those_it_did_not_ask(scene: Scene) -> None:
     scene.batch(a_round())
     wanted = CensusTaken({}, frozenset({PAYMENTS}), failed_scanned=frozenset({PAYMENTS}))
     for _ in range(8):
@@ -184,7 +184,7 @@ def test_a_log_of_which_nothing_is_read_makes_no_watch_ready(scene: Scene) -> No
         assert not scene.coverage.evidence.is_log_read
 
 
-def test_an_election_of_the_log_changes_nothing_that_is_told(scene: Scene) -> None:
+def test_an_election_of_the_log_changes_no_event(scene: Scene) -> None:
     scene.batch()
     for _ in range(2):
         scene.batch(**LEADERLESS)

@@ -7,7 +7,7 @@ from support.log_lines import LogLines
 from txnwatch.watch.persistent_alerts import PersistentAlert
 
 
-def test_what_lasts_is_told_once_and_its_end_too() -> None:
+def test_what_lasts_is_reported_once_and_its_end_too() -> None:
     lines = LogLines()
     clock = [0]
     alert = PersistentAlert("not listed", lines, lambda: clock[0])
@@ -20,7 +20,7 @@ def test_what_lasts_is_told_once_and_its_end_too() -> None:
     assert lines[1:] == ["resolved: partitions not listed"]
 
 
-def test_a_while_is_not_told() -> None:
+def test_a_short_time_is_not_reported() -> None:
     lines = LogLines()
     clock = [0]
     alert = PersistentAlert("not listed", lines, lambda: clock[0])

@@ -16,7 +16,7 @@ from txnwatch.streaming.client.fetch_pace import FIRST, LEAST, MOST, Pace
 from txnwatch.watch.throttling import Throttling
 
 
-def test_it_is_told_once_and_its_end_too() -> None:
+def test_it_is_logged_once_and_its_end_too() -> None:
     lines = LogLines()
     clock = [0]
     throttling = Throttling(lines, lambda: clock[0])
@@ -37,12 +37,12 @@ def test_what_the_driver_itself_is_throttled_for_counts_too() -> None:
     assert "ListTransactions for 0.5 s" in lines[0]
 
 
-def test_one_bucket_tells_what_the_tasks_were_throttled_for() -> None:
+def test_one_bucket_emits_the_throttle_time_of_the_tasks() -> None:
     said = BucketRun().batch(Throttled({"Fetch": 700}), Throttled({"Fetch": 50, "ListOffsets": 1}))
     assert said == [RequestsThrottled((("Fetch", 700),)), RequestsThrottled((("Fetch", 50), ("ListOffsets", 1)))]
 
 
-def test_a_throttle_lasts_for_what_was_told_last_and_is_added_up() -> None:
+def test_a_throttle_lasts_for_the_last_announced_time_and_is_added_up() -> None:
     told_ms: Counter[str] = Counter()
     throttle = Throttle(told_ms)
     assert throttle.left_s == 0.0

@@ -78,7 +78,7 @@ class ByHand:
 
 @pytest.mark.parametrize("asked", [Decision.COMMIT, Decision.ABORT])
 @pytest.mark.parametrize(("race", "answer", "at", "who"), RACES)
-def test_by_hand_data_that_was_decided_the_other_way_is_never_told_as_asked(
+def test_by_hand_a_marker_of_the_other_kind_is_never_reported_as_verified(
     monkeypatch: pytest.MonkeyPatch, race: Race, answer: str | None, at: int, who: str, asked: str
 ) -> None:
     other, kind, became = (
@@ -123,7 +123,7 @@ def test_by_hand_a_marker_that_cannot_be_read_leaves_it_unknown(monkeypatch: pyt
 
 @pytest.mark.parametrize(("race", "answer", "at", "who"), RACES)
 @pytest.mark.parametrize("kind", [Decision.COMMIT, Decision.ABORT])
-def test_the_automatic_abort_says_failed_of_data_that_was_committed(
+def test_the_automatic_abort_reports_failed_for_data_that_was_committed(
     race: Race, answer: str | None, at: int, who: str, kind: str
 ) -> None:
     stage = Stage()

@@ -19,7 +19,7 @@ def stage() -> Stage:
 ANNOUNCED, VERIFIED = ("abort", None, None), ("abort", None, "verified")
 
 
-def test_it_is_announced_then_written_then_read_again_then_told(stage: Stage) -> None:
+def test_an_abort_is_announced_written_read_again_and_reported(stage: Stage) -> None:
     producer_id = stage.hang_and_move_on()
     told_before_marker: list[int] = []
     stage.admin.before("write_marker", lambda: told_before_marker.append(len(stage.actions)))
@@ -50,14 +50,14 @@ def test_it_is_announced_then_written_then_read_again_then_told(stage: Stage) ->
     assert len(stage.admin.markers) == 1
 
 
-def test_the_lines_for_people_tell_the_decision(stage: Stage) -> None:
+def test_the_text_lines_have_the_decision(stage: Stage) -> None:
     stage.hang_and_move_on()
     stage.batch()
     lines = [event_line(event) for event in stage.topic.told]
     assert [line.rsplit("  ", 1)[1] for line in lines[1:]] == ["abort: announced", "abort: verified"]
 
 
-def test_off_does_nothing_and_dry_run_only_says_once_what_it_would_do(stage: Stage) -> None:
+def test_off_does_nothing_and_dry_run_only_publishes_its_decision_once(stage: Stage) -> None:
     stage.hang_and_move_on()
     stage.abort.mode = "off"
     stage.batch()
@@ -69,7 +69,7 @@ def test_off_does_nothing_and_dry_run_only_says_once_what_it_would_do(stage: Sta
     assert stage.admin.markers == []
 
 
-def test_idle_is_not_dead_and_the_refusal_is_told_once(stage: Stage) -> None:
+def test_idle_is_not_dead_and_the_refusal_is_published_once(stage: Stage) -> None:
     producer_id = stage.hang_and_move_on()
     stage.admin.transactions["checkout-1"].producer_epoch = 0
     for _ in range(5):
@@ -82,7 +82,7 @@ def test_idle_is_not_dead_and_the_refusal_is_told_once(stage: Stage) -> None:
     assert stage.actions[1:] == [ANNOUNCED, VERIFIED]
 
 
-def test_a_refusal_is_not_told_again_after_a_restart(stage: Stage) -> None:
+def test_a_refusal_is_not_published_again_after_a_restart(stage: Stage) -> None:
     stage.hang_and_move_on()
     stage.admin.transactions["checkout-1"].producer_epoch = 0
     stage.batch()
@@ -137,7 +137,7 @@ def test_the_breaker_closes_after_its_time(stage: Stage) -> None:
     assert stage.actions[-2:] == [ANNOUNCED, VERIFIED]
 
 
-def test_a_missing_right_is_a_refusal_that_says_what_to_grant(stage: Stage) -> None:
+def test_a_missing_right_is_a_refusal_that_names_what_to_grant(stage: Stage) -> None:
     stage.hang_and_move_on()
     stage.admin.mark = lambda _: "CLUSTER_AUTHORIZATION_FAILED"  # type: ignore[method-assign,assignment]
     stage.batch()
@@ -186,7 +186,7 @@ def test_nothing_is_written_before_the_announcement_is_delivered(stage: Stage) -
     assert stage.actions[-1] == VERIFIED
 
 
-def test_who_does_not_hold_the_lease_does_and_says_nothing(stage: Stage) -> None:
+def test_an_instance_without_the_lease_does_and_publishes_nothing(stage: Stage) -> None:
     stage.hang_and_move_on()
     stage.lease.held = False
     stage.batch()

@@ -130,7 +130,7 @@ def test_the_alert_comes_first_and_the_act_after_its_time() -> None:
     assert stage.actions == [ANNOUNCED, VERIFIED]
 
 
-def test_what_could_not_be_read_is_told_and_tried_again(stage: Stage) -> None:
+def test_what_could_not_be_read_is_published_and_tried_again(stage: Stage) -> None:
     stage.hang_and_move_on()
     stage.admin.problems["checkout-1"] = "COORDINATOR_NOT_AVAILABLE"
     stage.batch()

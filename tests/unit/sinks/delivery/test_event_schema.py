@@ -112,7 +112,7 @@ def grown() -> Schema:
     return later
 
 
-def test_a_field_may_be_added_with_a_default_and_order_and_words_may_change() -> None:
+def test_a_field_may_be_added_with_a_default_and_order_and_docs_may_change() -> None:
     later = grown()
     field(later, "reason").update(doc="In other words.")
     assert violations(CURRENT, later) == []

@@ -86,7 +86,7 @@ def test_nested_deeper_than_a_decoder_goes_is_none() -> None:
         from_bytes(b"[" * 60_000, a_heartbeat().key)
 
 
-def test_who_judged_a_moment_ago_looks() -> None:
+def test_a_watcher_that_evaluated_a_moment_ago_is_active() -> None:
     beat = a_heartbeat()
     assert beat.is_active(NOW_MS)
     assert beat.is_active(NOW_MS + FRESH_MS)
@@ -111,7 +111,7 @@ def test_every_watcher_is_listed_once_by_its_last_word() -> None:
     assert [(one.instance, one.age_ms, one.is_active) for one in told] == [("one", 0, True), ("two", 5, True)]
 
 
-def test_what_a_watcher_says_is_one_line() -> None:
+def test_a_watcher_is_shown_as_one_line() -> None:
     (told,) = watchers_of([a_heartbeat()], NOW_MS + 1_500)
     assert told.line() == (
         "watcher host:/checkpoint (0.9) of cluster cluster: judged barrier 812 1.5s ago; 120 partitions scanned, "
@@ -176,7 +176,7 @@ class Watch:
         self.pulse.on_batch(emitted, self.now_ms)
 
 
-def test_a_watch_tells_of_itself_at_the_pace_of_each_place_while_it_judges() -> None:
+def test_a_watch_sends_heartbeats_at_the_pace_of_each_sink_while_it_evaluates_barriers() -> None:
     quick, slow = Place(), Place()
     watch = Watch(HeartbeatTarget(quick.beat, 5_000), HeartbeatTarget(slow.beat, 15_000))
     for after_ms in range(0, 30_000, 500):
@@ -186,7 +186,7 @@ def test_a_watch_tells_of_itself_at_the_pace_of_each_place_while_it_judges() -> 
     assert len(quick.told) == 6, "a batch without a barrier judges nothing"
 
 
-def test_it_says_how_far_it_reaches() -> None:
+def test_it_shows_how_far_it_reaches() -> None:
     place = Place()
     watch = Watch(HeartbeatTarget(place.beat, 1))
     watch.batch(COUNT)
@@ -201,7 +201,7 @@ def test_it_says_how_far_it_reaches() -> None:
     assert (last.barrier, last.judged_ms, last.scanned_partitions, last.census_partitions) == (7, NOW_MS + 2, 2, 3)
 
 
-def test_an_election_at_the_moment_of_a_heartbeat_is_not_told() -> None:
+def test_an_election_at_the_moment_of_a_heartbeat_is_not_reported() -> None:
     place = Place()
     watch = Watch(HeartbeatTarget(place.beat, 1))
     watch.batch(COUNT, Unproven(()), CensusIncomplete(()))
@@ -214,7 +214,7 @@ def test_an_election_at_the_moment_of_a_heartbeat_is_not_told() -> None:
     assert last.unproven_names == (str(UNREAD), str(DATA), str(PAYMENTS))
 
 
-def test_partitions_that_no_census_describes_are_told_as_unproven() -> None:
+def test_partitions_that_no_census_describes_are_reported_as_unproven() -> None:
     place = Place()
     watch = Watch(HeartbeatTarget(place.beat, 1))
     watch.batch(COUNT, Unproven(()), CensusIncomplete((DATA, PAYMENTS)))
@@ -222,7 +222,7 @@ def test_partitions_that_no_census_describes_are_told_as_unproven() -> None:
     assert place.told[-1].unproven_partitions == 2
 
 
-def test_a_place_that_is_away_keeps_no_other_from_being_told() -> None:
+def test_an_unreachable_sink_does_not_delay_the_others() -> None:
     away, there = Place(), Place()
     away.is_away = True
     watch = Watch(HeartbeatTarget(away.beat, 1), HeartbeatTarget(there.beat, 1))

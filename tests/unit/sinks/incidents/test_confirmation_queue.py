@@ -34,7 +34,7 @@ def everybody(at_ms: int = 0) -> list[Queued]:
     return [Queued(name, at_ms) for name in range(MANY)]
 
 
-def test_who_fits_in_is_chosen_as_said_now() -> None:
+def test_what_fits_is_chosen_by_its_present_state() -> None:
     line = a_line()
     assert line.next(everybody()[:3], 0) == [Queued(0), Queued(1), Queued(2)]
     assert line.next([Queued(1, 7)], 7) == [Queued(1, 7)]
@@ -48,7 +48,7 @@ def test_those_that_were_left_out_are_next_and_then_the_others_again() -> None:
         assert set().union(*three) == set(range(MANY)), "as many turns as it takes to confirm everybody once"
 
 
-def test_who_stands_in_line_need_not_be_said_again() -> None:
+def test_a_waiting_candidate_need_not_be_emitted_again() -> None:
     line = a_line()
     turns = [line.next(everybody(), 0), line.next([], 500), line.next([], 1_000)]
     assert [one for turn in turns for one in turn] == everybody()
@@ -70,7 +70,7 @@ def test_who_comes_later_stands_behind() -> None:
     assert Queued(-1) in line.next(late, 2)
 
 
-def test_who_is_not_said_any_more_is_forgotten() -> None:
+def test_a_candidate_that_is_no_longer_emitted_is_forgotten() -> None:
     line = a_line()
     line.next(everybody(), 0)
     line.next([], 2 * HOUR_MS)

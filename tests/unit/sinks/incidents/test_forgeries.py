@@ -90,7 +90,7 @@ OVER = {"how": "aborted", "by": "coordinator", "marker_offset": 3, "detail": Non
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_an_outcome_that_another_client_tells_is_never_acted_upon(restarted: bool) -> None:  # noqa: FBT001
+def test_an_outcome_that_another_client_wrote_is_never_acted_upon(restarted: bool) -> None:  # noqa: FBT001
     stage = Topic()
     stage.an_acknowledged_hang()
     stage.log.records.append(forged(stage.last(), expected_outcome="abort", action=None))
@@ -102,7 +102,7 @@ def test_an_outcome_that_another_client_tells_is_never_acted_upon(restarted: boo
     assert {one for one in stage.actions if one[0] == "abort"} == set()
 
 
-def test_an_outcome_that_is_told_otherwise_is_corrected_and_the_abort_goes_on() -> None:
+def test_a_forged_outcome_is_corrected_and_the_abort_continues() -> None:
     stage = Topic()
     stage.hang_and_move_on()
     stage.log.records.append(forged(stage.last(), expected_outcome="commit"))
@@ -129,7 +129,7 @@ TIMES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("changes", TIMES.values(), ids=TIMES.keys())
-def test_a_time_that_another_client_tells_does_not_shorten_the_wait(changes: dict[str, Any], restarted: bool) -> None:  # noqa: FBT001
+def test_a_time_that_another_client_wrote_does_not_shorten_the_wait(changes: dict[str, Any], restarted: bool) -> None:  # noqa: FBT001
     stage = Topic(policy=replace(AT_ONCE, after_ms=300_000))
     stage.hang_and_move_on()
     stage.log.records.append(forged(stage.last(), **changes))
@@ -144,7 +144,7 @@ def test_a_time_that_another_client_tells_does_not_shorten_the_wait(changes: dic
     assert len(stage.admin.markers) == 1
 
 
-def test_a_name_that_another_client_tells_is_not_the_one_that_the_lists_are_about() -> None:
+def test_the_lists_do_not_use_a_name_that_another_client_wrote() -> None:
     stage = Topic(policy=replace(AT_ONCE, id_prefixes=("payments-",)))
     stage.hang_and_move_on()
     stage.log.records.append(forged(stage.last(), transactional_id="payments-1"))
@@ -260,7 +260,7 @@ FORGERIES: tuple[Forgery, ...] = (
 
 @pytest.mark.parametrize("forge", FORGERIES)
 @pytest.mark.parametrize("restarted", [False, True])
-def test_whatever_is_forged_the_hang_is_told_one_round_later(forge: Forgery, restarted: bool) -> None:  # noqa: FBT001
+def test_whatever_is_forged_the_hang_is_reported_one_round_later(forge: Forgery, restarted: bool) -> None:  # noqa: FBT001
     stage = Topic(mode="off")
     candidate = stage.hang()
     stage._said.append(candidate)
@@ -288,7 +288,7 @@ def test_whatever_is_forged_the_hang_is_told_one_round_later(forge: Forgery, res
 
 
 @pytest.mark.parametrize("forge", FORGERIES)
-def test_whatever_is_forged_an_abort_that_is_due_comes_and_is_told_as_what_it_is(forge: Forgery) -> None:
+def test_whatever_is_forged_a_due_abort_comes_and_is_reported_correctly(forge: Forgery) -> None:
     stage = Topic()
     producer_id = stage.hang_and_move_on()
     stage.log.records.append(forge(stage.last()))
@@ -301,7 +301,7 @@ def test_whatever_is_forged_an_abort_that_is_due_comes_and_is_told_as_what_it_is
     assert told[-1].action.result == "verified"
 
 
-def test_an_announcement_that_nobody_made_is_told_as_the_log_shows_it() -> None:
+def test_a_forged_announcement_gets_the_result_that_the_log_shows() -> None:
     stage = Topic(mode="off")
     candidate = stage.hang()
     stage.batch(candidate)
@@ -316,7 +316,7 @@ def test_an_announcement_that_nobody_made_is_told_as_the_log_shows_it() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["none", "commit", "abort"])
-def test_a_second_incident_about_what_hangs_is_never_told_on_as_found_here(outcome: str) -> None:
+def test_a_second_incident_about_a_hang_is_never_continued_as_found_here(outcome: str) -> None:
     stage = Topic()
     stage.an_acknowledged_hang()
     second = forged(stage.last(), 4, incident_id="f" * 32, expected_outcome=outcome, suggested_command=EVIL)
@@ -331,7 +331,7 @@ def test_a_second_incident_about_what_hangs_is_never_told_on_as_found_here(outco
     assert len(stage.ledger.open_incidents) == 1
 
 
-def test_an_end_by_our_own_marker_says_so() -> None:
+def test_an_end_by_our_own_marker_is_by_txnwatch() -> None:
     stage = Topic()
     producer_id = stage.hang_and_move_on()
     stage.batch()
@@ -343,7 +343,7 @@ def test_an_end_by_our_own_marker_says_so() -> None:
     assert resolution.by == "txnwatch"
 
 
-def test_an_abort_that_only_the_topic_knows_is_an_administrators_and_the_claim_is_said_as_one() -> None:
+def test_an_abort_that_only_the_topic_knows_is_by_an_administrator_and_the_detail_has_the_claim() -> None:
     stage = Topic(mode="off")
     candidate = stage.hang()
     stage.batch(candidate)
@@ -357,7 +357,7 @@ def test_an_abort_that_only_the_topic_knows_is_an_administrators_and_the_claim_i
     assert "cannot prove" in (end.detail or "")
 
 
-def test_who_holds_the_lease_and_does_nothing_is_said() -> None:
+def test_a_lease_holder_that_does_nothing_is_reported() -> None:
     stage = Topic()
     stage.hang_and_move_on()
     stage.lease.held = False
@@ -367,7 +367,7 @@ def test_who_holds_the_lease_and_does_nothing_is_said() -> None:
     assert len([line for line in stage.reports if "holds the lease and publishes no decision" in line]) == 1
 
 
-def test_what_is_only_told_is_refused_visibly_if_it_lasts() -> None:
+def test_what_is_known_from_the_topic_only_is_refused_visibly_if_it_lasts() -> None:
     stage = Topic()
     candidate = stage.hang()
     stage._said.append(candidate)
@@ -439,7 +439,7 @@ def test_an_incident_from_beyond_the_end_of_its_partition_ends() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"verdict": "long_running", "severity": "info"}, {"severity": "info"}])
-def test_what_is_told_of_a_transaction_milder_than_it_is_is_corrected(changes: dict[str, Any]) -> None:
+def test_a_forged_milder_verdict_about_a_transaction_is_corrected(changes: dict[str, Any]) -> None:
     stage = Topic(mode="off")
     owner = stage.admin.begin("slow", stage.partition)
     owner.state = S.PREPARE_COMMIT
@@ -462,7 +462,7 @@ def hijacked(stage: Topic, **changes: Any) -> None:
     stage.log.records.extend([a_resolved(last), other])
 
 
-def test_an_incident_that_somebody_puts_in_the_place_of_ours_says_what_was_found_here() -> None:
+def test_a_forged_incident_in_the_place_of_ours_is_replaced_by_what_was_found_here() -> None:
     stage = Topic(mode="off")
     candidate = stage.hang()
     stage.batch(candidate)
@@ -527,7 +527,7 @@ def test_a_claim_at_another_offset_is_not_where_the_past_is_read() -> None:
     assert {event.txn_start_offset for event in ours} == {row.txn_start_offset}
 
 
-def test_a_transaction_that_somebody_has_told_otherwise_is_told_as_it_was_found() -> None:
+def test_a_forged_event_about_a_transaction_is_replaced_by_what_was_found() -> None:
     stage = Topic(mode="off")
     owner = stage.admin.begin("checkout-9", stage.partition)
     start_ms = stage.admin.transactions["checkout-9"].start_ms

@@ -55,7 +55,7 @@ def test_the_partition_is_read_before_and_after_the_coordinator(world: World) ->
     assert set(world.admin.budgets) == {CONFIRM_BUDGET_MS, OUTCOME_BUDGET_MS}
 
 
-def test_a_candidate_that_is_said_again_opens_nothing(world: World) -> None:
+def test_a_candidate_that_is_emitted_again_opens_nothing(world: World) -> None:
     candidate = world.hang()
     world.batch(candidate)
     asked = len(world.admin.asked)
@@ -88,7 +88,7 @@ UNKNOWNS = {
 
 
 @pytest.mark.parametrize("break_it", UNKNOWNS.values(), ids=UNKNOWNS.keys())
-def test_what_cannot_be_read_is_unknown_said_once_and_tried_again(world: World, break_it: object) -> None:
+def test_what_cannot_be_read_is_unknown_logged_once_and_tried_again(world: World, break_it: object) -> None:
     candidate = world.hang()
     assert callable(break_it)
     break_it(world)
@@ -126,7 +126,7 @@ def test_its_marker_resolves_an_incident_once(world: World) -> None:
     assert world.topic.told[-1].suggested_command is None
 
 
-def test_an_end_of_what_nobody_heard_of_says_nothing(world: World) -> None:
+def test_the_end_of_what_was_never_reported_is_not_published(world: World) -> None:
     world.batch(world.abort(world.hang()))
     assert world.told() == []
 
@@ -152,7 +152,7 @@ def test_what_hangs_again_is_another_incident(world: World) -> None:
     assert len({event.incident_id for event in world.topic.told}) == 3
 
 
-def test_a_restart_remembers_what_was_published_and_says_nothing_again(world: World) -> None:
+def test_a_restart_remembers_what_was_published_and_publishes_nothing_again(world: World) -> None:
     candidate = world.hang()
     world.batch(candidate)
     world.restart()

@@ -62,7 +62,7 @@ def test_the_watchs_own_incident_ends_with_the_marker_in_the_log(beside: Beside)
     assert beside.ledger.open_incidents == []
 
 
-def test_a_span_is_not_opened_twice_because_a_hand_has_told_of_it(beside: Beside) -> None:
+def test_a_span_is_not_opened_twice_because_of_an_abort_by_hand(beside: Beside) -> None:
     beside.hand_tells(beside.hand_announces(), ActionResult.VERIFIED)
     beside.batch(beside.candidate_said)  # an election has taken the hand's marker away
     assert [event.incident_id for event in beside.ledger.open_incidents] == [beside.own.incident_id]

@@ -33,7 +33,7 @@ def test_an_outcome_rests_on_the_first_batch(seen: object, is_there: bool, outco
     assert world.topic.told[-1].expected_outcome == outcome
 
 
-def test_the_outcome_of_one_span_is_not_told_of_another() -> None:
+def test_the_outcome_of_one_span_is_not_published_for_another() -> None:
     """The leader has the data open from further below: who wrote that is not what the candidate is about."""
     world = World()
     said = world.hang()

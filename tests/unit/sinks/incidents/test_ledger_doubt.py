@@ -56,7 +56,7 @@ def test_a_view_gone_stale_does_not_cover_a_hang(world: World) -> None:
     ], "the whole proof by fresh answers: partition and coordinator, twice"
 
 
-def test_it_is_told_once(world: World) -> None:
+def test_it_is_published_once(world: World) -> None:
     owner = world.admin.begin(NAME, world.partition)
     world.admin.lose_markers(NAME, commit=False)
     said = doubt(world, owner.producer_id)

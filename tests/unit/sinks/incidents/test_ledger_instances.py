@@ -48,7 +48,7 @@ def pair() -> Pair:
     return Pair()
 
 
-def test_what_one_has_told_the_other_does_not_tell_again(pair: Pair) -> None:
+def test_what_one_instance_has_published_the_other_does_not_publish_again(pair: Pair) -> None:
     candidate = pair.world.hang()
     pair.both(candidate)
     pair.both(pair.world.abort(candidate))
@@ -70,7 +70,7 @@ def test_both_open_at_once_and_agree_on_the_first(pair: Pair) -> None:
     assert pair.told() == [(1, "opened"), (2, "resolved")]
 
 
-def test_an_end_that_a_consumer_would_drop_is_said_again_behind_the_other_event(pair: Pair) -> None:
+def test_an_end_that_a_consumer_would_drop_is_published_again_behind_the_other_event(pair: Pair) -> None:
     candidate = pair.world.hang()
     pair.both(candidate)
     pair.both()
@@ -94,7 +94,7 @@ def test_an_end_that_a_consumer_would_drop_is_said_again_behind_the_other_event(
     assert pair.one.open_incidents == pair.two.open_incidents == []
 
 
-def test_what_waits_is_withdrawn_once_another_has_told_it(pair: Pair) -> None:
+def test_what_waits_is_withdrawn_once_another_instance_has_published_it(pair: Pair) -> None:
     candidate = pair.world.hang()
     pair.log.is_away = True
     pair.step(pair.two, candidate)
@@ -124,7 +124,7 @@ def test_an_older_event_that_came_to_stand_last_is_followed_by_the_newer_one_aga
     assert len(pair.log.records) == before, "and that is the end of it"
 
 
-def test_what_another_has_told_reaches_our_redis(pair: Pair) -> None:
+def test_what_another_instance_has_published_reaches_our_redis(pair: Pair) -> None:
     candidate = pair.world.hang()
     pair.step(pair.one, candidate)
     pair.world.redis.told.clear()

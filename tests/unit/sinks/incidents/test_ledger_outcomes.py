@@ -107,7 +107,7 @@ def test_what_nobody_can_know_is_not_asked_for_again(world: World, make: Callabl
     assert len(world.topic.told) == 1
 
 
-def test_new_words_of_the_state_are_worth_another_look(world: World) -> None:
+def test_a_changed_state_causes_another_look(world: World) -> None:
     candidate = world.hang()
     view = candidate.view
     assert view is not None
@@ -117,7 +117,7 @@ def test_new_words_of_the_state_are_worth_another_look(world: World) -> None:
     assert outcomes(world) == [("opened", "unknown"), ("updated", "abort")]
 
 
-def test_after_a_restart_it_is_found_when_the_state_says_the_span_again(world: World) -> None:
+def test_after_a_restart_it_is_found_when_the_state_emits_the_span_again(world: World) -> None:
     candidate = world.hang()
     the_log_is_not_read(world)
     world.batch(candidate)
@@ -129,7 +129,7 @@ def test_after_a_restart_it_is_found_when_the_state_says_the_span_again(world: W
     assert outcomes(world) == [("opened", "unknown"), ("updated", "abort")]
 
 
-def test_of_data_that_was_appended_to_no_outcome_is_told(world: World) -> None:
+def test_data_that_was_appended_to_has_no_known_outcome(world: World) -> None:
     candidate = world.hang()
     the_log_is_not_read(world)
     world.batch(candidate)
@@ -174,7 +174,7 @@ def test_what_is_over_is_not_asked_for(world: World) -> None:
     assert "read_span_histories" not in world.admin.asked
 
 
-def test_many_at_once_are_told_at_once_and_their_outcomes_follow_in_turns(world: World) -> None:
+def test_many_at_once_are_reported_at_once_and_their_outcomes_follow_in_groups(world: World) -> None:
     count = 3 * AT_A_TIME
     candidates = []
     for number in range(count):

@@ -26,7 +26,7 @@ def a_stray(world: World, candidate: SpanCandidate, marker: Marker | None = None
     return StrayWrite(candidate.producer_id, world.partition, span.topic_id, joined, candidate.view, START_MS, START_MS)
 
 
-def test_it_is_told_and_ends_with_the_transaction_that_took_it_in(world: World) -> None:
+def test_it_is_published_and_ends_with_the_transaction_that_absorbed_it(world: World) -> None:
     candidate = world.hang()
     world.batch(a_stray(world, candidate))
     assert world.told() == [OPENED]
@@ -43,14 +43,14 @@ def test_it_is_told_and_ends_with_the_transaction_that_took_it_in(world: World) 
     assert (resolution.how, resolution.marker_offset) == ("absorbed", 12)
 
 
-def test_one_that_is_over_already_is_told_with_its_end(world: World) -> None:
+def test_one_that_is_over_already_is_published_with_its_end(world: World) -> None:
     candidate = world.hang()
     world.batch(a_stray(world, candidate, a_marker(12, epoch=1)))
     assert world.told() == [OPENED, RESOLVED]
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_it_is_told_once(world: World, *, restarted: bool) -> None:
+def test_it_is_published_once(world: World, *, restarted: bool) -> None:
     stray = a_stray(world, world.hang(), a_marker(12, epoch=1))
     world.batch(stray)
     if restarted:

@@ -26,14 +26,14 @@ def groups_of(event: IncidentEvent) -> list[tuple[str, str]]:
     return [(group.group_id, group.state) for group in event.consumer_groups]
 
 
-def test_a_quiet_hang_is_told_once_for_hours(world: World) -> None:
+def test_an_unchanged_hang_has_one_event_for_hours(world: World) -> None:
     candidate = world.hang()
     for _ in range(200):
         world.batch(candidate, after_ms=LOOK_AGAIN_MS)
     assert sequences(world) == [(1, "opened")]
 
 
-def test_a_busy_partition_is_told_at_every_tenfold(world: World) -> None:
+def test_a_busy_partition_gets_an_update_at_every_tenfold(world: World) -> None:
     world.batch(world.hang())
     for _ in range(120):
         world.admin.plain(world.partition, 9)
@@ -43,7 +43,7 @@ def test_a_busy_partition_is_told_at_every_tenfold(world: World) -> None:
     assert sequences(world) == [(1, "opened"), (2, "updated"), (3, "updated"), (4, "updated")]
 
 
-def test_who_is_at_risk_is_in_the_opening_and_who_has_stopped_is_news(world: World) -> None:
+def test_groups_at_risk_are_in_the_opened_event_and_stopped_groups_cause_an_update(world: World) -> None:
     world.groups.commit("billing", world.partition, 0)
     world.batch(world.hang())
     assert groups_of(world.topic.told[0]) == [("billing", "at_risk")]
@@ -66,7 +66,7 @@ def test_since_when_the_last_stable_offset_stands_is_known_after_a_restart_too(w
     assert world.topic.told[-1].lso_standing_ms == LOOK_AGAIN_MS
 
 
-def test_a_group_that_cannot_be_read_is_said_once_and_takes_nobody_away(world: World) -> None:
+def test_a_group_that_cannot_be_read_is_logged_once_and_removes_no_other(world: World) -> None:
     world.groups.commit("billing", world.partition, 0)
     world.groups.commit("secret", world.partition, 0)
     world.groups.hidden.add("secret")
@@ -83,7 +83,7 @@ def test_groups_are_asked_for_only_while_an_incident_is_open(world: World) -> No
     assert world.groups.asked == 0
 
 
-def test_the_producers_next_transaction_that_takes_the_span_in_is_news_and_no_command_fits_any_more(
+def test_an_absorbed_span_causes_an_update_without_a_command(
     world: World,
 ) -> None:
     world.batch(world.hang())
@@ -108,7 +108,7 @@ def test_an_incident_whose_own_transaction_turns_out_to_be_live_is_refuted(world
     assert (resolution.how, resolution.by) == ("refuted", "coordinator")
 
 
-def test_an_owner_that_is_learned_later_is_news(world: World) -> None:
+def test_an_owner_that_is_found_later_causes_an_update(world: World) -> None:
     candidate = world.hang()
     world.admin.forget("checkout-1")
     world.batch(replace(candidate, view=None))

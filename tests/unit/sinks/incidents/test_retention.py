@@ -87,7 +87,7 @@ def test_the_incident_of_another_cluster_is_left_to_its_own_watch() -> None:
     assert topic.buried == []
 
 
-def test_a_ledger_takes_away_what_ended_and_tells_a_new_hang_of_the_same_span_anew() -> None:
+def test_a_ledger_removes_what_ended_and_opens_a_new_hang_of_the_same_span() -> None:
     world, topic = World(), Topic()
     world.ledger.retention.bury = topic.bury
     candidate = world.hang()
@@ -104,7 +104,7 @@ def test_a_ledger_takes_away_what_ended_and_tells_a_new_hang_of_the_same_span_an
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_tombstone_of_an_open_incident_silences_nothing_and_it_is_told_again(*, restarted: bool) -> None:
+def test_a_tombstone_of_an_open_incident_ends_nothing_and_its_event_is_published_again(*, restarted: bool) -> None:
     world, log = World(), FoulLog()
     ledger = world.another(log)
     candidate = world.hang()
@@ -120,7 +120,7 @@ def test_a_tombstone_of_an_open_incident_silences_nothing_and_it_is_told_again(*
     assert log.events == [opened, opened], "once for one tombstone"
 
 
-def test_two_instances_that_hear_a_tombstone_do_not_tell_for_ever() -> None:
+def test_two_instances_that_read_a_tombstone_do_not_publish_for_ever() -> None:
     world, log = World(), FoulLog()
     ledgers = [world.another(log) for _ in range(2)]
     ledgers[0].on_batch([world.hang()])
@@ -158,7 +158,7 @@ class FoulLog(SharedLog):
         self.records.extend(records)  # type: ignore[arg-type]
 
 
-def test_records_that_are_none_are_counted_and_said_in_a_few_lines() -> None:
+def test_records_that_are_no_events_are_counted_and_logged_in_a_few_lines() -> None:
     said: list[str] = []
     now_ms = 0
     listening = EventListener(SkippedRecords(said.append, lambda: now_ms))
@@ -172,7 +172,7 @@ def test_records_that_are_none_are_counted_and_said_in_a_few_lines() -> None:
     assert len(said) == 6
 
 
-def test_one_that_comes_long_after_is_said_at_once() -> None:
+def test_one_that_comes_long_after_is_logged_at_once() -> None:
     said: list[str] = []
     times = iter(range(0, 10**9, 10_000_000))
     clock = [0]

@@ -179,7 +179,7 @@ HEALTHY: dict[str, Callable[[World], object]] = {
 
 
 @pytest.mark.parametrize("make", HEALTHY.values(), ids=HEALTHY.keys())
-def test_what_is_healthy_or_over_is_never_said_to_hang(world: World, make: Callable[[World], object]) -> None:
+def test_what_is_healthy_or_over_is_never_reported_as_hanging(world: World, make: Callable[[World], object]) -> None:
     make(world)
     assert world.search().hanging == []
 
@@ -265,7 +265,7 @@ def test_what_may_have_an_owner_in_an_unread_log_is_not_proven(world: World) -> 
     ("age_ms", "verdicts"),
     [(60_000, []), (130_000, [Verdict.LONG_RUNNING]), (150_000, [Verdict.LONG_RUNNING]), (166_000, [Verdict.LATE])],
 )
-def test_a_transaction_is_judged_by_its_own_timeout(world: World, age_ms: int, verdicts: list[Verdict]) -> None:
+def test_a_transaction_is_evaluated_by_its_own_timeout(world: World, age_ms: int, verdicts: list[Verdict]) -> None:
     world.ongoing(timeout_ms=150_000)
     found = world.search(world.admin.now_ms + age_ms)
     assert [candidate.verdict for candidate, _ in found.overdue] == verdicts
@@ -330,7 +330,7 @@ def test_the_stamp_of_a_former_coordinator_is_no_age(world: World, led_for_ms: i
 
 
 @pytest.mark.parametrize("led", [{}, {0: LeaderStamp(2, 1)}], ids=["nobody has stamped", "another has"])
-def test_what_no_stamp_of_its_coordinator_proves_is_said(world: World, led: dict[int, LeaderStamp]) -> None:
+def test_what_no_timestamp_of_its_coordinator_proves_is_reported(world: World, led: dict[int, LeaderStamp]) -> None:
     world.prepared(world.admin.now_ms - 10**8, may_lack_later_records=True)
     world.led = led
     found = world.search()
@@ -340,7 +340,7 @@ def test_what_no_stamp_of_its_coordinator_proves_is_said(world: World, led: dict
     assert why.startswith(f"{unproven}: its coordinator took over")
 
 
-def test_a_coordinator_that_does_not_tell_proves_nothing(world: World) -> None:
+def test_a_coordinator_that_does_not_answer_proves_nothing(world: World) -> None:
     world.silence = "broker a:1 is too old"
     found = world.search(world.ongoing(timeout_ms=30_000) + SKEW_MS)
     assert found.overdue == []
@@ -363,7 +363,7 @@ def test_a_two_phase_transaction_is_never_late(world: World) -> None:
     assert world.search(world.admin.now_ms + 10**11).overdue == []
 
 
-def test_stuck_markers_are_told_by_the_time_of_their_record(world: World) -> None:
+def test_stuck_markers_are_reported_by_the_time_of_their_record(world: World) -> None:
     world.prepared(world.admin.now_ms)
     for age_ms, verdicts in ((29_000, []), (31_000, [Verdict.STUCK_PREPARE])):
         found = world.search(world.admin.now_ms + age_ms)

@@ -55,7 +55,7 @@ def test_a_hang_ahead_of_the_scan_is_proven_by_two_rounds() -> None:
     told_by_census()
 
 
-def test_a_hang_is_told_while_every_batch_finds_that_another_range_is_lost() -> None:
+def test_a_hang_is_reported_while_every_batch_loses_another_range() -> None:
     """Retention has overtaken the scan by far more than a batch may read; the start of the hang is lost, too."""
     for start in (5, 50):
         run = BucketRun(step_ms=1_500)
@@ -97,7 +97,7 @@ def test_older_transactions_that_the_scan_passes_are_not_the_one_ahead() -> None
     assert run.producer().spans[ORDERS].start_offset == 50
 
 
-def test_the_scan_takes_over_what_the_census_has_told() -> None:
+def test_the_scan_takes_over_what_the_census_has_shown() -> None:
     run = told_by_census()
     run.batch(seen(40, 60, data=42, marker=a_marker(45), data_after=50), **BEHIND)
     span = run.producer().spans[ORDERS]
@@ -106,7 +106,7 @@ def test_the_scan_takes_over_what_the_census_has_told() -> None:
     assert ends(run.batch(seen(100, 110, marker=a_marker(105)))) == [SpanEnd.MARKER]
 
 
-def test_a_marker_that_the_scan_passes_ends_what_the_census_has_told() -> None:
+def test_a_marker_that_the_scan_passes_ends_what_the_census_has_shown() -> None:
     run = told_by_census()
     said = run.batch(seen(40, 60, data=50, marker=a_marker(55)), **BEHIND)
     assert ends(said) == [SpanEnd.MARKER]

@@ -189,7 +189,7 @@ def test_a_gap_in_a_log_partition_that_is_read_again_forgets_nothing() -> None:
     assert run.bucket.agenda.keys() == {PRODUCER}
 
 
-def test_nothing_is_judged_while_a_log_partition_is_re_read() -> None:
+def test_nothing_is_evaluated_while_a_log_partition_is_re_read() -> None:
     run = BucketRun()
     run.batch(seen(0, 10, data=5))
     run.batch(log_notice(NoticeKind.TRUNCATED, 5))

@@ -24,7 +24,7 @@ def figures(run: BucketRun) -> tuple[dict[str, int], int, int]:
     return dict(count.states), count.oldest_open_ms, count.oldest_prepared_ms
 
 
-def test_an_open_transaction_is_counted_at_once_and_told_after_a_while() -> None:
+def test_an_open_transaction_is_counted_at_once_and_listed_after_a_while() -> None:
     run = BucketRun()
     run.batch(transaction(1, S.ONGOING, ORDERS), seen(0, 10, data=5))
     assert figures(run) == ({"Ongoing": 1}, -1, -1)
@@ -36,7 +36,7 @@ def test_an_open_transaction_is_counted_at_once_and_told_after_a_while() -> None
     assert figures(run) == ({"Ongoing": 1}, START_MS, -1)
 
 
-def test_telling_costs_no_look_at_anybody() -> None:
+def test_listing_costs_no_state_call() -> None:
     run = BucketRun()
     run.batch(transaction(1, S.ONGOING, ORDERS), seen(0, 10, data=5))
     reads = run.store.reads
@@ -56,7 +56,7 @@ def test_it_is_let_go_when_it_ends() -> None:
     assert figures(run) == ({"Ongoing": 0}, -1, -1)
 
 
-def test_what_is_prepared_is_told_at_once() -> None:
+def test_what_is_prepared_is_listed_at_once() -> None:
     run = BucketRun()
     run.batch(transaction(1, S.PREPARE_ABORT, ORDERS, record_timestamp_ms=START_MS + 300))
     assert figures(run) == ({"PrepareAbort": 1}, START_MS, START_MS + 300)
@@ -68,7 +68,7 @@ def test_an_empty_transaction_that_is_aborted_began_when_it_was() -> None:
     assert figures(run) == ({"PrepareAbort": 1}, START_MS + 300, START_MS + 300)
 
 
-def test_data_that_nobody_owns_is_told_too() -> None:
+def test_data_without_an_owner_is_listed_too() -> None:
     run = BucketRun()
     run.batch(seen(0, 10, data=5))
     run.pass_time(AFTER_MS)
@@ -77,7 +77,7 @@ def test_data_that_nobody_owns_is_told_too() -> None:
     assert (told.state, told.transactional_id) == (UNOWNED, None)
 
 
-def test_each_bucket_tells_the_oldest() -> None:
+def test_each_bucket_lists_the_oldest() -> None:
     run = BucketRun()
     many = FOLLOWED + 10
     run.batch(
@@ -92,7 +92,7 @@ def test_each_bucket_tells_the_oldest() -> None:
     assert figures(run)[0] == {"Ongoing": many}
 
 
-def test_what_is_open_is_told_when_it_has_changed_in_turn_and_to_another_attempt() -> None:
+def test_what_is_open_is_emitted_when_it_has_changed_at_intervals_and_to_another_attempt() -> None:
     bucket, told = BucketState(number=3), (OpenTransaction(PRODUCER, NAME, "Ongoing", START_MS, -1, ()),)
     said = [must_emit(bucket, (), number) for number in (1, 2, 3)]
     assert said == [True, False, False], "whoever begins does not know what was told"
@@ -103,7 +103,7 @@ def test_what_is_open_is_told_when_it_has_changed_in_turn_and_to_another_attempt
     assert must_emit(bucket, (), 61), "that nothing is open any more is news as well"
 
 
-def test_the_driver_remembers_what_each_bucket_has_told() -> None:
+def test_the_driver_remembers_what_each_bucket_has_emitted() -> None:
     one, other = (OpenTransaction(number, None, "Ongoing", START_MS, -1, ()) for number in (1, 2))
     lag, remembered = CensusRequest(ORDERS), LastOpenLists()
     assert remembered.whole([OpenTransactions(1, (other,)), lag]) == [lag, OpenTransactions(1, (other,))]

@@ -105,7 +105,7 @@ def hanging(emitted: list[Emitted]) -> list[SpanCandidate]:
     return [said for said in emitted if isinstance(said, SpanCandidate)]
 
 
-def test_what_a_census_opens_is_judged_from_the_next_barrier_on() -> None:
+def test_what_a_census_opens_is_evaluated_from_the_next_barrier_on() -> None:
     run = BucketRun()
     assert [bool(hanging(run.batch(*facts))) for facts in (census(30, first=True), [], [])] == [False, False, True]
 
@@ -203,7 +203,7 @@ def test_and_for_as_long_as_its_leader_is_away() -> None:
     assert run.batch() == [ASKED_AGAIN]
 
 
-def test_a_last_stable_offset_that_stands_still_is_told() -> None:
+def test_a_last_stable_offset_that_does_not_move_is_emitted() -> None:
     run = BucketRun(step_ms=1_000)
     stands, moved = LastStable(ORDERS, "orders-id", 10), LastStable(ORDERS, "orders-id", 11)
     assert [run.batch(fact) for fact in (stands, stands)] == [[], []]
@@ -211,7 +211,7 @@ def test_a_last_stable_offset_that_stands_still_is_told() -> None:
     assert run.batch(moved) == []
 
 
-def test_a_last_stable_offset_nobody_tells_of_any_more_is_forgotten() -> None:
+def test_a_last_stable_offset_that_is_no_longer_reported_is_forgotten() -> None:
     run = BucketRun(step_ms=1_500)
     run.batch(LastStable(ORDERS, "orders-id", 10))
     run.batch()
@@ -235,7 +235,7 @@ def test_data_after_an_end_that_was_not_seen_is_a_span_of_its_own() -> None:
     assert [healed.mismatch for healed in said if isinstance(healed, ViewHealed)] == [Mismatch.CLOSED]
 
 
-def test_under_which_epoch_data_begins_only_its_log_tells() -> None:
+def test_only_the_log_has_the_epoch_with_which_data_begins() -> None:
     """A census names the epoch of the last batch; what lies before it may be another transaction's."""
     run = BucketRun()
     run.batch(*census(10))

@@ -41,7 +41,7 @@ def stray(emitted: list[Emitted]) -> list[StrayWrite]:
 
 
 @pytest.mark.parametrize(("text", "expected"), LOGS.values(), ids=LOGS.keys())
-def test_two_epochs_in_one_span_are_told_wherever_the_log_is_cut(
+def test_two_epochs_in_one_span_are_detected_wherever_the_ranges_end(
     text: str, expected: list[tuple[int, int, int, int]]
 ) -> None:
     log = text.split()
@@ -62,7 +62,7 @@ def test_what_was_taken_in_ends_as_absorbed() -> None:
     assert (ended.how, ended.span.start_offset) == (SpanEnd.ABSORBED, 5)
 
 
-def test_in_one_range_the_marker_is_told_along() -> None:
+def test_in_one_range_the_fact_has_the_marker_too() -> None:
     run = BucketRun()
     (found,) = stray(run.batch(*fold(["d0", "d1", "c1"], 0, 3)))
     assert found.joined.marker is not None

@@ -120,7 +120,7 @@ def test_candidates_repeat_with_doubling_pauses() -> None:
     ]
 
 
-def test_a_candidate_tells_where_the_transaction_is_open() -> None:
+def test_a_candidate_names_where_the_transaction_is_open() -> None:
     run = watching()
     run.batch(seen(0, 10, data=4))
     run.now_ms += 10**7
@@ -138,7 +138,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("state", "then", "verdict"), ENDS.values(), ids=ENDS.keys())
-def test_what_was_said_is_taken_back_when_the_transaction_moves_on(state: S, then: object, verdict: Verdict) -> None:
+def test_a_candidate_is_withdrawn_when_the_transaction_moves_on(state: S, then: object, verdict: Verdict) -> None:
     run = watching(state)
     run.now_ms += 10**7
     assert verdicts(run.batch()) == [verdict]

@@ -90,7 +90,7 @@ def test_a_span_remembers_both_ends_and_epochs() -> None:
     assert span == Span("orders-id", 5, 1, 2, 15, START_MS, 7, BARRIER, stray=True, absorbed=True, said=Emission(0, 0))
 
 
-def test_the_last_batch_says_the_epoch_whether_it_rose_or_fell() -> None:
+def test_the_last_batch_has_the_epoch_whether_it_rose_or_fell() -> None:
     later = seen(10, 20, data=15, epoch=1)
     span = after(seen(0, 10, data=5, epoch=2), later).spans[ORDERS]
     assert (span.epoch, span.last_offset) == (1, 15)

@@ -66,7 +66,7 @@ def test_nobody_owns_it_only_by_a_whole_listing(scene: Scene) -> None:
     assert scene.world.topic.told[0].reason == "no_transactional_id"
 
 
-def test_it_is_told_at_once_when_the_leader_is_back(scene: Scene) -> None:
+def test_it_is_reported_at_once_when_the_leader_is_back(scene: Scene) -> None:
     scene.world.admin.lose_markers(NAME, commit=False)
     scene.world.admin.problems[NAME] = "NOT_COORDINATOR"
     assert scene.go(100, scene.data) == [], "its owner's part is the one that is away"
@@ -84,7 +84,7 @@ def test_what_is_young_is_not_asked_about(scene: Scene) -> None:
     assert scene.world.admin.asked == []
 
 
-def test_its_end_is_told(scene: Scene) -> None:
+def test_its_end_is_emitted(scene: Scene) -> None:
     scene.world.admin.lose_markers(NAME, commit=False)
     scene.go(12, scene.data)
     start = scene.data.first_offset

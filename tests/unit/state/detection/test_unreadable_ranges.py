@@ -42,7 +42,7 @@ def test_what_cannot_be_read_for_a_while_is_given_up_and_a_census_closes_it() ->
     assert gaps(run.batch(*census(5))) == {}
 
 
-def test_a_hang_behind_it_is_told_after_the_census() -> None:
+def test_a_hang_behind_it_is_reported_after_the_census() -> None:
     run = BucketRun()
     run.batch(seen(0, 30, data=5))
     failed(run, 3)
@@ -74,7 +74,7 @@ def test_what_is_written_later_and_cannot_be_read_either_is_given_up_too() -> No
     assert gaps(said) == {ORDERS: NEEDS_CENSUS}
 
 
-def test_a_hang_is_told_even_if_something_new_cannot_be_read_in_every_batch() -> None:
+def test_a_hang_is_reported_even_if_something_new_cannot_be_read_in_every_batch() -> None:
     """Each census was planned beside a whole reading that was not had: it is the reading then."""
     run, told = BucketRun(), []
     for number in range(100):

@@ -34,7 +34,7 @@ def test_an_event_of_the_usual_size_stays_as_it_is() -> None:
     assert fitting(event) is event
 
 
-def test_a_ledger_tells_what_fits() -> None:
+def test_a_ledger_publishes_what_fits() -> None:
     world = World()
     candidate = world.hang()
     for number in range(100):

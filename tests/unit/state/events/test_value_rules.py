@@ -99,7 +99,7 @@ NOT_DECODED = {
 
 
 @pytest.mark.parametrize("value", NOT_DECODED.values(), ids=NOT_DECODED.keys())
-def test_what_cannot_be_decoded_is_said_to_be_so(value: bytes) -> None:
+def test_what_cannot_be_decoded_is_reported_as_such(value: bytes) -> None:
     assert why(value) is SkipReason.UNDECODABLE
 
 
@@ -219,7 +219,7 @@ def test_the_values_of_a_closed_set_are_the_published_ones(values: type[StrEnum]
     assert list(values) == published.split()
 
 
-def test_what_a_ledger_tells_is_read_back_as_it_was() -> None:
+def test_what_a_ledger_publishes_is_read_back_as_it_was() -> None:
     world = World()
     candidate = world.hang("caf\u00e9\n\x1b[31m'")
     world.batch(candidate)

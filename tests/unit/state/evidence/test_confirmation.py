@@ -171,7 +171,7 @@ COORDINATORS = {
 @pytest.mark.parametrize(
     ("candidate", "descriptions", "listing", "expected"), COORDINATORS.values(), ids=COORDINATORS.keys()
 )
-def test_what_the_coordinators_say_together(
+def test_the_answers_of_all_coordinators_together(
     candidate: SpanCandidate,
     descriptions: dict[str, TransactionDescription],
     listing: TransactionListing,

@@ -50,7 +50,7 @@ NOISE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("changes", NEWS.values(), ids=NEWS.keys())
-def test_news(changes: dict[str, Any]) -> None:
+def test_what_causes_an_update(changes: dict[str, Any]) -> None:
     known = an_event(**BEFORE)
     assert worth_telling(known, updated(known, known.time_ms + 1, **changes))
 

@@ -33,13 +33,13 @@ def test_what_is_known_of_a_clock_after_a_batch(known: Clock | None, told: Clock
     assert learned(known, told) == expected
 
 
-def test_two_records_of_one_clock_tell_more_than_one() -> None:
+def test_two_records_of_one_clock_prove_more_than_one() -> None:
     assert both(WIDE, NARROW) == NARROW
     assert both(None, WIDE) == WIDE
     assert not both(Clock(50, None, 1), Clock(-9, 40, 1)).is_possible
 
 
-def test_a_clock_may_drift_while_nothing_is_told_of_it() -> None:
+def test_a_clock_may_drift_while_it_stamps_nothing() -> None:
     assert NARROW.now(NOW_MS + 1_000_000) == Clock(-1_100, 1_400, NOW_MS + 1_000_000)
     assert NARROW.now(NOW_MS - 1_000_000) == NARROW
 
@@ -59,7 +59,7 @@ def test_what_is_shown_is_as_small_as_possible(clock: Clock, shown_ms: int) -> N
     assert clock.presumed_ms == shown_ms
 
 
-def test_an_interval_the_wrong_way_round_says_nothing() -> None:
+def test_an_inverted_interval_proves_nothing() -> None:
     clocks = Clocks()
     assert not clocks.take({}, {1: Clock(50, 40, NOW_MS)}, NOW_MS)
     assert clocks.brokers == {}

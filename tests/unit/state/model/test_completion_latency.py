@@ -93,7 +93,7 @@ def test_the_way_to_the_end_is_split_by_when_prepare_was_committed(cuts: tuple[i
 
 
 @pytest.mark.parametrize("cuts", [(), (2,)])
-def test_across_a_failover_only_the_whole_is_told_and_told_apart(cuts: tuple[int, ...]) -> None:
+def test_across_a_failover_only_the_whole_duration_is_measured_and_counted_separately(cuts: tuple[int, ...]) -> None:
     moved = [*COMMITTED[:2], Saying(S.COMPLETE_COMMIT, 4_100, updated=4_050, epoch=1)]
     assert timed(moved, *cuts) == {
         (Stage.COMPLETION, S.COMPLETE_COMMIT): (1, 4_000),
@@ -113,7 +113,7 @@ def test_a_complete_that_ends_nothing_that_was_prepared_is_not_timed() -> None:
     assert timed([Saying(S.COMPLETE_COMMIT, 2)]) == {}
 
 
-def test_clocks_that_disagree_tell_zero_and_nothing_below() -> None:
+def test_clocks_that_disagree_give_zero_and_nothing_below() -> None:
     assert timed([Saying(S.PREPARE_ABORT, 100), Saying(S.COMPLETE_ABORT, 90, updated=80)]) == {
         (Stage.APPEND, S.PREPARE_ABORT): (1, 0),
         (Stage.MARKERS, S.COMPLETE_ABORT): (1, 10),
@@ -130,7 +130,7 @@ def test_a_bound_belongs_to_what_it_bounds(took_ms: int) -> None:
     assert whole.counts.index(1) == within.index(True)
 
 
-def test_a_first_reading_tells_nothing_of_what_had_ended_before_us() -> None:
+def test_a_first_reading_counts_nothing_that_ended_before_it() -> None:
     fold = TransactionFold(0, 0, 4, news_from=4)
     again = [*COMMITTED, Saying(S.ONGOING, 200)]
     fold.feed(b"".join(saying.encoded(offset) for offset, saying in enumerate(again)))

@@ -218,7 +218,7 @@ REASONS: dict[str, tuple[list[Fact], Reason]] = {
 
 
 @pytest.mark.parametrize(("records", "reason"), REASONS.values(), ids=REASONS.keys())
-def test_the_reason_is_what_the_coordinators_log_last_said(records: list[Fact], reason: Reason) -> None:
+def test_the_reason_is_from_the_last_record_of_the_coordinators_log(records: list[Fact], reason: Reason) -> None:
     run = BucketRun()
     for record in records:
         run.batch(record)
@@ -252,7 +252,7 @@ def test_a_candidate_is_repeated_with_doubling_pauses_until_it_ends() -> None:
     assert [run.batch() for _ in range(5)] == [[]] * 5
 
 
-def test_what_was_said_and_is_absorbed_ends_with_the_marker_of_the_next_transaction() -> None:
+def test_what_was_emitted_and_is_absorbed_ends_with_the_marker_of_the_next_transaction() -> None:
     run = BucketRun()
     run.batch(STRAY)
     assert run.batch()
@@ -262,7 +262,7 @@ def test_what_was_said_and_is_absorbed_ends_with_the_marker_of_the_next_transact
     assert ended.how is SpanEnd.ABSORBED
 
 
-def test_a_span_that_nobody_heard_of_ends_in_silence() -> None:
+def test_a_span_that_was_never_reported_ends_without_an_event() -> None:
     run = BucketRun()
     run.batch(STRAY)
     assert run.batch(seen(10, 20, marker=a_marker(12))) == []

@@ -45,7 +45,7 @@ def test_whatever_it_was_it_can_be_shown(text: str) -> None:
 
 
 @pytest.mark.parametrize("word", [ODD, "it's", "$(touch /tmp/x)", "", "-n", "a b", "\u202e'\\\n", "\u00fc\n'"])
-def test_a_shell_takes_the_words_apart_as_they_were(word: str) -> None:
+def test_a_shell_splits_the_command_into_its_arguments(word: str) -> None:
     line = shell_line(["printf", "%s", word])
     done = subprocess.run(["bash", "-c", line], capture_output=True, check=True)
     assert done.stdout == word.encode()
@@ -82,7 +82,7 @@ def test_a_table_shows_nothing_that_a_terminal_obeys() -> None:
     assert lines[2:] == [f"command: {SHOWN}", f"not checked: {SHOWN}: {SHOWN}", SHOWN, SHOWN]
 
 
-def test_json_is_one_line_that_says_the_same() -> None:
+def test_json_is_one_line_with_the_same_content() -> None:
     (line,) = written("json").splitlines()
     assert line.isprintable()
     assert json.loads(line)["rows"] == [{"name": ODD, "command": ODD}]

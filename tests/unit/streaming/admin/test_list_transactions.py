@@ -104,20 +104,20 @@ SILENCES: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_who_was_silent_is_told_apart_from_what_is_missing(loss: str) -> None:
+def test_a_broker_without_an_answer_differs_from_a_missing_id(loss: str) -> None:
     brokers = LOSSES[loss][0]
     assert list(brokers.list().silent) == SILENCES.get(loss, [])
     assert len(brokers.prove().silent) == len(SILENCES.get(loss, []))
 
 
-def test_a_coordinator_that_moves_meanwhile_is_told() -> None:
+def test_a_coordinator_that_moves_meanwhile_is_reported() -> None:
     brokers = Brokers()
     brokers.on_list = lambda: brokers.__setattr__("leaders", [PartitionInfo(2, 1), PartitionInfo(2, 0)])
     moved = "its coordinator moved to another broker during the listing"
     assert brokers.list().problems == {f"{LOG}-0": moved}
 
 
-def test_a_leader_that_is_lost_meanwhile_is_told_and_its_ids_do_not_count() -> None:
+def test_a_leader_that_is_lost_meanwhile_is_reported_and_its_ids_do_not_count() -> None:
     brokers = Brokers()
     brokers.on_list = lambda: brokers.__setattr__("leaders", [PartitionInfo(NO_LEADER, 1), PartitionInfo(2, 0)])
     found = brokers.list()
@@ -136,6 +136,6 @@ def test_a_state_of_a_newer_broker_does_not_end_the_listing_of_all() -> None:
     assert "upgrade txnwatch" in found.problems["coordinator 2"]
 
 
-def test_a_reason_is_told_once_however_many_partitions_have_it() -> None:
+def test_a_reason_is_shown_once_however_many_partitions_have_it() -> None:
     problems = {f"{LOG}-{number}": "no leader" for number in range(50)} | {"coordinator 3": "away"}
     assert problem_lines(problems) == (f"{LOG}-0, {LOG}-1, {LOG}-2 and 47 more: no leader", "coordinator 3: away")

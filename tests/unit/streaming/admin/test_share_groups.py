@@ -107,7 +107,7 @@ OTHERS = {GroupOffset("app", 5, has_members=True), GroupOffset("flow", 5, has_me
 FROZEN = GroupOffset("frozen", 17, has_members=False)
 
 
-def test_only_share_groups_that_read_committed_are_told() -> None:
+def test_only_share_groups_that_read_committed_are_listed() -> None:
     found, problems = Broker({"frozen": "read_committed", "free": "read_uncommitted"}).told()
     assert (found, problems) == (OTHERS | {FROZEN}, Counter())
 
@@ -124,21 +124,21 @@ def test_where_there_are_none_nothing_more_is_asked() -> None:
     assert broker.asked == ["ListGroups", "OffsetFetch"]
 
 
-def test_a_missing_right_is_said_and_the_others_are_told() -> None:
+def test_a_missing_right_is_reported_and_the_other_groups_are_listed() -> None:
     found, problems = Broker({"frozen": "read_committed", "hidden": DENIED}).told()
     assert found == OTHERS | {FROZEN}
     ((why, _),) = problems.items()
     assert why.endswith("DESCRIBE_CONFIGS on the group is missing")
 
 
-def test_with_an_older_broker_the_others_are_told() -> None:
+def test_with_an_older_broker_the_other_groups_are_listed() -> None:
     found, problems = Broker({"frozen": "read_committed"}, is_old=True).told()
     assert found == OTHERS
     assert list(problems) == ["broker one is too old: it does not support DescribeShareGroupOffsets"]
 
 
 @pytest.mark.parametrize("lag", [-1, None], ids=["not counted yet", "an older answer"])
-def test_without_a_lag_the_start_offset_is_a_floor_and_that_is_said(lag: int | None) -> None:
+def test_without_a_lag_the_start_offset_is_a_lower_bound_and_that_is_logged(lag: int | None) -> None:
     broker = Broker({"frozen": "read_committed"})
     broker.lag = lag
     found, problems = broker.told()
@@ -163,7 +163,7 @@ def test_an_end_that_keeps_moving_leaves_a_floor() -> None:
 
 
 @pytest.mark.parametrize(("version", "lag"), [(0, -1), (1, 13)])
-def test_the_answer_tells_the_lag_from_version_1(version: int, lag: int) -> None:
+def test_the_answer_has_the_lag_from_version_1(version: int, lag: int) -> None:
     group = DescribeShareGroupOffsetsResponse.Group
     part = group.Topic.Partition(
         version=version, partition_index=0, start_offset=7, leader_epoch=0, error_code=0, lag=13

@@ -57,7 +57,7 @@ def test_a_query_without_a_thread_is_over(monkeypatch: pytest.MonkeyPatch, batch
 
 
 @pytest.mark.parametrize("batches_before", [0, 3], ids=["at the start", "started again"])
-def test_a_first_batch_that_does_not_come_is_told_again_and_again_ever_later_and_where_to_look(
+def test_a_missing_first_batch_is_reported_at_growing_pauses_with_the_place_of_the_log(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], batches_before: int
 ) -> None:
     seconds, stop, watch = 0.0, threading.Event(), a_watch(batches_before)

@@ -91,14 +91,14 @@ def test_what_is_gone_may_have_held_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Log(monkeypatch, 3, 9).ask(0, 2) is None
 
 
-def test_a_partition_that_does_not_answer_tells_nothing_and_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_that_does_not_answer_proves_nothing_and_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Log(monkeypatch, -1, -1, problem="no leader").ask(0, 2) is None
     log = Log(monkeypatch, 0, 9)
     log.is_away = True
     assert log.ask(0, 2) is None
 
 
-def test_a_log_that_was_cut_while_it_was_read_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_was_truncated_while_it_was_read_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log(monkeypatch, 0, 9)
     log.is_spoilt = True
     assert log.ask(0, 2) is None

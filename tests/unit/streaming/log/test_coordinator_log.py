@@ -164,7 +164,7 @@ def test_a_producer_id_that_the_log_does_not_have_has_no_view(logs: Logs) -> Non
         pytest.param(lambda read: read.truncated(3, "the log diverges"), id="cut, and what was kept of it is void"),
     ],
 )
-def test_what_was_not_read_or_lost_again_is_told(logs: Logs, lose: Callable[[RangeRead], None]) -> None:
+def test_what_was_not_read_or_lost_again_is_reported(logs: Logs, lose: Callable[[RangeRead], None]) -> None:
     logs.on_read = lose
     assert LOG in read_views(logs, [PRODUCER]).problems  # type: ignore[arg-type]
     assert read_records(logs, NAME)[1] is not None  # type: ignore[arg-type]

@@ -102,7 +102,7 @@ def facts_of(plans: list[ReadPlan]) -> list[Fact]:
     return facts
 
 
-def test_tasks_that_share_the_log_tell_what_one_task_tells() -> None:
+def test_tasks_that_share_the_log_emit_what_one_task_emits() -> None:
     listing = listed(dict.fromkeys(range(7), OFFSETS_WORTH_A_TASK))
     plans = plan_reads(*listing, OPTIONS)
     assert len(plans) == 3
@@ -121,12 +121,12 @@ def test_of_two_that_have_read_stamps_of_one_clock_the_later_counts() -> None:
     assert batch.barrier.holes == {0: 4, 1: 6}
 
 
-def test_what_two_tasks_say_of_a_hidden_partition_counts_once() -> None:
+def test_two_notices_about_a_hidden_partition_count_once() -> None:
     hidden = PartitionNotice(NoticeKind.HIDDEN, TopicPartition("secret", 0), "", 0, 0, "why")
     assert Batch([hidden, hidden, Barrier(1, NOW_MS, NOW_MS)]).notices == [hidden]
 
 
-def test_no_more_is_held_than_there_is_room_for_and_the_live_ones_are_all_told() -> None:
+def test_memory_is_limited_and_all_live_ids_are_emitted() -> None:
     ids, room = 3_000, HeldBytes(100_000)
     end = end_of_large_log(ids)
     folds = [FirstReadFold(number, 0, end, news_from=end, room=room) for number in range(2)]

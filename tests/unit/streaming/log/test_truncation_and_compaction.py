@@ -58,7 +58,7 @@ def test_a_log_that_ends_below_what_was_read_is_asked_where_it_was_cut() -> None
     assert read.notices == []
 
 
-def test_a_gap_before_the_leader_told_of_a_cut_puts_what_was_read_in_doubt() -> None:
+def test_a_gap_before_the_leader_reported_a_truncation_puts_what_was_read_in_doubt() -> None:
     unasked, asked = a_range(15, 13), a_range(13, 15)
     unasked.gap("no leader")
     asked.gap("no leader")
@@ -131,7 +131,7 @@ def test_a_request_that_is_older_than_a_truncation_of_the_log_does_not_answer_it
     assert PRODUCER in run.bucket.agenda, "the live transaction was not asked for again yet"
 
 
-def test_after_a_truncation_of_the_log_a_lower_record_is_news_for_an_idle_id_too() -> None:
+def test_after_a_truncation_of_the_log_a_lower_record_counts_for_an_idle_id_too() -> None:
     run = BucketRun()
     run.batch(transaction(9, S.EMPTY))
     run.batch(log_notice(NoticeKind.TRUNCATED, 5))
@@ -169,7 +169,7 @@ def test_an_election_brings_back_what_a_census_did_not_show() -> None:
     assert ORDERS in run.producer().spans, "the marker that the census knew of may be lost"
 
 
-def test_a_gap_of_a_new_topic_outlives_the_news_that_the_old_one_is_gone() -> None:
+def test_a_gap_of_a_new_topic_outlives_the_deletion_of_the_old_one() -> None:
     gap, gone = notice(NoticeKind.GAP, 3), notice(NoticeKind.DELETED, 0, topic_id="the one before")
     for order in ((gap, gone), (gone, gap)):
         assert OutstandingGap(ORDERS, 3) in BucketRun().batch(*order)

@@ -96,7 +96,7 @@ def test_thousands_of_millions_of_empty_offsets_cost_one_batch() -> None:
     assert watched.run.producer(2).view is not None
 
 
-def test_what_was_there_is_no_news_up_to_the_end_that_was_listed_first() -> None:
+def test_what_was_there_is_not_new_up_to_the_end_that_was_listed_first() -> None:
     states = [(number, S.COMPLETE_COMMIT if number % 2 else S.PREPARE_COMMIT) for number in range(10)]
     watched = Watched(a_log(*states, *((number, S.COMPLETE_COMMIT) for number in range(10))), 20)
     batches = 0
@@ -116,7 +116,7 @@ def test_what_was_there_is_no_news_up_to_the_end_that_was_listed_first() -> None
     assert not watched.run.bucket.agenda, "what an early chunk showed as live, and a later one as complete, is over"
 
 
-def test_what_comes_after_the_end_that_was_listed_first_is_news() -> None:
+def test_what_comes_after_the_end_that_was_listed_first_is_new() -> None:
     watched = Watched(a_log((1, S.PREPARE_COMMIT)), 1)
     watched.batch()
     watched.batch()
@@ -129,7 +129,7 @@ def test_what_comes_after_the_end_that_was_listed_first_is_news() -> None:
     assert watched.run.producer(5).view is not None
 
 
-def test_a_range_that_reaches_from_the_first_reading_into_what_is_news_tells_them_apart() -> None:
+def test_a_range_with_records_of_the_first_reading_and_new_ones_separates_them() -> None:
     watched = Watched(a_log((1, S.COMPLETE_COMMIT), (2, S.COMPLETE_COMMIT)), 2)
     watched.batch(records=1)
     watched.records[2] = a_log_record(2, 3, S.COMPLETE_COMMIT, NOW_MS)
@@ -139,7 +139,7 @@ def test_a_range_that_reaches_from_the_first_reading_into_what_is_news_tells_the
     assert [watched.run.producer(number).view is None for number in (1, 2, 3)] == [True, True, False]
 
 
-def test_an_idle_id_is_told_to_whom_has_something_open() -> None:
+def test_an_idle_id_is_emitted_for_producers_with_something_open() -> None:
     watched = Watched(a_log((9, S.ONGOING), (7, S.COMPLETE_ABORT)), 2)
     watched.batch(seen(0, 10, data=5), records=1)
     for _ in range(2):

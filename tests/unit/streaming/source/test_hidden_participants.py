@@ -50,7 +50,7 @@ def hidden(cluster: Asked, *facts: Fact, known: Iterable[TopicPartition] = ()) -
     return [fact.partition for fact in found]  # type: ignore[union-attr]
 
 
-def test_a_participant_that_is_hidden_is_told(cluster: Asked) -> None:
+def test_a_hidden_participant_is_reported(cluster: Asked) -> None:
     assert hidden(cluster, transaction(1, S.ONGOING, ORDERS, PAYMENTS, GONE)) == [PAYMENTS]
     assert cluster.asked == ["gone", "payments"], "by name, and only what is not shown"
 
@@ -65,7 +65,7 @@ def test_what_is_known_or_not_wanted_is_not_asked_for(cluster: Asked) -> None:
     assert cluster.asked == []
 
 
-def test_where_nobody_answers_nothing_is_said_to_be_gone(cluster: Asked) -> None:
+def test_without_answers_nothing_is_reported_as_gone(cluster: Asked) -> None:
     cluster.is_away = True
     assert hidden(cluster, transaction(1, S.ONGOING, GONE)) == [GONE]
 

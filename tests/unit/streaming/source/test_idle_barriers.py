@@ -68,13 +68,13 @@ NEEDED = {
 
 
 @pytest.mark.parametrize(("before", "after", "judged"), NEEDED.values(), ids=NEEDED.keys())
-def test_a_barrier_that_may_say_something_takes_place(
+def test_a_barrier_that_may_have_new_information_takes_place(
     before: SourceOffset, after: SourceOffset, judged: NextBarrierDue | None
 ) -> None:
     assert not can_skip(before, after, judged)
 
 
-def test_what_was_said_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_message_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "next-barrier.json"
     for judged in (NextBarrierDue(7, NEVER_MS), NextBarrierDue(8, 0)):
         write_next_barrier(path, judged)
@@ -85,7 +85,7 @@ def test_what_was_said_is_read_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"[7", b"[7]", b'[7, "1"]', b"7", b"\xff\xfe", b"[7, 1, 2]", b"{}", b"[true, 1]"]
 )
-def test_a_damaged_file_says_nothing(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_counts_as_no_file(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "next-barrier.json"
     assert read_next_barrier(None) is read_next_barrier(path) is None
     path.write_bytes(content)
@@ -98,7 +98,7 @@ def due_ms(run: BucketRun, *facts: Fact) -> int:
     return count.due_ms
 
 
-def test_a_bucket_says_when_it_has_to_look_again() -> None:
+def test_a_bucket_emits_when_its_next_evaluation_is_due() -> None:
     run = BucketRun()
     assert due_ms(run) == NEVER_MS
     owner = transaction(1, S.ONGOING, ORDERS, start_ms=run.now_ms)

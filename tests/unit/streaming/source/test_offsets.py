@@ -152,7 +152,7 @@ DATA, COORDINATOR = frozenset({ORDERS}), frozenset({LOG.partition})
         pytest.param(an_offset(), NONE, NONE, NONE, id="nothing watched"),
     ],
 )
-def test_a_barrier_tells_where_it_proves_nothing(
+def test_a_barrier_names_where_it_proves_nothing(
     offset: SourceOffset,
     stale_data: frozenset[TopicPartition],
     limited_data: frozenset[TopicPartition],
@@ -180,7 +180,7 @@ def test_a_barrier_has_the_numbers_and_the_ranges_that_went_back() -> None:
 
 
 @pytest.mark.parametrize(("offset", "has_log"), [(an_offset(orders=READ), False), (an_offset(log=UNKNOWN), True)])
-def test_a_barrier_tells_whether_there_is_a_coordinators_log(offset: SourceOffset, has_log: object) -> None:
+def test_a_barrier_records_whether_there_is_a_coordinators_log(offset: SourceOffset, has_log: object) -> None:
     assert offset.barrier_fact(None).has_coordinator_log is has_log
 
 

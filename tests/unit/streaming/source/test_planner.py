@@ -92,7 +92,7 @@ def test_a_partition_stands_where_its_answer_allows(
         pytest.param(None, told(None, start=5), {}, id="end not told"),
     ],
 )
-def test_reading_begins_once_start_and_end_are_told(
+def test_reading_begins_once_start_and_end_are_listed(
     known: Position | None, answer: Answer, begun: dict[TopicPartition, int]
 ) -> None:
     assert planned({} if known is None else {ORDERS: known}, {ORDERS: answer}).begun == begun
@@ -146,7 +146,7 @@ def test_one_partition_that_is_far_behind_limits_no_other() -> None:
     assert found.positions[ORDERS].offset == 500
 
 
-def test_a_limit_counts_neither_what_is_truncated_nor_what_is_not_told() -> None:
+def test_a_limit_counts_neither_what_is_truncated_nor_what_is_not_listed() -> None:
     known = {ORDERS: at(50), PAYMENTS: at(10), AUDIT: at(5)}
     answers = {ORDERS: told(20), PAYMENTS: told(20), AUDIT: told(None)}
     found = planned(known, answers, Limits(data_offsets=10)).positions
@@ -179,7 +179,7 @@ NEWS: dict[str, tuple[int, Position | None, int | None, Answer, Rereads, int]] =
 @pytest.mark.parametrize(
     ("barrier", "known", "news_from", "answer", "rereads", "expected"), NEWS.values(), ids=NEWS.keys()
 )
-def test_what_was_in_the_log_when_reading_began_is_no_news(
+def test_what_was_in_the_log_when_reading_began_is_not_new(
     barrier: int, known: Position | None, news_from: int | None, answer: Answer, rereads: Rereads, expected: int
 ) -> None:
     known_news = {} if news_from is None else {LOG: news_from}

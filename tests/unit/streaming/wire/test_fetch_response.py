@@ -123,7 +123,7 @@ def test_an_empty_response_has_no_partitions(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_error_of_the_whole_request_is_told_where_the_version_has_one(version: int) -> None:
+def test_an_error_of_the_whole_request_is_returned_where_the_version_has_one(version: int) -> None:
     assert decoded(encoded({}, version, error_code=70), version).error_code == (70 if version >= 7 else 0)
 
 

@@ -80,7 +80,7 @@ def test_a_hostile_value_is_refused(encoded: str, read: Read, message: str) -> N
         read(Reader(bytes.fromhex(encoded)), "field")
 
 
-def test_an_error_tells_where_the_value_began() -> None:
+def test_an_error_names_where_the_value_began() -> None:
     reader = Reader(b"\0" * 6)
     reader.int32("first")
     with pytest.raises(WireError, match="second at byte 4: expected 8 bytes, found 2 bytes left"):

@@ -79,7 +79,7 @@ def test_a_header_is_read_field_by_field() -> None:
         pytest.param(a_batch(attributes=DELETE_HORIZON), True, False, 0, id="with a delete horizon"),
     ],
 )
-def test_attributes_tell_the_kind(*, batch: bytes, transactional: bool, control: bool, compression: int) -> None:
+def test_attributes_have_the_kind(*, batch: bytes, transactional: bool, control: bool, compression: int) -> None:
     header = the_header(batch)
     assert (header.is_transactional, header.is_control, header.compression) == (transactional, control, compression)
 

@@ -102,7 +102,7 @@ def hang_with_traffic(kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPa
     return ClusterAdmin(cluster).read_partitions([partition])[partition].last_stable_offset
 
 
-def test_the_read_committed_group_is_stopped_and_the_other_is_not_hurt(
+def test_the_read_committed_group_is_stopped_and_the_other_is_not_affected(
     kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, readers: dict[str, Reader]
 ) -> None:
     stable = hang_with_traffic(kafka, cluster, partition)

@@ -81,7 +81,7 @@ def both_ways(
 
 
 @given(coordinator_logs(), _cuts, _answers, _rarely_damaged, st.sampled_from([99, 99, 99, 0, 4, 9]))
-def test_both_ways_tell_the_same(
+def test_both_ways_give_the_same_facts(
     log: list[Placed],
     cuts: list[int],
     answers: list[tuple[int, bool]],
@@ -93,7 +93,7 @@ def test_both_ways_tell_the_same(
 
 
 @given(coordinator_logs(), _damages)
-def test_a_glance_says_what_decoding_says_or_nothing(log: list[Placed], damages: list[tuple[int, int]]) -> None:
+def test_a_glance_returns_what_decoding_returns_or_nothing(log: list[Placed], damages: list[tuple[int, int]]) -> None:
     for placed in log:
         raw = _damaged(placed.raw, damages)
         seen = glance(raw, 0)

@@ -86,7 +86,7 @@ def a_stray(world: World, candidate: SpanCandidate) -> StrayWrite:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_stray_write_that_is_said_again_is_not_told_again(world: World, *, restarted: bool) -> None:
+def test_a_stray_write_that_is_emitted_again_is_not_published_again(world: World, *, restarted: bool) -> None:
     stray = a_stray(world, world.hang())
     world.batch(stray)
     long_after(world, restarted=restarted)
@@ -95,7 +95,7 @@ def test_a_stray_write_that_is_said_again_is_not_told_again(world: World, *, res
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_transaction_that_is_said_again_is_not_told_again(world: World, *, restarted: bool) -> None:
+def test_a_transaction_that_is_emitted_again_is_not_published_again(world: World, *, restarted: bool) -> None:
     view = world.hang().view
     owner = world.admin.begin("slow", world.partition)
     assert view is not None
@@ -131,7 +131,7 @@ def test_a_topic_of_years_is_read_without_keeping_it() -> None:
     assert memory._on_topic.keys() == {id_of("open")}
 
 
-def test_what_comes_to_stand_behind_a_forgotten_end_tells_nothing_and_opens_nothing() -> None:
+def test_a_record_behind_a_forgotten_end_proves_nothing_and_opens_nothing() -> None:
     opened, later, over = a_life("one")
     memory = IncidentStore("cluster")
     memory.remember([opened, later, over], LONG_AFTER_MS)
@@ -210,7 +210,7 @@ def test_a_sink_that_was_emptied_gets_what_is_open_and_what_ended_within_the_day
     assert found == {"recent": "resolved", "going-on": "opened"}
 
 
-def test_of_candidates_that_never_got_an_answer_nothing_is_kept_once_they_are_no_longer_said(world: World) -> None:
+def test_candidates_without_an_answer_are_dropped_once_they_are_no_longer_emitted(world: World) -> None:
     candidates = [world.hang(f"checkout-{number}") for number in range(20)]
     world.admin.problems[world.partition] = "NOT_LEADER_OR_FOLLOWER"
     world.batch(*candidates)
