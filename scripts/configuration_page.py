@@ -33,8 +33,7 @@ A regular expression must match the whole name of a topic. It has Python's synta
 quotes, because TOML changes a backslash in double quotes.
 
 The other commands are not configured by this file. They use the variables `TXNWATCH_BOOTSTRAP_SERVER`,
-`TXNWATCH_COMMAND_CONFIG` and `TXNWATCH_EVENTS_KEY_FILE`, and their own [flags](cli.md). The terms are in the
-[glossary](glossary.md).
+`TXNWATCH_COMMAND_CONFIG` and `TXNWATCH_EVENTS_KEY_FILE`, and their own [flags](cli.md).
 """
 OTHER_ABOUT = """\
 ## Environment variables that are not settings

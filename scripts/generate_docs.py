@@ -1,4 +1,4 @@
-"""Writes the pages that are generated from code: `make docs`. A test compares the pages with their generators.
+"""Writes the pages that are generated from code, and links terms: `make docs`. A test compares the pages.
 
 The pages and their sources: docs/verdicts.md (the table of verdicts), docs/abort.md (the table of refusals),
 docs/events.md (the Avro schema), docs/cli.md (the parser), deploy/reference-config.toml (the settings model),
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 from benchmark_page import benchmarks_page
 from capacity_page import capacity_page
 from configuration_page import configuration_page
+from glossary_links import link_terms
 from page_texts import ABORT_ABOUT, BY_HAND, COORDINATOR_ABOUT, METRICS_ABOUT
 from pydantic_core import PydanticUndefined
 from source_page import source_page
@@ -41,8 +43,6 @@ def verdicts_page() -> str:
         "# Verdicts",
         "",
         _GENERATED,
-        "The terms, also the states Ongoing and Prepare*, are in the [glossary](glossary.md).",
-        "",
         "| verdict | severity | when | meaning | ends by itself |",
         "|---|---|---|---|---|",
         *(
@@ -74,7 +74,7 @@ def events_page() -> str:
             "(the incident id and the sequence; it is the same each time that an event is published), `ce_type`",
             "(`io.txnwatch.<verdict>.<status>.v1`), `ce_source` (`/kafka/<cluster id>`), `ce_subject`, `ce_time`,",
             "`ce_specversion` and `content-type`. [Consuming incidents](consumers.md) describes how to read the",
-            "events, and the keys in Redis. The terms are in the [glossary](glossary.md).",
+            "events, and the keys in Redis.",
             "",
             "The topic also contains two other kinds of records:",
             "",
@@ -130,7 +130,7 @@ def cli_page() -> str:
         "| 1 | a failure (one line on standard error has the cause and what to do), or an incomplete answer |",
         "| 2 | wrong usage: a flag or a setting is invalid |",
         "| 3 | something was found (only with `--fail-on-found`) |",
-        "| 4 | no [watcher](glossary.md) is active, so an empty answer proves nothing (only `status`) |",
+        "| 4 | no watcher is active, so an empty answer proves nothing (only `status`) |",
         "| 130 | interrupted with Ctrl-C |",
         "",
         "With `--format json` a command prints one JSON object. It has the same members for every command: `command`,",
@@ -325,7 +325,7 @@ def decisions_page() -> str:
             "",
             _GENERATED,
             "Each page has one decision: its context, the choice, what was measured, and the consequences. A decision",
-            "that a later one has changed has a link to that one. The terms are in the [glossary](../glossary.md).",
+            "that a later one has changed has a link to that one.",
             "",
             *(f"- [{title}]({name})" for name, title in titles),
             "",
@@ -349,10 +349,31 @@ PAGES = {
 }
 
 
+def content(name: str) -> str:
+    """The content of a page, with its terms linked."""
+    made = PAGES[name]()
+    return link_terms(made, glossary_of(name)) if name.endswith(".md") else made
+
+
+def glossary_of(name: str) -> str:
+    """The path of the glossary from a page."""
+    return Path(os.path.relpath(ROOT / "docs" / "glossary.md", (ROOT / name).parent)).as_posix()
+
+
+def other_pages() -> list[str]:
+    """The pages that are not generated, in which terms are linked; a test writes docs/kafka-transactions.md."""
+    found = (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+    names = {path.relative_to(ROOT).as_posix() for path in found}
+    return sorted(names - PAGES.keys() - {"docs/glossary.md", "docs/kafka-transactions.md"})
+
+
 def main() -> None:
-    """Writes every page."""
-    for name, make in PAGES.items():
-        (ROOT / name).write_text(make())
+    """Writes every generated page, and links the terms in the others."""
+    for name in PAGES:
+        (ROOT / name).write_text(content(name))
+    for name in other_pages():
+        page = ROOT / name
+        page.write_text(link_terms(page.read_text(), glossary_of(name)))
 
 
 if __name__ == "__main__":

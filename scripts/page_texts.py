@@ -10,7 +10,7 @@ marker. The default is `off`. [`txnwatch abort`](#txnwatch-abort) ends a single 
 ## What is aborted
 
 txnwatch aborts a transaction only if it is proven to hang, and never if a coordinator still owns it. The decision
-depends on the `expected_outcome`: how the transaction would have ended. The terms are in the [glossary](glossary.md).
+depends on the `expected_outcome`: how the transaction would have ended.
 
 | `expected_outcome` | meaning | `--auto-abort on` | `txnwatch abort` |
 |---|---|---|---|
@@ -127,7 +127,7 @@ METRICS_ABOUT = """\
 |---|---|
 | `/metrics` | the metrics for Prometheus |
 | `/-/healthy` | 200, always: it shows only that the process runs |
-| `/-/ready` | 200 if a [barrier](glossary.md) was judged within the last 15 s, else 503 |
+| `/-/ready` | 200 if a barrier was judged within the last 15 s, else 503 |
 
 These files use the metrics:
 

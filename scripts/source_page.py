@@ -12,8 +12,7 @@ does not show: producer ids, epochs, transactional ids, and the markers that end
 content of records: the source never decompresses or parses the records of a user's topic.
 
 You need PySpark 4.3, and `pip install txnwatch` in the Python environment of the driver and of every executor. The
-rights on the cluster are those of `txnwatch run`, without the rights on the events topic. The terms are in the
-[glossary](glossary.md).
+rights on the cluster are those of `txnwatch run`, without the rights on the events topic.
 
 Register the source once per Spark session. A test runs the programs of this page against a real Kafka.
 

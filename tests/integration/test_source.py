@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -98,6 +99,28 @@ def test_a_batch_read_ends_at_the_given_offset(
     facts = read(spark, kafka, partition.topic, startingOffsets="earliest", endingOffsets=ends)
     (row,) = facts.filter(f"kind = 'producer' AND producer_id = {hung.producer_id}").collect()
     assert row["txn_start_offset"] is None
+
+
+def test_the_programs_of_the_page_about_the_source_run(
+    spark: SparkSession, kafka: EmbeddedKafka, history: tuple[TopicPartition, RawProducer], tmp_path: Path
+) -> None:
+    partition, hung = history
+    page = (Path(__file__).parents[2] / "docs" / "spark-source.md").read_text()
+    batch, stream = (
+        code.replace("broker:9092", kafka.bootstrap_servers).replace("payments.*", partition.topic)
+        for code in re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    )
+    names: dict[str, Any] = {"spark": spark}
+    exec(batch.replace('"payments"', f'"{partition.topic}"'), names)
+    assert sorted(row["last_marker_commit"] for row in names["ended"].collect()) == [False, True]
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path))
+    exec(stream, names)
+    try:
+        found = "SELECT producer_id, txn_start_offset FROM open_now"
+        eventually(lambda: (hung.producer_id, 5) in map(tuple, spark.sql(found).collect()), BATCH_S, "the open span")
+    finally:
+        names["query"].stop()
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
 
 
 def test_planning_leaves_no_process_behind_and_tasks_keep_their_workers(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -53,3 +54,13 @@ def test_an_incident_is_one_line_and_in_json_has_its_fields(
     assert "checkout-1" in line
     if log_format == JSON:
         assert json.loads(line)["incident"]["incident_id"] == event.incident_id
+
+
+def test_the_json_line_of_the_docs_is_what_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "output.md").read_text()
+    shown = json.loads(page.partition("```json\n")[2].partition("```")[0])
+    log_to_stdout(JSON)
+    ROOT.warning(shown["message"])
+    written = json.loads(capsys.readouterr().out)
+    assert list(written) == list(shown)
+    assert {**written, "time": ""} == {**shown, "time": ""}

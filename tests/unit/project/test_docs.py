@@ -48,7 +48,27 @@ GENERATED = [
 
 @pytest.mark.parametrize("page", GENERATED)
 def test_generated_pages_are_as_generated(generator: ModuleType, page: str) -> None:
-    assert (ROOT / page).read_text() == generator.PAGES[page](), f"{page} is old: run `make docs`"
+    assert (ROOT / page).read_text() == generator.content(page), f"{page} is old: run `make docs`"
+
+
+def test_each_page_links_each_term_of_the_glossary_where_it_uses_it_first(generator: ModuleType) -> None:
+    pages = [*generator.PAGES, *generator.other_pages()]
+    texts = {page: (ROOT / page).read_text() for page in pages if page.endswith(".md")}
+    assert len(texts) > 40
+    assert [
+        page for page, text in texts.items() if generator.link_terms(text, generator.glossary_of(page)) != text
+    ] == [], "run `make docs`"
+
+
+def test_the_glossary_has_at_most_25_terms_and_each_is_used() -> None:
+    glossary = (ROOT / "docs" / "glossary.md").read_text()
+    terms = re.findall(r"^## (.*)$", glossary, flags=re.MULTILINE)
+    anchors = [term.replace("'", "").replace(" ", "-") for term in terms]
+    texts = [(ROOT / page).read_text() for page in PAGES]
+    linked = {found for text in texts for found in re.findall(r"glossary\.md#(\S+)$", text, re.MULTILINE)}
+    assert terms == sorted(terms)
+    assert len(terms) <= 25
+    assert set(anchors) == linked
 
 
 def test_the_reference_config_has_every_key_and_loads_to_the_defaults() -> None:
