@@ -1,4 +1,4 @@
-"""docs/capacity.md: the resources that a watch of a large cluster needs, computed from the results of `make bench`."""
+"""docs/capacity.md: the resources for watching a cluster, computed from the results of `make bench`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Costs(NamedTuple):
         batch_s: CPU time of one record batch, its header decoded and folded.
         byte_s: CPU time of one received byte.
         record_s: CPU time of one record of the coordinators' log.
-        producer_s: CPU time of one producer that changed in a micro-batch, packed and judged.
+        producer_s: CPU time of one producer that changed in a micro-batch, packed and evaluated.
         idle_s: CPU time of a micro-batch in Spark in which nothing changes, with the most open transactions measured.
         described_s: wall time of one partition in a round of the census.
     """
@@ -48,7 +48,7 @@ LOADS = (
     Load("large", 100, 50_000, 100_000, 10e9, 16_000),
 )
 ABOUT = """
-A core is one core of the machine of docs/benchmarks.md. Every figure below is computed from a row of that page.
+A core is one core of the machine of the [benchmarks](benchmarks.md). Every figure below is computed from a row of that page.
 Assumptions: a transaction writes three data batches on three partitions, three markers, and four records of 200 bytes
 to the coordinators' log. A producer that changes does so once per micro-batch.
 """.strip()
@@ -69,11 +69,11 @@ READ_SO = """
 - **Network.** A scan reads every written byte once. If that is too much, scan only the topics for which seconds matter
   (`--topics`), and watch the others by census (`--census-topics`). A round of the census costs a few requests,
   independent of the write rate, and detects a hang within two rounds.
-- **Limit.** `--max-bytes-per-second` limits the scan. A partition that falls behind is judged by census until it has
+- **Limit.** `--max-bytes-per-second` limits the scan. A partition that falls behind is watched by census until it has
   caught up.
-- **Parallel work.** The state is hashed to 16 buckets. `--state-partitions` is the number of tasks that judge them in
-  parallel, at most 16. `--input-partitions` is the number of tasks that fetch and fold. More executors help as long as
-  there are tasks for them; docs/benchmarks.md has the slope from one executor to two.
+- **Parallel work.** The state is divided into 16 buckets by producer id. `--state-partitions` is the number of tasks
+  that evaluate them in parallel, at most 16. `--input-partitions` is the number of tasks that fetch and fold. More
+  executors help as long as there are tasks for them: see [Benchmarks](benchmarks.md).
 """.strip()
 
 
@@ -115,7 +115,7 @@ def costs_of(found: dict[str, Any]) -> Costs:
 
 
 def needs(load: Load, costs: Costs) -> dict[str, str]:
-    """The resources that a watch of this cluster needs, as the rows of the table."""
+    """The resources that a watcher of this cluster needs, as the rows of the table."""
     batches_s = load.bytes_s / load.batch_bytes + load.transactions_s * MARKERS_OF_A_TRANSACTION
     reading = batches_s * costs.batch_s + load.bytes_s * costs.byte_s
     records = load.transactions_s * RECORDS_OF_A_TRANSACTION * costs.record_s
@@ -131,7 +131,7 @@ def needs(load: Load, costs: Costs) -> dict[str, str]:
         "network for the coordinators' log alone": f"{log_bytes_s * 8 / 1e9:,.2f} Gbit/s",
         "cores: fetching and folding data": f"{reading:,.1f}",
         "cores: decoding the coordinators' log": f"{records:,.1f}",
-        "cores: judging": f"{judging:,.1f}",
+        "cores: evaluation": f"{judging:,.1f}",
         "cores: Spark itself, at one micro-batch per second": f"{costs.idle_s / BATCH_S:,.1f}",
         "cores, total": f"{reading + records + judging + costs.idle_s / BATCH_S:,.1f}",
         "cores, total, if a census watches all data": f"{records + judging + costs.idle_s / BATCH_S + 0.1:,.1f}",
@@ -145,7 +145,7 @@ def _told(costs: Costs) -> list[tuple[str, float]]:
         ("one record batch: walk and fold (one-record batches)", costs.batch_s),
         ("one received megabyte: walk and fold (1 MB batches)", costs.byte_s * 1e6),
         ("one record of the coordinators' log: decode (exact fold)", costs.record_s),
-        ("one changed producer: pack and judge", costs.producer_s),
+        ("one changed producer: pack and evaluate", costs.producer_s),
         ("a micro-batch in which nothing changes, all processes", costs.idle_s),
         ("one partition in a round of the census (wall time)", costs.described_s),
     ]

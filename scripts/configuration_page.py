@@ -137,7 +137,7 @@ def configuration_page(generated: str) -> str:
 def _setting(name: str, spec: FieldInfo, bounds: dict[str, Any]) -> Iterable[str]:
     yield f"### `{name}`"
     yield ""
-    yield f"- Meaning: {spec.description}".replace("docs/abort.md", "[the verified abort](abort.md)")
+    yield f"- Meaning: {spec.description}".replace("docs/abort.md", "[abort.md](abort.md)")
     yield f"- Type: {_type(name, spec, bounds)}"
     yield f"- Default: {_default(spec)}"
     yield f"- Flag: `--{name.replace('_', '-')}`"

@@ -104,7 +104,7 @@ def _fields(record: dict[str, object], heading: str) -> list[str]:
         inner = next((part for part in parts if isinstance(part, dict)), None)
         if inner is not None:
             nested.extend(_fields(inner, f"## `{field['name']}`"))
-        lines.append(f"| `{field['name']}` | {_type(kind)} | {field['doc']} |")
+        lines.append(f"| `{field['name']}` | {_type(kind)} | {_with_links(field['doc'])} |")
     return [*lines, "", *nested]
 
 
@@ -152,7 +152,12 @@ def _flag(action: argparse.Action) -> str:
     value = "" if action.nargs == 0 else f" {action.metavar or choices}"
     meaning = (action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%").replace("|", "\\|")
     name = f"{action.option_strings[-1]}{value}" if action.option_strings else f"{action.metavar}"
-    return f"| `{name}` | {meaning} |"
+    return f"| `{name}` | {_with_links(meaning)} |"
+
+
+def _with_links(text: str) -> str:
+    """A description in the code, with its names of pages as links."""
+    return re.sub(r"docs/(\w+)\.md", r"[\1.md](\1.md)", text)
 
 
 def reference_config() -> str:

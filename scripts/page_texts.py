@@ -115,9 +115,9 @@ The exit code is 0 only for the result `verified`. With `--dry-run` it is 0 if t
 
 If the events topic exists, the command publishes an incident of its own: `opened` with the decision, `updated` with the
 result, and `resolved` once it has read that the transaction is closed. `resolution.how` is `committed` or `aborted`, as
-the marker that closed the transaction, or `no_longer_open` if that marker could not be read. A running watch may have
-an incident of its own about the same transaction. The command does not change that incident, because only the watch may
-continue its sequence. That incident ends when the watch reads the marker.
+the marker that closed the transaction, or `no_longer_open` if that marker could not be read. A running watcher may have
+an incident of its own about the same transaction. The command does not change that incident, because only the watcher
+may continue its sequence. That incident ends when the watcher reads the marker.
 """
 
 METRICS_ABOUT = """\
@@ -127,7 +127,7 @@ METRICS_ABOUT = """\
 |---|---|
 | `/metrics` | the metrics for Prometheus |
 | `/-/healthy` | 200, always: it shows only that the process runs |
-| `/-/ready` | 200 if a barrier was judged within the last 15 s, else 503 |
+| `/-/ready` | 200 if a barrier was evaluated within the last 15 s, else 503 |
 
 These files use the metrics:
 

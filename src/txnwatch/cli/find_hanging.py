@@ -134,7 +134,7 @@ class AgeFilter:
     def left_out(self) -> Iterator[LeftOut]:
         """The spans that were not judged; they may hang."""
         if self.younger:
-            why = f"last written less than {self.minutes} minutes ago (--max-transaction-timeout), not judged"
+            why = f"last written less than {self.minutes} minutes ago (--max-transaction-timeout), not evaluated"
             yield LeftOut(self.younger, _counted(self.younger, "open span"), why)
 
 

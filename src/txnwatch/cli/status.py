@@ -70,7 +70,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "read, and no partition is unproven. Exit code 1: a failure, or an incomplete answer; the partitions on which "
         "an active watcher proves nothing are listed as not checked. Exit code 3: an incident is open (only with "
         "--fail-on-found), with or without an active watcher. Exit code 4: no watcher is active, because none has "
-        "judged a barrier within the last minute; then an empty list proves nothing.",
+        "evaluated a barrier within the last minute; then an empty list proves nothing.",
     )
     add_connection_flags(parser, is_required=False)
     add_events_flags(parser)
@@ -143,7 +143,8 @@ def _summary(told: _Told, watchers: Sequence[Watcher], alone: Sequence[str], *, 
     if not watchers:
         nobody = "no watcher is active: no heartbeat was found here"
     elif alone:
-        nobody = f"no watcher of cluster {some(alone, _NAMED)} is active: none has judged within the last minute"
+        since = "none has evaluated a barrier within the last minute"
+        nobody = f"no watcher of cluster {some(alone, _NAMED)} is active: {since}"
     elif not is_whole:
         nobody = "a watcher is active, but it proves nothing about what is not checked"
     else:

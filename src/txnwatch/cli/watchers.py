@@ -42,7 +42,7 @@ class Watcher:
         who = f"watcher {self.instance} ({self.version}) of cluster {self.cluster_id}"
         if self.doubt is not None:
             return f"{who}: ignored, {self.doubt}"
-        judged = f"{who}: judged barrier {self.barrier} {duration(self.age_ms)} ago"
+        judged = f"{who}: evaluated barrier {self.barrier} {duration(self.age_ms)} ago"
         if not self.is_coordinator_read:
             return f"{judged} and proved nothing: no part of the coordinators' log was read to its end"
         more = self.unproven_partitions - len(self.unproven_names)

@@ -104,7 +104,7 @@ class Metrics(Collector):
 
     @property
     def is_judging(self) -> bool:
-        """Whether a barrier was judged within the last 15 s."""
+        """Whether a barrier was evaluated within the last 15 s."""
         return self._picture.judged_ms >= 0 and self._now_ms() - self._picture.judged_ms <= UP_WITHIN_MS
 
     def query_starts(self, ledger: Ledger) -> None:

@@ -89,14 +89,14 @@ INITIAL_SERIES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
 _C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 
 METRICS: tuple[Metric, ...] = (
-    Metric(HEALTH, "up", _G, (), "1 if a barrier was judged within the last 15 s, else 0", is_read=True),
+    Metric(HEALTH, "up", _G, (), "1 if a barrier was evaluated within the last 15 s, else 0", is_read=True),
     Metric(HEALTH, "build_info", _G, ("version", "cluster_id"), "always 1", is_read=True),
     Metric(
         HEALTH,
         "ready",
         _G,
         (),
-        "1 once the watch is ready, else 0. Ready: every partition of the coordinators' log was read to its end (or "
+        "1 once the watcher is ready, else 0. Ready: every partition of the coordinators' log was read to its end (or "
         "some were, and no further one for 30 s), and a census was taken (or none came for 30 s). "
         "txnwatch_unproven_partitions counts what is unproven then",
     ),
@@ -105,7 +105,7 @@ METRICS: tuple[Metric, ...] = (
         "last_barrier_timestamp_seconds",
         _G,
         (),
-        "when the ends of the data partitions were listed for the last judged barrier",
+        "when the ends of the data partitions were listed for the last evaluated barrier",
         is_read=True,
     ),
     Metric(

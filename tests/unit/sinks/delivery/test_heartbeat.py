@@ -114,12 +114,12 @@ def test_every_watcher_is_listed_once_by_its_last_word() -> None:
 def test_a_watcher_is_shown_as_one_line() -> None:
     (told,) = watchers_of([a_heartbeat()], NOW_MS + 1_500)
     assert told.line() == (
-        "watcher host:/checkpoint (0.9) of cluster cluster: judged barrier 812 1.5s ago; 120 partitions scanned, "
+        "watcher host:/checkpoint (0.9) of cluster cluster: evaluated barrier 812 1.5s ago; 120 partitions scanned, "
         "30 by census, 2 unproven (orders-1, orders-2), the furthest 12 offsets behind"
     )
     (blind,) = watchers_of([a_heartbeat(is_coordinator_read=False)], NOW_MS)
     assert blind.line() == (
-        "watcher host:/checkpoint (0.9) of cluster cluster: judged barrier 812 0.0s ago and proved nothing: "
+        "watcher host:/checkpoint (0.9) of cluster cluster: evaluated barrier 812 0.0s ago and proved nothing: "
         "no part of the coordinators' log was read to its end"
     )
     (odd,) = watchers_of([a_heartbeat(time_ms=NOW_MS + 10**9)], NOW_MS)
