@@ -48,9 +48,9 @@ LOADS = (
     Load("large", 100, 50_000, 100_000, 10e9, 16_000),
 )
 ABOUT = """
-A core is one core of the machine of the [benchmarks](benchmarks.md). Every figure below is computed from a row of that page.
-Assumptions: a transaction writes three data batches on three partitions, three markers, and four records of 200 bytes
-to the coordinators' log. A producer that changes does so once per micro-batch.
+A core is one core of the machine of the [benchmarks](benchmarks.md). Every figure below is computed from a row of that
+page. Assumptions: a transaction writes three data batches on three partitions, three markers, and four records of 200
+bytes to the coordinators' log. A producer that changes does so once per micro-batch.
 """.strip()
 NEEDED = frozenset(
     {

@@ -25,12 +25,12 @@ Only `bootstrap_server` is required. A complete file, with every default, is
 bootstrap_server = "broker-1:9092,broker-2:9092"
 command_config = "/etc/txnwatch/client.properties"
 checkpoint = "/var/lib/txnwatch"
-topics = "orders|payments.*"
+topics = 'orders|payments.*'
 metrics_port = 9464
 ```
 
 A regular expression must match the whole name of a topic. It has Python's syntax. In the file, write it in single
-quotes, because TOML changes a backslash in double quotes.
+quotes: in double quotes, TOML treats a backslash as the beginning of an escape.
 
 The other commands are not configured by this file. They use the variables `TXNWATCH_BOOTSTRAP_SERVER`,
 `TXNWATCH_COMMAND_CONFIG` and `TXNWATCH_EVENTS_KEY_FILE`, and their own [flags](cli.md).

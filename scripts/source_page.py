@@ -12,7 +12,7 @@ does not show: producer ids, epochs, transactional ids, and the markers that end
 content of records: the source never decompresses or parses the records of a user's topic.
 
 You need PySpark 4.3, and `pip install txnwatch` in the Python environment of the driver and of every executor. The
-rights on the cluster are those of `txnwatch run`, without the rights on the events topic.
+user needs the [rights of `txnwatch run`](../README.md#on-your-cluster), except those on the events topic.
 
 Register the source once per Spark session. A test runs the programs of this page against a real Kafka.
 
@@ -43,8 +43,9 @@ reason. Check these rows before you use the result.
 
 ## Open transactions, continuously
 
-A streaming query (`spark.readStream`) returns facts. A fact describes what one read range of one partition contains.
-The option `buckets` is 1 here, so that a fact about all producers comes once, and not once for each bucket.
+A streaming query (`spark.readStream`) returns facts. A fact describes what one read range contains: the offsets of one
+partition that one micro-batch reads. The source distributes facts to buckets, by producer id. It copies a fact about
+all producers to every bucket. Here the option `buckets` is 1, so that each fact comes once.
 
 ```python
 facts = (
@@ -66,7 +67,7 @@ A fact has no verdict. `txnwatch run` adds the state and the proof: see [the dat
 
 Option names are not case-sensitive. Give either `subscribe` or `subscribePattern`. Every other option whose name begins
 with `kafka.` is a setting of Kafka's Java client, for example `kafka.security.protocol` or `kafka.sasl.jaas.config`. An
-unknown option is an error.
+unknown option is an error. `controlFile`, `nextBarrierFile` and `packed` are for `txnwatch run` only.
 
 | option | default | meaning |
 |---|---|---|
