@@ -43,6 +43,10 @@ def verdicts_page() -> str:
         "# Verdicts",
         "",
         _GENERATED,
+        "Ongoing and Prepare* (PrepareCommit or PrepareAbort) are states of a transaction in the coordinators' log.",
+        "The scan interval is how often a coordinator looks for expired transactions, the brokers' setting",
+        "`transaction.abort.timed.out.transaction.cleanup.interval.ms`.",
+        "",
         "| verdict | severity | when | meaning | ends by itself |",
         "|---|---|---|---|---|",
         *(

@@ -159,6 +159,8 @@ log alone, so they need no broker setting and cover every coordinator. They also
 cannot measure: the time of a transaction whose coordinator moved while it ended, and the oldest transaction of the
 cluster that has not ended.
 
+- **States.** Prepare* is PrepareCommit or PrepareAbort, Complete* is CompleteCommit or CompleteAbort: the states of a
+  transaction in the coordinators' log.
 - **Times** are from the brokers' clocks. The timestamp of a record is the time of its append. The field `lastUpdate` in
   a Complete* record is the time when the Prepare* record was committed, before the first marker was sent.
 - **A failover** is detected if the Prepare* and the Complete* record have different leader epochs of the log's

@@ -175,7 +175,9 @@ class RunSettings(BaseModel):
     )
     abort_budget_per_hour: NotNegative = Field(10, description="maximum number of markers written in any hour")
     abort_breaker_incidents: NotNegative = Field(
-        20, description="if more transactions hang at once, nothing is aborted, because the fault may be a larger one"
+        20,
+        description="maximum number of transactions that hang at the same time; if more hang, nothing is aborted, "
+        "because the fault may be a larger one",
     )
     abort_breaker_cooldown_ms: NotNegative = Field(
         600_000, description="for how long nothing is aborted after an abort with an unexpected result"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -66,6 +67,11 @@ def test_the_site_is_built_without_a_warning_and_has_every_page(tree: Path) -> N
         made - {Path("404.html")}
         == {path.with_stem("index") if path.stem == "README" else path for path in pages} | top
     )
+    for path in made:
+        shown = re.sub(r"<pre.*?</pre>", "", (tree / "build" / "site" / path).read_text(), flags=re.DOTALL)
+        assert re.findall(r"^(?:<p>)?(?:- |\| |\d+\. ).*", shown, flags=re.MULTILINE) == [], (
+            f"{path}: no list, no table"
+        )
     source = (tree / "build" / "site" / "spark-source.html").read_text()
     assert 'id="txnwatch.streaming.source.datasource.TransactionsDataSource"' in source
 
