@@ -170,7 +170,7 @@ def test_the_last_watcher_and_its_time_are_shown_when_none_is_active(
     assert main(["status", *place.flags]) == 4
     *_, watcher, summary = capsys.readouterr().out.splitlines()
     assert "watcher host:/checkpoint (0.9)" in watcher
-    assert "judged barrier 812 2h00m ago" in watcher
+    assert "evaluated barrier 812 2h00m ago" in watcher
     assert f"no watcher of cluster {place.cluster_id} is active" in summary
 
 
