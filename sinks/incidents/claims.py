@@ -26,7 +26,7 @@ from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, T
 from txnwatch.state.model.incident import IncidentEvent, SpanKey, transaction_incident_id, updated
 from txnwatch.state.model.ports import TransactionAdmin
 from txnwatch.state.model.transaction import CoordinatorView, Span
-from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict
+from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict, rank
 
 _IDENTITY = ("topic", "partition", "topic_id", "producer_id", "txn_start_offset", "transactional_id")
 _BEGINNING = ("action", "resolution", "detected_at_ms", "detection_latency_ms")
@@ -194,7 +194,7 @@ class Claims:
         for one, (_, found) in zip(spans, answers, strict=True):
             if found.answer is Answer.REFUTED and found.description is not None:
                 yield one, compose.refuted(now_ms, found.description)
-        strange = (one for one in incidents if one.verdict == Verdict.LATE and not self.is_found(one))
+        strange = (one for one in incidents if RULE_OF[Verdict(one.verdict)].is_past_timeout and not self.is_found(one))
         late = [one for one in strange if one.transactional_id is not None]
         owners = self.admin.describe_transactions([one.transactional_id or "" for one in late]) if late else {}
         for one in late:
@@ -222,11 +222,6 @@ def differs(told: IncidentEvent, found: IncidentEvent) -> bool:
     if rank(told_as) > rank(Verdict(found.verdict)) or told.severity != RULE_OF[told_as].severity:
         return True  # milder than found: also the case for an instance that is behind, which is corrected
     return found.expected_outcome not in {UNKNOWN, told.expected_outcome}
-
-
-def rank(verdict: Verdict) -> int:
-    """The verdict's place in the table of rules: a lower one is worse."""
-    return list(RULE_OF).index(verdict)
 
 
 def _is_elsewhere(one: IncidentEvent, other: IncidentEvent) -> bool:

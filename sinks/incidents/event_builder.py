@@ -22,7 +22,7 @@ from txnwatch.state.model.findings import (
 from txnwatch.state.model.incident import OPENED, IncidentEvent, span_incident_id, transaction_incident_id
 from txnwatch.state.model.ports import PartitionReading, TransactionDescription
 from txnwatch.state.model.transaction import Marker, TransactionState
-from txnwatch.state.model.verdicts import RULE_OF, Verdict
+from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict
 
 NO_LONGER_OPEN = "no_longer_open"
 _CLAIMED = "txnwatch announced a marker, but this process cannot prove that it is this one"
@@ -105,7 +105,7 @@ def transaction_event(
     """The event that opens an incident about a transaction the coordinator still has."""
     view, description = candidate.view, found.description
     assert description is not None
-    stuck = candidate.verdict is Verdict.STUCK_PREPARE
+    stuck = RULE_OF[candidate.verdict].family is Family.PREPARE
     since_ms = view.record_timestamp_ms if stuck else view.start_ms
     return IncidentEvent(
         incident_id=transaction_incident_id(

@@ -19,7 +19,7 @@ from typing import Any
 
 from txnwatch.sinks.delivery.outbox import Outbox
 from txnwatch.sinks.incidents import event_builder as compose
-from txnwatch.sinks.incidents.claims import Claims, differs, found_too, rank
+from txnwatch.sinks.incidents.claims import Claims, differs, found_too
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.confirm import confirm_contradicted, confirm_spans, confirm_transactions, with_pasts
 from txnwatch.sinks.incidents.confirmation_queue import ConfirmationQueues
@@ -50,7 +50,7 @@ from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent, Overwritten, resolved, updated
 from txnwatch.state.model.ports import ConsumerGroups, TransactionAdmin
 from txnwatch.state.model.transaction import Marker
-from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.model.verdicts import Verdict, rank
 
 CONFIRM_BUDGET_MS = 2_000
 OUTCOME_BUDGET_MS = 500

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.batch import Batch
 from txnwatch.state.detection.bucket_state import BucketState, Standing
-from txnwatch.state.detection.evaluate import NEVER_MS, BarrierContext, at_rest_until, due_ms, judge
+from txnwatch.state.detection.evaluate import NEVER_MS, at_rest_until, due_ms, judge
 from txnwatch.state.detection.loaded_producers import LoadedProducers, ProducerStore
 from txnwatch.state.detection.open_transactions import keep_oldest, must_emit, oldest, worth_telling
 from txnwatch.state.detection.producer_snapshot import described_open, doubted, not_described, not_there
@@ -33,8 +34,8 @@ from txnwatch.state.detection.read_gaps import (
     recreated_logs,
     unread_before,
 )
-from txnwatch.state.detection.transitions import forget_unseen
 from txnwatch.state.detection.unreadable_ranges import give_up
+from txnwatch.state.detection.view_transitions import forget_unseen
 from txnwatch.state.model.completion_latency import Tally
 from txnwatch.state.model.facts import Barrier, Fact, NoticeKind, ProducerSeen, TransactionSeen
 from txnwatch.state.model.findings import (

@@ -11,10 +11,12 @@ from dataclasses import replace
 from typing import Protocol
 
 from txnwatch.state.detection.awaited_producers import Awaited, places_of
+from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.evaluate import BarrierContext
 from txnwatch.state.detection.open_transactions import follow, state_of, youngest_to_follow
-from txnwatch.state.detection.transitions import ProducerFact, Step, apply, is_newer
+from txnwatch.state.detection.step import Step
+from txnwatch.state.detection.transitions import ProducerFact, apply
+from txnwatch.state.detection.view_transitions import is_newer
 from txnwatch.state.model.completion_latency import Tally
 from txnwatch.state.model.facts import ProducerSeen, TransactionSeen
 from txnwatch.state.model.findings import Emitted, StrayWrite

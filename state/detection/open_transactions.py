@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from zlib import crc32
 
+from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.evaluate import BarrierContext
 from txnwatch.state.model.findings import Emitted, OpenSpan, OpenTransaction, OpenTransactions
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.serializer import pack

@@ -15,7 +15,7 @@ from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import PartitionReading, TransactionDescription
 from txnwatch.state.model.transaction import Marker
-from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict
 
 COORDINATOR, ADMINISTRATOR, NEXT_TRANSACTION, UNKNOWN = "coordinator", "administrator", "next_transaction", "unknown"
 TXNWATCH = "txnwatch"
@@ -85,4 +85,5 @@ def is_premature(owner: TransactionDescription, incident: IncidentEvent, now_ms:
 def is_same_transaction(owner: TransactionDescription, incident: IncidentEvent) -> bool:
     """Whether the coordinator still has the same transaction in the same state."""
     is_one = owner.producer_id == incident.producer_id and str(owner.state) == incident.transaction_state
-    return is_one and (incident.verdict == Verdict.STUCK_PREPARE or owner.start_ms == incident.open_since_ms)
+    begins_with_decision = RULE_OF[Verdict(incident.verdict)].family is Family.PREPARE
+    return is_one and (begins_with_decision or owner.start_ms == incident.open_since_ms)

@@ -20,7 +20,7 @@ from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import Mismatch
 from txnwatch.state.model.incident import OPENED, RESOLVED, UPDATED
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.state.model.verdicts import RULE_OF, Verdict
+from txnwatch.state.model.verdicts import RULE_OF
 
 NAMESPACE = "txnwatch"
 
@@ -77,7 +77,7 @@ INITIAL_SERIES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "open_incidents": tuple((verdict, rule.severity) for verdict, rule in RULE_OF.items()),
     "events_total": tuple(product(RULE_OF, (OPENED, UPDATED, RESOLVED))),
     "detection_latency_seconds": tuple((verdict,) for verdict in RULE_OF),
-    "confirmations_total": tuple(product((each for each in RULE_OF if each is not Verdict.STRAY_WRITE), Answer)),
+    "confirmations_total": tuple(product((verdict for verdict, rule in RULE_OF.items() if rule.is_read_again), Answer)),
     "abort_decisions_total": (
         *((ABORT, result) for result in (_NONE, VERIFIED, STILL_OPEN, FAILED, UNKNOWN)),
         (DRY_RUN, _NONE),
