@@ -38,6 +38,7 @@ from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import BY_HAND, IncidentEvent, repeat_incident_id, resolved, updated
+from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -125,7 +126,7 @@ def look(case: ManualCase) -> tuple[IncidentEvent, Evidence, SpanConfirmation]:
 def _found(case: ManualCase) -> tuple[SpanCandidate, SpanConfirmation]:
     """The search of find-hanging, for the requested transaction only."""
     case.cluster.refresh()
-    found = searcher_of(case.cluster).search([case.place], case.asked.is_meant)
+    found = searcher_of(case.cluster, DetectionPolicy()).search([case.place], case.asked.is_meant)
     for candidate, proof in found.hanging:
         if candidate.view is None and found.not_checked:
             why = "; ".join(f"{what}: {why}" for what, why in found.not_checked.items())

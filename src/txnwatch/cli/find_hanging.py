@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
-from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags, ask, origin_of
+from txnwatch.cli.asking import (
+    add_configured_flags,
+    add_output_flags,
+    add_partition_flags,
+    ask,
+    configured,
+    origin_of,
+)
 from txnwatch.cli.flag_types import id32
 from txnwatch.cli.output import DETAIL, Answer, Duration, LeftOut, Line, NotChecked, Time
 from txnwatch.sinks.incidents.commands import Origin
@@ -23,9 +30,10 @@ from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.admin import transaction_age as open_for
 from txnwatch.streaming.admin.admin import ClusterAdmin
-from txnwatch.streaming.admin.broker_settings import policy_of
+from txnwatch.streaming.admin.broker_settings import with_scan_interval
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import read_views
@@ -67,7 +75,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "that are late by their own timeout, and those whose markers are outstanding. What could not be checked is "
         "listed as not checked.",
     )
-    add_connection_flags(parser)
+    add_configured_flags(parser)
     add_partition_flags(parser, "only this topic", is_required=False)
     parser.add_argument("--broker-id", type=id32, metavar="ID", help="only partitions that this broker leads")
     parser.add_argument(
@@ -86,15 +94,16 @@ def run(parsed: argparse.Namespace) -> int:
     """Checks once; exit code 3 for a finding with `--fail-on-found`, 1 if not all could be checked, else 0."""
     if parsed.partition is not None and parsed.topic is None:
         raise ConfigError("--partition needs --topic")
-    return ask(parsed, lambda cluster: _answer(cluster, parsed))
+    policy = configured(parsed)
+    return ask(parsed, lambda cluster: _answer(cluster, parsed, policy))
 
 
-def _answer(cluster: Cluster, parsed: argparse.Namespace) -> Answer:
+def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolicy) -> Answer:
     partitions = selected(cluster, parsed.topic, parsed.partition, parsed.broker_id)
     origin = origin_of(cluster, parsed)
     age = AgeFilter(parsed.max_transaction_timeout)
     with _progress(len(partitions)) as progress:
-        searcher = searcher_of(cluster, progress)
+        searcher = searcher_of(cluster, policy, progress)
         if parsed.topic is None:
             searcher.hidden = partial(hidden_of, cluster)
         found = searcher.search(partitions, age.is_wanted)
@@ -182,15 +191,18 @@ def selected(
     return found
 
 
-def searcher_of(cluster: Cluster, progress: Callable[[int], None] = lambda _: None) -> Searcher:
-    """The search on a real cluster."""
+def searcher_of(
+    cluster: Cluster, policy: DetectionPolicy, progress: Callable[[int], None] = lambda _: None
+) -> Searcher:
+    """The search on a real cluster, with the configured thresholds."""
 
     def read_log(producer_ids: Collection[int]) -> Log:
         found = read_views(cluster, producer_ids)
         return Log(found.views, {str(partition): why for partition, why in found.problems.items()}, found.led)
 
     is_open_for_longer = partial(open_for.is_open_for_longer, cluster)
-    return Searcher(ClusterAdmin(cluster), read_log, is_open_for_longer, wall_clock_ms, policy_of(cluster), progress)
+    known = with_scan_interval(policy, cluster)
+    return Searcher(ClusterAdmin(cluster), read_log, is_open_for_longer, wall_clock_ms, known, progress)
 
 
 def _events(origin: Origin, found: Search, wanted: set[TopicPartition] | None) -> tuple[list[IncidentEvent], int]:
