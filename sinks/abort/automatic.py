@@ -20,18 +20,17 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from txnwatch.sinks.abort.marker_write import action, look_after, read_afresh, write
 from txnwatch.sinks.incidents.confirm import confirm_spans
 from txnwatch.sinks.incidents.ledger import CONFIRM_BUDGET_MS, Ledger
 from txnwatch.sinks.incidents.own_findings import Marked, read_anew
-from txnwatch.state.abort.case import AbortPolicy, Case, Evidence, Usage
+from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage
 from txnwatch.state.abort.decision import HOUR_MS, AbortSpec, Refused, decide_abort, objection
-from txnwatch.state.abort.results import ABORT, DRY_RUN, FAILED, REFUSED, STILL_OPEN, UNKNOWN, VERIFIED
-from txnwatch.state.abort.rules import RULE_OF_REFUSAL, Refusal
+from txnwatch.state.abort.rules import RULE_OF_REFUSAL
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.model.incident import IncidentEvent, updated
+from txnwatch.state.model.incident_payload import ActionResult, Decision, Refusal
 from txnwatch.state.model.ports import Lease, Log
 from txnwatch.state.model.verdicts import Verdict
 
@@ -105,7 +104,7 @@ class AutoAbort:
                 break
         self._refuse_unproven({incident.incident_id for incident, _ in proven})
 
-    def _watch_the_holder(self, proven: list[tuple[IncidentEvent, Evidence]]) -> None:
+    def _watch_the_holder(self, proven: list[tuple[IncidentEvent, ProvenHang]]) -> None:
         """Warns if another member holds the lease and decides nothing. Anyone who may join the group can do that."""
         now_ms, wait_ms = self.now_ms(), self.policy.after_ms + _IDLE_HOLDER_MS
         left = [one for one, evidence in proven if one.action is None and now_ms - evidence.since_ms >= wait_ms]
@@ -146,7 +145,7 @@ class AutoAbort:
         pause_ms = min(_FIRST_PAUSE_MS * 2 ** min(times, 10), _LONGEST_PAUSE_MS)
         tries[incident.incident_id] = (times + 1, self.now_ms() + pause_ms)
 
-    def _case(self, evidence: Evidence | None, found: SpanConfirmation | None) -> Case:
+    def _case(self, evidence: ProvenHang | None, found: SpanConfirmation | None) -> Case:
         now_ms = self.now_ms()
         if self._tripped is not None and now_ms >= self._tripped[0]:
             self._tripped = None
@@ -162,9 +161,9 @@ class AutoAbort:
 
     def _markers_told(self) -> set[Marked]:
         told = ((event.incident_id, event.action) for event in self.ledger.incidents if event.action is not None)
-        return {(incident_id, done["at_ms"]) for incident_id, done in told if done["decision"] == ABORT}
+        return {(incident_id, done.at_ms) for incident_id, done in told if done.decision is Decision.ABORT}
 
-    def _decide(self, incident: IncidentEvent, evidence: Evidence) -> bool:
+    def _decide(self, incident: IncidentEvent, evidence: ProvenHang) -> bool:
         """Decides about one incident. Returns whether a marker was sent."""
         refused = objection(self._case(evidence, None))
         if refused is not None:
@@ -182,73 +181,80 @@ class AutoAbort:
                 self._trip(f"{evidence.candidate.partition}: {decision.detail}")
             return False
         if self.mode != ON:
-            self._tell_once(incident, DRY_RUN, None, "it would be aborted now", decision)
+            self._tell_once(incident, Decision.DRY_RUN, None, "it would be aborted now", decision)
             return False
         return self._act(incident, found, decision, read_ms)
 
     def _act(self, incident: IncidentEvent, found: SpanConfirmation, spec: AbortSpec, read_ms: int) -> bool:
         assert found.reading is not None
         stable, now_ms = found.reading.last_stable_offset, self.now_ms()
-        begun = action(ABORT, self.instance, now_ms, spec=spec, stable_before=stable)
+        begun = action(Decision.ABORT, self.instance, now_ms, spec=spec, stable_before=stable)
         ahead = updated(incident, now_ms, action=begun, evidence=read_afresh(incident, found.reading, now_ms))
         if not self.ledger.tell(ahead):
-            self._end(ahead, FAILED, "no marker was written: the event that announces it could not be delivered")
+            self._end(
+                ahead, ActionResult.FAILED, "no marker was written: the event that announces it could not be delivered"
+            )
             return False
         if self.lease is None or not self.lease.is_held_now():
-            self._end(ahead, FAILED, "no marker was written: this instance no longer holds the lease")
+            self._end(ahead, ActionResult.FAILED, "no marker was written: this instance no longer holds the lease")
             return False
         if self.now_ms() - read_ms > FRESH_MS:
-            self._end(ahead, FAILED, "no marker was written: the fresh read was too old")
+            self._end(ahead, ActionResult.FAILED, "no marker was written: the fresh read was too old")
             return False
         self.ledger.findings.marking(incident.incident_id, now_ms)
         came_to = write(self.ledger.admin, ahead, spec)
         if came_to.is_denied:
             rule = RULE_OF_REFUSAL[Refusal.NOT_AUTHORIZED]
-            self._end(ahead, None, f"{came_to.detail}: {rule.what_to_do}", REFUSED, Refusal.NOT_AUTHORIZED)
+            self._end(ahead, None, f"{came_to.detail}: {rule.what_to_do}", Decision.REFUSED, Refusal.NOT_AUTHORIZED)
             self._trip(f"the broker refuses markers: {came_to.detail}")
             return True
         self._end(ahead, came_to.result, came_to.detail, stable_after=came_to.stable_after)
         if came_to.is_ours and came_to.closed_by is not None:
             self.ledger.wrote(incident, came_to.closed_by)
-        if came_to.result != VERIFIED:
+        if came_to.result != ActionResult.VERIFIED:
             self._trip(f"the abort on {incident.topic}-{incident.partition} ended with the result {came_to.result}")
         return True
 
     def _end(
         self,
         ahead: IncidentEvent,
-        result: str | None,
+        result: ActionResult | None,
         detail: str | None,
-        decision: str = ABORT,
-        refusal: str | None = None,
+        decision: Decision = Decision.ABORT,
+        refusal: Refusal | None = None,
         *,
         stable_after: int | None = None,
         is_counted: bool = True,
     ) -> None:
         assert ahead.action is not None
-        told: dict[str, Any] = {
-            **ahead.action,
-            "decision": decision,
-            "refusal": refusal,
-            "result": result,
-            "detail": detail,
-            "last_stable_offset_after": stable_after,
-        }
+        report = replace(
+            ahead.action,
+            decision=decision,
+            refusal=refusal,
+            result=result,
+            detail=detail,
+            last_stable_offset_after=stable_after,
+        )
         if is_counted:
             self.counts[f"aborts {result or f'refused ({refusal})'}"] += 1
-        self.ledger.tell(updated(ahead, self.now_ms(), action=told))
+        self.ledger.tell(updated(ahead, self.now_ms(), action=report))
 
     def _refuse(self, incident: IncidentEvent, refused: Refused) -> None:
         if RULE_OF_REFUSAL[refused.refusal].is_told:
-            self._tell_once(incident, REFUSED, refused.refusal, refused.detail)
+            self._tell_once(incident, Decision.REFUSED, refused.refusal, refused.detail)
 
     def _tell_once(
-        self, incident: IncidentEvent, decision: str, refusal: str | None, detail: str, spec: AbortSpec | None = None
+        self,
+        incident: IncidentEvent,
+        decision: Decision,
+        refusal: Refusal | None,
+        detail: str,
+        spec: AbortSpec | None = None,
     ) -> None:
         """Publishes a decision that leads to no marker, once for each incident and reason."""
         said = self._told.setdefault(incident.incident_id, set())
         if not said and incident.action is not None:
-            said.add(f"{incident.action['decision']} {incident.action['refusal']}")
+            said.add(f"{incident.action.decision} {incident.action.refusal}")
         if f"{decision} {refusal}" in said:
             return
         said.add(f"{decision} {refusal}")
@@ -266,23 +272,22 @@ class AutoAbort:
     def _is_left_open(self, incident: IncidentEvent) -> bool:
         """Whether it was announced and has no result: by us before a restart, or by an instance that is gone."""
         done = incident.action
-        if done is None or done["decision"] != ABORT or done["result"] is not None:
+        if done is None or done.decision is not Decision.ABORT or done.result is not None:
             return False
-        is_ours: bool = done["by"] == self.instance
-        return is_ours or self.now_ms() - done["at_ms"] > _ABANDONED_MS
+        return done.by == self.instance or self.now_ms() - done.at_ms > _ABANDONED_MS
 
     def _tell_what_became_of(self, incident: IncidentEvent) -> None:
         """Publishes the result of an announced marker, by the log alone.
 
         Of the announcement only the place is used. Its `end_before` is a claim.
         """
-        claimed = replace(incident, evidence={**incident.evidence, "end_before": None})
+        claimed = replace(incident, evidence=replace(incident.evidence, end_before=None))
         with self.ledger.admin.within(CONFIRM_BUDGET_MS):
             came_to = look_after(self.ledger.admin, claimed, commit=False)
-        if came_to.result == UNKNOWN:
+        if came_to.result == ActionResult.UNKNOWN:
             return  # it is read again after a pause
         detail = "a marker was announced without a result; this result is from the log"
-        if came_to.result == STILL_OPEN:
+        if came_to.result == ActionResult.STILL_OPEN:
             detail += ": the transaction is open, so no marker has ended it"
         elif came_to.detail is not None:
             detail += f"; {came_to.detail}"

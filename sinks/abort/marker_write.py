@@ -6,11 +6,10 @@ The automatic abort and the abort by hand share this code.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from txnwatch.state.abort.decision import AbortSpec, partition_of
-from txnwatch.state.abort.results import FAILED, STILL_OPEN, UNKNOWN, VERIFIED
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident_payload import Action, ActionResult, Decision, Evidence, Initiator, Refusal
 from txnwatch.state.model.ports import PartitionReading, TransactionAdmin
 from txnwatch.state.model.transaction import Marker
 
@@ -29,7 +28,7 @@ class MarkerResult:
         is_ours: whether `closed_by` is proven to be the marker that was just written.
     """
 
-    result: str
+    result: ActionResult
     detail: str | None = None
     stable_after: int | None = None
     is_denied: bool = False
@@ -44,11 +43,15 @@ def write(admin: TransactionAdmin, incident: IncidentEvent, spec: AbortSpec) -> 
     found = look_after(admin, incident, commit=spec.marker.commit)
     if problem is None:
         taken = "the broker accepted the marker, but the transaction is still open"
-        return replace(found, detail=taken) if found.result == STILL_OPEN else _whose(admin, incident, spec, found)
+        return (
+            replace(found, detail=taken)
+            if found.result == ActionResult.STILL_OPEN
+            else _whose(admin, incident, spec, found)
+        )
     answered = f"the broker answered {problem}"
     if found.is_closed:
         return replace(found, detail=f"{found.detail}; {answered}" if found.detail is not None else answered)
-    result = FAILED if found.result == STILL_OPEN else UNKNOWN
+    result = ActionResult.FAILED if found.result == ActionResult.STILL_OPEN else ActionResult.UNKNOWN
     return replace(found, result=result, detail=answered, is_denied=problem in _DENIED)
 
 
@@ -80,14 +83,16 @@ def look_after(admin: TransactionAdmin, incident: IncidentEvent, *, commit: bool
     partition = partition_of(incident)
     reading = admin.read_partitions([partition])[partition]
     if reading.problem is not None:
-        return MarkerResult(UNKNOWN, f"the partition could not be read again: {reading.problem}")
+        return MarkerResult(ActionResult.UNKNOWN, f"the partition could not be read again: {reading.problem}")
     if reading.topic_id != incident.topic_id:
-        return MarkerResult(UNKNOWN, "the topic was re-created: the transaction was deleted with the old topic")
+        return MarkerResult(
+            ActionResult.UNKNOWN, "the topic was re-created: the transaction was deleted with the old topic"
+        )
     start, stable = incident.txn_start_offset, reading.last_stable_offset
     assert start is not None
     row = reading.open_transaction(incident.producer_id)
     if row is not None and row.txn_start_offset == start:
-        return MarkerResult(STILL_OPEN, None, stable)
+        return MarkerResult(ActionResult.STILL_OPEN, None, stable)
     marker = admin.closing_marker(partition, incident.producer_id, start, _open_until(incident, reading, start))
     result, detail = _by(marker, commit=commit)
     return MarkerResult(result, detail, stable, is_closed=True, closed_by=marker)
@@ -95,56 +100,59 @@ def look_after(admin: TransactionAdmin, incident: IncidentEvent, *, commit: bool
 
 def _open_until(incident: IncidentEvent, reading: PartitionReading, start: int) -> int:
     """An end at which the transaction was open; its start after a leader change, because the log may differ."""
-    end = incident.evidence.get("end_before")
-    is_same_log = incident.evidence.get("leader_epoch") == reading.leader_epoch
+    end = incident.evidence.end_before
+    is_same_log = incident.evidence.leader_epoch == reading.leader_epoch
     return max(start, end) if end is not None and is_same_log else start
 
 
-def _by(marker: Marker | None, *, commit: bool) -> tuple[str, str | None]:
+def _by(marker: Marker | None, *, commit: bool) -> tuple[ActionResult, str | None]:
     if marker is None:
-        return UNKNOWN, "the transaction is closed, but its closing marker could not be read: its kind is unknown"
+        return (
+            ActionResult.UNKNOWN,
+            "the transaction is closed, but its closing marker could not be read: its kind is unknown",
+        )
     if marker.commit == commit:
-        return VERIFIED, None
+        return ActionResult.VERIFIED, None
     kind, became = ("a COMMIT", "committed") if marker.commit else ("an ABORT", "aborted")
-    return FAILED, f"{kind} marker at offset {marker.offset} closed it first: its data is {became}"
+    return ActionResult.FAILED, f"{kind} marker at offset {marker.offset} closed it first: its data is {became}"
 
 
-def read_afresh(incident: IncidentEvent, reading: PartitionReading, now_ms: int) -> dict[str, Any]:
+def read_afresh(incident: IncidentEvent, reading: PartitionReading, now_ms: int) -> Evidence:
     """The incident's evidence, with the read on which the decision about a marker is based.
 
     The marker that closes the transaction lies above the end of this read.
     """
-    return {
-        **incident.evidence,
-        "confirmed_ms": now_ms,
-        "leader": reading.leader,
-        "leader_epoch": reading.leader_epoch,
-        "end_before": reading.end_before,
-        "end_after": reading.end_after,
-    }
+    return replace(
+        incident.evidence,
+        confirmed_ms=now_ms,
+        leader=reading.leader,
+        leader_epoch=reading.leader_epoch,
+        end_before=reading.end_before,
+        end_after=reading.end_after,
+    )
 
 
 def action(
-    decision: str,
+    decision: Decision,
     by: str,
     at_ms: int,
     *,
-    refusal: str | None = None,
+    refusal: Refusal | None = None,
     detail: str | None = None,
     spec: AbortSpec | None = None,
     stable_before: int | None = None,
-) -> dict[str, Any]:
+    initiator: Initiator = Initiator.WATCH,
+) -> Action:
     """The event's `action`, with no result yet."""
     marker = spec.marker if spec is not None else None
-    return {
-        "decision": decision,
-        "refusal": refusal,
-        "result": None,
-        "detail": detail,
-        "by": by,
-        "marker_producer_epoch": marker.producer_epoch if marker is not None else None,
-        "marker_coordinator_epoch": marker.coordinator_epoch if marker is not None else None,
-        "last_stable_offset_before": stable_before,
-        "last_stable_offset_after": None,
-        "at_ms": at_ms,
-    }
+    return Action(
+        decision=decision,
+        refusal=refusal,
+        detail=detail,
+        by=by,
+        marker_producer_epoch=marker.producer_epoch if marker is not None else None,
+        marker_coordinator_epoch=marker.coordinator_epoch if marker is not None else None,
+        last_stable_offset_before=stable_before,
+        at_ms=at_ms,
+        initiator=initiator,
+    )

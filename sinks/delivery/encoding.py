@@ -7,26 +7,23 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
 import fastavro
+import msgspec
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 from txnwatch.sinks.delivery.heartbeat import CONTENT_TYPE, EVENT_TYPE, Heartbeat
-from txnwatch.state.events.value_rules import ACTION, EVENT, EVIDENCE, GROUP, RESOLUTION, problem_of
+from txnwatch.state.events.value_rules import problem_of
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent
 
 SPEC_VERSION: Final = "1.0"
 _SINGLE_OBJECT_MAGIC: Final = b"\xc3\x01"
-_ARRAYS: Final = ("pending_partitions", "consumer_groups")
-_RECORDS: Final = {"evidence": EVIDENCE, "action": ACTION, "resolution": RESOLUTION}
-_FILLED: Final = ("action", "resolution")
 _SHOWN: Final = 200
 MAX_BYTES: Final = 4 * 1024 * 1024  # brokers accept 1 MiB by default
 
@@ -73,7 +70,7 @@ def _writers() -> dict[bytes, Any]:
 
 def to_json(event: IncidentEvent) -> bytes:
     """The event as one line of JSON with the schema's field names."""
-    return json.dumps(asdict(event), separators=(",", ":")).encode()
+    return json.dumps(plain(event), separators=(",", ":")).encode()
 
 
 def to_avro(event: IncidentEvent) -> bytes:
@@ -90,8 +87,8 @@ def from_bytes(value: bytes) -> IncidentEvent:
         BadEventError: the value is neither JSON nor Avro of a known schema, or not valid for an event.
     """
     if value[:1] == CONFLUENT_MAGIC:
-        told = "found Confluent framing: set --schema-registry-url, so that its schema can be read"
-        raise BadEventError(SkipReason.UNDECODABLE, told)
+        message = "found Confluent framing: set --schema-registry-url, so that its schema can be read"
+        raise BadEventError(SkipReason.UNDECODABLE, message)
     check_size(value)
     try:
         raw = _avro(value) if value.startswith(_SINGLE_OBJECT_MAGIC) else json.loads(value, parse_constant=_no_number)
@@ -108,8 +105,8 @@ def check_size(value: bytes) -> None:
         BadEventError: it is too large for an event.
     """
     if len(value) > MAX_BYTES:
-        told = f"expected an incident event of at most {MAX_BYTES} bytes, found {len(value)}"
-        raise BadEventError(SkipReason.TOO_LARGE, told)
+        message = f"expected an incident event of at most {MAX_BYTES} bytes, found {len(value)}"
+        raise BadEventError(SkipReason.TOO_LARGE, message)
 
 
 def _avro(value: bytes) -> Any:  # noqa: ANN401 - any decoded value
@@ -131,37 +128,24 @@ def event_of(raw: Any) -> IncidentEvent:  # noqa: ANN401 - any decoded value
     Fields of a later version are left out. Fields that an earlier version lacks get their defaults.
 
     Raises:
-        BadEventError: it does not have the schema's shape, or a value is not valid for an event
-            (state/events/value_rules.py).
+        BadEventError: it does not have the types of the model (state/model/incident.py), or a value is not valid for an
+            event (state/events/value_rules.py).
     """
-    if not isinstance(raw, Mapping):
-        raise BadEventError(SkipReason.INVALID, f"expected an incident event, found {str(raw)[:40]!a}")
-    found = {**_defaults_of(None), **_known(raw, EVENT)}
-    for name, inner in _RECORDS.items():
-        if isinstance(found.get(name), dict):
-            defaults = _defaults_of(name) if name in _FILLED else {}
-            found[name] = {**defaults, **_known(found[name], inner)}
-    groups = found["consumer_groups"]
-    if isinstance(groups, list | tuple):
-        found["consumer_groups"] = tuple(_known(one, GROUP) if isinstance(one, dict) else one for one in groups)
-    problem = problem_of(found)
+    try:
+        event = msgspec.convert(raw, IncidentEvent)
+    except (msgspec.ValidationError, UnicodeEncodeError) as exc:  # half of a surrogate pair cannot be compared
+        raise BadEventError(SkipReason.INVALID, f"expected an incident event: {_mismatch(str(exc))}") from exc
+    problem = problem_of(event)
     if problem is not None:
         raise BadEventError(SkipReason.INVALID, f"expected an incident event: {problem}")
-    return IncidentEvent(**{**found, **{name: tuple(found[name]) for name in _ARRAYS}})
+    return event
 
 
-def _known(raw: Mapping[str, Any], fields: Mapping[str, object]) -> dict[str, Any]:
-    return {name: raw[name] for name in fields if name in raw}
-
-
-@cache
-def _defaults_of(name: str | None) -> dict[str, Any]:
-    """The defaults of an event, or of a record inside it, for fields that its writer did not know."""
-    record = schema()
-    if name is not None:
-        (kinds,) = (field["type"] for field in record["fields"] if field["name"] == name)
-        (record,) = (kind for kind in kinds if isinstance(kind, dict))
-    return {field["name"]: field["default"] for field in record["fields"] if "default" in field}
+def _mismatch(problem: str) -> str:
+    """The message of msgspec, with the name of the field first; it can contain text of another writer."""
+    reason, _, path = problem.partition(" - at `$")
+    field = path.strip(".`")
+    return f"{field} has an invalid value: {reason[:_SHOWN]!a}" if field else ascii(reason[:_SHOWN])
 
 
 def cloud_event_headers(event: IncidentEvent, content_type: str) -> dict[str, str | bytes | None]:
@@ -196,9 +180,9 @@ def _rfc3339(time_ms: int) -> str:
 
 
 def plain(event: IncidentEvent) -> dict[str, Any]:
-    """The event as a record of the Avro schema."""
-    raw = asdict(event)
-    return {**raw, **{name: list(raw[name]) for name in _ARRAYS}}
+    """The event as plain values, with the names of its fields: JSON, and a record of the Avro schema."""
+    raw: dict[str, Any] = msgspec.to_builtins(event)
+    return raw
 
 
 FORMATS: Final = {

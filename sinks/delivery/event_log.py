@@ -108,8 +108,8 @@ class EventLog:
         self._place = topic_place(metadata.cluster_id or "", self._topic)
         found = metadata.topics[self._topic]
         if found.error is not None:
-            told = f"{found.error.str()}: has `txnwatch run` been started on this cluster?"
-            raise BrokerError(f"events topic {self._topic!r}: {told}")
+            message = f"{found.error.str()}: has `txnwatch run` been started on this cluster?"
+            raise BrokerError(f"events topic {self._topic!r}: {message}")
         return list(found.partitions)
 
     def _take(self, message: Message) -> None:
@@ -162,8 +162,8 @@ class EventLog:
             return
         problem = self._keys.problem(self._place, key, value, signature)
         if problem is not None:
-            told = "no signature" if problem is SkipReason.UNSIGNED else "a signature of another key"
-            raise BadEventError(problem, f"expected a signature of --events-key-file, found {told}")
+            message = "no signature" if problem is SkipReason.UNSIGNED else "a signature of another key"
+            raise BadEventError(problem, f"expected a signature of --events-key-file, found {message}")
 
 
 def _key_of(message: Message) -> str:

@@ -108,8 +108,8 @@ def from_bytes(value: bytes, key: str) -> Heartbeat:
         BadEventError: it is not a heartbeat, or has another instance's key.
     """
     if len(value) > MAX_BYTES:
-        told = f"expected a heartbeat of at most {MAX_BYTES} bytes, found {len(value)}"
-        raise BadEventError(SkipReason.TOO_LARGE, told)
+        message = f"expected a heartbeat of at most {MAX_BYTES} bytes, found {len(value)}"
+        raise BadEventError(SkipReason.TOO_LARGE, message)
     try:
         raw = json.loads(value)
         found = {spec.name: raw[spec.name] for spec in fields(Heartbeat)}

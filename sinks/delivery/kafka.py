@@ -1,8 +1,8 @@
-"""The Kafka sink: idempotent writes to a compacted topic, keyed by incident. event_log.py reads the topic."""
+"""The events topic: idempotent writes to a compacted topic, keyed by incident. event_log.py reads the topic."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
@@ -21,8 +21,8 @@ _CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "max.compaction
 QUIET = {"log_level": 2}  # failures are returned as errors, not logged to stderr
 
 
-class KafkaEventSink:
-    """An EventSink over confluent-kafka; `deliver` returns when all in-sync replicas have the events."""
+class KafkaEventsTopic:
+    """An EventsTopicWriter over confluent-kafka; `publish` returns when all in-sync replicas have the events."""
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class KafkaEventSink:
         """For messages and metrics."""
         return f"topic {self.topic}"
 
-    def deliver(self, events: Sequence[IncidentEvent]) -> None:
-        """See EventSink. An event in flight from an earlier try is awaited, not produced again.
+    def publish(self, events: Sequence[IncidentEvent]) -> None:
+        """See EventsTopicWriter. An event in flight from an earlier try is awaited, not produced again.
 
         Raises:
             SinkError: not all were acknowledged in time, or an event cannot be encoded now.
@@ -155,13 +155,6 @@ class KafkaEventSink:
         except (BufferError, KafkaException) as exc:
             raise SinkError(f"{self.name}: {exc}") from exc
         self._is_heartbeat_under_way = True
-
-    def has_lost_everything(self) -> bool:
-        """See EventSink. Never: the ledger itself depends on the topic, so nothing could fill it again."""
-        return False
-
-    def forget(self, is_past: Callable[[str], bool]) -> None:
-        """See EventSink. Nothing to do: the topic has every end."""
 
     def close(self) -> None:
         """Sends what librdkafka still has queued."""

@@ -30,8 +30,10 @@ class OpenList:
         """Publishes the list after a micro-batch, if it is due."""
         if now_ms < self._due_ms:
             return
-        told = (one for said in emitted if isinstance(said, OpenTransactions) for one in said.transactions)
-        oldest = tuple(sorted(told, key=lambda one: (one.since_ms, one.producer_id))[:SHOWN])
+        transactions = (
+            one for finding in emitted if isinstance(finding, OpenTransactions) for one in finding.transactions
+        )
+        oldest = tuple(sorted(transactions, key=lambda one: (one.since_ms, one.producer_id))[:SHOWN])
         if oldest == self._shown and now_ms < self._again_ms:
             return
         try:

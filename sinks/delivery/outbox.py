@@ -1,4 +1,4 @@
-"""The queue of undelivered events of one sink: in order, kept while the sink does not answer, with backoff."""
+"""The queues of undelivered events, one for each destination: in order, kept while it does not answer, with backoff."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.ports import EventSink, Log
+from txnwatch.state.model.ports import EventsTopicWriter, Log, Mirror, OpenIncidentsView
 
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 30_000
 _FORGET_PAUSE_MS = 600_000
@@ -15,67 +15,40 @@ _AT_A_TIME = 500
 
 
 class Outbox:
-    """Delivers to one sink and never raises. While a sink does not answer, retries come after growing pauses.
+    """Delivers to one destination and never raises. While it does not answer, retries come after growing pauses.
 
     Attributes:
+        name: the destination's name in messages and metrics.
         failures: deliveries that failed.
     """
 
-    def __init__(self, sink: EventSink, log: Log) -> None:
-        self._sink = sink
+    def __init__(self, name: str, send: Callable[[Sequence[IncidentEvent]], None], log: Log) -> None:
+        self.name = name
+        self._send = send
         self._log = log
         self._waiting: deque[IncidentEvent] = deque()
         self._pause_ms = 0
         self._due_ms = 0
-        self._forget_ms = 0
         self.failures = 0
-
-    @property
-    def name(self) -> str:
-        """The sink's name."""
-        return self._sink.name
 
     @property
     def waiting(self) -> int:
         """The number of undelivered events."""
         return len(self._waiting)
 
-    @property
-    def waiting_incidents(self) -> set[str]:
-        """The ids of incidents with undelivered events."""
-        return {event.incident_id for event in self._waiting}
-
     def put(self, events: Sequence[IncidentEvent]) -> None:
         """Adds events at the end of the queue."""
         self._waiting.extend(events)
 
-    def withdraw(self, event: IncidentEvent) -> None:
-        """Drops queued events of the same incident that are not newer than this event."""
-        self._waiting = deque(
-            waiting
-            for waiting in self._waiting
-            if waiting.incident_id != event.incident_id or waiting.sequence > event.sequence
-        )
-
-    def has_lost_everything(self) -> bool:
-        """See EventSink."""
-        return self._sink.has_lost_everything()
-
-    def forget(self, is_past: Callable[[str], bool], now_ms: int) -> None:
-        """See EventSink; called only every 10 minutes, because a sink that does not answer costs time."""
-        if now_ms >= self._forget_ms:
-            self._forget_ms = now_ms + _FORGET_PAUSE_MS
-            self._sink.forget(is_past)
-
     def deliver(self, now_ms: int) -> list[IncidentEvent]:
-        """Delivers queued events until one delivery fails; returns those that the sink took."""
+        """Delivers queued events until one delivery fails; returns those that the destination took."""
         taken: list[IncidentEvent] = []
         if not self._waiting or now_ms < self._due_ms:
             return taken
         try:
             while self._waiting:
                 part = [self._waiting[position] for position in range(min(_AT_A_TIME, len(self._waiting)))]
-                self._sink.deliver(part)
+                self._send(part)
                 taken.extend(self._waiting.popleft() for _ in part)
         except SinkError as exc:
             self.failures += 1
@@ -89,8 +62,46 @@ class Outbox:
             self._pause_ms = 0
         return taken
 
-    def close(self, now_ms: int) -> None:
-        """Tries to deliver once more, then closes the sink."""
+    def deliver_last(self, now_ms: int) -> None:
+        """Tries to deliver once more, before the destination is closed."""
         self._due_ms = 0
         self.deliver(now_ms)
-        self._sink.close()
+
+
+class TopicOutbox(Outbox):
+    """The queue of the events topic."""
+
+    def __init__(self, topic: EventsTopicWriter, log: Log) -> None:
+        super().__init__(topic.name, topic.publish, log)
+
+    @property
+    def waiting_incidents(self) -> set[str]:
+        """The ids of incidents with undelivered events."""
+        return {event.incident_id for event in self._waiting}
+
+    def withdraw(self, event: IncidentEvent) -> None:
+        """Drops queued events of the same incident that are not newer than this event."""
+        self._waiting = deque(
+            waiting
+            for waiting in self._waiting
+            if waiting.incident_id != event.incident_id or waiting.sequence > event.sequence
+        )
+
+
+class MirrorOutbox(Outbox):
+    """The queue of a mirror; `view` is given if the mirror shows the open incidents."""
+
+    def __init__(self, name: str, mirror: Mirror, log: Log, view: OpenIncidentsView | None = None) -> None:
+        super().__init__(name, mirror.deliver, log)
+        self._view = view
+        self._forget_ms = 0
+
+    def has_lost_everything(self) -> bool:
+        """See OpenIncidentsView; False for a mirror without a view."""
+        return self._view is not None and self._view.has_lost_everything()
+
+    def forget(self, is_past: Callable[[str], bool], now_ms: int) -> None:
+        """See OpenIncidentsView; called only every 10 minutes, because a mirror that does not answer costs time."""
+        if self._view is not None and now_ms >= self._forget_ms:
+            self._forget_ms = now_ms + _FORGET_PAUSE_MS
+            self._view.forget(is_past)

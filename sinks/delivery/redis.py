@@ -1,4 +1,4 @@
-"""The Redis sink: current incidents, open transactions and heartbeats, for programs and people.
+"""The Redis mirror: current incidents, open transactions and heartbeats, for programs and people.
 
 Keys, under `txnwatch:<cluster id>:`
   incidents         sorted set of open incidents' ids by open_since_ms
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -25,6 +24,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from txnwatch.sinks.delivery.encoding import plain, to_json
 from txnwatch.sinks.delivery.heartbeat import KEY_PREFIX, Heartbeat, to_bytes
 from txnwatch.sinks.delivery.signature import Keys, redis_place
 from txnwatch.state.model.errors import SinkError
@@ -69,8 +69,8 @@ def is_url(url: str) -> bool:
     return url.startswith("unix:") or not database or database.isdecimal()
 
 
-class RedisEventSink:
-    """An EventSink over redis-py."""
+class RedisMirror:
+    """A Mirror over redis-py, with the view of open incidents, the open transactions and the heartbeats."""
 
     def __init__(self, url: str, cluster_id: str, keys: Keys | None = None) -> None:
         self._url = url
@@ -92,7 +92,7 @@ class RedisEventSink:
         return f"Redis {self._url.rpartition('@')[2].removeprefix('redis://')}"
 
     def deliver(self, events: Sequence[IncidentEvent]) -> None:
-        """See EventSink.
+        """See Mirror.
 
         Raises:
             SinkError: Redis does not answer, or answers with an error.
@@ -104,7 +104,7 @@ class RedisEventSink:
             raise SinkError(f"{self.name}: {exc}") from exc
 
     def _deliver_one(self, event: IncidentEvent) -> None:
-        values = {name: _text(value) for name, value in asdict(event).items() if value is not None}
+        values = {name: _text(value) for name, value in plain(event).items() if value is not None}
         self._apply(
             keys=[
                 f"{self._prefix}incidents",
@@ -118,21 +118,21 @@ class RedisEventSink:
                 event.open_since_ms,
                 _STREAM_LENGTH,
                 _KEEP_RESOLVED_S,
-                json.dumps(asdict(event), separators=(",", ":")),
+                to_json(event),
                 SPENT_SEQUENCE,
                 *(part for pair in values.items() for part in pair),
             ],
         )
 
     def has_lost_everything(self) -> bool:
-        """See EventSink. Only one of several instances gets True; it fills Redis for all."""
+        """See OpenIncidentsView. Only one of several instances gets True; it fills Redis for all."""
         try:
             return bool(self._client.set(f"{self._prefix}filled", _now_ms(self._client), nx=True))
         except redis.RedisError:
             return False
 
     def forget(self, is_past: Callable[[str], bool]) -> None:
-        """See EventSink. A Redis that did not answer when an incident ended would show it as open forever."""
+        """See OpenIncidentsView. A Redis that did not answer when an incident ended would show it as open forever."""
         try:
             shown: Any = self._client.zrange(f"{self._prefix}incidents", 0, -1)
             for incident_id in filter(is_past, (member.decode(errors="backslashreplace") for member in shown)):
@@ -154,7 +154,7 @@ class RedisEventSink:
             with self._client.pipeline(transaction=True) as changes:
                 changes.delete(key)
                 if transactions:
-                    changes.zadd(key, {_member(told): told.since_ms for told in transactions})
+                    changes.zadd(key, {_member(transaction): transaction.since_ms for transaction in transactions})
                     changes.expire(key, _KEEP_OPEN_S)
                 changes.execute()
         except redis.RedisError as exc:
@@ -184,13 +184,13 @@ class RedisEventSink:
         self._client.close()
 
 
-def _member(told: OpenTransaction) -> str:
+def _member(transaction: OpenTransaction) -> str:
     """An open transaction as JSON. No value in it grows with time, so that it rarely changes."""
     described = {
-        "transactional_id": told.transactional_id,
-        "producer_id": told.producer_id,
-        "state": told.state,
-        "partitions": [str(span.partition) for span in told.spans],
+        "transactional_id": transaction.transactional_id,
+        "producer_id": transaction.producer_id,
+        "state": transaction.state,
+        "partitions": [str(span.partition) for span in transaction.spans],
     }
     return json.dumps(described, separators=(",", ":"))
 

@@ -60,8 +60,8 @@ def read_shown(url: str, keys: Keys | None = None) -> Shown:
     try:
         prefixes = sorted(key.removesuffix("filled") for key in client.scan_iter("txnwatch:*:filled"))
         if not prefixes:
-            told = "has no keys of txnwatch: expected a Redis that `txnwatch run --redis-url` writes to"
-            raise SinkError(f"{where} {told}")
+            message = "has no keys of txnwatch: expected a Redis that `txnwatch run --redis-url` writes to"
+            raise SinkError(f"{where} {message}")
         unread: dict[str, str] = {}
         found = [event for prefix in prefixes for event in _open_under(client, prefix, unread)]
         beats = [beat for prefix in prefixes for beat in _heartbeats_under(client, prefix, keys, unread)]

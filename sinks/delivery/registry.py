@@ -108,8 +108,8 @@ class RegistryCodec:
         except BadEventError:
             raise
         except Exception as exc:  # a decoder can raise anything on invalid bytes
-            told = f"{what}: expected an incident event in Confluent framing: {str(exc)[:200]}"
-            raise BadEventError(SkipReason.UNDECODABLE, told) from exc
+            message = f"{what}: expected an incident event in Confluent framing: {str(exc)[:200]}"
+            raise BadEventError(SkipReason.UNDECODABLE, message) from exc
         return decoded
 
     def close(self) -> None:
@@ -123,8 +123,8 @@ class RegistryCodec:
         try:
             return act()
         except SchemaRegistryError as exc:
-            told = f"{where}: {what}: {exc.error_message} (HTTP {exc.http_status_code}, code {exc.error_code})"
+            message = f"{where}: {what}: {exc.error_message} (HTTP {exc.http_status_code}, code {exc.error_code})"
             error = SinkError if exc.http_status_code in _ITS_WORD else RegistryUnavailableError
-            raise error(told) from exc
+            raise error(message) from exc
         except Exception as exc:  # errors of its HTTP library are not part of its interface
             raise RegistryUnavailableError(f"{where}: {what}: {type(exc).__name__}: {exc}") from exc

@@ -108,8 +108,8 @@ def read_keys(path: Path) -> Keys:
         raise ConfigError(f"--events-key-file {path}: expected a key on a line of its own, found none")
     short = [str(number) for number, key in enumerate(keys, 1) if len(key) < _SHORTEST]
     if short:
-        told = f"key {', '.join(short)} is shorter: create one with `openssl rand -hex 32`"
-        raise ConfigError(f"--events-key-file {path}: expected keys of at least {_SHORTEST} characters; {told}")
+        message = f"key {', '.join(short)} is shorter: create one with `openssl rand -hex 32`"
+        raise ConfigError(f"--events-key-file {path}: expected keys of at least {_SHORTEST} characters; {message}")
     return Keys(keys)
 
 

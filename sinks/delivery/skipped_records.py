@@ -24,7 +24,7 @@ class SkippedRecords:
     now_ms: Callable[[], int]
     counts: Counter[SkipReason] = field(default_factory=Counter)
     last: dict[SkipReason, str] = field(default_factory=dict)
-    _said: Counter[SkipReason] = field(default_factory=Counter)
+    _reported: Counter[SkipReason] = field(default_factory=Counter)
     _due_ms: int = 0
     _pause_ms: int = _FIRST_PAUSE_MS
 
@@ -38,7 +38,7 @@ class SkippedRecords:
         now_ms = self.now_ms()
         if now_ms < self._due_ms:
             return
-        if self.counts == self._said:
+        if self.counts == self._reported:
             self._pause_ms = _FIRST_PAUSE_MS
             return
         self.say_all()
@@ -47,8 +47,8 @@ class SkippedRecords:
 
     def say_all(self) -> None:
         """Reports how many came since the last report."""
-        new = self.counts - self._said
+        new = self.counts - self._reported
         for why, count in new.items():
             records = "a record" if count == 1 else f"{count} records"
             self.report(f"skipped {records} of the events topic ({why}), the last: {self.last[why]}")
-        self._said = self.counts.copy()
+        self._reported = self.counts.copy()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from txnwatch.sinks.incidents import event_builder as compose
 from txnwatch.sinks.incidents.commands import Origin, suggested
@@ -18,12 +17,11 @@ from txnwatch.sinks.incidents.confirm import confirm_spans, confirm_transactions
 from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings
-from txnwatch.state.abort.results import VERIFIED
 from txnwatch.state.evidence.confirmation import Answer
-from txnwatch.state.evidence.outcome import UNKNOWN
 from txnwatch.state.evidence.resolution import is_premature
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
-from txnwatch.state.model.incident import IncidentEvent, SpanKey, transaction_incident_id, updated
+from txnwatch.state.model.incident import IncidentEvent, SpanKey, resolved, transaction_incident_id, updated
+from txnwatch.state.model.incident_payload import Action, ActionResult, ExpectedOutcome, Resolution
 from txnwatch.state.model.ports import TransactionAdmin
 from txnwatch.state.model.transaction import CoordinatorView, Span
 from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict, rank
@@ -40,13 +38,13 @@ class Claims:
     admin: TransactionAdmin
     findings: Findings
     now_ms: Callable[[], int]
-    memory: IncidentStore = field(init=False)
-    _acted: dict[str, dict[str, Any]] = field(default_factory=dict)
-    _doubted: dict[SpanKey, None] = field(default_factory=dict)
-    _doubted_transactions: dict[str, TransactionCandidate] = field(default_factory=dict)
+    store: IncidentStore = field(init=False)
+    _acted: dict[str, Action] = field(default_factory=dict)
+    _ended_by_others: dict[SpanKey, None] = field(default_factory=dict)
+    _transactions_ended_by_others: dict[str, TransactionCandidate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.memory = IncidentStore(self.origin.cluster_id, self._ours, self.is_found)
+        self.store = IncidentStore(self.origin.cluster_id, self._ours, self.is_found)
 
     def is_found(self, incident: IncidentEvent) -> bool:
         """Whether this process has found the subject of the incident itself, and built the incident's content."""
@@ -61,7 +59,7 @@ class Claims:
     def as_found(self, event: IncidentEvent) -> IncidentEvent:
         """A hanging event with the outcome that this process has found; the one in the event may be forged."""
         evidence = self.findings.get(event.span) if event.span is not None and self.is_found(event) else None
-        outcome = evidence.outcome if evidence is not None else UNKNOWN
+        outcome = evidence.outcome if evidence is not None else ExpectedOutcome.UNKNOWN
         if event.verdict != Verdict.HANGING or event.expected_outcome == outcome:
             return event
         found = replace(event, expected_outcome=outcome)
@@ -73,7 +71,7 @@ class Claims:
         The subject of an incident never changes. Of an event with another subject, or about an incident of this
         process's own, only sequence, status, time, action and resolution are used.
         """
-        known = self.memory.known.get(event.incident_id)
+        known = self.store.known.get(event.incident_id)
         if known is None or not (self.is_found(known) or _is_elsewhere(event, known)):
             command = suggested(self.origin, self.as_found(event))
             time_ms = min(event.time_ms, self.now_ms())
@@ -87,58 +85,60 @@ class Claims:
             resolution=event.resolution,
         )
 
-    def _action(self, event: IncidentEvent, known: IncidentEvent | None) -> dict[str, Any] | None:
+    def _action(self, event: IncidentEvent, known: IncidentEvent | None) -> Action | None:
         """The last decision: our own version if it is ours. Only the log proves another writer's success."""
-        told, ours = event.action, self._acted.get(event.incident_id)
-        if ours is not None and (told is None or told["by"] == ours["by"]):
+        claimed, ours = event.action, self._acted.get(event.incident_id)
+        if ours is not None and (claimed is None or claimed.by == ours.by):
             return ours
-        if told is None:
+        if claimed is None:
             return known.action if known is not None else None
-        return {**told, "result": None} if told["result"] == VERIFIED else told
+        return replace(claimed, result=None) if claimed.result is ActionResult.VERIFIED else claimed
 
     def acted(self, event: IncidentEvent) -> None:
         """Remembers a decision of this process, as it is published."""
         if event.action is not None:
             self._acted[event.incident_id] = event.action
 
-    def heard(self, event: IncidentEvent, now_ms: int) -> IncidentEvent | None:
+    def compare(self, event: IncidentEvent, now_ms: int) -> IncidentEvent | None:
         """Handles a new event of another writer; returns a correction if it differs from what was found here."""
-        known = self.memory.known[event.incident_id]
+        known = self.store.known[event.incident_id]
         if not self.is_found(known) or known.is_by_hand:
             return None
         if not known.is_open:
             self._doubt(known)
         elif differs(event, known):
-            return self.memory.enter(self.as_found(updated(known, now_ms)))
+            return self.store.enter(self.as_found(updated(known, now_ms)))
         return None
 
     def transaction_id(
-        self, producer_id: int, view: CoordinatorView, said: TransactionCandidate | TransactionMoved
+        self, producer_id: int, view: CoordinatorView, finding: TransactionCandidate | TransactionMoved
     ) -> str:
         """The id of the first incident about a transaction."""
         cluster_id, name = self.origin.cluster_id, view.transactional_id
-        return transaction_incident_id(cluster_id, name, producer_id, view.start_ms, said.verdict)
+        return transaction_incident_id(cluster_id, name, producer_id, view.start_ms, finding.verdict)
 
-    def is_told(self, event: IncidentEvent) -> bool:
+    def is_published(self, event: IncidentEvent) -> bool:
         """Whether the same subject was published before, and not another subject under its id."""
-        known = self.memory.known.get(event.incident_id)
+        known = self.store.known.get(event.incident_id)
         if known is None:
-            return self.memory.is_past(event.incident_id) and not self.memory.is_spent(event.incident_id)
+            return self.store.is_past(event.incident_id) and not self.store.is_spent(event.incident_id)
         return (known.span, known.txn_start_offset) == (event.span, event.txn_start_offset)
 
-    def ended(self, incident: IncidentEvent) -> None:
-        """Forgets an incident whose end this process has found itself."""
+    def end(self, incident: IncidentEvent, resolution: Resolution, now_ms: int) -> IncidentEvent:
+        """The `resolved` event of an incident whose end this process has found, with the outcome that it has found."""
+        as_found = self.as_found(incident)
         self.findings.transactions.pop(incident.incident_id, None)
         self._acted.pop(incident.incident_id, None)
+        return self.store.enter(resolved(as_found, now_ms, resolution))
 
     def _doubt(self, incident: IncidentEvent) -> None:
         candidate = self.findings.transactions.pop(incident.incident_id, None)
         if candidate is not None:
-            self._doubted_transactions[self.transaction_id(candidate.producer_id, candidate.view, candidate)] = (
-                candidate
-            )
+            self._transactions_ended_by_others[
+                self.transaction_id(candidate.producer_id, candidate.view, candidate)
+            ] = candidate
         elif incident.span is not None:
-            self._doubted[incident.span] = None
+            self._ended_by_others[incident.span] = None
 
     def doubt_spent(self, ends: Iterable[IncidentEvent]) -> None:
         """Plans fresh reads for incidents that end because their ids are spent: they may still hang."""
@@ -150,51 +150,53 @@ class Claims:
         return [*self._spans_gone_on(), *self._transactions_gone_on()]
 
     def _spans_gone_on(self) -> Iterator[SpanCandidate]:
-        left = [key for key in self._doubted if not self._is_told_by_us(key)]
+        left = [key for key in self._ended_by_others if not self._is_published_by_us(key)]
         found = {key: self.findings.get(key) for key in left}
         asked = [evidence.candidate for evidence in found.values() if evidence is not None][:CANDIDATES_AT_A_TIME]
-        self._doubted = {key: None for key, evidence in found.items() if evidence is not None}
+        self._ended_by_others = {key: None for key, evidence in found.items() if evidence is not None}
         for candidate, now in confirm_spans(self.admin, asked):
             key = (candidate.span.topic_id, candidate.partition, candidate.producer_id)
             if now.answer is Answer.CONFIRMED:
                 yield candidate
             elif now.answer is Answer.REFUTED:
-                del self._doubted[key]
+                del self._ended_by_others[key]
                 self.findings.over(key)
 
-    def _is_told_by_us(self, key: SpanKey) -> bool:
-        known = self.memory.open_span(*key)
+    def _is_published_by_us(self, key: SpanKey) -> bool:
+        known = self.store.open_span(*key)
         return known is not None and self.is_found(known)
 
     @property
     def has_doubts(self) -> bool:
         """Whether incidents that others have ended still need a fresh read."""
-        return bool(self._doubted or self._doubted_transactions)
+        return bool(self._ended_by_others or self._transactions_ended_by_others)
 
     def _transactions_gone_on(self) -> Iterator[TransactionCandidate]:
-        left = {one: said for one, said in self._doubted_transactions.items() if self.memory.open_one(one) is None}
-        self._doubted_transactions = left
+        left = {
+            one: candidate
+            for one, candidate in self._transactions_ended_by_others.items()
+            if self.store.open_one(one) is None
+        }
+        self._transactions_ended_by_others = left
         asked = dict(list(left.items())[:CANDIDATES_AT_A_TIME])
         answers = confirm_transactions(self.admin, list(asked.values()))
         for incident_id, (candidate, now) in zip(asked, answers, strict=True):
             if now.answer is Answer.CONFIRMED:
                 yield candidate
             elif now.answer is Answer.REFUTED:
-                del self._doubted_transactions[incident_id]
+                del self._transactions_ended_by_others[incident_id]
 
-    def refuted(
-        self, incidents: Sequence[IncidentEvent], now_ms: int
-    ) -> Iterator[tuple[IncidentEvent, dict[str, Any]]]:
+    def refuted(self, incidents: Sequence[IncidentEvent], now_ms: int) -> Iterator[tuple[IncidentEvent, Resolution]]:
         """Open incidents to end: doubles, and those not found by this process that a fresh read contradicts."""
         spans = [one for one in incidents if self._is_strange_span(one)][:CANDIDATES_AT_A_TIME]
         for one in incidents:
-            if self.memory.is_double(one):
+            if self.store.is_double(one):
                 yield one, compose.no_longer_open(now_ms, "another open incident is about the same transaction")
         answers = confirm_spans(self.admin, [asked_about(one) for one in spans])
         for one, (_, found) in zip(spans, answers, strict=True):
             if found.answer is Answer.REFUTED and found.description is not None:
                 yield one, compose.refuted(now_ms, found.description)
-        strange = (one for one in incidents if RULE_OF[Verdict(one.verdict)].is_past_timeout and not self.is_found(one))
+        strange = (one for one in incidents if RULE_OF[one.verdict].is_past_timeout and not self.is_found(one))
         late = [one for one in strange if one.transactional_id is not None]
         owners = self.admin.describe_transactions([one.transactional_id or "" for one in late]) if late else {}
         for one in late:
@@ -209,19 +211,19 @@ class Claims:
         return incident.span is not None and not self.findings.has_known(incident.span)
 
 
-def differs(told: IncidentEvent, found: IncidentEvent) -> bool:
+def differs(published: IncidentEvent, found: IncidentEvent) -> bool:
     """Whether an event differs, in a relevant field, from what this process has found about the same subject.
 
     A value that one of two honest instances does not know yet is no difference.
     """
-    if _is_elsewhere(told, found):
+    if _is_elsewhere(published, found):
         return True
-    if found.verdict == Verdict.HANGING and told.verdict != found.verdict:
+    if found.verdict == Verdict.HANGING and published.verdict != found.verdict:
         return True
-    told_as = Verdict(told.verdict)
-    if rank(told_as) > rank(Verdict(found.verdict)) or told.severity != RULE_OF[told_as].severity:
+    verdict = published.verdict
+    if rank(verdict) > rank(found.verdict) or published.severity != RULE_OF[verdict].severity:
         return True  # milder than found: also the case for an instance that is behind, which is corrected
-    return found.expected_outcome not in {UNKNOWN, told.expected_outcome}
+    return found.expected_outcome not in {ExpectedOutcome.UNKNOWN, published.expected_outcome}
 
 
 def _is_elsewhere(one: IncidentEvent, other: IncidentEvent) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 
-from txnwatch.state.evidence.outcome import ABORT, COMMIT, NONE, UNKNOWN
 from txnwatch.state.model.ids import TopicPartition, is_topic_name
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.text.escape import shell_line
 
-_OUTCOMES = frozenset({ABORT, COMMIT, NONE})
+_OUTCOMES = frozenset({ExpectedOutcome.ABORT, ExpectedOutcome.COMMIT, ExpectedOutcome.NONE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,9 @@ def rehearse_abort(origin: Origin, partition: TopicPartition, start_offset: int)
 
 def end_hanging(origin: Origin, partition: TopicPartition, start_offset: int, expected_outcome: str) -> str:
     """The command that writes the missing marker; if its kind is unknown, the command that explains the partition."""
-    if expected_outcome == UNKNOWN:
+    if expected_outcome == ExpectedOutcome.UNKNOWN:
         return explain_partition(origin, partition)
-    result = {"result": COMMIT} if expected_outcome == COMMIT else {}
+    result = {"result": ExpectedOutcome.COMMIT} if expected_outcome == ExpectedOutcome.COMMIT else {}
     return _abort(origin, partition, start_offset, **result)
 
 
@@ -84,8 +84,8 @@ def fence(origin: Origin, transactional_id: str) -> str:
 def _abort(origin: Origin, partition: TopicPartition, start_offset: int, **flags: str) -> str:
     """With the flags for the run's events, so that the abort is published there."""
     where = {"topic": partition.topic, "partition": str(partition.partition), "start_offset": str(start_offset)}
-    told = {name: value for name, value in asdict(origin.events).items() if value is not None}
-    return _command(origin, "abort", **where, **flags, **told)
+    events = {name: value for name, value in asdict(origin.events).items() if value is not None}
+    return _command(origin, "abort", **where, **flags, **events)
 
 
 def _command(origin: Origin, verb: str, **flags: str) -> str:

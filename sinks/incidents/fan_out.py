@@ -1,6 +1,6 @@
-"""Delivers the ledger's events: to the events topic first, and to the other sinks after the topic has taken them.
+"""Delivers the ledger's events: to the events topic first, and to its mirrors after the topic has taken them.
 
-An event that is not on the topic is lost in a restart. Its incident would then never end in the other sinks.
+An event that is not on the topic is lost in a restart. Its incident would then never end in the mirrors.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from txnwatch.sinks.delivery.outbox import Outbox
+from txnwatch.sinks.delivery.outbox import MirrorOutbox, TopicOutbox
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.retention import Retention
 from txnwatch.state.events.record_size import fitting
@@ -19,63 +19,63 @@ TIDY_MS = 5_000
 
 @dataclass(slots=True)
 class Delivery:
-    """The outboxes, that of the events topic first.
+    """The queues of the events topic and of its mirrors.
 
     Attributes:
         listens: whether published events are read back from the topic.
     """
 
-    outboxes: Sequence[Outbox]
-    memory: IncidentStore
+    topic: TopicOutbox
+    mirrors: Sequence[MirrorOutbox]
+    store: IncidentStore
     retention: Retention
     on_event: Callable[[IncidentEvent], None]
     report: Callable[[str], None]
     listens: bool
     _tidy_ms: int = 0
 
-    def tell(self, events: Sequence[IncidentEvent], now_ms: int) -> None:
+    def publish(self, events: Sequence[IncidentEvent], now_ms: int) -> None:
         """Delivers events in order, cut where they do not fit into a record."""
         events = [fitting(event) for event in events]
         if self.listens:
-            self.memory.telling(events)
-        topic, *others = self.outboxes
-        topic.put(events)
-        taken = topic.deliver(now_ms)
-        for outbox in others:
-            outbox.put(taken)
-            outbox.deliver(now_ms)
+            self.store.sent(events)
+        self.topic.put(events)
+        taken = self.topic.deliver(now_ms)
+        for mirror in self.mirrors:
+            mirror.put(taken)
+            mirror.deliver(now_ms)
         for event in events:
             self.on_event(event)
 
-    def tell_again(self) -> int:
+    def publish_again(self) -> int:
         """Publishes the last event of open incidents again if an invalid record follows it; returns how many.
 
         The events keep their sequence.
         """
-        again = [fitting(event) for event in self.memory.overwritten()]
-        self.outboxes[0].put(again)
+        again = [fitting(event) for event in self.store.overwritten()]
+        self.topic.put(again)
         return len(again)
 
-    def resend_to(self, outboxes: Iterable[Outbox]) -> None:
-        """Queues the latest event of every known incident again, for sinks that may have missed some.
+    def resend_to(self, mirrors: Iterable[MirrorOutbox]) -> None:
+        """Queues the latest event of every known incident again, for mirrors that may have missed some.
 
         Incidents with events that the topic has not taken yet are left out: these events follow once it has.
         """
-        waiting = self.outboxes[0].waiting_incidents
-        events = [event for event in self.memory.known.values() if event.incident_id not in waiting]
-        for outbox in outboxes:
-            outbox.put(events)
+        waiting = self.topic.waiting_incidents
+        events = [event for event in self.store.known.values() if event.incident_id not in waiting]
+        for mirror in mirrors:
+            mirror.put(events)
 
     def tidy(self, now_ms: int) -> None:
-        """Drops incidents that ended long ago, also in sinks that show them as open, and fills emptied sinks."""
+        """Drops incidents that ended long ago, also in mirrors that show them as open, and fills emptied mirrors."""
         if now_ms < self._tidy_ms:
             return
         self._tidy_ms = now_ms + TIDY_MS
-        self.memory.forget(now_ms)
-        for outbox in self.outboxes[1:]:
-            outbox.forget(self.memory.is_past, now_ms)
-            if outbox.has_lost_everything():
-                self.report(f"{outbox.name} is empty; filling it")
-                self.resend_to([outbox])
-        if not self.outboxes[0].waiting:
-            self.retention.on_tidy(self.memory, now_ms)
+        self.store.forget(now_ms)
+        for mirror in self.mirrors:
+            mirror.forget(self.store.is_past, now_ms)
+            if mirror.has_lost_everything():
+                self.report(f"{mirror.name} is empty; filling it")
+                self.resend_to([mirror])
+        if not self.topic.waiting:
+            self.retention.on_tidy(self.store, now_ms)

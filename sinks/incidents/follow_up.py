@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from txnwatch.sinks.incidents import event_builder as compose
-from txnwatch.state.evidence.affected_groups import Standing, hurt, stand
+from txnwatch.state.evidence.affected_groups import UnmovedOffset, affected_groups, observe
 from txnwatch.state.evidence.resolution import is_held, is_refuted, is_same_transaction, span_is_over
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident_payload import EndKind, Resolution
 from txnwatch.state.model.ports import (
     ABSENCES_OF_A_DELETED_TOPIC,
     UNKNOWN_PARTITION,
@@ -26,20 +27,20 @@ from txnwatch.state.model.ports import (
 )
 from txnwatch.state.model.verdicts import Verdict
 
-LOG_TELLS_MS = 5_000
+LOG_SHOWS_MS = 5_000
 
 
 class Finding(NamedTuple):
     """The result of a check of one open incident: its resolution, or else the current values of its fields."""
 
     incident: IncidentEvent
-    resolution: dict[str, Any] | None = None
+    resolution: Resolution | None = None
     changes: Mapping[str, Any] = {}
 
     @property
     def is_missed(self) -> bool:
         """Whether it is over, and nothing shows how it ended."""
-        return self.resolution is not None and self.resolution["how"] == compose.NO_LONGER_OPEN
+        return self.resolution is not None and self.resolution.how is EndKind.NO_LONGER_OPEN
 
 
 @dataclass(slots=True)
@@ -49,7 +50,7 @@ class FollowUp:
     admin: TransactionAdmin
     groups: ConsumerGroups
     report: Callable[[str], None]
-    _standing: dict[TopicPartition, Standing] = field(default_factory=dict)
+    _unmoved: dict[TopicPartition, UnmovedOffset] = field(default_factory=dict)
     _gone: dict[str, int] = field(default_factory=dict)
     _absences: Counter[TopicPartition] = field(default_factory=Counter)
     _problems: frozenset[str] = frozenset()
@@ -63,13 +64,13 @@ class FollowUp:
         """Reads open incidents again.
 
         If an incident is over at one read, the log should show how it ended. Only if it is still open here at another
-        read, `LOG_TELLS_MS` later, its end was missed.
+        read, `LOG_SHOWS_MS` later, its end was missed.
         """
         found = list(self._findings(incidents, now_ms))
         over = {one.incident.incident_id for one in found if one.is_missed}
         self._gone = {incident_id: self._gone.get(incident_id, now_ms) for incident_id in over}
         for one in found:
-            if not one.is_missed or now_ms - self._gone[one.incident.incident_id] >= LOG_TELLS_MS:
+            if not one.is_missed or now_ms - self._gone[one.incident.incident_id] >= LOG_SHOWS_MS:
                 yield one
 
     def _findings(self, incidents: Sequence[IncidentEvent], now_ms: int) -> Iterator[Finding]:
@@ -84,7 +85,7 @@ class FollowUp:
         }
         still_open = {partition for incident_id, partition in spans.items() if is_over[incident_id] is None}
         around = self.around({partition: readings[partition] for partition in still_open}, now_ms, incidents)
-        self._standing = {partition: self._standing[partition] for partition in still_open & self._standing.keys()}
+        self._unmoved = {partition: self._unmoved[partition] for partition in still_open & self._unmoved.keys()}
         for incident in incidents:
             owner = owners.get(incident.transactional_id or "")
             if incident.incident_id not in spans:
@@ -115,21 +116,21 @@ class FollowUp:
         if not readable:
             return found
         answer = self.groups.committed_offsets(readable)
-        self._say_once(frozenset(answer.problems))
-        before = {**_recalled(known), **self._standing}
+        self._report_once(frozenset(answer.problems))
+        before = {**_recalled(known), **self._unmoved}
         for partition, reading in readable.items():
             # An incomplete answer without groups does not clear those that are known.
             groups = answer.offsets.get(partition, ())
             is_seen = bool(groups) or not answer.problems
             stable, end = reading.last_stable_offset, reading.high_watermark
-            standing = stand(before.get(partition), stable, end, groups if is_seen else None, now_ms)
-            self._standing[partition] = standing
-            found[partition] = {"lso_standing_ms": max(0, now_ms - standing.since_ms)}
+            offset = observe(before.get(partition), stable, end, groups if is_seen else None, now_ms)
+            self._unmoved[partition] = offset
+            found[partition] = {"lso_standing_ms": max(0, now_ms - offset.since_ms)}
             if is_seen:
-                found[partition]["consumer_groups"] = hurt(standing, end, groups, now_ms)
+                found[partition]["consumer_groups"] = affected_groups(offset, end, groups, now_ms)
         return found
 
-    def _say_once(self, problems: frozenset[str]) -> None:
+    def _report_once(self, problems: frozenset[str]) -> None:
         for problem in sorted(problems - self._problems):
             self.report(f"the list of affected groups is incomplete: {problem}")
         self._problems = problems
@@ -159,14 +160,13 @@ def _owner(incident: IncidentEvent, owner: TransactionDescription | None) -> dic
     """
     if incident.verdict != Verdict.HANGING or owner is None or owner.problem is not None:
         return {}
-    state = str(owner.state) if owner.state is not None else None
-    return {"transaction_state": state} | ({"suggested_command": None} if is_held(incident, owner) else {})
+    return {"transaction_state": owner.state} | ({"suggested_command": None} if is_held(incident, owner) else {})
 
 
-def _recalled(known: Iterable[IncidentEvent]) -> dict[TopicPartition, Standing]:
+def _recalled(known: Iterable[IncidentEvent]) -> dict[TopicPartition, UnmovedOffset]:
     """Since when each last stable offset has not moved, by events that were published before a restart."""
     return {
-        where(event): Standing(event.last_stable_offset, event.time_ms - event.lso_standing_ms)
+        where(event): UnmovedOffset(event.last_stable_offset, event.time_ms - event.lso_standing_ms)
         for event in known
         if event.topic is not None and event.last_stable_offset is not None and event.lso_standing_ms is not None
     }

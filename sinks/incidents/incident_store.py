@@ -66,7 +66,7 @@ class IncidentStore:
     known: dict[str, IncidentEvent] = field(default_factory=dict)
     _spans: dict[SpanKey, str] = field(default_factory=dict)
     _on_topic: dict[str, int] = field(default_factory=dict)
-    _unheard: dict[str, IncidentEvent] = field(default_factory=dict)
+    _in_flight: dict[str, IncidentEvent] = field(default_factory=dict)
     _past: dict[str, EndedIncident] = field(default_factory=dict)
     _overwritten: set[str] = field(default_factory=set)
     _owed: list[IncidentEvent] = field(default_factory=list)
@@ -119,7 +119,7 @@ class IncidentStore:
 
     def forget(self, now_ms: int) -> None:
         """Drops incidents that ended long ago, unless the end is still on its way to the topic."""
-        on_their_way = {event.incident_id for event in self._unheard.values()}
+        on_their_way = {event.incident_id for event in self._in_flight.values()}
         for event in list(self.known.values()):
             if _is_long_over(event, now_ms) and event.incident_id not in on_their_way:
                 self._let_go(event, now_ms)
@@ -138,7 +138,7 @@ class IncidentStore:
         """Whether it is of another cluster, or its sequence leaves no room for our next events; ours are exempt."""
         if event.cluster_id != self.cluster_id:
             return True
-        return event.sequence >= SPENT_SEQUENCE - ROOM and event != self._unheard.get(event.event_id)
+        return event.sequence >= SPENT_SEQUENCE - ROOM and event != self._in_flight.get(event.event_id)
 
     def _pass_over(self, event: IncidentEvent, now_ms: int) -> None:
         """Skips an event that is not valid in this cluster; an id that it has used up is never used again."""
@@ -150,7 +150,7 @@ class IncidentStore:
         known = self.known.pop(incident_id, None)
         self._on_topic.pop(incident_id, None)
         self._past[incident_id] = EndedIncident(SPENT_SEQUENCE, now_ms, now_ms)
-        self._unheard = {key: told for key, told in self._unheard.items() if told.incident_id != incident_id}
+        self._in_flight = {key: sent for key, sent in self._in_flight.items() if sent.incident_id != incident_id}
         if known is not None and known.is_open:
             self._release(known)
         elif event.is_open and not event.is_spent:  # no other instance would end this incident
@@ -250,9 +250,9 @@ class IncidentStore:
             found = repeat_incident_id(incident_id, times)
         return found
 
-    def telling(self, events: Iterable[IncidentEvent]) -> None:
+    def sent(self, events: Iterable[IncidentEvent]) -> None:
         """Registers events that are on their way to the topic and will be read back from it."""
-        self._unheard.update({event.event_id: event for event in events})
+        self._in_flight.update({event.event_id: event for event in events})
 
     def _to_stand_last(self, incident_id: str) -> IncidentEvent | None:
         """The latest event, to be published again; None for an open incident that was not found here."""
@@ -266,7 +266,7 @@ class IncidentStore:
         is_hidden = known is not None and known.sequence == event.sequence and not known.is_open and event.is_open
         return known if is_hidden else None
 
-    def hear(self, event: IncidentEvent, now_ms: int) -> tuple[bool, IncidentEvent | None]:
+    def receive(self, event: IncidentEvent, now_ms: int) -> tuple[bool, IncidentEvent | None]:
         """Processes the next event on the topic, from this instance or another.
 
         Returns whether it is new for this instance, and an event that must be published because of it.
@@ -274,7 +274,7 @@ class IncidentStore:
         if self._is_none_of_ours(event):
             self._pass_over(event, now_ms)
             return False, None
-        ours = self._unheard.pop(event.event_id, None)
+        ours = self._in_flight.pop(event.event_id, None)
         self._overwritten.discard(event.incident_id)
         last = self._last_on_topic(event.incident_id)
         if event.sequence < last:
@@ -289,7 +289,7 @@ class IncidentStore:
         if known is not None:
             self._release(known)
         self.enter(taken)
-        self._unheard = {key: told for key, told in self._unheard.items() if told.incident_id != event.incident_id}
+        self._in_flight = {key: sent for key, sent in self._in_flight.items() if sent.incident_id != event.incident_id}
         if ours is None or ours.is_open or ours.resolution is None or not event.is_open:
             return True, None
         return True, self.enter(resolved(taken, now_ms, ours.resolution))

@@ -17,12 +17,12 @@ from txnwatch.sinks.incidents.confirm import confirm_spans
 from txnwatch.sinks.incidents.follow_up import where
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings, key_of
-from txnwatch.state.abort.case import Evidence, data_of
+from txnwatch.state.abort.case import ProvenHang, data_of
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.known_outcome import Outcome, known_outcome
-from txnwatch.state.evidence.outcome import UNKNOWN
 from txnwatch.state.model.findings import Emitted, SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent, updated
+from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.ports import STILL_READING, SpanHistory, SpanStart, TransactionAdmin
 from txnwatch.state.model.verdicts import Verdict
 
@@ -52,23 +52,23 @@ class OutcomeRetries:
 
     origin: Origin
     admin: TransactionAdmin
-    memory: IncidentStore
+    store: IncidentStore
     findings: Findings
     _awaited: dict[str, _Awaited] = field(default_factory=dict)
     _settled: dict[str, Hashable] = field(default_factory=dict)
 
-    def told(self, incident: IncidentEvent, candidate: SpanCandidate, outcome: Outcome) -> None:
+    def opened(self, incident: IncidentEvent, candidate: SpanCandidate, outcome: Outcome) -> None:
         """Registers a published incident whose outcome is not known."""
-        if outcome.word == UNKNOWN:
+        if outcome.word == ExpectedOutcome.UNKNOWN:
             self._take(incident, _Awaited(candidate, incident.time_ms), outcome.awaited, incident.time_ms)
 
     def found(self, emitted: Iterable[Emitted], now_ms: int) -> Iterator[IncidentEvent]:
         """The next events of incidents whose outcomes are now known."""
-        for said in emitted:
-            if isinstance(said, SpanCandidate):
-                known = self.memory.open_span(said.span.topic_id, said.partition, said.producer_id)
+        for candidate in emitted:
+            if isinstance(candidate, SpanCandidate):
+                known = self.store.open_span(candidate.span.topic_id, candidate.partition, candidate.producer_id)
                 if _is_unknown(known):
-                    self._said(known.incident_id, said, now_ms)
+                    self._repeated(known.incident_id, candidate, now_ms)
         due = [incident for incident in self._due(now_ms) if self._evidence(incident) is not None]
         starts = {incident.incident_id: self._start(incident) for incident in due}
         pasts = self.admin.read_span_histories(starts.values()) if due else {}
@@ -82,10 +82,10 @@ class OutcomeRetries:
         candidates = [self._awaited[incident.incident_id].candidate for incident, _ in readable]
         for (incident, past), (_, fresh) in zip(readable, confirm_spans(self.admin, candidates), strict=True):
             outcome = self._judge(incident, replace(fresh, past=past), now_ms)
-            if outcome != UNKNOWN:
-                yield self.memory.enter(self._next(incident, outcome, now_ms))
+            if outcome != ExpectedOutcome.UNKNOWN:
+                yield self.store.enter(self._next(incident, outcome, now_ms))
 
-    def _said(self, incident_id: str, candidate: SpanCandidate, now_ms: int) -> None:
+    def _repeated(self, incident_id: str, candidate: SpanCandidate, now_ms: int) -> None:
         """Handles a repeated candidate of an open incident, which may have more information than before."""
         known = self._awaited.get(incident_id)
         if known is not None:
@@ -94,7 +94,7 @@ class OutcomeRetries:
             self._awaited[incident_id] = _Awaited(candidate, now_ms)
 
     def _due(self, now_ms: int) -> list[IncidentEvent]:
-        known = self.memory.known
+        known = self.store.known
         self._awaited = {one: awaited for one, awaited in self._awaited.items() if _is_unknown(known.get(one))}
         self._settled = {one: basis for one, basis in self._settled.items() if _is_unknown(known.get(one))}
         line = sorted((awaited.due_ms, one) for one, awaited in self._awaited.items() if awaited.due_ms <= now_ms)
@@ -106,22 +106,22 @@ class OutcomeRetries:
         assert evidence is not None
         return SpanStart(candidate.partition, candidate.producer_id, evidence.start_offset)
 
-    def _evidence(self, incident: IncidentEvent) -> Evidence | None:
+    def _evidence(self, incident: IncidentEvent) -> ProvenHang | None:
         return self.findings.get(key_of(self._awaited[incident.incident_id].candidate))
 
     def _judge(self, incident: IncidentEvent, fresh: SpanConfirmation, now_ms: int) -> str:
         awaited = self._awaited.pop(incident.incident_id)
         match fresh.answer:
             case Answer.UNKNOWN:
-                outcome = Outcome(UNKNOWN, fresh.why)
+                outcome = Outcome(ExpectedOutcome.UNKNOWN, fresh.why)
             case Answer.CONFIRMED if self._is_same_data(awaited.candidate, fresh):
                 evidence = self.findings.confirmed(awaited.candidate, fresh, now_ms)
                 outcome = known_outcome(awaited.candidate, fresh)
                 if evidence.outcome != outcome.word:  # two reads have led to two outcomes
                     outcome = Outcome(evidence.outcome, outcome.awaited)
             case _:
-                outcome = Outcome(UNKNOWN)
-        if outcome.word == UNKNOWN:
+                outcome = Outcome(ExpectedOutcome.UNKNOWN)
+        if outcome.word == ExpectedOutcome.UNKNOWN:
             self._take(incident, awaited, outcome.awaited, now_ms)
         return outcome.word
 
@@ -147,7 +147,7 @@ class OutcomeRetries:
 def _is_unknown(incident: IncidentEvent | None) -> TypeGuard[IncidentEvent]:
     if incident is None or not incident.is_open or incident.verdict != Verdict.HANGING:
         return False
-    return incident.expected_outcome == UNKNOWN
+    return incident.expected_outcome == ExpectedOutcome.UNKNOWN
 
 
 def _basis(candidate: SpanCandidate) -> Hashable:

@@ -14,12 +14,13 @@ from typing import NamedTuple, Protocol
 from txnwatch.sinks.incidents.confirm import with_past
 from txnwatch.sinks.incidents.confirmation_queue import GONE_MS
 from txnwatch.sinks.incidents.event_builder import outcome_of
-from txnwatch.state.abort.case import Evidence
+from txnwatch.state.abort.case import ProvenHang
 from txnwatch.state.abort.decision import HOUR_MS
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.outcome import UNKNOWN, expected_outcome
+from txnwatch.state.evidence.outcome import expected_outcome
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.incident import SpanKey
+from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.ports import TransactionAdmin
 from txnwatch.state.model.transaction import Marker
 
@@ -34,7 +35,7 @@ def key_of(candidate: SpanCandidate) -> SpanKey:
 class StoredFindings(NamedTuple):
     """What outlives the process: evidence, and the markers of the last hour."""
 
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[ProvenHang, ...] = ()
     markers: tuple[Marked, ...] = ()
 
 
@@ -61,9 +62,9 @@ class Findings:
     store: EvidenceStore | None = None
     transactions: dict[str, TransactionCandidate] = field(default_factory=dict)
     marked: set[Marked] = field(default_factory=set)
-    _spans: dict[SpanKey, Evidence] = field(default_factory=dict)
+    _spans: dict[SpanKey, ProvenHang] = field(default_factory=dict)
     _incidents: dict[SpanKey, str] = field(default_factory=dict)
-    _kept: dict[SpanKey, Evidence] = field(default_factory=dict)
+    _kept: dict[SpanKey, ProvenHang] = field(default_factory=dict)
     _markers: dict[SpanKey, Marker] = field(default_factory=dict)
     _is_changed: bool = False
     _from_ms: int = 0
@@ -76,11 +77,11 @@ class Findings:
     def __len__(self) -> int:
         return len(self._spans)
 
-    def get(self, key: SpanKey) -> Evidence | None:
+    def get(self, key: SpanKey) -> ProvenHang | None:
         """The evidence of a span."""
         return self._spans.get(key)
 
-    def told_as(self, key: SpanKey, incident_id: str) -> None:
+    def published_as(self, key: SpanKey, incident_id: str) -> None:
         """Records that this process built the content of the incident about the span."""
         self._incidents[key] = incident_id
 
@@ -92,17 +93,17 @@ class Findings:
         """Whether this process has found the span, now or before its last restart."""
         return key in self._spans or key in self._kept
 
-    def said(self, candidate: SpanCandidate) -> None:
+    def repeated(self, candidate: SpanCandidate) -> None:
         """Stores a repeated candidate, perhaps with a newer view of its coordinator."""
         found = self._spans.get(key_of(candidate))
         if found is not None:
             self._spans[key_of(candidate)] = replace(found, candidate=candidate)
 
-    def confirmed(self, candidate: SpanCandidate, found: SpanConfirmation, now_ms: int) -> Evidence:
+    def confirmed(self, candidate: SpanCandidate, found: SpanConfirmation, now_ms: int) -> ProvenHang:
         """Stores the evidence of a confirmed hanging span; `found.past` must be set."""
         assert found.producer is not None
         key, outcome = key_of(candidate), outcome_of(candidate, found)
-        new = Evidence(candidate, found.producer, outcome, candidate, now_ms)
+        new = ProvenHang(candidate, found.producer, outcome, candidate, now_ms)
         before = self._spans.get(key)
         if before is not None and before.start_offset == new.start_offset:
             new = replace(new, since_ms=before.since_ms)
@@ -142,25 +143,25 @@ class Findings:
         self._is_changed = False
 
 
-def _together(new: Evidence, earlier: Evidence | None) -> Evidence:
+def _together(new: ProvenHang, earlier: ProvenHang | None) -> ProvenHang:
     """Combines evidence of the same data: a known outcome stays known, and two different ones give UNKNOWN."""
-    if earlier is None or earlier.data != new.data or earlier.outcome == UNKNOWN:
+    if earlier is None or earlier.data != new.data or earlier.outcome == ExpectedOutcome.UNKNOWN:
         return new
-    if new.outcome == UNKNOWN:
+    if new.outcome == ExpectedOutcome.UNKNOWN:
         return replace(new, outcome=earlier.outcome, witness=earlier.witness)
-    return new if new.outcome == earlier.outcome else replace(new, outcome=UNKNOWN)
+    return new if new.outcome == earlier.outcome else replace(new, outcome=ExpectedOutcome.UNKNOWN)
 
 
 def read_anew(
-    admin: TransactionAdmin, evidence: Evidence, found: SpanConfirmation
-) -> tuple[Evidence, SpanConfirmation]:
+    admin: TransactionAdmin, evidence: ProvenHang, found: SpanConfirmation
+) -> tuple[ProvenHang, SpanConfirmation]:
     """The evidence after another read of the span's start in its partition's log, right before an action.
 
     The outcome stays only if the log leads to it again, and if the state's current view of the coordinator does not
     lead to another one. Without an answer from the log, the confirmation becomes UNKNOWN.
     """
     row, candidate = found.producer, evidence.candidate
-    if row is None or evidence.outcome == UNKNOWN:
+    if row is None or evidence.outcome == ExpectedOutcome.UNKNOWN:
         return evidence, found
     past = with_past(admin, candidate, found).past
     if past.problem is not None:
@@ -168,5 +169,5 @@ def read_anew(
     place, epochs = candidate.partition, (row.producer_epoch, row.coordinator_epoch)
     again = expected_outcome(place, epochs[0], evidence.witness.view, past, epochs[1])
     now = expected_outcome(place, epochs[0], candidate.view, past, epochs[1])
-    is_same = again == evidence.outcome and now in {UNKNOWN, again}
-    return (evidence if is_same else replace(evidence, outcome=UNKNOWN)), found
+    is_same = again == evidence.outcome and now in {ExpectedOutcome.UNKNOWN, again}
+    return (evidence if is_same else replace(evidence, outcome=ExpectedOutcome.UNKNOWN)), found

@@ -29,11 +29,11 @@ class Retention:
     bury: Callable[[Sequence[str]], None] = lambda _: None
     _due_ms: int = 0
 
-    def on_tidy(self, memory: IncidentStore, now_ms: int) -> None:
+    def on_tidy(self, store: IncidentStore, now_ms: int) -> None:
         """Removes what has expired; checks at most every 10 minutes once nothing is left over."""
         if now_ms < self._due_ms:
             return
-        expired = memory.expired(now_ms, self.retention_ms, AT_A_TIME)
+        expired = store.expired(now_ms, self.retention_ms, AT_A_TIME)
         if len(expired) < AT_A_TIME:
             self._due_ms = now_ms + PAUSE_MS
         if not expired:
@@ -43,4 +43,4 @@ class Retention:
         except SinkError:
             self._due_ms = now_ms + PAUSE_MS  # it is retried
             return
-        memory.drop(expired)
+        store.drop(expired)

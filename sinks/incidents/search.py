@@ -224,8 +224,8 @@ class Searcher:
                 doubts.pop(claim.verdict, None)
                 return claim, view, next(iter(doubts.values()), None)
             if isinstance(answer, str):
-                told = f"{claim.verdict} by our clock, but not proven by its coordinator's clock: {answer}"
-                doubts.setdefault(claim.verdict, told)
+                doubt = f"{claim.verdict} by our clock, but not proven by its coordinator's clock: {answer}"
+                doubts.setdefault(claim.verdict, doubt)
         return None, view, next(iter(doubts.values()), None)
 
     def _is_confirmed(self, described: TransactionDescription, claim: Claim) -> bool | str:

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from txnwatch.config import RunSettings, broker_properties, client_properties
-from txnwatch.librdkafka import events_keys, events_topic, librdkafka_config, told_at
+from txnwatch.librdkafka import events_flags, events_keys, events_topic, librdkafka_config
 from txnwatch.metrics.collector import Metrics
 from txnwatch.metrics.server import MetricsServer
 from txnwatch.sinks.abort.automatic import OFF, AutoAbort
 from txnwatch.sinks.abort.lease import GroupLease
 from txnwatch.sinks.delivery.event_log import EventLog
-from txnwatch.sinks.delivery.kafka import KafkaEventSink, ensure_topic
+from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.open_list import OpenList
-from txnwatch.sinks.delivery.outbox import Outbox
-from txnwatch.sinks.delivery.redis import RedisEventSink
+from txnwatch.sinks.delivery.outbox import MirrorOutbox, TopicOutbox
+from txnwatch.sinks.delivery.redis import RedisMirror
 from txnwatch.sinks.delivery.skipped_records import SkippedRecords
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
@@ -33,7 +33,7 @@ from txnwatch.spark_output import output_to
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import BucketCount, Emitted, PartitionAlarm, ViewHealed
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.ports import EventSink, Log
+from txnwatch.state.model.ports import Log
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.broker_settings import scan_interval_warning
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
@@ -48,7 +48,7 @@ from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.reread_requests import requests_after, write_requests
 from txnwatch.watch.coverage import Coverage
 from txnwatch.watch.event_listener import EventListener
-from txnwatch.watch.heartbeat_sender import HeartbeatSender, Told
+from txnwatch.watch.heartbeat_sender import HeartbeatSender, HeartbeatTarget
 from txnwatch.watch.throttling import Throttling
 
 if TYPE_CHECKING:  # these imports take a second, and only `run` needs them
@@ -89,6 +89,7 @@ class Watch:
     _pulse: HeartbeatSender | None = field(default=None, init=False)
     _bury: Callable[[list[str]], None] = field(default=lambda _: None, init=False)
     _query: StreamingQuery | None = field(default=None, init=False)
+    _closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, init=False)
 
     def __post_init__(self) -> None:
         directory = local_directory(self.settings.checkpoint)
@@ -189,13 +190,15 @@ class Watch:
         warning = ensure_topic(config, self.settings.events_topic)
         if warning is not None:
             self.log.warning(warning)
-        topic = KafkaEventSink(config, self._events.name, self._events.encoding, keys=self._events.keys)
-        sinks: list[EventSink] = [topic]
-        places = [Told(topic.beat, pause_ms)] if (pause_ms := self.settings.events_heartbeat_ms) else []
+        topic = KafkaEventsTopic(config, self._events.name, self._events.encoding, keys=self._events.keys)
+        self._closing.callback(topic.close)
+        mirrors: list[MirrorOutbox] = []
+        targets = [HeartbeatTarget(topic.beat, pause_ms)] if (pause_ms := self.settings.events_heartbeat_ms) else []
         if self.settings.redis_url is not None:
-            redis = RedisEventSink(self.settings.redis_url, self.cluster_id, self._events.keys)
-            sinks.append(redis)
-            places.append(Told(redis.beat, _REDIS_HEARTBEAT_MS))
+            redis = RedisMirror(self.settings.redis_url, self.cluster_id, self._events.keys)
+            self._closing.callback(redis.close)
+            mirrors.append(MirrorOutbox(redis.name, redis, self.log, view=redis))
+            targets.append(HeartbeatTarget(redis.beat, _REDIS_HEARTBEAT_MS))
             self._open_list = OpenList(redis.show_open)
         self._bury = topic.bury
         cluster = Cluster(self.options.bootstrap, self.options.security, timeout_s=_ADMIN_TIMEOUT_S)
@@ -205,7 +208,7 @@ class Watch:
             cluster,
             self.options,
             self._progress,
-            places,
+            targets,
             lambda: self.coverage.evidence,
         )
         self._throttling.asked = cluster.take_throttled
@@ -214,7 +217,8 @@ class Watch:
             origin=self._origin(),
             admin=ClusterAdmin(cluster),
             groups=ClusterGroups(cluster),
-            outboxes=[Outbox(sink, self.log) for sink in sinks],
+            topic=TopicOutbox(topic, self.log),
+            mirrors=mirrors,
             now_ms=wall_clock_ms,
             heard=lambda: self._listening.heard(log.news()),
             on_event=self._on_event,
@@ -223,9 +227,7 @@ class Watch:
             evidence=EvidenceFile(self._scratch / _EVIDENCE_FILE, self.log.warning),
         )
         ledger.remember(self._listening.heard(log.history()))
-        for outbox in ledger.outboxes[1:]:
-            outbox.has_lost_everything()  # the sink is filled below in any case
-        ledger.resend_to(ledger.outboxes[1:])
+        ledger.fill_mirrors()
         self._ledger = ledger
         self._abort = self._auto_abort(ledger, config)
         self.metrics.query_starts(ledger)
@@ -234,7 +236,7 @@ class Watch:
     def _origin(self) -> Origin:
         config = self.settings.command_config
         path = str(config.absolute()) if config is not None else None
-        return Origin(self.cluster_id, self.settings.bootstrap_server, path, told_at(self.settings))
+        return Origin(self.cluster_id, self.settings.bootstrap_server, path, events_flags(self.settings))
 
     def _auto_abort(self, ledger: Ledger, config: dict[str, str]) -> AutoAbort:
         settings, is_off = self.settings, self.settings.auto_abort == OFF
@@ -285,8 +287,8 @@ class Watch:
         """Processes the output of one micro-batch, in the driver."""
         assert self._ledger is not None
         emitted = self._throttling.on_batch(emitted)
-        for said in emitted:
-            self._tell(said)
+        for finding in emitted:
+            self._report(finding)
         self.coverage.on_batch(emitted)
         assert self._abort is not None
         self._abort.recover()
@@ -306,7 +308,7 @@ class Watch:
     def _write_judged(self, emitted: list[Emitted]) -> None:
         """Writes the due time of the next barrier: at once, unless every bucket and the ledger can wait."""
         assert self._ledger is not None
-        counts = [said for said in emitted if isinstance(said, BucketCount)]
+        counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
         if len(counts) == self.options.buckets:
             due_ms = min(count.due_ms for count in counts) if self._ledger.can_wait else 0
             write_judged(self._scratch / _JUDGED_FILE, NextBarrierDue(counts[0].barrier, due_ms))
@@ -316,19 +318,19 @@ class Watch:
             self._pulse.on_batch(emitted, now_ms)
         self._listening.remove_expired_heartbeats(self.settings.events_retention_ms, now_ms, self._bury)
 
-    def _tell(self, said: Emitted) -> None:
+    def _report(self, finding: Emitted) -> None:
         """Reports a finding that an operator should know and that is not an incident event."""
-        match said:
+        match finding:
             case PartitionAlarm(notice):
                 self.counts[f"partitions {notice.kind}"] += 1
                 is_hidden = notice.kind is NoticeKind.HIDDEN
                 where = "" if is_hidden else f" [{notice.from_offset}, {notice.to_offset})"
                 self.log.warning(f"{notice.kind} {notice.partition}{where}: {notice.detail}")
             case ViewHealed():
-                self.counts[f"view mismatches ({said.mismatch})"] += 1
+                self.counts[f"view mismatches ({finding.mismatch})"] += 1
                 self.log.warning(
-                    f"producer id {said.producer_id} on {said.partition} from {said.start_offset}: "
-                    f"{said.mismatch} at its leader, but not in our copy of the log; the leader is right"
+                    f"producer id {finding.producer_id} on {finding.partition} from {finding.start_offset}: "
+                    f"{finding.mismatch} at its leader, but not in our copy of the log; the leader is right"
                 )
 
     def close(self) -> None:
@@ -340,8 +342,9 @@ class Watch:
         if self._ledger is not None:
             self.counts.update(self._ledger.counts)
             for outbox in self._ledger.outboxes:
-                outbox.close(wall_clock_ms())
+                outbox.deliver_last(wall_clock_ms())
             self._ledger = None
+        self._closing.close()
         if self._log is not None:
             self._log.close()
             self._log = None

@@ -103,7 +103,7 @@ def events_topic(
     return EventsTopic(name, registry.encoding, registry.decode, keys)
 
 
-def told_at(settings: RunSettings) -> EventsFlags:
+def events_flags(settings: RunSettings) -> EventsFlags:
     """The event flags of a run for suggested commands, without the password in the registry's URL."""
     url = urlsplit(settings.schema_registry_url) if settings.schema_registry_url is not None else None
     return EventsFlags(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from txnwatch.state.evidence.confirmation import SpanConfirmation
-from txnwatch.state.evidence.outcome import ABORT, NONE
 from txnwatch.state.model.findings import SpanCandidate
+from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.ports import ActiveProducer
 
 
@@ -33,7 +33,7 @@ class AbortPolicy:
     deny_id_prefixes: tuple[str, ...] = ()
     budget_per_hour: int | None = 10
     breaker_incidents: int | None = 20
-    outcomes: frozenset[str] = frozenset({ABORT, NONE})
+    outcomes: frozenset[ExpectedOutcome] = frozenset({ExpectedOutcome.ABORT, ExpectedOutcome.NONE})
     commit: bool = False
 
 
@@ -47,7 +47,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class ProvenHang:
     """What this process itself has found about a hanging transaction. Events and other stores are never a source.
 
     Attributes:
@@ -60,7 +60,7 @@ class Evidence:
 
     candidate: SpanCandidate
     row: ActiveProducer
-    outcome: str
+    outcome: ExpectedOutcome
     witness: SpanCandidate
     since_ms: int
 
@@ -89,14 +89,14 @@ class Case:
         found: the fresh read, None if there was none yet.
     """
 
-    evidence: Evidence | None
+    evidence: ProvenHang | None
     found: SpanConfirmation | None
     policy: AbortPolicy
     usage: Usage
     now_ms: int
 
     @property
-    def proven(self) -> Evidence:
+    def proven(self) -> ProvenHang:
         """The evidence; only for rules after NOT_PROVEN_HERE, which checks that there is some."""
         assert self.evidence is not None
         return self.evidence

@@ -27,9 +27,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from txnwatch.state.abort.case import Case
-from txnwatch.state.abort.rules import REFUSALS, Refusal
+from txnwatch.state.abort.rules import REFUSALS
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident_payload import Refusal
 from txnwatch.state.model.ports import MarkerSpec
 
 HOUR_MS = 3_600_000

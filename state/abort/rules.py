@@ -8,33 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from enum import StrEnum
 from typing import NamedTuple
 
 from txnwatch.state.abort.case import Case
 from txnwatch.state.evidence.confirmation import Answer
-from txnwatch.state.evidence.outcome import COMMIT
+from txnwatch.state.model.incident_payload import ExpectedOutcome, Refusal
 from txnwatch.state.model.transaction import TransactionState
-
-
-class Refusal(StrEnum):
-    """Why no marker is written; the value is used in `action.refusal`."""
-
-    NOT_PROVEN_HERE = "not_proven_here"
-    OUTCOME_WAS_COMMIT = "outcome_was_commit"
-    OUTCOME_UNKNOWN = "outcome_unknown"
-    COMMIT_NOT_PROVEN = "commit_not_proven"
-    TOPIC_DENIED = "topic_denied"
-    TRANSACTIONAL_ID_DENIED = "transactional_id_denied"
-    TOO_EARLY = "too_early"
-    BREAKER_OPEN = "breaker_open"
-    BUDGET_EXHAUSTED = "budget_exhausted"
-    EVIDENCE_INCOMPLETE = "evidence_incomplete"
-    STILL_OWNED = "still_owned"
-    ALREADY_OVER = "already_over"
-    CHANGED_SINCE_OPENED = "changed_since_opened"
-    EPOCH_MAY_BE_REUSED = "epoch_may_be_reused"
-    NOT_AUTHORIZED = "not_authorized"
 
 
 class RefusalRule(NamedTuple):
@@ -58,21 +37,21 @@ def _not_proven_here(case: Case) -> str | None:
 
 
 def _commit_not_proven(case: Case) -> str | None:
-    if not case.policy.commit or case.proven.outcome == COMMIT:
+    if not case.policy.commit or case.proven.outcome == ExpectedOutcome.COMMIT:
         return None
     return f"the expected outcome is {case.proven.outcome}"
 
 
 def _was_commit(case: Case) -> str | None:
     outcome = case.proven.outcome
-    if outcome != COMMIT or outcome in case.policy.outcomes or case.policy.commit:
+    if outcome != ExpectedOutcome.COMMIT or outcome in case.policy.outcomes or case.policy.commit:
         return None
     return "its commit was acknowledged to the client: an ABORT marker would destroy acknowledged data"
 
 
 def _unknown(case: Case) -> str | None:
     outcome = case.proven.outcome
-    if outcome in case.policy.outcomes or outcome == COMMIT or case.policy.commit:
+    if outcome in case.policy.outcomes or outcome == ExpectedOutcome.COMMIT or case.policy.commit:
         return None
     return f"the expected outcome is {outcome}: the data may have been acknowledged as committed"
 

@@ -11,30 +11,33 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from txnwatch.state.model.incident import IncidentEvent
 
 # Brokers accept 1 MiB by default, librdkafka 1,000,000 bytes. A transactional id can take 200 kB of JSON, and it can
 # also be in the command and in two texts.
 LIST_BYTES: Final = 60_000
-_PLACES: Final = "coordinator_partitions"
 
 
 def fitting(event: IncidentEvent) -> IncidentEvent:
     """The event, with its lists cut if they are too long; the same object if they are not."""
-    places = event.evidence.get(_PLACES) or ()
-    pending, groups, known = (_first(one) for one in (event.pending_partitions, event.consumer_groups, places))
-    if (pending, groups, known) == (len(event.pending_partitions), len(event.consumer_groups), len(places)):
+    partitions = event.evidence.coordinator_partitions
+    lists = (event.pending_partitions, event.consumer_groups, partitions)
+    pending, groups, participants = (_first(one) for one in lists)
+    if (pending, groups, participants) == tuple(map(len, lists)):
         return event
     return replace(
         event,
         pending_partitions=event.pending_partitions[:pending],
         consumer_groups=event.consumer_groups[:groups],
-        evidence={**event.evidence, _PLACES: places[:known]} if len(places) > known else event.evidence,
+        evidence=replace(event.evidence, coordinator_partitions=partitions[:participants]),
     )
 
 
-def _first(values: Sequence[Any]) -> int:
+def _first(values: Sequence[object]) -> int:
     """How many values fit."""
-    return sum(total <= LIST_BYTES for total in accumulate(len(json.dumps(value)) + 1 for value in values))
+    sizes = (len(json.dumps(msgspec.to_builtins(value))) + 1 for value in values)
+    return sum(total <= LIST_BYTES for total in accumulate(sizes))

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from txnwatch.state.model.incident_payload import AffectedGroup, GroupState
 from txnwatch.state.model.ports import GroupOffset
 
-STOPPED: Final = "stopped"
-AT_RISK: Final = "at_risk"
 NEAR_OFFSETS: Final = 100
 ONE_MARKER: Final = 1
 APART_MS: Final = 5_000  # auto.commit.interval.ms: a group that moves has committed by then
@@ -36,7 +35,7 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class UnmovedOffset:
     """A last stable offset, since when we have seen it at this value, and the groups since then."""
 
     last_stable_offset: int
@@ -44,16 +43,16 @@ class Standing:
     groups: Mapping[str, Seen] = field(default_factory=dict)
 
 
-def stand(
-    before: Standing | None,
+def observe(
+    before: UnmovedOffset | None,
     last_stable_offset: int,
     high_watermark: int,
     groups: Sequence[GroupOffset] | None,
     now_ms: int,
-) -> Standing:
+) -> UnmovedOffset:
     """Adds another look; `groups` None is a look that did not read them."""
     if before is None or before.last_stable_offset != last_stable_offset:
-        before = Standing(last_stable_offset, now_ms)
+        before = UnmovedOffset(last_stable_offset, now_ms)
     if groups is None:
         return before
     seen: dict[str, Seen] = {}
@@ -63,31 +62,33 @@ def stand(
             has_moved = known is not None and (known.has_moved or known.committed_offset != group.committed_offset)
             known = Seen(group.committed_offset, high_watermark, now_ms, has_moved)
         seen[group.group_id] = known
-    return Standing(last_stable_offset, before.since_ms, seen)
+    return UnmovedOffset(last_stable_offset, before.since_ms, seen)
 
 
-def hurt(standing: Standing, high_watermark: int, groups: Sequence[GroupOffset], now_ms: int) -> tuple[Any, ...]:
+def affected_groups(
+    offset: UnmovedOffset, high_watermark: int, groups: Sequence[GroupOffset], now_ms: int
+) -> tuple[AffectedGroup, ...]:
     """The groups that are stopped or at risk, the most affected first, as the event's `consumer_groups`."""
     found = [
-        {
-            "group_id": group.group_id,
-            "state": state,
-            "committed_offset": group.committed_offset,
-            "hidden_lag": high_watermark - group.committed_offset,
-        }
+        AffectedGroup(
+            group_id=group.group_id,
+            state=state,
+            committed_offset=group.committed_offset,
+            hidden_lag=high_watermark - group.committed_offset,
+        )
         for group in groups
-        if (state := _state(standing, high_watermark, group, now_ms)) is not None
+        if (state := _state(offset, high_watermark, group, now_ms)) is not None
     ]
-    return tuple(sorted(found, key=lambda one: (one["state"] != STOPPED, -int(one["hidden_lag"]), one["group_id"])))
+    return tuple(sorted(found, key=lambda one: (one.state is not GroupState.STOPPED, -one.hidden_lag, one.group_id)))
 
 
-def _state(standing: Standing, high_watermark: int, group: GroupOffset, now_ms: int) -> str | None:
-    below = standing.last_stable_offset - group.committed_offset
-    if below < 0 or high_watermark <= standing.last_stable_offset:
+def _state(offset: UnmovedOffset, high_watermark: int, group: GroupOffset, now_ms: int) -> GroupState | None:
+    below = offset.last_stable_offset - group.committed_offset
+    if below < 0 or high_watermark <= offset.last_stable_offset:
         return None
-    seen = standing.groups[group.group_id]
+    seen = offset.groups[group.group_id]
     # A group without members may be gone for good, or may read without joining (Flink): it must be within one marker.
     is_near = below <= (NEAR_OFFSETS if group.has_members else ONE_MARKER)
     if is_near and high_watermark > seen.high_watermark and now_ms - seen.at_ms >= APART_MS:
-        return STOPPED
-    return AT_RISK if group.has_members or seen.has_moved or below == 0 else None
+        return GroupState.STOPPED
+    return GroupState.AT_RISK if group.has_members or seen.has_moved or below == 0 else None

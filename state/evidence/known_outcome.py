@@ -12,8 +12,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from txnwatch.state.evidence.confirmation import SpanConfirmation
-from txnwatch.state.evidence.outcome import UNKNOWN, expected_outcome
+from txnwatch.state.evidence.outcome import expected_outcome
 from txnwatch.state.model.findings import SpanCandidate
+from txnwatch.state.model.incident_payload import ExpectedOutcome
 
 WRITTEN_MEANWHILE = "data was appended during the read"
 
@@ -21,7 +22,7 @@ WRITTEN_MEANWHILE = "data was appended during the read"
 class Outcome(NamedTuple):
     """An expected outcome, and the missing answer; `awaited` is None if it is known, or can never be known."""
 
-    word: str
+    word: ExpectedOutcome
     awaited: str | None = None
 
 
@@ -29,10 +30,10 @@ def known_outcome(candidate: SpanCandidate, found: SpanConfirmation) -> Outcome:
     """What is known about the outcome, if it applies to all the data found; `found` includes the span's past."""
     row, past = found.producer, found.past
     if row is None or candidate.span.absorbed or row.txn_start_offset != candidate.span.start_offset:
-        return Outcome(UNKNOWN)  # other data, or more data than the candidate covers
+        return Outcome(ExpectedOutcome.UNKNOWN)  # other data, or more data than the candidate covers
     if not found.is_unchanged:
-        return Outcome(UNKNOWN, WRITTEN_MEANWHILE)
+        return Outcome(ExpectedOutcome.UNKNOWN, WRITTEN_MEANWHILE)
     if not found.is_settled:
-        return Outcome(UNKNOWN)
+        return Outcome(ExpectedOutcome.UNKNOWN)
     word = expected_outcome(candidate.partition, row.producer_epoch, candidate.view, past, row.coordinator_epoch)
-    return Outcome(word, past.problem if word == UNKNOWN else None)
+    return Outcome(word, past.problem if word == ExpectedOutcome.UNKNOWN else None)

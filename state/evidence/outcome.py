@@ -19,23 +19,23 @@ from typing import NamedTuple
 
 from txnwatch.state.detection.epoch_lineage import is_unused
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.ports import SpanHistory
 from txnwatch.state.model.transaction import ITS_OWN, CoordinatorView, TransactionState
 
-COMMIT, ABORT, NONE, UNKNOWN = "commit", "abort", "none", "unknown"
 NO_MARKER_KNOWN = -1
 
 
 class _End(NamedTuple):
     """The end of the one transaction that can have written the data; the epoch is that of its markers."""
 
-    outcome: str
+    outcome: ExpectedOutcome
     producer_epoch: int
 
 
 def expected_outcome(
     partition: TopicPartition, epoch: int, view: CoordinatorView | None, past: SpanHistory, coordinator_epoch: int
-) -> str:
+) -> ExpectedOutcome:
     """`commit`, `abort`, `none` or `unknown` for an open span that no live transaction holds.
 
     Args:
@@ -46,30 +46,31 @@ def expected_outcome(
         coordinator_epoch: from DescribeProducers; -1 if the leader knows no marker of the producer.
     """
     if view is None or view.is_live or view.superseded_by >= 0 or view.reading > 0:
-        return UNKNOWN
+        return ExpectedOutcome.UNKNOWN
     if past.start_epoch != epoch:
-        return UNKNOWN  # the data has more than one epoch, or its first batch was not read
+        return ExpectedOutcome.UNKNOWN  # the data has more than one epoch, or its first batch was not read
     if is_unused(view, epoch):
-        return UNKNOWN if view.may_lack_later_records else NONE
+        return ExpectedOutcome.UNKNOWN if view.may_lack_later_records else ExpectedOutcome.NONE
     end = _end_of_the_only_owner(view)
     if end is None or view.data_epoch != epoch or partition not in view.participants:
-        return UNKNOWN
-    return _where_its_marker_is_missing(end, view, past, coordinator_epoch) or UNKNOWN
+        return ExpectedOutcome.UNKNOWN
+    return _where_its_marker_is_missing(end, view, past, coordinator_epoch) or ExpectedOutcome.UNKNOWN
 
 
 def _end_of_the_only_owner(view: CoordinatorView) -> _End | None:
     """The end of the only possible owner: the transaction in view, or the last one before an InitProducerId."""
     if view.state is TransactionState.EMPTY:
-        return (
-            _End(view.previous_outcome, view.previous_end_epoch) if view.previous_outcome in {COMMIT, ABORT} else None
-        )
+        is_known = view.previous_outcome in {ExpectedOutcome.COMMIT, ExpectedOutcome.ABORT}
+        return _End(ExpectedOutcome(view.previous_outcome), view.previous_end_epoch) if is_known else None
     outcome = view.state.outcome
-    return _End(outcome, view.producer_epoch) if outcome is not None and view.epoch_use in ITS_OWN else None
+    if outcome is None or view.epoch_use not in ITS_OWN:
+        return None
+    return _End(ExpectedOutcome(outcome), view.producer_epoch)
 
 
 def _where_its_marker_is_missing(
     end: _End, view: CoordinatorView, past: SpanHistory, coordinator_epoch: int
-) -> str | None:
+) -> ExpectedOutcome | None:
     """The outcome of the only possible owner, NONE if it has its marker here; None if this is not known."""
     outcome, marker = end.outcome, past.last_marker
     if marker is None:
@@ -77,10 +78,11 @@ def _where_its_marker_is_missing(
         # then accept a late write. While it has the state, it refuses a late write if the end has raised the epoch.
         # Whether it lost the state cannot be detected, so an outcome that publishes data must be seen in the log.
         is_raised = end.producer_epoch > view.data_epoch
-        is_forgotten = is_raised and coordinator_epoch == NO_MARKER_KNOWN and outcome == ABORT
+        is_forgotten = is_raised and coordinator_epoch == NO_MARKER_KNOWN and outcome == ExpectedOutcome.ABORT
         is_without = past.is_first or is_forgotten
         return outcome if is_without else None
     if marker.producer_epoch != end.producer_epoch:
         return outcome  # the marker is of an earlier transaction
     has_its_own = marker.outcome == outcome and not view.may_lack_later_records
-    return NONE if has_its_own else None  # the transaction has its marker, and the data was written after it
+    # If the transaction has its marker, the data was written after it.
+    return ExpectedOutcome.NONE if has_its_own else None

@@ -13,18 +13,17 @@ from __future__ import annotations
 
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident_payload import EndedBy
 from txnwatch.state.model.ports import PartitionReading, TransactionDescription
 from txnwatch.state.model.transaction import Marker
-from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict
+from txnwatch.state.model.verdicts import RULE_OF, Family
 
-COORDINATOR, ADMINISTRATOR, NEXT_TRANSACTION, UNKNOWN = "coordinator", "administrator", "next_transaction", "unknown"
-TXNWATCH = "txnwatch"
 EARLY_MS = 5_000  # how much two clocks may differ
 
 
 def ended_by(
     marker: Marker, incident: IncidentEvent, owner: TransactionDescription | None, ours: Marker | None = None
-) -> str:
+) -> EndedBy:
     """Who wrote the marker that ended a hanging span.
 
     Args:
@@ -34,15 +33,15 @@ def ended_by(
         ours: the marker with which this process is proven to have ended the span, None for none.
     """
     if ours is not None and (ours.offset, ours.commit) == (marker.offset, marker.commit):
-        return TXNWATCH
+        return EndedBy.TXNWATCH
     if marker.producer_epoch > incident.producer_epoch:
-        return COORDINATOR
+        return EndedBy.COORDINATOR
     if incident.transactional_id is None:
-        return ADMINISTRATOR
+        return EndedBy.ADMINISTRATOR
     if owner is None or owner.problem is not None or owner.is_live:
-        return UNKNOWN
+        return EndedBy.UNKNOWN
     is_another = owner.state is None or owner.producer_id != incident.producer_id
-    return ADMINISTRATOR if is_another or owner.start_ms <= incident.open_since_ms else UNKNOWN
+    return EndedBy.ADMINISTRATOR if is_another or owner.start_ms <= incident.open_since_ms else EndedBy.UNKNOWN
 
 
 def span_is_over(reading: PartitionReading, incident: IncidentEvent) -> str | None:
@@ -52,12 +51,13 @@ def span_is_over(reading: PartitionReading, incident: IncidentEvent) -> str | No
     if reading.topic_id != incident.topic_id:
         return "the topic was re-created"
     row = reading.open_transaction(incident.producer_id)
-    start = incident.txn_start_offset if incident.txn_start_offset is not None else -1
+    start = incident.txn_start_offset
     if row is None:
         # A marker above the high watermark ends the span in the leader's memory and can still be lost. A span that
         # begins above it is lost with its marker, or never existed.
-        is_stable = start < reading.last_stable_offset
-        is_beyond = 0 <= reading.high_watermark <= start
+        stable = reading.last_stable_offset
+        is_stable = stable >= 0 and (start is None or start < stable)
+        is_beyond = start is not None and 0 <= reading.high_watermark <= start
         return "the partition's leader no longer has it open" if is_stable or is_beyond else None
     return None if row.txn_start_offset == incident.txn_start_offset else "another transaction is open there now"
 
@@ -84,6 +84,6 @@ def is_premature(owner: TransactionDescription, incident: IncidentEvent, now_ms:
 
 def is_same_transaction(owner: TransactionDescription, incident: IncidentEvent) -> bool:
     """Whether the coordinator still has the same transaction in the same state."""
-    is_one = owner.producer_id == incident.producer_id and str(owner.state) == incident.transaction_state
-    begins_with_decision = RULE_OF[Verdict(incident.verdict)].family is Family.PREPARE
+    is_one = owner.producer_id == incident.producer_id and owner.state == incident.transaction_state
+    begins_with_decision = RULE_OF[incident.verdict].family is Family.PREPARE
     return is_one and (begins_with_decision or owner.start_ms == incident.open_since_ms)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from txnwatch.state.evidence.affected_groups import STOPPED
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident_payload import GroupState
 
 _MAGNITUDE: Final = 10
 Rule = Callable[[IncidentEvent, IncidentEvent], bool]
@@ -28,7 +28,7 @@ def _newly_stopped(known: IncidentEvent, now: IncidentEvent) -> bool:
 
 
 def _stopped(event: IncidentEvent) -> set[str]:
-    return {str(group["group_id"]) for group in event.consumer_groups if group["state"] == STOPPED}
+    return {group.group_id for group in event.consumer_groups if group.state == GroupState.STOPPED}
 
 
 RULES: Final[dict[str, Rule]] = {

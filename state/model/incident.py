@@ -16,15 +16,24 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.verdicts import RULE_OF, Verdict
+from txnwatch.state.model.incident_payload import (
+    Action,
+    ActionResult,
+    AffectedGroup,
+    Evidence,
+    ExpectedOutcome,
+    IncidentStatus,
+    Initiator,
+    Resolution,
+    SinceClock,
+)
+from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.verdicts import RULE_OF, Reason, Severity, Verdict
 
-OPENED, UPDATED, RESOLVED = "opened", "updated", "resolved"
-BY_HAND = "by hand"
 _ID = re.compile(r"[0-9a-f]{32}")
 # An incident has a handful of events. A record with this sequence leaves no room for another event, so it is not ours.
 SPENT_SEQUENCE = 1_000_000
 SpanKey = tuple[str, TopicPartition, int]  # topic id, partition, producer id
-_ENDED_BY = {"abort": "aborted", "commit": "committed"}  # the decided marker -> how it ends an incident
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +42,10 @@ class IncidentEvent:
 
     incident_id: str
     sequence: int
-    status: str
-    verdict: str
-    reason: str | None = None
-    severity: str
+    status: IncidentStatus
+    verdict: Verdict
+    reason: Reason | None = None
+    severity: Severity
     cluster_id: str
     topic: str | None = None
     partition: int | None = None
@@ -46,10 +55,10 @@ class IncidentEvent:
     transactional_id: str | None = None
     coordinator_id: int | None = None
     coordinator_epoch: int | None = None
-    transaction_state: str | None = None
+    transaction_state: TransactionState | None = None
     txn_start_offset: int | None = None
     open_since_ms: int
-    open_since_clock: str
+    open_since_clock: SinceClock
     last_write_ms: int | None = None
     transaction_timeout_ms: int | None = None
     age_ms: int
@@ -61,15 +70,15 @@ class IncidentEvent:
     is_lso_blocker: bool | None = None
     cleanup_policy: str | None = None
     pending_partitions: tuple[str, ...] = ()
-    consumer_groups: tuple[dict[str, Any], ...] = ()
-    evidence: dict[str, Any]
-    expected_outcome: str
+    consumer_groups: tuple[AffectedGroup, ...] = ()
+    evidence: Evidence
+    expected_outcome: ExpectedOutcome
     suggested_command: str | None = None
     detected_at_ms: int
     detection_latency_ms: int
     time_ms: int
-    action: dict[str, Any] | None = None
-    resolution: dict[str, Any] | None = None
+    action: Action | None = None
+    resolution: Resolution | None = None
 
     @property
     def event_id(self) -> str:
@@ -91,7 +100,7 @@ class IncidentEvent:
     @property
     def is_open(self) -> bool:
         """Whether the incident is still open after this event."""
-        return self.status != RESOLVED
+        return self.status != IncidentStatus.RESOLVED
 
     @property
     def is_spent(self) -> bool:
@@ -111,12 +120,13 @@ class IncidentEvent:
 
         This requires the id of such an abort, so no event can turn the incident of a watch into one by hand.
         """
-        if self.action is None or self.action["detail"] != BY_HAND or self.span is None:
+        if self.action is None or self.action.initiator is not Initiator.OPERATOR:
             return False
-        topic_id, place, producer_id = self.span
-        start = self.txn_start_offset if self.txn_start_offset is not None else -1
-        first = span_incident_id(self.cluster_id, topic_id, place.partition, producer_id, start)
-        return self.incident_id == repeat_incident_id(first, self.action["at_ms"])
+        if self.span is None or self.txn_start_offset is None:
+            return False
+        topic_id, partition, producer_id = self.span
+        first = span_incident_id(self.cluster_id, topic_id, partition.partition, producer_id, self.txn_start_offset)
+        return self.incident_id == repeat_incident_id(first, self.action.at_ms)
 
 
 class Overwritten(NamedTuple):
@@ -174,25 +184,26 @@ def latest(events: Iterable[IncidentEvent]) -> dict[tuple[str, str], IncidentEve
     return found
 
 
-def resolved(event: IncidentEvent, now_ms: int, resolution: dict[str, Any]) -> IncidentEvent:
+def resolved(event: IncidentEvent, now_ms: int, resolution: Resolution) -> IncidentEvent:
     """The event that ends an incident; it also sets the result of an announced marker that has no result yet.
 
     Only such a marker in the log makes the result `verified`: a transaction can end without one, because its topic is
     gone.
     """
     action = event.action
-    if action is not None and action["result"] is None and action["decision"] in _ENDED_BY:
-        is_there = resolution["how"] == _ENDED_BY[action["decision"]]
-        action = {**action, "result": "verified" if is_there else "unknown", "detail": "from the incident's end"}
-    return _next(event, RESOLVED, now_ms, resolution=resolution, suggested_command=None, action=action)
+    if action is not None and action.result is None and action.is_marker:
+        is_there = resolution.how is action.expected_end
+        result = ActionResult.VERIFIED if is_there else ActionResult.UNKNOWN
+        action = replace(action, result=result, detail="from the incident's end")
+    return _next(event, IncidentStatus.RESOLVED, now_ms, resolution=resolution, suggested_command=None, action=action)
 
 
 def updated(event: IncidentEvent, now_ms: int, **changes: Any) -> IncidentEvent:  # noqa: ANN401 - fields of the event
     """The event that reports a change."""
-    return _next(event, UPDATED, now_ms, **changes)
+    return _next(event, IncidentStatus.UPDATED, now_ms, **changes)
 
 
-def _next(event: IncidentEvent, status: str, now_ms: int, **changes: Any) -> IncidentEvent:  # noqa: ANN401
+def _next(event: IncidentEvent, status: IncidentStatus, now_ms: int, **changes: Any) -> IncidentEvent:  # noqa: ANN401
     return replace(
         event,
         status=status,

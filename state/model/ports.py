@@ -245,28 +245,40 @@ class Lease(Protocol):
         """Releases the lease, so that another instance can hold it."""
 
 
-class EventSink(Protocol):
-    """A destination of incident events. Delivering an event twice must have the same effect as delivering it once."""
+class EventsTopicWriter(Protocol):
+    """Writes the events topic. An event is published once the topic has it; the ledger reads the topic back."""
 
     @property
     def name(self) -> str:
-        """The name of the sink in messages and metrics."""
+        """The name of the topic in messages and metrics."""
+
+    def publish(self, events: Sequence[IncidentEvent]) -> None:
+        """Writes events in order. For the caller it is all of them or none; writing them twice does no harm.
+
+        Raises:
+            SinkError: it is not certain that all arrived; the same events will be written again.
+        """
+
+
+class Mirror(Protocol):
+    """A copy of the events for other programs. It gets an event only after the events topic has taken it."""
 
     def deliver(self, events: Sequence[IncidentEvent]) -> None:
-        """Delivers events in order; for the caller it is all of them or none.
+        """Delivers events in order. For the caller it is all of them or none; delivering them twice does no harm.
 
         Raises:
             SinkError: it is not certain that all arrived; the same events will be delivered again.
         """
 
+
+class OpenIncidentsView(Protocol):
+    """What a mirror offers in addition if it shows the open incidents, and can lose them."""
+
     def has_lost_everything(self) -> bool:
         """Whether earlier deliveries are gone; true once per loss, and False if this cannot be checked now."""
 
     def forget(self, is_past: Callable[[str], bool]) -> None:
-        """Removes incidents that are shown as open because the sink missed their end; does nothing if it cannot now.
+        """Removes incidents that are shown as open because the mirror missed their end; does nothing if it cannot now.
 
         `is_past` decides by incident id whether the incident ended long ago.
         """
-
-    def close(self) -> None:
-        """Closes connections."""

@@ -24,6 +24,14 @@ class Verdict(StrEnum):
     STRAY_WRITE = "stray_write"
 
 
+class Severity(StrEnum):
+    """How urgent a verdict is."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"
+
+
 class Reason(StrEnum):
     """Why no marker will come for a hanging span."""
 
@@ -41,14 +49,6 @@ REASON_MEANS: dict[Reason, str] = {
     Reason.NOT_A_PARTICIPANT: "this partition is not a participant of the id's last transaction",
     Reason.PRODUCER_ID_SUPERSEDED: "the id has another producer id now",
 }
-
-
-class Severity(StrEnum):
-    """How urgent an incident is; the value is used in events and metrics."""
-
-    CRITICAL = "critical"
-    WARNING = "warning"
-    INFO = "info"
 
 
 class Family(StrEnum):

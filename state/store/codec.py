@@ -14,12 +14,13 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
-from txnwatch.state.abort.case import Evidence
+from txnwatch.state.abort.case import ProvenHang
 from txnwatch.state.detection.awaited_producers import Places
 from txnwatch.state.detection.bucket_state import BucketState, Failing, Standing
 from txnwatch.state.model.broker_clocks import Clock, Clocks, Leadership
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.ports import ActiveProducer
 from txnwatch.state.model.serializer import check_version, pack, unpack
 from txnwatch.state.model.transaction import CoordinatorView, Emission, EpochUse, ProducerState, Span, TransactionState
@@ -58,7 +59,7 @@ def places_in(row: bytes) -> Places:
     return Places(partitions, *view[:2]) if view is not None else Places(partitions, None, -1)
 
 
-def encode_evidence(evidence: Evidence) -> str:
+def encode_evidence(evidence: ProvenHang) -> str:
     """The evidence about a hanging transaction as one line of JSON, without its time."""
     candidates = [_candidate_out(candidate) for candidate in (evidence.candidate, evidence.witness)]
     return json.dumps(
@@ -67,7 +68,7 @@ def encode_evidence(evidence: Evidence) -> str:
     )
 
 
-def decode_evidence(row: str) -> Evidence:
+def decode_evidence(row: str) -> ProvenHang:
     """The evidence that `encode_evidence` wrote.
 
     Raises:
@@ -76,7 +77,7 @@ def decode_evidence(row: str) -> Evidence:
     raw = json.loads(row)
     check_version(VERSION, raw.get("v"))
     candidate, witness = (_candidate_in(one) for one in raw["candidates"])
-    return Evidence(candidate, ActiveProducer(*raw["row"]), raw["outcome"], witness, since_ms=0)
+    return ProvenHang(candidate, ActiveProducer(*raw["row"]), ExpectedOutcome(raw["outcome"]), witness, since_ms=0)
 
 
 def encode_shared(bucket: BucketState) -> dict[str, bytes]:

@@ -22,9 +22,9 @@ from support.watch import RunningWatch
 from txnwatch.embedded.faults import await_end, set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.state.evidence.outcome import UNKNOWN
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.security import Security
@@ -146,7 +146,7 @@ def _when(arrived: Arrivals, size: int, at_s: float, *, is_known: bool) -> list[
     """When each was told, or its outcome, in seconds after the last write."""
     found: dict[str, float] = {}
     for when_s, event in list(arrived):
-        if event.topic == _topic(size) and not (is_known and event.expected_outcome == UNKNOWN):
+        if event.topic == _topic(size) and not (is_known and event.expected_outcome == ExpectedOutcome.UNKNOWN):
             found.setdefault(event.incident_id, when_s - at_s)
     return sorted(found.values())
 

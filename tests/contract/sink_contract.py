@@ -1,6 +1,6 @@
-"""What every EventSink does: the suite that the recording fake, the events topic and Redis pass alike.
+"""What every destination of events does: suites that the recording fakes, the events topic and Redis pass alike.
 
-A subclass brings the fixture `stage`: a sink, what a reader of it sees, and a way to take it away.
+A subclass brings the fixture `stage`: a destination, what a reader of it sees, and a way to take it away.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from support.topics import unique
 from support.waiting import eventually
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.ports import EventSink
+from txnwatch.state.model.ports import OpenIncidentsView
 
 _MANY = 500  # as many as the outbox hands over at a time
 
@@ -24,7 +24,13 @@ class SinkStage(Protocol):
     """Where events are delivered and read back; `cluster_id` is the stage's own."""
 
     cluster_id: str
-    sink: EventSink
+
+    @property
+    def name(self) -> str:
+        """The name of the destination in messages."""
+
+    def deliver(self, events: Sequence[IncidentEvent]) -> None:
+        """Hands events to the destination: to the topic, or to the mirror."""
 
     def view(self) -> dict[str, tuple[int, str]]:
         """Each incident's sequence and status, as a reader sees them now."""
@@ -42,30 +48,38 @@ class SinkStage(Protocol):
         """Makes it reachable again."""
 
 
+class ViewStage(SinkStage, Protocol):
+    """A mirror that shows the open incidents."""
+
+    @property
+    def incidents(self) -> OpenIncidentsView:
+        """The view of the open incidents."""
+
+
 class SinkContract:
-    """The suite."""
+    """The suite of the events topic and of every mirror."""
 
     def test_what_is_delivered_is_there_when_deliver_returns(self, stage: SinkStage) -> None:
         opened, later, over = life(stage)
         for event in (opened, later, over):
-            stage.sink.deliver([event])
+            stage.deliver([event])
             assert stage.view() == {event.incident_id: (event.sequence, event.status)}
 
     def test_delivering_twice_equals_once(self, stage: SinkStage) -> None:
         events = [*life(stage)[:2], *life(stage)]
-        stage.sink.deliver(events)
+        stage.deliver(events)
         once = (stage.view(), stage.open_ids(), stage.told())
-        stage.sink.deliver(events)
-        stage.sink.deliver(events[1:3])
+        stage.deliver(events)
+        stage.deliver(events[1:3])
         assert (stage.view(), stage.open_ids(), stage.told()) == once
 
     def test_an_older_sequence_never_overwrites_a_newer_one(self, stage: SinkStage) -> None:
         opened, later, over = life(stage)
-        stage.sink.deliver([later])
-        stage.sink.deliver([opened])
+        stage.deliver([later])
+        stage.deliver([opened])
         assert stage.view() == {opened.incident_id: (2, "updated")}
-        stage.sink.deliver([over])
-        stage.sink.deliver([opened, later])
+        stage.deliver([over])
+        stage.deliver([opened, later])
         assert stage.view() == {opened.incident_id: (3, "resolved")}
         assert stage.open_ids() == []
 
@@ -73,62 +87,66 @@ class SinkContract:
         older = life(stage, open_since_ms=OPEN_SINCE_MS - 60_000)
         ending = life(stage, open_since_ms=OPEN_SINCE_MS - 30_000)
         newer = life(stage)
-        stage.sink.deliver([newer[0], ending[0], older[0]])
+        stage.deliver([newer[0], ending[0], older[0]])
         assert stage.open_ids() == [older[0].incident_id, ending[0].incident_id, newer[0].incident_id]
-        stage.sink.deliver([ending[2]])
+        stage.deliver([ending[2]])
         assert stage.open_ids() == [older[0].incident_id, newer[0].incident_id]
         assert stage.view()[ending[0].incident_id] == (3, "resolved")
 
     def test_the_order_of_events_is_kept(self, stage: SinkStage) -> None:
         lives = [life(stage) for _ in range(4)]
         events = [one[step] for step in range(3) for one in lives]
-        stage.sink.deliver(events[:5])
-        stage.sink.deliver(events[5:])
+        stage.deliver(events[:5])
+        stage.deliver(events[5:])
         assert stage.told() == [event.event_id for event in events]
 
     def test_as_many_events_as_an_outbox_hands_over_all_arrive(self, stage: SinkStage) -> None:
         events = [life(stage)[0] for _ in range(_MANY)]
-        stage.sink.deliver(events)
+        stage.deliver(events)
         assert stage.told() == [event.event_id for event in events]
 
     def test_delivering_nothing_changes_nothing(self, stage: SinkStage) -> None:
-        stage.sink.deliver([])
+        stage.deliver([])
         assert (stage.view(), stage.open_ids(), stage.told()) == ({}, [], [])
 
     def test_a_sink_that_is_away_says_so_and_takes_the_same_events_later(self, stage: SinkStage) -> None:
         events = life(stage)
         stage.take_away()
         with pytest.raises(SinkError) as first:
-            stage.sink.deliver(events[:1])
+            stage.deliver(events[:1])
         with pytest.raises(SinkError):
-            stage.sink.deliver(events)
-        assert stage.sink.name in str(first.value), "the message says which sink it is"
+            stage.deliver(events)
+        assert stage.name in str(first.value), "the message says which sink it is"
         stage.bring_back()
-        eventually(lambda: delivers(stage.sink, events), 15.0, "the sink to take what it refused")
+        eventually(lambda: delivers(stage, events), 15.0, "the sink to take what it refused")
         assert stage.told() == [event.event_id for event in events]
         assert stage.view() == {events[0].incident_id: (3, "resolved")}
 
-    def test_what_was_filled_and_kept_has_lost_nothing(self, stage: SinkStage) -> None:
-        stage.sink.has_lost_everything()
-        stage.sink.deliver(life(stage))
-        assert not stage.sink.has_lost_everything()
 
-    def test_whether_a_sink_that_is_away_has_lost_anything_is_not_known(self, stage: SinkStage) -> None:
-        stage.sink.has_lost_everything()
+class ViewContract(SinkContract):
+    """The suite of a mirror that also shows the open incidents."""
+
+    def test_what_was_filled_and_kept_has_lost_nothing(self, stage: ViewStage) -> None:
+        stage.incidents.has_lost_everything()
+        stage.deliver(life(stage))
+        assert not stage.incidents.has_lost_everything()
+
+    def test_whether_a_sink_that_is_away_has_lost_anything_is_not_known(self, stage: ViewStage) -> None:
+        stage.incidents.has_lost_everything()
         stage.take_away()
-        assert not stage.sink.has_lost_everything()
+        assert not stage.incidents.has_lost_everything()
         stage.bring_back()
 
     def test_an_end_that_arrived_is_not_forgotten_and_one_that_is_away_is_not_waited_for(
-        self, stage: SinkStage
+        self, stage: ViewStage
     ) -> None:
         over, going_on = life(stage), life(stage)[:1]
-        stage.sink.deliver([*over, *going_on])
+        stage.deliver([*over, *going_on])
         before = (stage.view(), stage.open_ids(), stage.told())
-        stage.sink.forget({over[0].incident_id}.__contains__)
+        stage.incidents.forget({over[0].incident_id}.__contains__)
         assert (stage.view(), stage.open_ids(), stage.told()) == before
         stage.take_away()
-        stage.sink.forget(lambda _: True)
+        stage.incidents.forget(lambda _: True)
         stage.bring_back()
 
 
@@ -137,10 +155,10 @@ def life(stage: SinkStage, open_since_ms: int = OPEN_SINCE_MS) -> list[IncidentE
     return a_life(unique("incident"), cluster_id=stage.cluster_id, open_since_ms=open_since_ms)
 
 
-def delivers(sink: EventSink, events: Sequence[IncidentEvent]) -> bool:
+def delivers(stage: SinkStage, events: Sequence[IncidentEvent]) -> bool:
     """One try, as an outbox makes it."""
     try:
-        sink.deliver(events)
+        stage.deliver(events)
     except SinkError:
         return False
     return True

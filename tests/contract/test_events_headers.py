@@ -17,7 +17,7 @@ from txnwatch.cli.main import main
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.sinks.delivery.encoding import FORMATS
 from txnwatch.sinks.delivery.event_log import EventLog, read_events
-from txnwatch.sinks.delivery.kafka import KafkaEventSink, ensure_topic
+from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.signature import Keys, read_keys
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.ids import TopicPartition
@@ -63,11 +63,11 @@ def topic(config: dict[str, str], cluster: Cluster, key_file: Path, headers: str
         transactional=False,
         base_timestamp=time.time_ns() // 1_000_000,
     )
-    with closing(KafkaEventSink(config, name, keys=read_keys(key_file))) as sink:
-        sink.deliver([an_event("before")])
+    with closing(KafkaEventsTopic(config, name, keys=read_keys(key_file))) as sink:
+        sink.publish([an_event("before")])
         for _ in range(RECORDS):
             append(cluster.node(info.leader), partition, batch)
-        sink.deliver([an_event("after")])
+        sink.publish([an_event("after")])
     return name
 
 
@@ -93,8 +93,8 @@ def test_a_header_name_that_is_not_text_stops_no_tail(config: dict[str, str], to
     keys = read_keys(key_file)
     with closing(EventLog(config, topic, keys=keys)) as log:
         assert whys(list(log.history())) == [SkipReason.UNSIGNED] * RECORDS
-        with closing(KafkaEventSink(config, topic, keys=keys)) as sink:
-            sink.deliver([an_event("news")])
+        with closing(KafkaEventsTopic(config, topic, keys=keys)) as sink:
+            sink.publish([an_event("news")])
         found: list[object] = []
         until = time.monotonic() + 10.0
         while not found and time.monotonic() < until:
@@ -119,7 +119,7 @@ def test_who_has_no_key_reads_a_signed_event_in_every_encoding(
 ) -> None:
     name = unique("events")
     ensure_topic(config, name)
-    with closing(KafkaEventSink(config, name, FORMATS[encoding], keys=read_keys(key_file))) as sink:
-        sink.deliver([an_event(encoding)])
+    with closing(KafkaEventsTopic(config, name, FORMATS[encoding], keys=read_keys(key_file))) as sink:
+        sink.publish([an_event(encoding)])
     for keys in (None, read_keys(key_file)):
         assert list(read_events(config, name, keys=keys)) == [an_event(encoding)]

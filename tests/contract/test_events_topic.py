@@ -21,7 +21,7 @@ from txnwatch.cli.main import main
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.sinks.delivery.encoding import FORMATS, from_bytes, to_json
 from txnwatch.sinks.delivery.event_log import read_events
-from txnwatch.sinks.delivery.kafka import KafkaEventSink, ensure_topic
+from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.signature import read_keys
 from txnwatch.state.model.errors import BadEventError, BrokerError, ConfigError, SinkError, SkipReason
 from txnwatch.state.model.ids import is_topic_name
@@ -44,8 +44,8 @@ def topic(config: dict[str, str]) -> str:
 
 
 def deliver(config: dict[str, str], topic: str, events: list[IncidentEvent], encoding: str = "json") -> None:
-    sink = KafkaEventSink(config, topic, FORMATS[encoding])
-    sink.deliver(events)
+    sink = KafkaEventsTopic(config, topic, FORMATS[encoding])
+    sink.publish(events)
     sink.close()
 
 
@@ -207,7 +207,7 @@ def test_an_event_that_waited_long_is_never_put_behind_a_later_one_of_its_incide
     host, port = kafka.bootstrap_servers.split(":")
     with Forwarder((host, int(port))) as forwarder:
         impatient = {**QUICK, "bootstrap.servers": forwarder.address, "message.timeout.ms": "3000"}
-        sink = KafkaEventSink(impatient, topic, timeout_s=0.2)
+        sink = KafkaEventsTopic(impatient, topic, timeout_s=0.2)
         started = time.monotonic()
         while time.monotonic() < started + 2.5:
             refusal(sink, events[:1])
@@ -220,9 +220,9 @@ def test_an_event_that_waited_long_is_never_put_behind_a_later_one_of_its_incide
     assert list(read_events(config, topic)) == events
 
 
-def refusal(sink: KafkaEventSink, events: list[IncidentEvent]) -> str:
+def refusal(sink: KafkaEventsTopic, events: list[IncidentEvent]) -> str:
     with pytest.raises(SinkError) as refused:
-        sink.deliver(events)
+        sink.publish(events)
     return str(refused.value)
 
 
@@ -239,8 +239,8 @@ def test_with_a_key_only_what_was_signed_with_it_is_an_event(
     ours = read_keys(a_key_file(tmp_path, "a" * 64))
     theirs = read_keys(a_key_file(tmp_path, "b" * 64))
     for name, keys in (("ours", ours), ("unsigned", None), ("theirs", theirs)):
-        with closing(KafkaEventSink(config, topic, keys=keys)) as sink:
-            sink.deliver([an_event(name)])
+        with closing(KafkaEventsTopic(config, topic, keys=keys)) as sink:
+            sink.publish([an_event(name)])
     signed = raw_records(config, topic, 3)[0]
     producer = Producer(config)  # the signed record again, under another key
     headers = [(name, value) for name, value in signed.headers() or []]
@@ -258,8 +258,8 @@ def test_with_a_key_only_what_was_signed_with_it_is_an_event(
 
 def test_a_signed_record_of_another_topic_is_none_here(config: dict[str, str], topic: str, tmp_path: Path) -> None:
     keys = read_keys(a_key_file(tmp_path, "a" * 64))
-    with closing(KafkaEventSink(config, topic, keys=keys)) as sink:
-        sink.deliver([an_event()])
+    with closing(KafkaEventsTopic(config, topic, keys=keys)) as sink:
+        sink.publish([an_event()])
     (signed,) = raw_records(config, topic, 1)
     other = unique("events")
     ensure_topic(config, other)
@@ -279,9 +279,9 @@ def test_an_event_under_another_key_is_none(config: dict[str, str], topic: str) 
 
 def test_a_heartbeat_stands_there_under_a_key_of_its_own(config: dict[str, str], topic: str) -> None:
     beat = a_heartbeat(instance="host:/\u00fc")
-    with closing(KafkaEventSink(config, topic)) as sink:
+    with closing(KafkaEventsTopic(config, topic)) as sink:
         sink.beat(beat)
-        sink.deliver([an_event()])
+        sink.publish([an_event()])
     assert list(read_events(config, topic)) == [beat, an_event()]
     record = raw_records(config, topic, 1)[0]
     headers = dict(record.headers() or [])
@@ -290,8 +290,8 @@ def test_a_heartbeat_stands_there_under_a_key_of_its_own(config: dict[str, str],
 
 
 def test_what_is_buried_has_tombstones(config: dict[str, str], topic: str) -> None:
-    with closing(KafkaEventSink(config, topic)) as sink:
-        sink.deliver(a_life("over"))
+    with closing(KafkaEventsTopic(config, topic)) as sink:
+        sink.publish(a_life("over"))
         sink.bury([id_of("over"), a_heartbeat().key])
     records = raw_records(config, topic, 5)
     assert [(record.key(), record.value()) for record in records[3:]] == [
@@ -304,7 +304,7 @@ def test_what_is_buried_has_tombstones(config: dict[str, str], topic: str) -> No
 def test_what_cannot_be_buried_now_is_said(kafka: EmbeddedKafka, topic: str) -> None:
     host, port = kafka.bootstrap_servers.split(":")
     with Forwarder((host, int(port))) as forwarder:
-        sink = KafkaEventSink({**QUICK, "bootstrap.servers": forwarder.address}, topic)
+        sink = KafkaEventsTopic({**QUICK, "bootstrap.servers": forwarder.address}, topic)
         with pytest.raises(SinkError, match="1 of 1 tombstones not acknowledged"):
             sink.bury([id_of("over")])
 

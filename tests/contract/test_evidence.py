@@ -12,7 +12,7 @@ from support.kept_evidence import KeptEvidence
 from support.ledger_world import World
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.sinks.incidents.own_findings import EvidenceStore, StoredFindings
-from txnwatch.state.abort.case import Evidence
+from txnwatch.state.abort.case import ProvenHang
 
 Again = Callable[[], EvidenceStore]
 
@@ -26,7 +26,7 @@ def again(request: pytest.FixtureRequest, tmp_path: Path) -> Again:
     return lambda: known
 
 
-def found(*names: str) -> tuple[Evidence, ...]:
+def found(*names: str) -> tuple[ProvenHang, ...]:
     world = World()
     world.batch(*[world.hang(name) for name in names])
     return tuple(replace(evidence, since_ms=0) for _, evidence in world.ledger.proven())

@@ -22,10 +22,10 @@ from support.log_lines import LogLines
 from support.registry import SchemaRegistry
 from support.topics import unique
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.sinks.delivery.encoding import FORMATS, plain, schema_text, to_json
+from txnwatch.sinks.delivery.encoding import FORMATS, schema_text, to_json
 from txnwatch.sinks.delivery.event_log import EventLog, read_events
-from txnwatch.sinks.delivery.kafka import KafkaEventSink, ensure_topic
-from txnwatch.sinks.delivery.outbox import Outbox
+from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
+from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.delivery.registry import RegistryCodec
 from txnwatch.state.model.errors import BrokerError, RegistryUnavailableError, SinkError
 
@@ -65,7 +65,7 @@ def test_a_consumer_with_confluents_deserializer_reads_every_field(
     config: dict[str, str], topic: str, registry: SchemaRegistry
 ) -> None:
     events = a_life("incident")
-    KafkaEventSink(config, topic, codec_of(registry, topic).encoding).deliver(events)
+    KafkaEventsTopic(config, topic, codec_of(registry, topic).encoding).publish(events)
     consumer = Consumer({**config, "group.id": unique("reader")})
     consumer.assign([TopicPartition(topic, 0, 0)])
     records = consumer.consume(3, timeout=10.0)
@@ -73,7 +73,7 @@ def test_a_consumer_with_confluents_deserializer_reads_every_field(
     context = SerializationContext(topic, MessageField.VALUE)
     with SchemaRegistryClient({"url": registry.url}) as client:
         read = AvroDeserializer(client)
-        assert [read(record.value(), context) for record in records] == [plain(event) for event in events]
+        assert [read(record.value(), context) for record in records] == [json.loads(to_json(event)) for event in events]
     magic, schema_id = struct.unpack(">bI", (records[0].value() or b"")[:5])
     assert magic == 0
     published = json.loads(json.loads(registry.get(f"/schemas/ids/{schema_id}"))["schema"])
@@ -89,14 +89,14 @@ def test_all_three_encodings_are_read_side_by_side(
     lives = []
     for encoding in (codec.encoding, FORMATS["json"], FORMATS["avro"]):
         lives.extend(a_life(unique("incident")))
-        KafkaEventSink(config, topic, encoding).deliver(lives[-3:])
+        KafkaEventsTopic(config, topic, encoding).publish(lives[-3:])
     assert list(read_events(config, topic, decode=codec_of(registry, topic).decode)) == lives
 
 
 def test_without_a_registry_its_records_are_errors_that_say_what_is_missing(
     config: dict[str, str], topic: str, registry: SchemaRegistry
 ) -> None:
-    KafkaEventSink(config, topic, codec_of(registry, topic).encoding).deliver([an_event()])
+    KafkaEventsTopic(config, topic, codec_of(registry, topic).encoding).publish([an_event()])
     (found,) = read_events(config, topic)
     assert isinstance(found, SinkError)
     assert "set --schema-registry-url" in str(found)
@@ -127,7 +127,7 @@ def test_a_registry_that_is_away_loses_nothing_and_raises_nothing(
     events, told = a_life("incident"), LogLines()
     forwarder, codec = away(registry, topic)
     with forwarder:
-        outbox = Outbox(KafkaEventSink(config, topic, codec.encoding), told)
+        outbox = TopicOutbox(KafkaEventsTopic(config, topic, codec.encoding), told)
         outbox.put(events[:2])
         outbox.deliver(0)
         assert outbox.waiting == 2
@@ -151,12 +151,12 @@ def test_what_cannot_be_decoded_now_is_not_passed_over(
     config: dict[str, str], topic: str, registry: SchemaRegistry
 ) -> None:
     events = a_life("incident")
-    KafkaEventSink(config, topic, FORMATS["json"]).deliver(events[:1])
+    KafkaEventsTopic(config, topic, FORMATS["json"]).publish(events[:1])
     forwarder, codec = away(registry, topic)
     with forwarder:
         log = EventLog(config, topic, codec.decode)
         assert list(log.history()) == events[:1]
-        KafkaEventSink(config, topic, codec_of(registry, topic).encoding).deliver(events[1:])
+        KafkaEventsTopic(config, topic, codec_of(registry, topic).encoding).publish(events[1:])
         assert list(log.news()) == []
         with pytest.raises(BrokerError, match="schema registry"):
             list(read_events(config, topic, decode=codec.decode))

@@ -20,8 +20,8 @@ from txnwatch.cli.main import main
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.redis import EmbeddedRedis
 from txnwatch.sinks.delivery.heartbeat import Heartbeat
-from txnwatch.sinks.delivery.kafka import KafkaEventSink, ensure_topic
-from txnwatch.sinks.delivery.redis import RedisEventSink
+from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
+from txnwatch.sinks.delivery.redis import RedisMirror
 from txnwatch.sinks.delivery.signature import read_keys
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.clock import wall_clock_ms
@@ -63,21 +63,21 @@ def place(request: pytest.FixtureRequest, kafka: EmbeddedKafka, redis_server: Em
     if request.param == "topic":
         config, topic = {"bootstrap.servers": kafka.bootstrap_servers}, unique("events")
         ensure_topic(config, topic)
-        with closing(KafkaEventSink(config, topic)) as told:
+        with closing(KafkaEventsTopic(config, topic)) as told:
             flags = ["--bootstrap-server", kafka.bootstrap_servers, "--events-topic", topic]
-            yield Source(cluster_id, flags, told.deliver, lambda beat: beat_and_wait(told, beat))
+            yield Source(cluster_id, flags, told.publish, lambda beat: beat_and_wait(told, beat))
         return
     with closing(RedisView(redis_server.url, "*")) as view:
         view.empty()
-        with closing(RedisEventSink(redis_server.url, cluster_id)) as sink:
+        with closing(RedisMirror(redis_server.url, cluster_id)) as sink:
             sink.has_lost_everything()
             yield Source(cluster_id, ["--redis-url", redis_server.url], sink.deliver, sink.beat)
         view.empty()
 
 
-def beat_and_wait(sink: KafkaEventSink, beat: Heartbeat) -> None:
+def beat_and_wait(sink: KafkaEventsTopic, beat: Heartbeat) -> None:
     sink.beat(beat)
-    sink.deliver([])  # a heartbeat is not waited for, a test does
+    sink.publish([])  # a heartbeat is not waited for, a test does
 
 
 def a_beat(place: Source, **changes: Any) -> Heartbeat:
@@ -211,9 +211,9 @@ def test_heartbeats_have_to_be_signed_where_there_is_a_key(
     with closing(RedisView(redis_server.url, "*")) as view:
         view.empty()
     for keys, code in ((None, 4), (read_keys(path), 0)):
-        with closing(KafkaEventSink(config, topic, keys=keys)) as sink:
+        with closing(KafkaEventsTopic(config, topic, keys=keys)) as sink:
             beat_and_wait(sink, beat)
-        with closing(RedisEventSink(redis_server.url, cluster_id, keys)) as shown:
+        with closing(RedisMirror(redis_server.url, cluster_id, keys)) as shown:
             shown.has_lost_everything()
             shown.beat(beat)
         for flags in (
@@ -253,7 +253,7 @@ def test_a_redis_that_has_lost_an_incident_is_no_all_clear(
     view.empty()
     names = ("evicted", "odd", "deep", "typed", "another")
     evicted, odd, deep, typed, another = (f"txnwatch:{cluster_id}:incident:{id_of(name)}" for name in names)
-    with closing(RedisEventSink(redis_server.url, cluster_id)) as sink, closing(view):
+    with closing(RedisMirror(redis_server.url, cluster_id)) as sink, closing(view):
         sink.has_lost_everything()
         sink.deliver([an_event(name, cluster_id=cluster_id) for name in names])
         view.evict(evicted)

@@ -22,7 +22,7 @@ from support.fault_world import World, aborting_world, begins, now_s
 from support.incidents import an_event, an_evidence
 from support.log_lines import LogLines
 from support.planted import as_it_was_found, plant
-from support.recording_sink import RecordingSink
+from support.recording_sink import RecordingTopic
 from support.servers import Clusters
 from support.topics import unique
 from support.waiting import eventually
@@ -31,7 +31,7 @@ from txnwatch.embedded.applications import CommittedReader
 from txnwatch.embedded.faults import late_write_after_abort
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.sinks.abort.automatic import AutoAbort
-from txnwatch.sinks.delivery.outbox import Outbox
+from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.abort.case import AbortPolicy
@@ -63,7 +63,7 @@ def about(world: World, partition: TopicPartition) -> list[Told]:
 
 def actions(world: World, partition: TopicPartition) -> list[tuple[str, str | None, str | None]]:
     found = [told.event.action for told in about(world, partition) if told.event.action is not None]
-    told = [(action["decision"], action["refusal"], action["result"]) for action in found]
+    told = [(action.decision, action.refusal, action.result) for action in found]
     return list(dict.fromkeys(told))
 
 
@@ -116,14 +116,14 @@ def test_idle_is_not_dead_and_once_it_is_fenced_the_frozen_consumer_moves(world:
         eventually(moves, IN_TIME_S, "the consumer to move again")
     end = end_of(world, partition)
     assert end.resolution is not None
-    assert (end.resolution["how"], end.resolution["by"]) == ("aborted", "txnwatch")
+    assert (end.resolution.how, end.resolution.by) == ("aborted", "txnwatch")
     assert actions(world, partition) == [
         ("refused", "epoch_may_be_reused", None),
         ("abort", None, None),
         ("abort", None, "verified"),
     ]
     assert end.action is not None
-    assert end.action["marker_coordinator_epoch"] == end.coordinator_epoch, "the leader's, never a higher one"
+    assert end.action.marker_coordinator_epoch == end.coordinator_epoch, "the leader's, never a higher one"
     verified = next(told for told in about(world, partition) if told.event.action == end.action)
     note(f"from the fence to the verified abort: {verified.at_s - fenced_s:.2f} s")
 
@@ -141,7 +141,7 @@ def test_an_abort_that_lost_its_marker_is_completed_at_once(world: World) -> Non
     opened = about(world, partition)[0]
     assert opened.event.expected_outcome == "abort"
     verified = next(
-        told for told in about(world, partition) if told.event.action and told.event.action["result"] == "verified"
+        told for told in about(world, partition) if told.event.action and told.event.action.result == "verified"
     )
     hang_s, event_s = verified.at_s - hung_s, opened.at_s - hung_s
     note(f"from the hang to the event {event_s:.2f} s, to the verified abort {hang_s:.2f} s")
@@ -219,9 +219,7 @@ def test_what_committed_is_never_aborted_by_itself_and_completed_by_what_is_sugg
     end = end_of(world, partition)
     assert end.resolution is not None
     by_hand = [
-        told.event
-        for told in about(world, partition)
-        if told.event.action and told.event.action["decision"] == "commit"
+        told.event for told in about(world, partition) if told.event.action and told.event.action.decision == "commit"
     ]
     assert [event.status for event in by_hand] == ["opened", "updated", "resolved"]
 
@@ -254,7 +252,7 @@ def test_by_hand_the_same_rules_refuse(world: World, capsys: pytest.CaptureFixtu
     said = capsys.readouterr()
     eventually(lambda: ends(world, partition), IN_TIME_S, "the end of every incident")
     assert not is_open(world, partition, producer.producer_id)
-    assert {end.resolution["how"] for end in ends(world, partition) if end.resolution is not None} == {"aborted"}
+    assert {end.resolution.how for end in ends(world, partition) if end.resolution is not None} == {"aborted"}
     by_hand = [told.event.status for told in about(world, partition) if told.event.is_by_hand]
     if code == 0:
         assert "verified" in said.out
@@ -289,7 +287,11 @@ def test_no_healthy_transaction_is_aborted_whatever_an_incident_says(world: Worl
     admin = Witness(world.cluster)
     admin.markers = []
     ledger = Ledger(
-        Origin("cluster", world.bootstrap), admin, FakeGroups(), [Outbox(RecordingSink(), LogLines())], wall_clock_ms
+        Origin("cluster", world.bootstrap),
+        admin,
+        FakeGroups(),
+        TopicOutbox(RecordingTopic(), LogLines()),
+        wall_clock_ms,
     )
     policy = AbortPolicy(after_ms=0, budget_per_hour=None, breaker_incidents=None)
     abort = AutoAbort("on", policy, 0, ledger, FakeLease(), "racing", wall_clock_ms)
@@ -329,7 +331,7 @@ def test_no_healthy_transaction_is_aborted_whatever_an_incident_says(world: Worl
 
             thread = threading.Thread(target=go_on, args=(rng.random() * 0.1, version, failures))
             thread.start()
-            ledger._memory.known.clear()
+            ledger.store.known.clear()
             last = client._sequences[partition] - 1
             plant(ledger, event, ActiveProducer(client.producer_id, client.producer_epoch, last, 0, -1, start))
             abort._tries.clear()

@@ -21,9 +21,9 @@ from support.watch import READY_S, RunningWatch
 from txnwatch.embedded.faults import late_write_after_abort, set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.sinks.abort.lease import SESSION_MS
-from txnwatch.state.abort.results import FAILED, REFUSED
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident_payload import ActionResult, Decision
 from txnwatch.streaming.client.cluster import Cluster
 
 IN_TIME_S, QUIET_S = 60.0, 3.0
@@ -91,10 +91,10 @@ def actions(tail: EventTail, partition: TopicPartition) -> list[tuple[str, str |
     One that was given up before its marker is left out: two processes may have told the next event at the same moment.
     """
     told = [event.action for event in life(tail, partition) if event.action is not None]
-    given_up = {one["at_ms"] for one in told if one["result"] == FAILED}
-    found = [one for one in told if one["at_ms"] not in given_up]
-    made = {(one["at_ms"], one["result"]): (one["decision"], one["result"]) for one in found}
-    return [action for action in made.values() if action[0] != REFUSED]
+    given_up = {one.at_ms for one in told if one.result == ActionResult.FAILED}
+    found = [one for one in told if one.at_ms not in given_up]
+    made = {(one.at_ms, one.result): (one.decision, one.result) for one in found}
+    return [action for action in made.values() if action[0] != Decision.REFUSED]
 
 
 def whole_life(tail: EventTail, partition: TopicPartition) -> list[IncidentEvent]:
@@ -146,7 +146,7 @@ def test_a_process_killed_before_and_after_its_marker_tells_each_time_what_becam
         told = whole_life(tail, partition)
         assert actions(tail, partition) == [*again, VERIFIED]
         assert told[-1].resolution is not None
-        assert (told[-1].resolution["how"], told[-1].resolution["by"]) == ("aborted", "administrator")
+        assert (told[-1].resolution.how, told[-1].resolution.by) == ("aborted", "administrator")
         watch.stop()
         times_ready = sum("ready: " in line for line in watch.lines)
         watch.start()
@@ -167,7 +167,7 @@ def test_of_two_processes_one_acts_and_one_that_was_stopped_does_not_act_when_it
     def actor(partition: TopicPartition) -> RunningWatch:
         """The process that has announced the latest abort."""
         announced = [event for event in life(tail, partition) if event.action is not None]
-        return next(one for one in watches if announced and announced[-1].action["by"].endswith(one.checkpoint))
+        return next(one for one in watches if announced and announced[-1].action.by.endswith(one.checkpoint))
 
     def is_stopped() -> bool:
         eventually(lambda: actions(tail, second) == [ANNOUNCED], IN_TIME_S, "the announcement")

@@ -83,7 +83,7 @@ def test_a_hang_on_a_topic_that_is_not_scanned_is_named_and_resolved(
     abort_by_hand(cluster, partition, producer.producer_id)
     resolved = until(kafka, partition, "opened", "resolved")[-1]
     assert resolved.resolution is not None
-    assert resolved.resolution["how"] == "no_longer_open", "nobody has read the marker"
+    assert resolved.resolution.how == "no_longer_open", "nobody has read the marker"
     assert watch.lines
 
 
@@ -96,7 +96,7 @@ def test_a_topic_that_is_deleted_takes_its_incident_along(
     delete_topic(cluster, partition.topic)
     resolved = until(kafka, partition, "opened", "resolved")[-1]
     assert resolved.resolution is not None
-    assert resolved.resolution["how"] == "partition_gone"
+    assert resolved.resolution.how == "partition_gone"
     assert watch.lines
 
 
@@ -114,9 +114,9 @@ def test_what_the_next_transaction_absorbs_is_a_stray_write(
     second.end(commit=True)
     event, *_, resolved = until(kafka, partition, "opened", "resolved")
     assert (event.verdict, event.txn_start_offset, event.transactional_id) == ("stray_write", 0, name)
-    assert (event.evidence["joined_at_offset"], event.evidence["joined_by_epoch"]) == (1, second.producer_epoch)
+    assert (event.evidence.joined_at_offset, event.evidence.joined_by_epoch) == (1, second.producer_epoch)
     assert resolved.resolution is not None
-    assert (resolved.resolution["how"], resolved.resolution["marker_offset"]) == ("absorbed", 3)
+    assert (resolved.resolution.how, resolved.resolution.marker_offset) == ("absorbed", 3)
     assert watch.lines
 
 

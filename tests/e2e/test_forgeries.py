@@ -17,9 +17,10 @@ from support.topics import unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.sinks.delivery.kafka import KafkaEventSink
+from txnwatch.sinks.delivery.kafka import KafkaEventsTopic
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent, latest, resolved
+from txnwatch.state.model.incident_payload import Decision
 from txnwatch.streaming.admin.admin import ClusterAdmin
 
 pytestmark = pytest.mark.long
@@ -45,7 +46,7 @@ def open_now(world: World, partition: TopicPartition) -> list[IncidentEvent]:
 
 
 def decisions(world: World, partition: TopicPartition) -> set[str]:
-    return {event.action["decision"] for event in about(world, partition) if event.action is not None}
+    return {event.action.decision for event in about(world, partition) if event.action is not None}
 
 
 def is_open(world: World, partition: TopicPartition, producer_id: int) -> bool:
@@ -70,15 +71,15 @@ def test_an_acknowledged_transaction_is_not_aborted_and_stays_told_whatever_is_f
     (told,) = open_now(world, partition)
     assert told.expected_outcome == "unknown"
     assert told.action is not None
-    assert told.action["refusal"] == "outcome_unknown"
+    assert told.action.refusal == "outcome_unknown"
     producer.init()  # now nothing but the outcome stands in the way
 
-    with contextlib.closing(KafkaEventSink({"bootstrap.servers": world.bootstrap}, EVENTS)) as sink:
+    with contextlib.closing(KafkaEventsTopic({"bootstrap.servers": world.bootstrap}, EVENTS)) as sink:
 
         def forge(**changes: object) -> IncidentEvent:
             known = open_now(world, partition)[0]
             event = replace(known, **{"sequence": known.sequence + 1, "status": "updated", **changes})  # type: ignore[arg-type]
-            sink.deliver([event])
+            sink.publish([event])
             return event
 
         forge(expected_outcome="abort", action=None, detected_at_ms=0)
@@ -87,7 +88,7 @@ def test_an_acknowledged_transaction_is_not_aborted_and_stays_told_whatever_is_f
         assert is_open(world, partition, producer.producer_id)
 
         known = open_now(world, partition)[0]
-        sink.deliver([resolved(known, known.time_ms, OVER)])
+        sink.publish([resolved(known, known.time_ms, OVER)])
 
         def again() -> bool:
             found = open_now(world, partition)
@@ -98,7 +99,7 @@ def test_an_acknowledged_transaction_is_not_aborted_and_stays_told_whatever_is_f
         forge(sequence=INT32)
         eventually(lambda: second not in {one.incident_id for one in open_now(world, partition)}, IN_TIME_S, "its end")
         eventually(lambda: len(open_now(world, partition)) == 1, IN_TIME_S, "the hang, told under a third id")
-        forge(suggested_command=EVIL, action={**told.action, "decision": "abort", "refusal": None, "by": "another"})
+        forge(suggested_command=EVIL, action=replace(told.action, decision=Decision.ABORT, refusal=None, by="another"))
         time.sleep(QUIET_S)
 
     assert is_open(world, partition, producer.producer_id), "no marker was written"

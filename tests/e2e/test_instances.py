@@ -112,9 +112,9 @@ def test_two_instances_tell_one_life_name_who_is_hurt_and_fill_an_emptied_redis(
         assert {event.incident_id for event in life} == {opened.incident_id}
         assert len(life) <= 5
         assert life[-1].resolution is not None
-        assert (life[-1].resolution["how"], life[-1].resolution["by"]) == ("aborted", "administrator")
+        assert (life[-1].resolution.how, life[-1].resolution.by) == ("aborted", "administrator")
         assert not [line for line in one.lines + two.lines if "the query ended" in line or "Traceback" in line]
 
 
 def is_stopped(event: IncidentEvent) -> bool:
-    return ("billing", "stopped") in [(group["group_id"], group["state"]) for group in event.consumer_groups]
+    return ("billing", "stopped") in [(group.group_id, group.state) for group in event.consumer_groups]

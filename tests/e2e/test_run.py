@@ -79,7 +79,7 @@ def test_a_late_write_is_named_on_the_topic_and_in_redis_and_resolved_by_its_mar
     )
     assert event.is_lso_blocker is True
     assert event.expected_outcome == "none"
-    assert event.evidence["complete"] is True
+    assert event.evidence.complete is True
     held = eventually(lambda: redis_hash(redis_server, event), VERDICT_S, "the incident in Redis")
     assert (held["status"], held["transactional_id"]) == ("opened", producer.transactional_id)
 
@@ -92,7 +92,7 @@ def test_a_late_write_is_named_on_the_topic_and_in_redis_and_resolved_by_its_mar
     assert statuses(eventually(both, VERDICT_S, "the end of the incident")) == ["opened", "resolved"]
     resolved = both()[-1]
     assert resolved.resolution is not None
-    assert (resolved.resolution["how"], resolved.resolution["marker_offset"]) == ("aborted", 3)
+    assert (resolved.resolution.how, resolved.resolution.marker_offset) == ("aborted", 3)
     eventually(lambda: redis_hash(redis_server, event)["status"] == "resolved", VERDICT_S, "resolved in Redis")
     assert any(producer.transactional_id in line and "RESOLVED" in line for line in watch.lines)
 

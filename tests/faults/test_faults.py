@@ -122,7 +122,7 @@ def must_be_as_expected(scenario: Scenario, fault: Fault, told: list[Told]) -> N
     assert event.expected_outcome == scenario.outcome
     assert end.transactional_id == fault.transactional_id
     assert end.resolution is not None
-    assert end.resolution["how"] == scenario.how
+    assert end.resolution.how == scenario.how
     if scenario.pending:
         assert event.pending_partitions == (str(fault.partition),)
     elif event.topic is not None:
@@ -133,8 +133,8 @@ def result_of(
     world: World, scenario: Scenario, fault: Fault, told: list[Told], others: dict[str, object], start: int
 ) -> Result:
     event = told[0].event if told else None
-    evidence = event.evidence if event is not None else {}
-    first, second = evidence.get("first_barrier"), evidence.get("second_barrier")
+    evidence = event.evidence if event is not None else None
+    first, second = (evidence.first_barrier, evidence.second_barrier) if evidence is not None else (None, None)
     end = told[-1].event.resolution if told else None
     return Result(
         row=scenario.row,
@@ -148,7 +148,7 @@ def result_of(
         is_named=bool(told) and told[-1].event.transactional_id == fault.transactional_id,
         seconds=round(told[0].at_s - fault.at_s, 2) if told else None,
         barriers=second - first if first is not None and second is not None else None,
-        resolution=end["how"] if end is not None else None,
+        resolution=end.how if end is not None else None,
         false_verdicts=false_verdicts(world, start, fault, scenario),
         others=others,
     )

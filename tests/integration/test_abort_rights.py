@@ -12,7 +12,7 @@ from support.fake_lease import FakeLease
 from support.incidents import an_event, an_evidence
 from support.log_lines import LogLines
 from support.planted import as_it_was_found, plant
-from support.recording_sink import RecordingSink
+from support.recording_sink import RecordingTopic
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import create_topic, unique
 from support.waiting import eventually
@@ -20,7 +20,7 @@ from txnwatch.embedded.faults import set_verification, stray_write
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.sinks.abort.automatic import AutoAbort
 from txnwatch.sinks.abort.lease import GroupLease
-from txnwatch.sinks.delivery.outbox import Outbox
+from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.abort.case import AbortPolicy
@@ -85,12 +85,12 @@ def test_a_missing_right_is_a_refusal_that_says_what_to_grant(guarded: EmbeddedK
             producer_epoch=row.producer_epoch,
             transactional_id=producer.transactional_id,
             txn_start_offset=row.txn_start_offset,
-            evidence={**an_evidence(), "last_sequence": row.last_sequence},
+            evidence=an_evidence(last_sequence=row.last_sequence),
             expected_outcome="none",
         )
-        sink = RecordingSink()
+        sink = RecordingTopic()
         ledger = Ledger(
-            Origin("cluster", "guarded"), ClusterAdmin(ours), FakeGroups(), [Outbox(sink, LogLines())], wall_clock_ms
+            Origin("cluster", "guarded"), ClusterAdmin(ours), FakeGroups(), TopicOutbox(sink, LogLines()), wall_clock_ms
         )
         plant(ledger, event, row)
         policy = AbortPolicy(after_ms=0)
@@ -100,8 +100,8 @@ def test_a_missing_right_is_a_refusal_that_says_what_to_grant(guarded: EmbeddedK
 
         action = sink.told[-1].action
         assert action is not None
-        assert (action["decision"], action["refusal"], action["result"]) == ("refused", "not_authorized", None)
-        assert "CLUSTER_AUTHORIZATION_FAILED: grant ALTER on the cluster" in action["detail"]
+        assert (action.decision, action.refusal, action.result) == ("refused", "not_authorized", None)
+        assert "CLUSTER_AUTHORIZATION_FAILED: grant ALTER on the cluster" in action.detail
         reading = ClusterAdmin(owner).read_partitions([partition])[partition]
         assert reading.open_transaction(row.producer_id) == row, "nothing was written"
 

@@ -22,8 +22,8 @@ from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.redis import EmbeddedRedis
-from txnwatch.sinks.delivery.kafka import KafkaEventSink, ensure_topic
-from txnwatch.sinks.delivery.redis import RedisEventSink
+from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
+from txnwatch.sinks.delivery.redis import RedisMirror
 
 PAGE = (Path(__file__).parents[2] / "docs" / "consumers.md").read_text()
 GROUP = {"group_id": "billing", "state": "stopped", "committed_offset": 99, "hidden_lag": 21}
@@ -44,10 +44,10 @@ def commands(program: str) -> list[list[str]]:
 def topic(kafka: EmbeddedKafka) -> str:
     config, name = {"bootstrap.servers": kafka.bootstrap_servers}, unique("events")
     ensure_topic(config, name)
-    watch = KafkaEventSink(config, name)
+    watch = KafkaEventsTopic(config, name)
     watch.beat(a_heartbeat())  # of a watch: no incident, whoever reads it
-    watch.deliver(EVENTS)
-    KafkaEventSink(config, name).deliver(EVENTS[:1])  # told once more, as after a crash
+    watch.publish(EVENTS)
+    KafkaEventsTopic(config, name).publish(EVENTS[:1])  # told once more, as after a crash
     return name
 
 
@@ -80,7 +80,7 @@ def test_the_python_program_tells_each_event_once_and_keeps_what_is_open(
     kafka: EmbeddedKafka, topic: str, lines: list[str]
 ) -> None:
     eventually(lambda: len(_printed(lines)) >= len(EVENTS), 30.0, "every event")
-    KafkaEventSink({"bootstrap.servers": kafka.bootstrap_servers}, topic).deliver([an_event("another")])
+    KafkaEventsTopic({"bootstrap.servers": kafka.bootstrap_servers}, topic).publish([an_event("another")])
     eventually(lambda: len(_printed(lines)) > len(EVENTS), 30.0, "the last event")
     name = EVENTS[0].transactional_id
     assert _printed(lines) == [
@@ -120,7 +120,7 @@ def test_the_status_line_finds_what_is_open(
 
 def test_the_redis_lines_show_the_oldest_open_incident(redis_server: EmbeddedRedis) -> None:
     cluster_id = unique("docs")
-    sink = RedisEventSink(redis_server.url, cluster_id)
+    sink = RedisMirror(redis_server.url, cluster_id)
     sink.deliver(EVENTS)
     client = redis.Redis.from_url(redis_server.url, decode_responses=True)
     known = {"CLUSTER": cluster_id, "INCIDENT": id_of("goes-on")}

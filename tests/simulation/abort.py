@@ -33,16 +33,15 @@ from support.log_lines import LogLines
 from support.planted import as_it_was_found, plant
 from support.shared_log import SharedLog
 from txnwatch.sinks.abort.automatic import AutoAbort
-from txnwatch.sinks.delivery.outbox import Outbox
+from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.claims import Claims
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
-from txnwatch.state.abort.case import AbortPolicy, Evidence
+from txnwatch.state.abort.case import AbortPolicy, ProvenHang
 from txnwatch.state.abort.decision import partition_of
-from txnwatch.state.abort.results import VERIFIED
-from txnwatch.state.evidence.outcome import UNKNOWN
 from txnwatch.state.model.findings import Emitted
-from txnwatch.state.model.incident import OPENED, UPDATED, IncidentEvent
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident_payload import ActionResult, ExpectedOutcome, IncidentStatus
 from txnwatch.state.model.ports import ActiveProducer, TransactionAdmin
 from txnwatch.state.model.verdicts import Verdict
 
@@ -63,10 +62,10 @@ class Actors:
         self.problems: list[str] = []
         self.known: set[str] = set()
         self.verified: set[tuple[str, str]] = set()
-        outbox = Outbox(log.sink(), LogLines())
+        outbox = TopicOutbox(log.sink(), LogLines())
         admin: TransactionAdmin = self.admin  # type: ignore[assignment]
         self.ledger = Ledger(
-            *(Origin("cluster", "simulated:1"), admin, FakeGroups(), [outbox], self.now_ms),
+            *(Origin("cluster", "simulated:1"), admin, FakeGroups(), outbox, self.now_ms),
             heard=log.reader(),
             on_event=self._told,
         )
@@ -93,10 +92,10 @@ class Actors:
         return problems
 
     def _silenced(self) -> None:
-        findings, claims = self.ledger.findings, self.ledger._claims
+        findings, claims = self.ledger.findings, self.ledger.claims
         for key in findings._spans:
-            known = self.ledger._memory.open_span(*key)
-            if known is None and key not in claims._doubted:
+            known = self.ledger.store.open_span(*key)
+            if known is None and key not in claims._ended_by_others:
                 self.problems.append(f"SILENCED: {key} hangs, and no incident is open")
 
     def _told(self, event: IncidentEvent) -> None:
@@ -107,7 +106,12 @@ class Actors:
 
     def _verified(self, event: IncidentEvent) -> None:
         log = self.world.data.get(partition_of(event)) if event.topic is not None else None
-        if event.action is None or event.action["result"] != VERIFIED or log is None or log.topic_id != event.topic_id:
+        if (
+            event.action is None
+            or event.action.result != ActionResult.VERIFIED
+            or log is None
+            or log.topic_id != event.topic_id
+        ):
             return
         told = (event.incident_id, str(event.action))
         if told in self.verified:
@@ -120,18 +124,22 @@ class Actors:
 
     def _outcome(self, event: IncidentEvent) -> None:
         """Told when the incident opens, or found later."""
-        if event.verdict != Verdict.HANGING or event.expected_outcome == UNKNOWN or event.incident_id in self.known:
+        if (
+            event.verdict != Verdict.HANGING
+            or event.expected_outcome == ExpectedOutcome.UNKNOWN
+            or event.incident_id in self.known
+        ):
             return
-        if event.status not in {OPENED, UPDATED}:
+        if event.status is IncidentStatus.RESOLVED:
             return
         self.known.add(event.incident_id)
-        when = "outcome" if event.status == OPENED else "outcome found later"
+        when = "outcome" if event.status == IncidentStatus.OPENED else "outcome found later"
         self.world.seen[f"{when}: {event.expected_outcome}"] += 1
         log = self.world.data.get(partition_of(event))
         if log is None or log.topic_id != event.topic_id:
             return
         # An outcome is one of the data that was confirmed; what is written since is for the abort to see.
-        last = event.evidence["last_sequence"]
+        last = event.evidence.last_sequence
         owners = self.truth.outcomes(self.world, log, event.producer_id, event.txn_start_offset or 0, last)
         if not owners <= {event.expected_outcome}:
             self.problems.append(f"LIE: {event.subject} says {event.expected_outcome}, and its owners {owners}")
@@ -167,7 +175,7 @@ def believing() -> Iterator[None]:
     """A planted bug: the outcome that an abort rests on is the one that the events topic tells."""
     proven = Ledger.proven
 
-    def as_told(self: Ledger) -> list[tuple[IncidentEvent, Evidence]]:
+    def as_told(self: Ledger) -> list[tuple[IncidentEvent, ProvenHang]]:
         return [(told, replace(found, outcome=told.expected_outcome)) for told, found in proven(self)]
 
     with (
@@ -201,12 +209,12 @@ def run_race(seed: int) -> tuple[list[str], Counter[str]]:
             is_lie = forged is not None and truth.is_live(world, forged)
             if forged is not None:
                 plant(actors.ledger, forged, _row(world, truth, forged))
-                actors.ledger._look_again_ms = 2**62  # what is over is refused, not resolved
+                actors.ledger.checks.due_ms = 2**62  # what is over is refused, not resolved
                 actors.known.add(forged.incident_id)  # its outcome was given, also where an update repeats it
             found = actors.batch([])
             # With the lie goes that it cannot have committed yet: only whether it was live when it was ended counts.
             problems += [harm for harm in found if not (is_lie and "was committed" in harm)]
-            known = actors.ledger._memory.known
+            known = actors.ledger.store.known
             for one in [forged.incident_id] if forged is not None and is_lie else list(known)[:-_AT_ONCE]:
                 actors.ledger.findings._spans.pop(known.pop(one).span, None)  # type: ignore[arg-type]
             if problems:
@@ -242,6 +250,6 @@ def _forged(world: World, truth: Truth, rng: random.Random) -> IncidentEvent | N
         transactional_id=names[0] if names else None,
         txn_start_offset=start,
         detected_at_ms=0,
-        evidence={**an_evidence(), "last_sequence": row.last_sequence},
+        evidence=an_evidence(last_sequence=row.last_sequence),
         expected_outcome="commit" if "commit" in told else "abort" if told else "none",
     )

@@ -16,15 +16,16 @@ from support.incidents import an_event, an_evidence
 from support.shared_log import SharedLog
 from txnwatch.sinks.abort.marker_write import action
 from txnwatch.state.model.incident import IncidentEvent, resolved, span_incident_id
+from txnwatch.state.model.incident_payload import Decision, EndedBy, EndKind, ExpectedOutcome, Resolution
 
 EVIL = "sh -c 'rm -rf /'"
-_OVER = {"how": "aborted", "by": "coordinator", "marker_offset": 3, "detail": None, "at_ms": 5}
+_OVER = Resolution(how=EndKind.ABORTED, by=EndedBy.COORDINATOR, marker_offset=3, at_ms=5)
 _INT32 = 2**31 - 1
 Change = Callable[[IncidentEvent, random.Random], IncidentEvent]
 
 
 def _an_outcome(event: IncidentEvent, rng: random.Random) -> IncidentEvent:
-    return replace(event, expected_outcome=rng.choice(("abort", "none", "commit")), action=None)
+    return replace(event, expected_outcome=ExpectedOutcome(rng.choice(("abort", "none", "commit"))), action=None)
 
 
 def _a_time(event: IncidentEvent, _: random.Random) -> IncidentEvent:
@@ -44,12 +45,12 @@ def _a_place(event: IncidentEvent, rng: random.Random) -> IncidentEvent:
 
 
 def _data(event: IncidentEvent, rng: random.Random) -> IncidentEvent:
-    evidence = {**event.evidence, "last_sequence": rng.randrange(50), "end_before": rng.randrange(50)}
+    evidence = replace(event.evidence, last_sequence=rng.randrange(50), end_before=rng.randrange(50))
     return replace(event, producer_epoch=rng.randrange(4), evidence=evidence)
 
 
 def _an_announcement(event: IncidentEvent, rng: random.Random) -> IncidentEvent:
-    return replace(event, action=action("abort", rng.choice(("simulated", "another")), 1))
+    return replace(event, action=action(Decision.ABORT, rng.choice(("simulated", "another")), 1))
 
 
 def _a_command(event: IncidentEvent, _: random.Random) -> IncidentEvent:

@@ -17,7 +17,8 @@ from simulation.abort import believing, run_race, run_with_abort
 from simulation.run import USUAL
 from simulation.world import Setting
 from txnwatch.state.abort import decision as abort_plan
-from txnwatch.state.abort.rules import REFUSALS, Refusal
+from txnwatch.state.abort.rules import REFUSALS
+from txnwatch.state.model.incident_payload import Refusal
 
 _SEEDS = int(os.environ.get("TXNWATCH_SEEDS", "1200"))
 RACES, WHOLE_RUNS = max(1, _SEEDS // 24), max(1, _SEEDS // 20)

@@ -68,7 +68,7 @@ class Stage(World):
         for event in self.topic.told:
             if event.action is not None and (event.incident_id, event.action) not in found:
                 found.append((event.incident_id, event.action))
-        return [(action["decision"], action["refusal"], action["result"]) for _, action in found]
+        return [(action.decision, action.refusal, action.result) for _, action in found]
 
     def is_open(self, producer_id: int) -> bool:
         row = self.admin.partitions[self.partition].producers.get(producer_id)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from txnwatch.state.model.incident import OPENED, IncidentEvent, is_incident_id, resolved, updated
+import msgspec
+
+from txnwatch.state.model.incident import IncidentEvent, is_incident_id, resolved, updated
+from txnwatch.state.model.incident_payload import EndedBy, EndKind, Evidence, Resolution
 
 OPEN_SINCE_MS = 1_700_000_000_000
 
@@ -16,11 +19,11 @@ def id_of(name: str) -> str:
 
 
 def an_event(incident_id: str = "incident", **changes: Any) -> IncidentEvent:
-    """The event that opens an incident about a hanging span; every kind of value is in it."""
+    """The event that opens an incident about a hanging span, of plain or typed values; every kind of value is in it."""
     values: dict[str, Any] = {
         "incident_id": id_of(incident_id),
         "sequence": 1,
-        "status": OPENED,
+        "status": "opened",
         "verdict": "hanging",
         "reason": "already_completed",
         "severity": "critical",
@@ -55,12 +58,12 @@ def an_event(incident_id: str = "incident", **changes: Any) -> IncidentEvent:
         "time_ms": OPEN_SINCE_MS + 1_234,
         **changes,
     }
-    return IncidentEvent(**values)
+    return msgspec.convert(msgspec.to_builtins(values), IncidentEvent)
 
 
-def an_evidence() -> dict[str, Any]:
+def an_evidence(**changes: Any) -> Evidence:
     """Evidence with every field of the schema."""
-    return {
+    values: dict[str, Any] = {
         "complete": True,
         "first_barrier": 7,
         "second_barrier": 8,
@@ -74,16 +77,18 @@ def an_evidence() -> dict[str, Any]:
         "last_sequence": 20,
         "coordinator_producer_id": 4711,
         "coordinator_producer_epoch": 2,
-        "coordinator_partitions": ["orders-4", "orders-5"],
+        "coordinator_partitions": ("orders-4", "orders-5"),
         "joined_at_offset": None,
         "joined_by_epoch": None,
         "coordinator_log": "1@77",
+        **changes,
     }
+    return Evidence(**values)
 
 
 def a_life(incident_id: str, *, cluster_id: str = "cluster", open_since_ms: int = OPEN_SINCE_MS) -> list[IncidentEvent]:
     """Opened, updated, resolved."""
     opened = an_event(incident_id, cluster_id=cluster_id, open_since_ms=open_since_ms)
     later = updated(opened, opened.time_ms + 1_000, severity="warning")
-    resolution = {"how": "aborted", "by": "administrator", "marker_offset": 120, "detail": None, "at_ms": 3}
+    resolution = Resolution(how=EndKind.ABORTED, by=EndedBy.ADMINISTRATOR, marker_offset=120, at_ms=3)
     return [opened, later, resolved(later, opened.time_ms + 2_000, resolution)]

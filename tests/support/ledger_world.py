@@ -10,9 +10,9 @@ from support.fake_admin import FakeAdmin
 from support.fake_groups import FakeGroups
 from support.kept_evidence import KeptEvidence
 from support.log_lines import LogLines
-from support.recording_sink import RecordingSink
+from support.recording_sink import RecordingMirror, RecordingTopic
 from support.shared_log import SharedLog
-from txnwatch.sinks.delivery.outbox import Outbox
+from txnwatch.sinks.delivery.outbox import MirrorOutbox, TopicOutbox
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.model.findings import Emitted, SpanCandidate, SpanEnd, SpanEnded
@@ -32,8 +32,8 @@ class World:
 
     admin: FakeAdmin = field(default_factory=FakeAdmin)
     groups: FakeGroups = field(default_factory=FakeGroups)
-    topic: RecordingSink = field(default_factory=RecordingSink)
-    redis: RecordingSink = field(default_factory=RecordingSink)
+    topic: RecordingTopic = field(default_factory=RecordingTopic)
+    redis: RecordingMirror = field(default_factory=RecordingMirror)
     reports: LogLines = field(default_factory=LogLines)
     evidence: KeptEvidence = field(default_factory=KeptEvidence)
 
@@ -43,9 +43,9 @@ class World:
         self.ledger = self.a_ledger()
 
     def a_ledger(self, remembering: Iterable[IncidentEvent] = ()) -> Ledger:
-        outboxes = [Outbox(sink, self.reports) for sink in (self.topic, self.redis)]
         ledger = Ledger(
-            *(ORIGIN, self.admin, self.groups, outboxes, lambda: self.now_ms),
+            *(ORIGIN, self.admin, self.groups, TopicOutbox(self.topic, self.reports), lambda: self.now_ms),
+            mirrors=[self._mirror()],
             report=self.reports.append,
             evidence=self.evidence,
         )
@@ -56,15 +56,18 @@ class World:
         self, log: SharedLog, *, groups: FakeGroups | None = None, evidence: KeptEvidence | None = None
     ) -> Ledger:
         """A ledger of another instance: it knows what the log holds, writes to it and follows it."""
-        outboxes = [Outbox(sink, self.reports) for sink in (log.sink(), self.redis)]
         ledger = Ledger(
-            *(ORIGIN, self.admin, groups or self.groups, outboxes, lambda: self.now_ms),
+            *(ORIGIN, self.admin, groups or self.groups, TopicOutbox(log.sink(), self.reports), lambda: self.now_ms),
+            mirrors=[self._mirror()],
             heard=log.reader(),
             report=self.reports.append,
             evidence=evidence,
         )
         ledger.remember(log.compacted.values())
         return ledger
+
+    def _mirror(self) -> MirrorOutbox:
+        return MirrorOutbox(self.redis.name, self.redis, self.reports, view=self.redis)
 
     def restart(self) -> None:
         self.ledger = self.a_ledger(self.topic.told)

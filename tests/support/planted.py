@@ -10,7 +10,7 @@ from txnwatch.sinks.abort import automatic as abort
 from txnwatch.sinks.incidents.claims import asked_about
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.sinks.incidents.own_findings import key_of
-from txnwatch.state.abort.case import Evidence
+from txnwatch.state.abort.case import ProvenHang
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import ActiveProducer
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState
@@ -23,9 +23,9 @@ def plant(ledger: Ledger, event: IncidentEvent, row: ActiveProducer) -> None:
     if event.transactional_id is not None:
         view = CoordinatorView(event.transactional_id, -1, -1, TransactionState.DEAD, -1, -1, -1, 0, 0)
         candidate = replace(candidate, view=view)
-    evidence = Evidence(candidate, row, event.expected_outcome, candidate, since_ms=0)
+    evidence = ProvenHang(candidate, row, event.expected_outcome, candidate, since_ms=0)
     ledger.findings._spans[key_of(candidate)] = evidence
-    ledger.findings.told_as(key_of(candidate), event.incident_id)
+    ledger.findings.published_as(key_of(candidate), event.incident_id)
 
 
 def as_it_was_found() -> AbstractContextManager[object]:

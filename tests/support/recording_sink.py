@@ -1,4 +1,4 @@
-"""An EventSink in memory, for tests that need neither Kafka nor Redis; it passes the same contract suite."""
+"""The events topic and a mirror in memory, for tests without Kafka and Redis; both pass the contract suites."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from txnwatch.state.model.incident import IncidentEvent
 
 
 class RecordingSink:
-    """Keeps what it is told.
+    """Keeps the events that it gets.
 
     Attributes:
         is_away: while it is, every delivery is a SinkError.
-        is_emptied: it has lost everything, which it tells once.
         breaks_after: the next delivery takes so many events and then fails; the caller knows of none.
         tries: every delivery as it was asked for, failed ones too.
         told: each event once, in the order of first arrival.
@@ -23,7 +22,6 @@ class RecordingSink:
     def __init__(self, name: str = "recording") -> None:
         self.name = name
         self.is_away = False
-        self.is_emptied = False
         self.breaks_after: int | None = None
         self.tries: list[tuple[IncidentEvent, ...]] = []
         self.told: list[IncidentEvent] = []
@@ -34,8 +32,8 @@ class RecordingSink:
         """Those that go on, oldest first."""
         return sorted((event for event in self.latest.values() if event.is_open), key=lambda event: event.open_since_ms)
 
-    def deliver(self, events: Sequence[IncidentEvent]) -> None:
-        """See EventSink."""
+    def record(self, events: Sequence[IncidentEvent]) -> None:
+        """Takes the events in order."""
         self.tries.append(tuple(events))
         if self.is_away:
             raise SinkError(f"{self.name}: away")
@@ -52,16 +50,35 @@ class RecordingSink:
         if known is None or known.sequence < event.sequence:
             self.latest[event.incident_id] = event
 
+
+class RecordingTopic(RecordingSink):
+    """An EventsTopicWriter."""
+
+    def publish(self, events: Sequence[IncidentEvent]) -> None:
+        """See EventsTopicWriter."""
+        self.record(events)
+
+
+class RecordingMirror(RecordingSink):
+    """A Mirror with a view of the open incidents.
+
+    Attributes:
+        is_emptied: it has lost everything, which it reports once.
+    """
+
+    is_emptied = False
+
+    def deliver(self, events: Sequence[IncidentEvent]) -> None:
+        """See Mirror."""
+        self.record(events)
+
     def has_lost_everything(self) -> bool:
-        """See EventSink."""
+        """See OpenIncidentsView."""
         was, self.is_emptied = self.is_emptied, False
         return was
 
     def forget(self, is_past: Callable[[str], bool]) -> None:
-        """See EventSink."""
+        """See OpenIncidentsView."""
         if not self.is_away:
             for event in filter(lambda event: is_past(event.incident_id), self.open_incidents):
                 del self.latest[event.incident_id]
-
-    def close(self) -> None:
-        """See EventSink."""

@@ -51,25 +51,15 @@ class SharedLog:
 
 
 class SharedLogSink:
-    """An EventSink that writes to it."""
+    """An EventsTopicWriter that writes to it."""
 
     name = "shared log"
 
     def __init__(self, log: SharedLog) -> None:
         self._log = log
 
-    def deliver(self, events: Sequence[IncidentEvent]) -> None:
-        """See EventSink."""
+    def publish(self, events: Sequence[IncidentEvent]) -> None:
+        """See EventsTopicWriter."""
         if self._log.is_away:
             raise SinkError("shared log: away")
         self._log.records.extend(events)
-
-    def has_lost_everything(self) -> bool:
-        """See EventSink."""
-        return False
-
-    def forget(self, is_past: Callable[[str], bool]) -> None:
-        """See EventSink."""
-
-    def close(self) -> None:
-        """See EventSink."""

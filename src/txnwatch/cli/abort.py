@@ -21,10 +21,10 @@ from txnwatch.config import CONFLUENT_AVRO
 from txnwatch.sinks.delivery.encoding import FORMATS
 from txnwatch.sinks.incidents.commands import fence
 from txnwatch.state.abort.decision import Refused
-from txnwatch.state.abort.results import VERIFIED
-from txnwatch.state.abort.rules import RULE_OF_REFUSAL, Refusal
+from txnwatch.state.abort.rules import RULE_OF_REFUSAL
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident_payload import ActionResult, Refusal
 from txnwatch.state.text.escape import printable
 
 _LOSS = {
@@ -79,7 +79,9 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         parser.add_argument(flag, nargs="?", action=_NotTaken, help=argparse.SUPPRESS)
     parser.add_argument("--result", choices=("abort", "commit"), default="abort", help="the marker (default: abort)")
     parser.add_argument(
-        "--lose-acknowledged-data", action="store_true", help="write an ABORT marker even if the commit is proven"
+        "--lose-acknowledged-data",
+        action="store_true",
+        help="write an ABORT marker even if the commit is proven",
     )
     parser.add_argument("--dry-run", action="store_true", help="show the decision, and write nothing")
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
@@ -130,7 +132,7 @@ def run(parsed: argparse.Namespace) -> int:
         if isinstance(came_to, Refused):
             return _refused(parsed, case, incident, came_to)
         _say(parsed, incident, came_to.result, came_to.detail or f"closed; last stable offset {came_to.stable_after}")
-        return 0 if came_to.result == VERIFIED else 1
+        return 0 if came_to.result == ActionResult.VERIFIED else 1
 
 
 def _agreed(incident: IncidentEvent, result: str, loss: str) -> bool:

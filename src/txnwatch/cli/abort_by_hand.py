@@ -13,7 +13,6 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from txnwatch.cli.asking import origin_of
 from txnwatch.cli.events_read import keys_of
@@ -22,22 +21,28 @@ from txnwatch.config import client_properties
 from txnwatch.connection import options_of
 from txnwatch.librdkafka import EventsTopic, events_topic, librdkafka_config
 from txnwatch.sinks.abort.marker_write import MarkerResult, action, read_afresh, write
-from txnwatch.sinks.delivery.kafka import KafkaEventSink
+from txnwatch.sinks.delivery.kafka import KafkaEventsTopic
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.confirm import confirm_spans
 from txnwatch.sinks.incidents.event_builder import hanging_event, no_longer_open
 from txnwatch.sinks.incidents.own_findings import read_anew
-from txnwatch.state.abort.case import AbortPolicy, Case, Evidence, Usage
+from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage
 from txnwatch.state.abort.decision import AbortSpec, Refused, decide_abort
-from txnwatch.state.abort.results import ABORT, COMMIT, REFUSED
-from txnwatch.state.abort.rules import Refusal
 from txnwatch.state.events.record_size import fitting
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.resolution import ADMINISTRATOR, COORDINATOR, TXNWATCH
 from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.incident import BY_HAND, IncidentEvent, repeat_incident_id, resolved, updated
+from txnwatch.state.model.incident import IncidentEvent, repeat_incident_id, resolved, updated
+from txnwatch.state.model.incident_payload import (
+    Decision,
+    EndedBy,
+    EndKind,
+    ExpectedOutcome,
+    Initiator,
+    Refusal,
+    Resolution,
+)
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
@@ -45,6 +50,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.hidden_participants import why_not_shown
 
 _TIMEOUT_S = 10.0
+_BY_HAND = "by hand"
 _BETWEEN_LOOKS_S = 1.0
 
 
@@ -66,7 +72,7 @@ class AbortRequest:
     @property
     def policy(self) -> AbortPolicy:
         """The policy of a person: no waiting time, lists or budgets, and an unknown outcome is allowed."""
-        outcomes = {"abort", "none", "unknown", *(["commit"] if self.may_lose else [])}
+        outcomes = set(ExpectedOutcome) if self.may_lose else set(ExpectedOutcome) - {ExpectedOutcome.COMMIT}
         return AbortPolicy(
             after_ms=0,
             budget_per_hour=None,
@@ -109,7 +115,7 @@ def open_case(parsed: argparse.Namespace, asked: AbortRequest) -> Iterator[Manua
         yield ManualCase(cluster, ClusterAdmin(cluster), librdkafka_config(options), asked, origin, events)
 
 
-def look(case: ManualCase) -> tuple[IncidentEvent, Evidence, SpanConfirmation]:
+def look(case: ManualCase) -> tuple[IncidentEvent, ProvenHang, SpanConfirmation]:
     """The transaction as an incident, its evidence, and its confirmation, from two looks; the second is the fresh read.
 
     Raises:
@@ -120,7 +126,7 @@ def look(case: ManualCase) -> tuple[IncidentEvent, Evidence, SpanConfirmation]:
     second, now_ms = _confirmed(case, candidate), wall_clock_ms()
     event = hanging_event(case.origin, candidate, first, None, now_ms)
     assert first.producer is not None
-    return event, Evidence(candidate, first.producer, event.expected_outcome, candidate, now_ms), second
+    return event, ProvenHang(candidate, first.producer, event.expected_outcome, candidate, now_ms), second
 
 
 def _found(case: ManualCase) -> tuple[SpanCandidate, SpanConfirmation]:
@@ -156,12 +162,12 @@ def _confirmed(case: ManualCase, candidate: SpanCandidate) -> SpanConfirmation:
     return found
 
 
-def decide(case: ManualCase, evidence: Evidence, found: SpanConfirmation) -> AbortSpec | Refused:
+def decide(case: ManualCase, evidence: ProvenHang, found: SpanConfirmation) -> AbortSpec | Refused:
     """The decision of the automatic abort, with the policy of a person."""
     return decide_abort(Case(evidence, found, case.asked.policy, Usage(), wall_clock_ms()))
 
 
-def act(case: ManualCase, incident: IncidentEvent, evidence: Evidence) -> MarkerResult | Refused:
+def act(case: ManualCase, incident: IncidentEvent, evidence: ProvenHang) -> MarkerResult | Refused:
     """Reads once more (the confirmation may have taken a while), announces, writes, reads again, and reports."""
     again, found = read_anew(case.admin, evidence, _confirmed(case, evidence.candidate))
     spec = decide(case, again, found)
@@ -171,18 +177,18 @@ def act(case: ManualCase, incident: IncidentEvent, evidence: Evidence) -> Marker
         return spec
     assert found.reading is not None
     by, stable = f"{getpass.getuser()}@{socket.gethostname()}", incident.last_stable_offset
-    decision = COMMIT if case.asked.is_commit else ABORT
+    decision = Decision.COMMIT if case.asked.is_commit else Decision.ABORT
     now_ms = wall_clock_ms()
-    begun = action(decision, by, now_ms, detail=BY_HAND, spec=spec, stable_before=stable)
+    begun = action(decision, by, now_ms, detail=_BY_HAND, spec=spec, stable_before=stable, initiator=Initiator.OPERATOR)
     own_id, shown = repeat_incident_id(incident.incident_id, now_ms), read_afresh(incident, found.reading, now_ms)
     ahead = replace(incident, incident_id=own_id, action=begun, evidence=shown, time_ms=now_ms)
     with _telling(case) as sink:
         sink.tell(ahead)
         came_to = write(case.admin, ahead, spec)
-        told = {**begun, "result": came_to.result, "last_stable_offset_after": came_to.stable_after}
+        report = replace(begun, result=came_to.result, last_stable_offset_after=came_to.stable_after)
         if came_to.is_denied:
-            told = {**told, "decision": REFUSED, "refusal": Refusal.NOT_AUTHORIZED, "result": None}
-        after = updated(ahead, wall_clock_ms(), action=told)
+            report = replace(report, decision=Decision.REFUSED, refusal=Refusal.NOT_AUTHORIZED, result=None)
+        after = updated(ahead, wall_clock_ms(), action=report)
         try:
             sink.tell(after)
             if came_to.is_closed:
@@ -193,29 +199,30 @@ def act(case: ManualCase, incident: IncidentEvent, evidence: Evidence) -> Marker
     return Refused(Refusal.NOT_AUTHORIZED, came_to.detail or "") if came_to.is_denied else came_to
 
 
-def _end(spec: AbortSpec, came_to: MarkerResult) -> dict[str, Any]:
+def _end(spec: AbortSpec, came_to: MarkerResult) -> Resolution:
     """The resolution: how the marker that closed the transaction, ours or not, decided the data."""
-    end, marker = no_longer_open(wall_clock_ms(), came_to.detail or BY_HAND), came_to.closed_by
+    end, marker = no_longer_open(wall_clock_ms(), came_to.detail or _BY_HAND), came_to.closed_by
     if marker is None:
         return end
     # No live transaction has the marker's epoch (the abort would be refused): only an administrator can repeat it.
     by = (
-        TXNWATCH
+        EndedBy.TXNWATCH
         if came_to.is_ours
-        else ADMINISTRATOR
+        else EndedBy.ADMINISTRATOR
         if marker.producer_epoch == spec.marker.producer_epoch
-        else COORDINATOR
+        else EndedBy.COORDINATOR
     )
-    return {**end, "how": "committed" if marker.commit else "aborted", "by": by, "marker_offset": marker.offset}
+    how = EndKind.COMMITTED if marker.commit else EndKind.ABORTED
+    return replace(end, how=how, by=by, marker_offset=marker.offset)
 
 
 class _Telling:
-    def __init__(self, sink: KafkaEventSink | None) -> None:
+    def __init__(self, sink: KafkaEventsTopic | None) -> None:
         self._sink = sink
 
     def tell(self, event: IncidentEvent) -> None:
         if self._sink is not None:
-            self._sink.deliver([fitting(event)])
+            self._sink.publish([fitting(event)])
 
 
 @contextlib.contextmanager
@@ -225,6 +232,6 @@ def _telling(case: ManualCase) -> Iterator[_Telling]:
         yield _Telling(None)
         return
     with contextlib.closing(
-        KafkaEventSink(case.config, case.events.name, case.events.encoding, keys=case.events.keys)
+        KafkaEventsTopic(case.config, case.events.name, case.events.encoding, keys=case.events.keys)
     ) as sink:
         yield _Telling(sink)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 from txnwatch.state.events.value_rules import LAST_TIME_MS
-from txnwatch.state.evidence.affected_groups import STOPPED
-from txnwatch.state.model.incident import OPENED, IncidentEvent
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident_payload import Action, GroupState, IncidentStatus
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.text.escape import printable
 from txnwatch.state.text.lists import some
@@ -60,9 +59,9 @@ def _headline(event: IncidentEvent) -> str:
 
 def _details(event: IncidentEvent) -> tuple[str, ...]:
     if event.resolution is not None:
-        marker = event.resolution["marker_offset"]
+        marker = event.resolution.marker_offset
         at = f" by the marker at {marker}" if marker is not None else ""
-        return (owner(event), f"{event.resolution['how']}{at}, open for {duration(event.age_ms)}")
+        return (owner(event), f"{event.resolution.how}{at}, open for {duration(event.age_ms)}")
     if event.topic is None:
         pending = f"markers outstanding: {', '.join(event.pending_partitions)}" if event.pending_partitions else ""
         return (owner(event), f"open for {duration(event.age_ms)}", pending)
@@ -72,7 +71,7 @@ def _details(event: IncidentEvent) -> tuple[str, ...]:
 def _since(event: IncidentEvent) -> str:
     if event.action is not None:
         return _decision(event.action)
-    if event.status == OPENED:
+    if event.status is IncidentStatus.OPENED:
         return f"detected in {duration(event.detection_latency_ms)}"
     return f"open for {duration(event.age_ms)}"
 
@@ -84,7 +83,7 @@ def _held(event: IncidentEvent) -> str:
 
 
 def _stopped(event: IncidentEvent) -> str:
-    stopped = [str(group["group_id"]) for group in event.consumer_groups if group["state"] == STOPPED]
+    stopped = [group.group_id for group in event.consumer_groups if group.state is GroupState.STOPPED]
     return f"stopped: {some(stopped, _NAMED)}" if stopped else ""
 
 
@@ -92,10 +91,7 @@ def _hidden(event: IncidentEvent) -> str:
     return f"{event.hidden_records} records hidden" if event.hidden_records is not None else ""
 
 
-def _decision(action: dict[str, Any]) -> str:
+def _decision(action: Action) -> str:
     """The abort decision about an open incident, and its result."""
-    came_to = action["refusal"] or action["result"]
-    if came_to is None and action["decision"] in {"abort", "commit"}:
-        came_to = "announced"
-    decision = str(action["decision"])
-    return f"{decision}: {came_to}" if came_to is not None else decision
+    came_to = action.refusal or action.result or ("announced" if action.is_marker else None)
+    return f"{action.decision}: {came_to}" if came_to is not None else str(action.decision)

@@ -11,9 +11,9 @@ from txnwatch.sinks.incidents.event_builder import outcome_of
 from txnwatch.sinks.incidents.search import Search
 from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.expected_end import EndedBy, ExpectedEnd, expected_end
-from txnwatch.state.evidence.outcome import UNKNOWN
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.ports import PartitionReading, TransactionDescription
 from txnwatch.state.model.verdicts import REASON_MEANS, Verdict
@@ -24,7 +24,7 @@ _NEVER_SURE = {
     "abort": "Its outcome was an abort: an ABORT marker is right.",
     "commit": "Its commit was acknowledged to the client: an ABORT marker would destroy acknowledged data.",
     "none": "No transaction ever owned the data: an ABORT marker is right.",
-    UNKNOWN: "Its outcome (commit or abort) is not known: ask the owner of the application before you end it.",
+    "unknown": "Its outcome (commit or abort) is not known: ask the owner of the application before you end it.",
 }
 
 
@@ -173,7 +173,7 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
         "It does not end by itself: it stays open until txnwatch or an administrator writes a marker.",
         _NEVER_SURE[outcome],
     )
-    is_known = outcome != UNKNOWN
+    is_known = outcome != ExpectedOutcome.UNKNOWN
     command = end_hanging(origin, span.partition, start, outcome) if is_known else None
     return Explanation(
         target=str(span.partition),

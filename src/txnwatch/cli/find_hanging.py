@@ -240,7 +240,7 @@ def _row(event: IncidentEvent) -> FoundRow:
         overdue_ms=event.overdue_ms,
         hidden_records=event.hidden_records,
         expected_outcome=event.expected_outcome,
-        partitions=() if is_span else tuple(event.evidence["coordinator_partitions"]),
+        partitions=() if is_span else event.evidence.coordinator_partitions,
         next=event.suggested_command,
     )
 

@@ -22,6 +22,7 @@ from txnwatch.sinks.delivery.redis_views import read_shown
 from txnwatch.sinks.delivery.skipped_records import SkippedRecords
 from txnwatch.state.model.errors import BadEventError, ConfigError
 from txnwatch.state.model.incident import IncidentEvent, latest
+from txnwatch.state.model.incident_payload import GroupState
 from txnwatch.state.text.lists import some
 from txnwatch.streaming.client.clock import wall_clock_ms
 
@@ -162,7 +163,7 @@ def _row(event: IncidentEvent, now_ms: int) -> OpenIncident:
         open_since_ms=event.open_since_ms,
         age_ms=max(0, now_ms - event.open_since_ms),
         hidden_records=event.hidden_records,
-        stopped_groups=tuple(group["group_id"] for group in event.consumer_groups if group["state"] == "stopped"),
+        stopped_groups=tuple(group.group_id for group in event.consumer_groups if group.state is GroupState.STOPPED),
         incident_id=event.incident_id,
         suggested_command=event.suggested_command or "",
     )

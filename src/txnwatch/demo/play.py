@@ -8,6 +8,7 @@ the demo shows nothing that was not observed.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from txnwatch.embedded.jars import KAFKA_VERSION
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident_payload import Action, ActionResult, Refusal
 
 STEPS = (
     "Kafka and Redis run",
@@ -73,20 +75,18 @@ class Demo(Stage):
             self.view.save_svg(svg)
         self.let_it_sink_in()
         with self.view.step(7) as step:
-            self.see_decided("epoch_may_be_reused", "refusal")
+            self.see_decided(lambda action: action.refusal is Refusal.EPOCH_MAY_BE_REUSED, "the refusal")
             step.detail = "refused: epoch_may_be_reused"
         with self.view.step(8) as step:
             zombie.init()
-            decided = self.see_decided("verified", "result")
-            step.detail = f"marker written and read again, last stable offset {decided['last_stable_offset_after']}"
+            decided = self.see_decided(lambda action: action.result is ActionResult.VERIFIED, "the verified abort")
+            step.detail = f"marker written and read again, last stable offset {decided.last_stable_offset_after}"
         with self.view.step(9) as step:
             step.detail = self.see_it_move(incident)
         with self.view.step(10) as step:
             resolved = self.see_on_topic("resolved", hung_at)
             self.see_in_redis(resolved)
-            step.detail = (
-                f"{resolved.resolution['how'] if resolved.resolution else ''} after {duration(resolved.age_ms)}"
-            )
+            step.detail = f"{resolved.resolution.how if resolved.resolution else ''} after {duration(resolved.age_ms)}"
         self.view.show()
         with self.view.step(11):
             self.let_it_sink_in()
@@ -135,15 +135,15 @@ class Demo(Stage):
         self.wait(is_there, 15.0, f"{event.status} in Redis")
         return key
 
-    def see_decided(self, word: str, field_name: str) -> dict[str, Any]:
-        """Waits for the event with this refusal, or this result, of the automatic abort."""
+    def see_decided(self, is_meant: Callable[[Action], bool], what: str) -> Action:
+        """Waits for the event with this decision of the automatic abort."""
 
-        def found() -> dict[str, Any] | None:
+        def found() -> list[Action]:
             actions = (event.action for _, event in self.events if _is_ours(event) and event.action is not None)
-            return next((action for action in actions if action[field_name] == word), None)
+            return [action for action in actions if is_meant(action)]
 
-        self.wait(lambda: found() is not None, 40.0, f"the event with {word}")
-        return found() or {}
+        self.wait(lambda: bool(found()), 40.0, f"the event with {what}")
+        return found()[0]
 
     def see_it_move(self, incident: IncidentEvent) -> str:
         """Waits until the consumer moves beyond the offset where it was stopped."""

@@ -198,7 +198,7 @@ def incident_facts(incident: IncidentEvent) -> list[tuple[str, str]]:
         ("detected in", duration(incident.detection_latency_ms)),
     ]
     if incident.resolution is not None:
-        facts.append(("resolved", f"{incident.resolution['how']} by {incident.resolution['by']}"))
+        facts.append(("resolved", f"{incident.resolution.how} by {incident.resolution.by}"))
     elif incident.suggested_command is not None:
         facts.append(("next", incident.suggested_command))
     return facts

@@ -39,10 +39,11 @@ from txnwatch.state.model.findings import (
     ViewHealed,
 )
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.incident import OPENED, IncidentEvent
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident_payload import Action, IncidentStatus
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.job.progress import Progress
-from txnwatch.watch.missing_evidence import Evidence, is_log_missing, is_of_log
+from txnwatch.watch.missing_evidence import MissingEvidence, is_log_missing, is_of_log
 
 UP_WITHIN_MS = 15_000
 _MAKE: dict[Kind, Callable[..., Any]] = {Kind.COUNTER: Counter, Kind.GAUGE: Gauge, Kind.HISTOGRAM: Histogram}
@@ -83,7 +84,7 @@ class Metrics(Collector):
         self._confirmations: Counts[str] = Counts()
         self._failures: Counts[str] = Counts()
         self._passed_over: Counts[str] = Counts()
-        self._acted: dict[str, dict[str, Any] | None] = {}
+        self._acted: dict[str, Action | None] = {}
         self._made: dict[str, Any] = {}
         for spec in METRICS:
             if not spec.is_read:
@@ -116,15 +117,15 @@ class Metrics(Collector):
         self._made["events_total"].labels(event.verdict, event.status).inc()
         done = event.action
         if done is not None and done != self._acted.get(event.incident_id):
-            came_to = done["refusal"] or done["result"] or "none"
-            self._made["abort_decisions_total"].labels(done["decision"], came_to).inc()
+            came_to = done.refusal or done.result or "none"
+            self._made["abort_decisions_total"].labels(done.decision, came_to).inc()
         self._acted[event.incident_id] = done
-        if event.status == OPENED:
+        if event.status is IncidentStatus.OPENED:
             latency = self._made["detection_latency_seconds"].labels(event.verdict)
             latency.observe(event.detection_latency_ms / 1000)
 
     def on_batch(
-        self, batch_id: int, emitted: Sequence[Emitted], ledger: Ledger, *, is_ready: bool, evidence: Evidence
+        self, batch_id: int, emitted: Sequence[Emitted], ledger: Ledger, *, is_ready: bool, evidence: MissingEvidence
     ) -> None:
         """Updates the metrics at the end of a micro-batch, after the ledger has processed its output."""
         now_ms = self._now_ms()
@@ -187,7 +188,7 @@ class Metrics(Collector):
             self._made["inconclusive_looks"].labels(why).set(number)
         self._made["unread_gaps"].set(sum(isinstance(said, OutstandingGap) for said in emitted))
 
-    def _take_evidence(self, emitted: Sequence[Emitted], evidence: Evidence) -> None:
+    def _take_evidence(self, emitted: Sequence[Emitted], evidence: MissingEvidence) -> None:
         """Updates the metrics of missing evidence."""
         for said in emitted:
             if isinstance(said, Unproven):

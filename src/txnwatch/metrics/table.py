@@ -10,7 +10,6 @@ from enum import StrEnum
 from itertools import product
 from typing import Final, NamedTuple
 
-from txnwatch.state.abort.results import ABORT, DRY_RUN, FAILED, REFUSED, STILL_OPEN, UNKNOWN, VERIFIED
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL
 from txnwatch.state.detection.open_transactions import UNOWNED
 from txnwatch.state.evidence.confirmation import Answer
@@ -18,7 +17,7 @@ from txnwatch.state.model.completion_latency import BOUNDS_MS, Stage
 from txnwatch.state.model.errors import SkipReason
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import Mismatch
-from txnwatch.state.model.incident import OPENED, RESOLVED, UPDATED
+from txnwatch.state.model.incident_payload import ActionResult, Decision, IncidentStatus
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.verdicts import RULE_OF
 
@@ -75,13 +74,13 @@ INITIAL_SERIES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "census_rounds_total": (("complete",), ("incomplete",)),
     "throttled_seconds_total": (("Fetch",),),
     "open_incidents": tuple((verdict, rule.severity) for verdict, rule in RULE_OF.items()),
-    "events_total": tuple(product(RULE_OF, (OPENED, UPDATED, RESOLVED))),
+    "events_total": tuple(product(RULE_OF, IncidentStatus)),
     "detection_latency_seconds": tuple((verdict,) for verdict in RULE_OF),
     "confirmations_total": tuple(product((verdict for verdict, rule in RULE_OF.items() if rule.is_read_again), Answer)),
     "abort_decisions_total": (
-        *((ABORT, result) for result in (_NONE, VERIFIED, STILL_OPEN, FAILED, UNKNOWN)),
-        (DRY_RUN, _NONE),
-        *((REFUSED, refusal) for refusal, rule in RULE_OF_REFUSAL.items() if rule.is_told),
+        *((Decision.ABORT, result) for result in (_NONE, *ActionResult)),
+        (Decision.DRY_RUN, _NONE),
+        *((Decision.REFUSED, refusal) for refusal, rule in RULE_OF_REFUSAL.items() if rule.is_told),
     ),
     "events_passed_over_total": tuple((why,) for why in SkipReason),
     "transactions": tuple((state,) for state in (TransactionState.ONGOING, *PREPARED, UNOWNED)),

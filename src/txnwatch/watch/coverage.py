@@ -16,7 +16,7 @@ from txnwatch.state.model.ports import Log
 from txnwatch.state.text.lists import some
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.job.progress import Progress
-from txnwatch.watch.missing_evidence import Evidence, is_log_missing, is_of_log, log_first
+from txnwatch.watch.missing_evidence import MissingEvidence, is_log_missing, is_of_log, log_first
 from txnwatch.watch.persistent_alerts import PERSISTENT_MS, PersistentAlert
 from txnwatch.watch.undescribed_partitions import Undescribed
 
@@ -56,8 +56,8 @@ class Coverage:
     _unproven: PersistentAlert = field(init=False)
 
     def __post_init__(self) -> None:
-        lasting = PersistentAlert("not described by their leaders", self.log, self.now_ms)
-        self._undescribed = Undescribed(lasting, self.census_interval_ms or 0)
+        undescribed = PersistentAlert("not described by their leaders", self.log, self.now_ms)
+        self._undescribed = Undescribed(undescribed, self.census_interval_ms or 0)
         self._unproven = PersistentAlert("not listed, or not read to their ends", self.log, self.now_ms)
 
     def on_batch(self, emitted: Sequence[Emitted]) -> None:
@@ -65,12 +65,12 @@ class Coverage:
         is_missing = is_log_missing(emitted)
         self._tell_of_log(is_missing=is_missing)
         self._hidden = frozenset(_hidden(emitted))
-        judged = next((said for said in emitted if isinstance(said, Unproven)), None)
+        judged = next((finding for finding in emitted if isinstance(finding, Unproven)), None)
         if judged is None:
             return
         now_ms = self.now_ms()
         self._unproven_now = frozenset(judged.partitions)
-        self._unproven.told(set(self._unproven_now))
+        self._unproven.update(set(self._unproven_now))
         self._undescribed.on_barrier(emitted, now_ms)
         self._look_at_start(now_ms, is_log_shown=not is_missing)
         if not is_missing:
@@ -111,12 +111,12 @@ class Coverage:
         self._is_log_missing = is_missing
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> MissingEvidence:
         """The missing evidence, for the heartbeat and the metrics."""
         by_census = self._undescribed.unproven
-        lasting = self._unproven_now & (self._unproven.partitions | self._never)
-        return Evidence(
-            unproven=log_first({*lasting, *self._hidden, *by_census}),
+        undescribed = self._unproven_now & (self._unproven.partitions | self._never)
+        return MissingEvidence(
+            unproven=log_first({*undescribed, *self._hidden, *by_census}),
             undescribed=self._undescribed.partitions,
             unproven_by_census=by_census,
             is_log_read=self._log_read_ms is not None and self.now_ms() - self._log_read_ms < PERSISTENT_MS,
@@ -142,8 +142,8 @@ class Coverage:
 def _hidden(emitted: Sequence[Emitted]) -> list[TopicPartition]:
     """Partitions that transactions name and that no broker shows; those that the planner knows are in `Unproven`."""
     found = []
-    for said in emitted:
-        match said:
+    for finding in emitted:
+        match finding:
             case PartitionAlarm(notice) if notice.kind is NoticeKind.HIDDEN:
                 found.append(notice.partition)
             case CensusRequest(partition, CensusReason.HIDDEN):

@@ -17,13 +17,13 @@ from txnwatch.state.model.findings import BucketCount, Emitted, ReadLimitReached
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.progress import Progress
 from txnwatch.streaming.source.options import SourceOptions
-from txnwatch.watch.missing_evidence import Evidence, is_of_log
+from txnwatch.watch.missing_evidence import MissingEvidence, is_of_log
 
 _TOPICS_MS = 60_000
 
 
 @dataclass(slots=True)
-class Told:
+class HeartbeatTarget:
     """One sink of heartbeats, and the pause between two."""
 
     beat: Callable[[Heartbeat], None]
@@ -38,7 +38,7 @@ class HeartbeatSender:
     Attributes:
         instance: the name of this watch.
         progress: returns the progress of the query; None while it is unknown.
-        places: the sinks of heartbeats.
+        targets: the sinks of heartbeats.
         evidence: returns the missing evidence, after the batch of the heartbeat.
     """
 
@@ -47,29 +47,29 @@ class HeartbeatSender:
     cluster: Cluster
     options: SourceOptions
     progress: Callable[[], Progress | None]
-    places: Sequence[Told]
-    evidence: Callable[[], Evidence]
+    targets: Sequence[HeartbeatTarget]
+    evidence: Callable[[], MissingEvidence]
     _partitions: tuple[int, int] = (0, 0)
     _topics_due_ms: int = 0
 
     def on_batch(self, emitted: Sequence[Emitted], now_ms: int) -> None:
         """Sends a heartbeat to each sink that is due, if the micro-batch has judged a barrier."""
-        barrier = next((said.barrier for said in emitted if isinstance(said, BucketCount)), None)
-        due = [place for place in self.places if now_ms >= place.due_ms]
+        barrier = next((finding.barrier for finding in emitted if isinstance(finding, BucketCount)), None)
+        due = [target for target in self.targets if now_ms >= target.due_ms]
         if barrier is None or not due:
             return
         heartbeat = self._heartbeat(barrier, emitted, now_ms)
-        for place in due:
-            place.due_ms = now_ms + place.pause_ms
+        for target in due:
+            target.due_ms = now_ms + target.pause_ms
             try:
-                place.beat(heartbeat)
+                target.beat(heartbeat)
             except SinkError:
                 continue  # the outbox of that sink reports the failure
 
     def _heartbeat(self, barrier: int, emitted: Sequence[Emitted], now_ms: int) -> Heartbeat:
         evidence = self.evidence()
         unproven = evidence.unproven
-        left = {said.partition: said.from_offset for said in emitted if isinstance(said, ReadLimitReached)}
+        left = {finding.partition: finding.from_offset for finding in emitted if isinstance(finding, ReadLimitReached)}
         progress = self.progress()
         scanned, by_census = self._watched(now_ms)
         return Heartbeat(

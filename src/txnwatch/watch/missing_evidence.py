@@ -12,7 +12,7 @@ from txnwatch.streaming.source.offsets import is_data
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class MissingEvidence:
     """The evidence that is missing at one barrier.
 
     Attributes:
@@ -37,8 +37,8 @@ def is_of_log(partition: TopicPartition) -> bool:
 
 def is_log_missing(emitted: Iterable[Emitted]) -> bool:
     """Whether there is open data, but no broker shows the coordinators' log."""
-    counts = (said for said in emitted if isinstance(said, BucketCount))
-    return any(dict(said.waiting).get(Look.COORDINATOR_NOT_SHOWN) for said in counts)
+    counts = (finding for finding in emitted if isinstance(finding, BucketCount))
+    return any(dict(finding.waiting).get(Look.COORDINATOR_NOT_SHOWN) for finding in counts)
 
 
 def log_first(partitions: set[TopicPartition]) -> tuple[TopicPartition, ...]:

@@ -30,20 +30,20 @@ class PersistentAlert:
     log: Log
     now_ms: Callable[[], int] = wall_clock_ms
     _since_ms: dict[TopicPartition, int] = field(default_factory=dict)
-    _said: set[TopicPartition] = field(default_factory=set)
+    _reported: set[TopicPartition] = field(default_factory=set)
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
         """The partitions that have had the problem for 30 s."""
-        return frozenset(self._said)
+        return frozenset(self._reported)
 
-    def told(self, partitions: set[TopicPartition]) -> None:
+    def update(self, partitions: set[TopicPartition]) -> None:
         """Sets the partitions that have the problem now."""
         now_ms = self.now_ms()
         self._since_ms = {partition: self._since_ms.get(partition, now_ms) for partition in partitions}
-        lasting = {partition for partition, since_ms in self._since_ms.items() if now_ms - since_ms >= PERSISTENT_MS}
-        if lasting - self._said:
-            self.log.warning(f"partitions {self.what}, so nothing is proven there: {some(sorted(lasting), _NAMED)}")
-        elif self._said and not lasting:
+        persistent = {partition for partition, since_ms in self._since_ms.items() if now_ms - since_ms >= PERSISTENT_MS}
+        if persistent - self._reported:
+            self.log.warning(f"partitions {self.what}, so nothing is proven there: {some(sorted(persistent), _NAMED)}")
+        elif self._reported and not persistent:
             self.log.info(f"resolved: partitions {self.what}")
-        self._said = lasting
+        self._reported = persistent

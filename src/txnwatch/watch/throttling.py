@@ -34,17 +34,17 @@ class Throttling:
         ours = tuple(self.asked().items())
         if ours:
             everything.append(RequestsThrottled(ours))
-        now_ms, was_said = self.now_ms(), bool(self._sum_ms)
-        for said in everything:
-            if isinstance(said, RequestsThrottled):
-                self._sum_ms.update(dict(said.throttled_ms))
+        now_ms, was_reported = self.now_ms(), bool(self._sum_ms)
+        for finding in everything:
+            if isinstance(finding, RequestsThrottled):
+                self._sum_ms.update(dict(finding.throttled_ms))
                 self._last_ms = now_ms
-        if self._sum_ms and not was_said:
+        if self._sum_ms and not was_reported:
             self.log.warning(
                 f"brokers throttle us by a quota ({self._requests()}): a partition that falls behind is "
                 "watched by census until it is read; the metric txnwatch_throttled_seconds_total has the total"
             )
-        elif was_said and now_ms - self._last_ms >= _OVER_AFTER_MS:
+        elif was_reported and now_ms - self._last_ms >= _OVER_AFTER_MS:
             self.log.info(f"brokers no longer throttle us; in total: {self._requests()}")
             self._sum_ms.clear()
         return everything

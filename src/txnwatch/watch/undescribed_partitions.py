@@ -24,12 +24,12 @@ class Undescribed:
     """The partitions that are not described.
 
     Attributes:
-        lasting: reports those that have not been described for 30 s.
+        alert: reports those that have not been described for 30 s.
         round_ms: the pause between two rounds of the census.
         is_heard: whether any census result has come.
     """
 
-    lasting: PersistentAlert
+    alert: PersistentAlert
     round_ms: int
     is_heard: bool = False
     _scanned: frozenset[TopicPartition] = frozenset()
@@ -39,11 +39,13 @@ class Undescribed:
     def on_barrier(self, emitted: Sequence[Emitted], now_ms: int) -> None:
         """Updates the partitions with the output of one barrier."""
         self._scanned = frozenset(
-            said.partition for said in emitted if isinstance(said, CensusRequest) and said.why is CensusReason.FAILED
+            finding.partition
+            for finding in emitted
+            if isinstance(finding, CensusRequest) and finding.why is CensusReason.FAILED
         )
-        for said in emitted:
-            if isinstance(said, CensusIncomplete):
-                self._take(said.failed, now_ms)
+        for finding in emitted:
+            if isinstance(finding, CensusIncomplete):
+                self._take(finding.failed, now_ms)
         self._never &= self.partitions
 
     def _take(self, failed: Sequence[TopicPartition], now_ms: int) -> None:
@@ -53,7 +55,7 @@ class Undescribed:
         if not self.is_heard:
             self._never = self.partitions
         self.is_heard = True
-        self.lasting.told(set(self.partitions))
+        self.alert.update(set(self.partitions))
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
@@ -63,4 +65,4 @@ class Undescribed:
     @property
     def unproven(self) -> frozenset[TopicPartition]:
         """Those about which nothing is proven: partitions that are undescribed for 30 s, or since the first census."""
-        return self.partitions & (self.lasting.partitions | self._never)
+        return self.partitions & (self.alert.partitions | self._never)

@@ -9,12 +9,13 @@ import pytest
 from support.incidents import a_life, an_event
 from txnwatch.cli.event_lines import event_line
 from txnwatch.state.model.incident import IncidentEvent, updated
+from txnwatch.state.model.incident_payload import Action, AffectedGroup, Decision, GroupState, Refusal
 
-REFUSED = {"decision": "refused", "refusal": "outcome_unknown", "result": None, "detail": "why"}
+REFUSED = Action(decision=Decision.REFUSED, refusal=Refusal.OUTCOME_UNKNOWN, detail="why", by="one", at_ms=1)
 
 
-def a_group(name: str, state: str = "stopped") -> dict[str, Any]:
-    return {"group_id": name, "state": state, "committed_offset": 99, "hidden_lag": 21}
+def a_group(name: str, state: str = "stopped") -> AffectedGroup:
+    return AffectedGroup(group_id=name, state=GroupState(state), committed_offset=99, hidden_lag=21)
 
 
 def refused(**changes: Any) -> IncidentEvent:

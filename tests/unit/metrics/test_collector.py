@@ -16,11 +16,11 @@ from support.fake_groups import FakeGroups
 from support.incidents import an_event
 from support.log_lines import LogLines
 from support.metrics import Scrape
-from support.recording_sink import RecordingSink
+from support.recording_sink import RecordingTopic
 from txnwatch.metrics.collector import UP_WITHIN_MS, Metrics
 from txnwatch.metrics.server import MetricsServer
 from txnwatch.metrics.table import INITIAL_SERIES, METRICS, Kind
-from txnwatch.sinks.delivery.outbox import Outbox
+from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.model.completion_latency import End
@@ -29,12 +29,13 @@ from txnwatch.state.model.facts import CANNOT_DECODE, Fact, NoticeKind
 from txnwatch.state.model.findings import CensusIncomplete, Emitted, Mismatch, PartitionAlarm, Unproven, ViewHealed
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.incident import updated
+from txnwatch.state.model.incident_payload import Action, ActionResult, Decision, Refusal
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.streaming.job.progress import Progress, read_progress
 from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.watch.coverage import Coverage
-from txnwatch.watch.missing_evidence import Evidence
+from txnwatch.watch.missing_evidence import MissingEvidence
 
 LATER_MS = 60_000
 
@@ -46,10 +47,10 @@ class World:
         self.bucket = BucketRun()
         self.metrics = Metrics(lambda: self.bucket.now_ms)
         self.coverage = Coverage(LogLines(), now_ms=lambda: self.bucket.now_ms)
-        self.sink = RecordingSink()
-        self.outbox = Outbox(self.sink, LogLines())
+        self.sink = RecordingTopic()
+        self.outbox = TopicOutbox(self.sink, LogLines())
         self.ledger = Ledger(
-            Origin("cluster-1", "unused:1"), FakeAdmin(), FakeGroups(), [self.outbox], lambda: self.bucket.now_ms
+            Origin("cluster-1", "unused:1"), FakeAdmin(), FakeGroups(), self.outbox, lambda: self.bucket.now_ms
         )
         self.batches = 0
 
@@ -218,7 +219,7 @@ def test_the_picture_is_as_old_as_the_last_listing_that_was_read_to_its_ends(wor
     listed_ms = world.bucket.now_ms - 1
     world.bucket.pass_time(LATER_MS)
     world.bucket.batch(limited_data=frozenset({ORDERS}))
-    world.metrics.on_batch(2, world.bucket.everything, world.ledger, is_ready=True, evidence=Evidence())
+    world.metrics.on_batch(2, world.bucket.everything, world.ledger, is_ready=True, evidence=MissingEvidence())
     assert world.scrape().value("source_lag_seconds") == (world.bucket.now_ms - listed_ms) / 1000
     assert (world.batch().value("source_lag_seconds") or 1) < 1
 
@@ -285,8 +286,9 @@ def test_a_port_that_is_taken_is_an_error_with_its_name(world: World, served: st
 
 def test_each_decision_is_counted_once_however_many_events_repeat_it(world: World) -> None:
     event = an_event(verdict="hanging", status="opened")
-    announced = updated(event, event.time_ms + 1, action={"decision": "abort", "refusal": None, "result": None})
-    done = updated(announced, event.time_ms + 2, action={"decision": "abort", "refusal": None, "result": "verified"})
+    action = Action(decision=Decision.ABORT, by="here", at_ms=1)
+    announced = updated(event, event.time_ms + 1, action=action)
+    done = updated(announced, event.time_ms + 2, action=replace(action, result=ActionResult.VERIFIED))
     told_again = updated(done, event.time_ms + 3, hidden_records=1_000)
     for one in (event, announced, done, told_again):
         world.metrics.on_event(one)
@@ -297,7 +299,7 @@ def test_each_decision_is_counted_once_however_many_events_repeat_it(world: Worl
 
 def test_a_decision_from_before_a_restart_is_not_counted_again(world: World) -> None:
     event = replace(an_event(), cluster_id="cluster-1")
-    refused = {"decision": "refused", "refusal": "outcome_unknown", "result": None, "detail": None}
+    refused = Action(decision=Decision.REFUSED, refusal=Refusal.OUTCOME_UNKNOWN, by="here", at_ms=1)
     told = updated(event, event.time_ms + 1, action=refused)
     world.ledger.remember([told])
     world.metrics.query_starts(world.ledger)

@@ -17,11 +17,11 @@ import yaml
 from support.fake_admin import FakeAdmin
 from support.fake_groups import FakeGroups
 from support.log_lines import LogLines
-from support.recording_sink import RecordingSink
+from support.recording_sink import RecordingTopic
 from txnwatch.config import RunSettings
 from txnwatch.metrics.collector import Metrics
 from txnwatch.metrics.table import METRICS, Kind
-from txnwatch.sinks.delivery.outbox import Outbox
+from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
 
@@ -126,7 +126,11 @@ def test_what_a_rate_is_taken_of_is_there_before_it_rises(name: str, matchers: t
     metrics = Metrics(lambda: 0)
     metrics.query_starts(
         Ledger(
-            Origin("cluster", "unused:1"), FakeAdmin(), FakeGroups(), [Outbox(RecordingSink(), LogLines())], lambda: 0
+            Origin("cluster", "unused:1"),
+            FakeAdmin(),
+            FakeGroups(),
+            TopicOutbox(RecordingTopic(), LogLines()),
+            lambda: 0,
         )
     )
     samples = [sample for family in metrics.registry.collect() for sample in family.samples]

@@ -11,7 +11,9 @@ from support.fake_admin import FakeAdmin
 from support.fake_groups import FakeGroups
 from support.log_lines import LogLines
 from support.metrics import Scrape
+from support.recording_sink import RecordingTopic
 from txnwatch.metrics.collector import Metrics
+from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.model.facts import CensusTaken, Fact, NoticeKind
@@ -41,7 +43,8 @@ class Scene:
             now_ms=lambda: self.run.now_ms,
         )
         self.metrics = Metrics(lambda: self.run.now_ms)
-        self.ledger = Ledger(Origin("cluster-1", "unused:1"), FakeAdmin(), FakeGroups(), [], lambda: self.run.now_ms)
+        topic, origin = TopicOutbox(RecordingTopic(), self.lines), Origin("cluster-1", "unused:1")
+        self.ledger = Ledger(origin, FakeAdmin(), FakeGroups(), topic, lambda: self.run.now_ms)
 
     def batch(self, *facts: Fact, **exceptions: Any) -> Scrape:
         self.run.batch(*facts, **exceptions)

@@ -10,21 +10,21 @@ from txnwatch.watch.persistent_alerts import PersistentAlert
 def test_what_lasts_is_told_once_and_its_end_too() -> None:
     lines = LogLines()
     clock = [0]
-    lasting = PersistentAlert("not listed", lines, lambda: clock[0])
+    alert = PersistentAlert("not listed", lines, lambda: clock[0])
     for at_ms, partitions in ((0, {ORDERS}), (20_000, {ORDERS}), (31_000, {ORDERS}), (40_000, {ORDERS, PAYMENTS})):
         clock[0] = at_ms
-        lasting.told(partitions)
+        alert.update(partitions)
     assert lines == ["warning: partitions not listed, so nothing is proven there: orders-0"]
     clock[0] = 41_000
-    lasting.told(set())
+    alert.update(set())
     assert lines[1:] == ["resolved: partitions not listed"]
 
 
 def test_a_while_is_not_told() -> None:
     lines = LogLines()
     clock = [0]
-    lasting = PersistentAlert("not listed", lines, lambda: clock[0])
+    alert = PersistentAlert("not listed", lines, lambda: clock[0])
     for at_ms in range(0, 300_000, 10_000):
         clock[0] = at_ms
-        lasting.told({ORDERS} if at_ms % 20_000 else set())
+        alert.update({ORDERS} if at_ms % 20_000 else set())
     assert lines == []

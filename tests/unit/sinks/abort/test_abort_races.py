@@ -14,8 +14,8 @@ from support.incidents import an_event
 from txnwatch.cli import abort_by_hand
 from txnwatch.cli.abort_by_hand import AbortRequest
 from txnwatch.sinks.abort.marker_write import MarkerResult, look_after
-from txnwatch.state.abort.results import ABORT, COMMIT
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident_payload import Decision, Evidence
 from txnwatch.state.model.ports import MarkerSpec
 
 Race = Callable[[Stage, int, str], None]
@@ -24,13 +24,13 @@ NAME = "checkout-1"
 
 def a_colleague(stage: Stage, producer_id: int, kind: str) -> None:
     """Whose marker has the same epochs; ours lands on nothing and is taken."""
-    assert stage.admin.mark(MarkerSpec(stage.partition, producer_id, 0, 0, kind == COMMIT)) is None
+    assert stage.admin.mark(MarkerSpec(stage.partition, producer_id, 0, 0, kind == Decision.COMMIT)) is None
 
 
 def the_next_transaction(stage: Stage, _: int, kind: str) -> None:
     """Takes the data in and ends; ours is refused, as its epoch is older."""
     stage.admin.begin(NAME, stage.partition)
-    stage.admin.end(NAME, commit=kind == COMMIT)
+    stage.admin.end(NAME, commit=kind == Decision.COMMIT)
 
 
 # Who closes it first, what the broker answers to us then, the offset of the marker, and who wrote it.
@@ -50,7 +50,7 @@ class ByHand:
         ((_, found),) = self.stage.ledger.proven()
         self.evidence = replace(found, outcome=asked)
         monkeypatch.setattr(abort_by_hand, "read_anew", lambda _, *found: found)
-        manual = AbortRequest("orders", 0, 0, None, is_commit=asked == COMMIT, may_lose=False)
+        manual = AbortRequest("orders", 0, 0, None, is_commit=asked == Decision.COMMIT, may_lose=False)
         self.case = SimpleNamespace(asked=manual, admin=self.stage.admin, place=self.stage.partition)
 
         @contextmanager
@@ -68,20 +68,24 @@ class ByHand:
     def end(self) -> tuple[str, str, int | None]:
         resolution = self.told[-1].resolution
         assert resolution is not None
-        return resolution["how"], resolution["by"], resolution["marker_offset"]
+        return resolution.how, resolution.by, resolution.marker_offset
 
     @property
     def result(self) -> str:
-        (result,) = {event.action["result"] for event in self.told[1:] if event.action is not None}
+        (result,) = {event.action.result for event in self.told[1:] if event.action is not None}
         return str(result)
 
 
-@pytest.mark.parametrize("asked", [COMMIT, ABORT])
+@pytest.mark.parametrize("asked", [Decision.COMMIT, Decision.ABORT])
 @pytest.mark.parametrize(("race", "answer", "at", "who"), RACES)
 def test_by_hand_data_that_was_decided_the_other_way_is_never_told_as_asked(
     monkeypatch: pytest.MonkeyPatch, race: Race, answer: str | None, at: int, who: str, asked: str
 ) -> None:
-    other, kind, became = (ABORT, "an ABORT", "aborted") if asked == COMMIT else (COMMIT, "a COMMIT", "committed")
+    other, kind, became = (
+        (Decision.ABORT, "an ABORT", "aborted")
+        if asked == Decision.COMMIT
+        else (Decision.COMMIT, "a COMMIT", "committed")
+    )
     by_hand = ByHand(monkeypatch, asked)
     by_hand.stage.admin.before("write_marker", lambda: race(by_hand.stage, by_hand.producer_id, other))
     came_to = by_hand.act()
@@ -92,7 +96,7 @@ def test_by_hand_data_that_was_decided_the_other_way_is_never_told_as_asked(
     assert by_hand.end == (became, who, at)
 
 
-@pytest.mark.parametrize("asked", [COMMIT, ABORT])
+@pytest.mark.parametrize("asked", [Decision.COMMIT, Decision.ABORT])
 @pytest.mark.parametrize(("race", "answer", "at", "who"), RACES)
 def test_by_hand_it_is_verified_whoever_wrote_what_was_asked_for(
     monkeypatch: pytest.MonkeyPatch, race: Race, answer: str | None, at: int, who: str, asked: str
@@ -102,10 +106,10 @@ def test_by_hand_it_is_verified_whoever_wrote_what_was_asked_for(
     came_to = by_hand.act()
     assert came_to.result == by_hand.result == "verified"
     assert came_to.detail == (f"the broker answered {answer}" if answer is not None else None)
-    assert by_hand.end == ("committed" if asked == COMMIT else "aborted", who, at)
+    assert by_hand.end == ("committed" if asked == Decision.COMMIT else "aborted", who, at)
 
 
-@pytest.mark.parametrize("asked", [COMMIT, ABORT])
+@pytest.mark.parametrize("asked", [Decision.COMMIT, Decision.ABORT])
 def test_by_hand_a_marker_that_cannot_be_read_leaves_it_unknown(monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
     by_hand = ByHand(monkeypatch, asked)
     by_hand.stage.admin.before(
@@ -118,7 +122,7 @@ def test_by_hand_a_marker_that_cannot_be_read_leaves_it_unknown(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("race", "answer", "at", "who"), RACES)
-@pytest.mark.parametrize("kind", [COMMIT, ABORT])
+@pytest.mark.parametrize("kind", [Decision.COMMIT, Decision.ABORT])
 def test_the_automatic_abort_says_failed_of_data_that_was_committed(
     race: Race, answer: str | None, at: int, who: str, kind: str
 ) -> None:
@@ -126,13 +130,18 @@ def test_the_automatic_abort_says_failed_of_data_that_was_committed(
     producer_id = stage.hang_and_move_on(NAME)
     stage.admin.before("write_marker", lambda: race(stage, producer_id, kind))
     stage.batch()
-    assert stage.actions == [("abort", None, None), ("abort", None, "failed" if kind == COMMIT else "verified")]
+    assert stage.actions == [
+        ("abort", None, None),
+        ("abort", None, "failed" if kind == Decision.COMMIT else "verified"),
+    ]
     action = stage.last().action
     assert action is not None
-    found = [f"a COMMIT marker at offset {at} closed it first: its data is committed"] if kind == COMMIT else []
+    found = (
+        [f"a COMMIT marker at offset {at} closed it first: its data is committed"] if kind == Decision.COMMIT else []
+    )
     answered = [f"the broker answered {answer}"] if answer is not None else []
-    assert action["detail"] == ("; ".join([*found, *answered]) or None)
-    assert stage.abort.counts["circuit breaker opened"] == (kind == COMMIT), f"by the {who}"
+    assert action.detail == ("; ".join([*found, *answered]) or None)
+    assert stage.abort.counts["circuit breaker opened"] == (kind == Decision.COMMIT), f"by the {who}"
 
 
 @pytest.mark.parametrize(("race", "answer", "at", "who"), RACES)
@@ -141,7 +150,7 @@ def test_after_a_restart_what_closed_it_decides_too(race: Race, answer: str | No
     producer_id = stage.hang_and_move_on(NAME)
 
     def crash() -> None:
-        race(stage, producer_id, COMMIT)
+        race(stage, producer_id, Decision.COMMIT)
         raise KeyboardInterrupt
 
     stage.admin.before("write_marker", crash)
@@ -152,17 +161,17 @@ def test_after_a_restart_what_closed_it_decides_too(race: Race, answer: str | No
     assert stage.actions[-1] == ("abort", None, "failed"), (answer, who)
     action = stage.last().action
     assert action is not None
-    assert action["detail"].endswith(f"; a COMMIT marker at offset {at} closed it first: its data is committed")
+    assert action.detail.endswith(f"; a COMMIT marker at offset {at} closed it first: its data is committed")
 
 
 def test_the_event_ahead_has_the_end_of_the_fresh_read_which_is_where_the_marker_is_looked_for() -> None:
     stage = Stage()
     stage.hang_and_move_on(NAME)
-    assert stage.last().evidence["end_before"] == 1
+    assert stage.last().evidence.end_before == 1
     stage.admin.plain(stage.partition, 2_000_000)
     stage.batch()
     assert stage.actions[-1] == ("abort", None, "verified")
-    assert stage.last().evidence["end_before"] == 2_000_001
+    assert stage.last().evidence.end_before == 2_000_001
 
 
 @pytest.mark.parametrize(("is_moved", "result"), [(True, "verified"), (False, "unknown")])
@@ -180,6 +189,6 @@ def test_under_another_leader_an_end_of_the_one_before_proves_nothing(is_moved: 
         topic_id=at.topic_id,
         producer_id=owner.producer_id,
         txn_start_offset=0,
-        evidence={"end_before": 10, "leader_epoch": 0},
+        evidence=Evidence(complete=True, end_before=10, leader_epoch=0),
     )
     assert look_after(stage.admin, incident, commit=False).result == result

@@ -42,8 +42,8 @@ def test_it_is_announced_then_written_then_read_again_then_told(stage: Stage) ->
     ]
     action = stage.last().action
     assert action is not None
-    assert (action["last_stable_offset_before"], action["last_stable_offset_after"]) == (0, 2)
-    assert (action["marker_producer_epoch"], action["marker_coordinator_epoch"], action["by"]) == (0, 0, "here")
+    assert (action.last_stable_offset_before, action.last_stable_offset_after) == (0, 2)
+    assert (action.marker_producer_epoch, action.marker_coordinator_epoch, action.by) == (0, 0, "here")
     assert not stage.is_open(producer_id)
     assert stage.last().is_open, "the log itself tells the end"
     stage.batch()
@@ -144,7 +144,7 @@ def test_a_missing_right_is_a_refusal_that_says_what_to_grant(stage: Stage) -> N
     assert stage.actions == [ANNOUNCED, ("refused", "not_authorized", None)]
     action = stage.last().action
     assert action is not None
-    assert "grant ALTER on the cluster" in action["detail"]
+    assert "grant ALTER on the cluster" in action.detail
 
 
 def test_a_refused_marker_is_failed_and_a_lost_answer_is_settled_by_reading(stage: Stage) -> None:

@@ -11,6 +11,7 @@ from support.incidents import an_event
 from txnwatch.sinks.abort.marker_write import action
 from txnwatch.sinks.incidents.event_builder import no_longer_open, partition_gone
 from txnwatch.state.model.incident import resolved
+from txnwatch.state.model.incident_payload import ActionResult, Decision, EndKind
 from txnwatch.state.model.ports import MarkerSpec
 
 
@@ -54,7 +55,7 @@ def test_after_a_crash_between_marker_and_event_the_event_still_comes_once(is_wr
 
 
 GONE, OVER = partition_gone(5), no_longer_open(5, "the partition's leader no longer has it open")
-ABORTED, COMMITTED = {**OVER, "how": "aborted"}, {**OVER, "how": "committed"}
+ABORTED, COMMITTED = replace(OVER, how=EndKind.ABORTED), replace(OVER, how=EndKind.COMMITTED)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,9 @@ ABORTED, COMMITTED = {**OVER, "how": "aborted"}, {**OVER, "how": "committed"}
         pytest.param("abort", None, COMMITTED, "unknown", id="another marker is there"),
         pytest.param("abort", None, OVER, "unknown", id="over, and nobody saw how"),
         pytest.param("abort", None, GONE, "unknown", id="the topic is gone"),
-        pytest.param("abort", None, {**OVER, "how": "absorbed"}, "unknown", id="taken in by the next transaction"),
+        pytest.param(
+            "abort", None, replace(OVER, how=EndKind.ABSORBED), "unknown", id="taken in by the next transaction"
+        ),
         pytest.param("abort", "still_open", ABORTED, "still_open", id="told before"),
         pytest.param("dry_run", None, ABORTED, None, id="no marker was announced"),
         pytest.param("refused", None, GONE, None, id="refused"),
@@ -74,10 +77,10 @@ ABORTED, COMMITTED = {**OVER, "how": "aborted"}, {**OVER, "how": "committed"}
 def test_an_end_verifies_a_marker_only_by_such_a_marker(
     decision: str, told: str | None, end: dict[str, object], result: str | None
 ) -> None:
-    done = {**action(decision, "here", 1), "result": told}
+    done = replace(action(Decision(decision), "here", 1), result=ActionResult(told) if told is not None else None)
     found = resolved(an_event(action=done), 9, end).action
     assert found is not None
-    assert (found["decision"], found["result"]) == (decision, result)
+    assert (found.decision, found.result) == (decision, result)
 
 
 def test_a_topic_that_was_made_anew_after_the_announcement_verifies_nothing(stage: Stage) -> None:

@@ -21,10 +21,11 @@ from txnwatch.state.model.incident import (
     transaction_incident_id,
     updated,
 )
+from txnwatch.state.model.incident_payload import EndedBy, EndKind, Resolution
 from txnwatch.state.model.verdicts import Verdict
 
 OPENED = an_event()
-RESOLUTION = {"how": "aborted", "by": "administrator", "marker_offset": 120, "detail": None, "at_ms": 5}
+RESOLUTION = Resolution(how=EndKind.ABORTED, by=EndedBy.ADMINISTRATOR, marker_offset=120, at_ms=5)
 EVENTS = {
     "opened": OPENED,
     "updated": updated(OPENED, OPENED.time_ms + 1, severity="warning"),
@@ -148,4 +149,21 @@ def test_an_action_of_a_writer_that_knew_fewer_fields_has_them_all() -> None:
     fields["action"] = {"decision": "abort", "by": "there", "at_ms": 3}
     action = from_bytes(json.dumps(fields).encode()).action
     assert action is not None
-    assert (action["decision"], action["result"], action["refusal"], action["detail"]) == ("abort", None, None, None)
+    assert (action.decision, action.result, action.refusal, action.detail) == ("abort", None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("odd", "problem"),
+    [
+        ({"evidence": None}, "evidence has an invalid value: 'Expected `object`, got `null`'"),
+        ({"status": "\x1b[2J"}, 'status has an invalid value: "Invalid enum value'),
+        ({"action": {"decision": "abort", "by": 1, "at_ms": 1}}, "action.by has an invalid value: 'Expected `str`"),
+        ({"partition": -7}, "partition has an invalid value: '-7'"),
+    ],
+)
+def test_the_error_names_the_field_and_escapes_the_value(odd: dict[str, Any], problem: str) -> None:
+    fields = json.loads(to_json(an_event()))
+    with pytest.raises(BadEventError) as refused:
+        from_bytes(json.dumps({**fields, **odd}).encode())
+    assert problem in str(refused.value)
+    assert str(refused.value).isprintable()

@@ -34,9 +34,10 @@ ACTION = {
     "marker_coordinator_epoch": 0,
     "last_stable_offset_before": 1,
     "last_stable_offset_after": 2,
+    "initiator": "operator",
 }
 GROUP = {"group_id": "billing", "state": "stopped", "committed_offset": 99, "hidden_lag": 21}
-EVENTS = [*a_life("incident"), updated(an_event(), 5, action=ACTION, consumer_groups=(GROUP,), lso_standing_ms=9)]
+EVENTS = [*a_life("incident"), updated(an_event(action=ACTION, consumer_groups=(GROUP,)), 5, lso_standing_ms=9)]
 
 
 def test_nothing_that_was_published_is_broken() -> None:

@@ -27,7 +27,7 @@ from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInf
 from txnwatch.streaming.job.progress import Progress
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.watch.coverage import Coverage
-from txnwatch.watch.heartbeat_sender import HeartbeatSender, Told
+from txnwatch.watch.heartbeat_sender import HeartbeatSender, HeartbeatTarget
 
 DATA, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
 LOG, UNREAD = TopicPartition(TRANSACTION_STATE_TOPIC, 0), TopicPartition(TRANSACTION_STATE_TOPIC, 3)
@@ -159,7 +159,7 @@ class Topics(Cluster):
 class Watch:
     """A pulse and the coverage that it asks, with a clock by hand."""
 
-    def __init__(self, *places: Told) -> None:
+    def __init__(self, *places: HeartbeatTarget) -> None:
         patterns = {"subscribePattern": "orders", "censusPattern": ".*"}
         options = parse_options({"kafka.bootstrap.servers": "a:1", **patterns})
         cluster = Topics(options.bootstrap, options.security)
@@ -178,7 +178,7 @@ class Watch:
 
 def test_a_watch_tells_of_itself_at_the_pace_of_each_place_while_it_judges() -> None:
     quick, slow = Place(), Place()
-    watch = Watch(Told(quick.beat, 5_000), Told(slow.beat, 15_000))
+    watch = Watch(HeartbeatTarget(quick.beat, 5_000), HeartbeatTarget(slow.beat, 15_000))
     for after_ms in range(0, 30_000, 500):
         watch.batch(COUNT, Unproven(()), after_ms=after_ms)
     assert (len(quick.told), len(slow.told)) == (6, 2)
@@ -188,7 +188,7 @@ def test_a_watch_tells_of_itself_at_the_pace_of_each_place_while_it_judges() -> 
 
 def test_it_says_how_far_it_reaches() -> None:
     place = Place()
-    watch = Watch(Told(place.beat, 1))
+    watch = Watch(HeartbeatTarget(place.beat, 1))
     watch.batch(COUNT)
     assert not place.told[-1].is_coordinator_read, "nothing is known of what is proven"
     watch.batch(COUNT, Unproven((DATA, UNREAD)), after_ms=1)
@@ -203,7 +203,7 @@ def test_it_says_how_far_it_reaches() -> None:
 
 def test_an_election_at_the_moment_of_a_heartbeat_is_not_told() -> None:
     place = Place()
-    watch = Watch(Told(place.beat, 1))
+    watch = Watch(HeartbeatTarget(place.beat, 1))
     watch.batch(COUNT, Unproven(()), CensusIncomplete(()))
     watch.batch(COUNT, Unproven((DATA, UNREAD)), CensusIncomplete((PAYMENTS,)), after_ms=5_000)
     last = place.told[-1]
@@ -216,7 +216,7 @@ def test_an_election_at_the_moment_of_a_heartbeat_is_not_told() -> None:
 
 def test_partitions_that_no_census_describes_are_told_as_unproven() -> None:
     place = Place()
-    watch = Watch(Told(place.beat, 1))
+    watch = Watch(HeartbeatTarget(place.beat, 1))
     watch.batch(COUNT, Unproven(()), CensusIncomplete((DATA, PAYMENTS)))
     assert place.told[-1].unproven_names == (str(DATA), str(PAYMENTS))
     assert place.told[-1].unproven_partitions == 2
@@ -225,14 +225,14 @@ def test_partitions_that_no_census_describes_are_told_as_unproven() -> None:
 def test_a_place_that_is_away_keeps_no_other_from_being_told() -> None:
     away, there = Place(), Place()
     away.is_away = True
-    watch = Watch(Told(away.beat, 1), Told(there.beat, 1))
+    watch = Watch(HeartbeatTarget(away.beat, 1), HeartbeatTarget(there.beat, 1))
     watch.batch(COUNT, Unproven(()))
     assert len(there.told) == 1
 
 
 def test_a_coordinators_log_that_nobody_shows_is_not_read() -> None:
     place = Place()
-    watch = Watch(Told(place.beat, 1))
+    watch = Watch(HeartbeatTarget(place.beat, 1))
     hidden = replace(COUNT, waiting=((Look.COORDINATOR_NOT_SHOWN, 1),))
     watch.batch(COUNT, hidden, Unproven(()))
     assert not place.told[-1].is_coordinator_read

@@ -22,7 +22,6 @@ from txnwatch.sinks.incidents.own_findings import StoredFindings
 from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.incident import (
-    BY_HAND,
     SPENT_SEQUENCE,
     IncidentEvent,
     latest,
@@ -32,6 +31,7 @@ from txnwatch.state.model.incident import (
     transaction_incident_id,
     updated,
 )
+from txnwatch.state.model.incident_payload import ActionResult, Decision, Initiator
 from txnwatch.state.model.ports import STILL_READING, SpanHistory, SpanStart
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Verdict
@@ -53,12 +53,12 @@ class Topic(Stage):
 
     def restart(self) -> None:
         super().restart()
-        self.ledger.resend_to(self.ledger.outboxes[1:])
+        self.ledger.fill_mirrors()
 
     @property
     def actions(self) -> list[tuple[str, str | None, str | None]]:
         found = [event.action for event in self.log.records if event.action is not None]
-        told = [(one["decision"], one["refusal"], one["result"]) for one in found]
+        told = [(one.decision, one.refusal, one.result) for one in found]
         return list(dict.fromkeys(told))
 
     def last(self) -> IncidentEvent:
@@ -162,8 +162,8 @@ def test_events_that_are_changed_do_not_enlarge_the_budget(restarted: bool) -> N
     stage.batch()
     assert len(stage.admin.markers) == 3
     for event in list({event.incident_id: event for event in stage.log.records}.values()):
-        if event.action is not None and event.action["decision"] == "abort":
-            stage.log.records.append(forged(event, action={**event.action, "at_ms": 1, "by": "me"}))
+        if event.action is not None and event.action.decision == "abort":
+            stage.log.records.append(forged(event, action=replace(event.action, at_ms=1, by="me")))
     if restarted:
         stage.restart()
     stage.batch(after_ms=2_000)
@@ -190,7 +190,7 @@ def test_an_opened_about_a_transaction_that_is_healthy_ends_and_is_never_acted_u
                 detected_at_ms=0,
                 open_since_ms=0,
                 expected_outcome="abort",
-                evidence={**an_evidence(), "last_sequence": row.last_sequence},
+                evidence=an_evidence(last_sequence=row.last_sequence),
             )
         )
     stage.hang_and_move_on()
@@ -232,19 +232,19 @@ def a_command(known: IncidentEvent) -> IncidentEvent:
 
 
 def an_announcement(known: IncidentEvent) -> IncidentEvent:
-    return forged(known, action={**action("abort", "here", 1), "marker_producer_epoch": 0})
+    return forged(known, action=replace(action(Decision.ABORT, "here", 1), marker_producer_epoch=0))
 
 
 def a_success(known: IncidentEvent) -> IncidentEvent:
-    return forged(known, action={**action("abort", "elsewhere", 1), "result": "verified"})
+    return forged(known, action=replace(action(Decision.ABORT, "elsewhere", 1), result=ActionResult.VERIFIED))
 
 
 def a_lease(known: IncidentEvent) -> IncidentEvent:
-    return forged(known, action=action("abort", "another instance", known.time_ms))
+    return forged(known, action=action(Decision.ABORT, "another instance", known.time_ms))
 
 
 def by_hand(known: IncidentEvent) -> IncidentEvent:
-    return forged(known, action=action("abort", "somebody", known.time_ms, detail=BY_HAND))
+    return forged(known, action=action(Decision.ABORT, "somebody", known.time_ms, initiator=Initiator.OPERATOR))
 
 
 def a_last_sequence(known: IncidentEvent) -> IncidentEvent:
@@ -296,9 +296,9 @@ def test_whatever_is_forged_an_abort_that_is_due_comes_and_is_told_as_what_it_is
     stage.batch(after_ms=70_000)
     assert not stage.is_open(producer_id)
     assert len(stage.admin.markers) == 1
-    told = [event for event in stage.log.records if event.action is not None and event.action["by"] == "here"]
+    told = [event for event in stage.log.records if event.action is not None and event.action.by == "here"]
     assert told[-1].action is not None
-    assert told[-1].action["result"] == "verified"
+    assert told[-1].action.result == "verified"
 
 
 def test_an_announcement_that_nobody_made_is_told_as_the_log_shows_it() -> None:
@@ -310,8 +310,8 @@ def test_an_announcement_that_nobody_made_is_told_as_the_log_shows_it() -> None:
     stage.batch()
     told = stage.last().action
     assert told is not None
-    assert told["result"] == "still_open"
-    assert "this result is from the log: the transaction is open" in told["detail"]
+    assert told.result == "still_open"
+    assert "this result is from the log: the transaction is open" in told.detail
     assert not stage.abort.counts, "no abort of ours"
 
 
@@ -320,7 +320,7 @@ def test_a_second_incident_about_what_hangs_is_never_told_on_as_found_here(outco
     stage = Topic()
     stage.an_acknowledged_hang()
     second = forged(stage.last(), 4, incident_id="f" * 32, expected_outcome=outcome, suggested_command=EVIL)
-    stage.log.records.append(replace(second, action=action("abort", "here", 1)))
+    stage.log.records.append(replace(second, action=action(Decision.ABORT, "here", 1)))
     for _ in range(3):
         stage.batch(after_ms=70_000)
     ours = [event for event in stage.log.records if event.incident_id == "f" * 32][1:]
@@ -338,8 +338,9 @@ def test_an_end_by_our_own_marker_says_so() -> None:
     assert not stage.is_open(producer_id)
     (candidate,) = stage._said
     stage.batch(stage.ended(candidate))
-    assert stage.last().resolution is not None
-    assert (stage.last().resolution or {})["by"] == "txnwatch"
+    resolution = stage.last().resolution
+    assert resolution is not None
+    assert resolution.by == "txnwatch"
 
 
 def test_an_abort_that_only_the_topic_knows_is_an_administrators_and_the_claim_is_said_as_one() -> None:
@@ -352,8 +353,8 @@ def test_an_abort_that_only_the_topic_knows_is_an_administrators_and_the_claim_i
     stage.batch(World.abort(stage, candidate))
     end = stage.last().resolution
     assert end is not None
-    assert end["by"] == "administrator"
-    assert "cannot prove" in (end["detail"] or "")
+    assert end.by == "administrator"
+    assert "cannot prove" in (end.detail or "")
 
 
 def test_who_holds_the_lease_and_does_nothing_is_said() -> None:
@@ -417,7 +418,9 @@ def of_nobody(stage: Topic, **changes: Any) -> IncidentEvent:
 def test_a_hand_of_the_future_does_not_keep_an_incident_of_nobody_open() -> None:
     stage = Topic(mode="off")
     stage.admin.plain(stage.partition, 10)
-    told = of_nobody(stage, time_ms=200_000_000_000_000, action=action("abort", "somebody", 1, detail=BY_HAND))
+    told = of_nobody(
+        stage, time_ms=200_000_000_000_000, action=action(Decision.ABORT, "somebody", 1, initiator=Initiator.OPERATOR)
+    )
     first = span_incident_id("cluster", told.topic_id or "", 0, told.producer_id, 0)
     stage.log.records.append(replace(told, incident_id=repeat_incident_id(first, 1)))
     assert stage.last().is_by_hand

@@ -8,8 +8,10 @@ import pytest
 
 from support.facts import transaction
 from support.ledger_world import HOUR_MS, World
-from txnwatch.sinks.incidents.follow_up import LOG_TELLS_MS
-from txnwatch.sinks.incidents.ledger import CONFIRM_BUDGET_MS, LOOK_AGAIN_MS, OUTCOME_BUDGET_MS
+from txnwatch.sinks.incidents.follow_up import LOG_SHOWS_MS
+from txnwatch.sinks.incidents.ledger import CONFIRM_BUDGET_MS
+from txnwatch.sinks.incidents.open_checks import LOOK_AGAIN_MS
+from txnwatch.sinks.incidents.span_incidents import OUTCOME_BUDGET_MS
 from txnwatch.state.model.findings import SpanEnd, SpanEnded, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
@@ -120,7 +122,7 @@ def test_its_marker_resolves_an_incident_once(world: World) -> None:
     assert world.told() == [OPENED, RESOLVED]
     resolution = world.topic.told[-1].resolution
     assert resolution is not None
-    assert (resolution["how"], resolution["marker_offset"]) == ("aborted", 7)
+    assert (resolution.how, resolution.marker_offset) == ("aborted", 7)
     assert world.topic.told[-1].suggested_command is None
 
 
@@ -168,11 +170,11 @@ def test_an_end_that_was_missed_while_nobody_watched_is_found_by_looking_again(w
     world.restart()
     world.batch()
     assert world.told() == [OPENED], "the log may still tell how"
-    world.batch(after_ms=LOG_TELLS_MS)
+    world.batch(after_ms=LOG_SHOWS_MS)
     assert world.told() == [OPENED, RESOLVED]
     resolution = world.topic.told[-1].resolution
     assert resolution is not None
-    assert (resolution["how"], resolution["by"]) == ("no_longer_open", "unknown")
+    assert (resolution.how, resolution.by) == ("no_longer_open", "unknown")
 
 
 def test_a_look_that_is_faster_than_the_log_leaves_the_end_to_it(world: World) -> None:
@@ -184,7 +186,7 @@ def test_a_look_that_is_faster_than_the_log_leaves_the_end_to_it(world: World) -
     assert world.told() == [OPENED, RESOLVED]
     resolution = world.topic.told[-1].resolution
     assert resolution is not None
-    assert resolution["how"] == "aborted"
+    assert resolution.how == "aborted"
 
 
 def test_what_is_open_again_at_the_next_look_was_not_missed(world: World) -> None:
@@ -193,7 +195,7 @@ def test_what_is_open_again_at_the_next_look_was_not_missed(world: World) -> Non
     row = world.admin.partitions[world.partition].producers.pop(candidate.producer_id)
     world.batch(after_ms=LOOK_AGAIN_MS)
     world.admin.partitions[world.partition].producers[candidate.producer_id] = row
-    world.batch(after_ms=LOG_TELLS_MS)
+    world.batch(after_ms=LOG_SHOWS_MS)
     world.batch(after_ms=LOOK_AGAIN_MS)
     assert world.told() == [OPENED]
 
@@ -259,7 +261,7 @@ def test_a_late_transaction_opens_and_its_end_resolves(world: World) -> None:
     opened, resolved = world.topic.told
     assert (opened.topic, opened.transactional_id, opened.overdue_ms) == (None, "slow", 1_500)
     assert resolved.resolution is not None
-    assert (resolved.resolution["how"], resolved.resolution["by"]) == ("aborted", "coordinator")
+    assert (resolved.resolution.how, resolved.resolution.by) == ("aborted", "coordinator")
 
 
 def test_an_early_warning_that_becomes_late_is_one_incident(world: World) -> None:
@@ -281,5 +283,5 @@ def test_a_transaction_that_ended_while_nobody_watched_is_found_by_looking_again
     world.batch(late(world))
     world.admin.end("slow", commit=True)
     world.batch(after_ms=HOUR_MS)
-    world.batch(after_ms=LOG_TELLS_MS)
+    world.batch(after_ms=LOG_SHOWS_MS)
     assert world.told() == [("late", 1, "opened"), ("late", 2, "resolved")]

@@ -14,9 +14,9 @@ from txnwatch.sinks.abort.marker_write import action
 from txnwatch.sinks.incidents.event_builder import no_longer_open
 from txnwatch.sinks.incidents.incident_store import IN_HAND_MS
 from txnwatch.state.abort.case import AbortPolicy
-from txnwatch.state.abort.results import ABORT, STILL_OPEN, VERIFIED
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.incident import BY_HAND, IncidentEvent, repeat_incident_id, resolved, updated
+from txnwatch.state.model.incident import IncidentEvent, repeat_incident_id, resolved, updated
+from txnwatch.state.model.incident_payload import ActionResult, Decision, Initiator
 
 
 class Beside(World):
@@ -31,18 +31,18 @@ class Beside(World):
         (self.own,) = self.log.told
 
     def hand_announces(self) -> IncidentEvent:
-        begun = action(ABORT, "somebody@host", self.now_ms, detail=BY_HAND)
+        begun = action(Decision.ABORT, "somebody@host", self.now_ms, initiator=Initiator.OPERATOR)
         own_id = repeat_incident_id(self.own.incident_id, self.now_ms)
         ahead = replace(self.own, incident_id=own_id, action=begun, time_ms=self.now_ms)
         self.log.records.append(ahead)
         return ahead
 
-    def hand_tells(self, ahead: IncidentEvent, result: str) -> None:
+    def hand_tells(self, ahead: IncidentEvent, result: ActionResult) -> None:
         assert ahead.action is not None
-        after = updated(ahead, self.now_ms, action={**ahead.action, "result": result})
+        after = updated(ahead, self.now_ms, action=replace(ahead.action, result=result))
         self.log.records.append(after)
-        if result == VERIFIED:
-            self.log.records.append(resolved(after, self.now_ms, no_longer_open(self.now_ms, BY_HAND)))
+        if result is ActionResult.VERIFIED:
+            self.log.records.append(resolved(after, self.now_ms, no_longer_open(self.now_ms, "by hand")))
 
     def life(self, incident_id: str) -> list[str]:
         return [event.status for event in self.log.told if event.incident_id == incident_id]
@@ -54,16 +54,16 @@ def beside() -> Beside:
 
 
 def test_the_watchs_own_incident_ends_with_the_marker_in_the_log(beside: Beside) -> None:
-    beside.hand_tells(beside.hand_announces(), VERIFIED)
+    beside.hand_tells(beside.hand_announces(), ActionResult.VERIFIED)
     beside.batch(beside.abort(beside.candidate_said))
     last = beside.log.compacted[beside.own.incident_id]
     assert last.resolution is not None
-    assert (last.resolution["how"], last.resolution["marker_offset"]) == ("aborted", 7)
+    assert (last.resolution.how, last.resolution.marker_offset) == ("aborted", 7)
     assert beside.ledger.open_incidents == []
 
 
 def test_a_span_is_not_opened_twice_because_a_hand_has_told_of_it(beside: Beside) -> None:
-    beside.hand_tells(beside.hand_announces(), VERIFIED)
+    beside.hand_tells(beside.hand_announces(), ActionResult.VERIFIED)
     beside.batch(beside.candidate_said)  # an election has taken the hand's marker away
     assert [event.incident_id for event in beside.ledger.open_incidents] == [beside.own.incident_id]
 
@@ -73,7 +73,7 @@ def test_what_a_hand_has_announced_the_hand_ends(beside: Beside) -> None:
     beside.batch(after_ms=12_000)
     beside.batch(beside.abort(beside.candidate_said), after_ms=12_000)
     assert beside.life(ahead.incident_id) == ["opened"]
-    beside.hand_tells(ahead, VERIFIED)
+    beside.hand_tells(ahead, ActionResult.VERIFIED)
     beside.batch(after_ms=61_000)
     assert beside.life(ahead.incident_id) == ["opened", "updated", "resolved"]
 
@@ -87,8 +87,17 @@ def test_a_hand_that_died_is_followed_up(beside: Beside) -> None:
     assert beside.ledger.open_incidents == []
 
 
+def test_an_unfinished_abort_by_hand_stays_one_when_the_watch_ends_it(beside: Beside) -> None:
+    ahead = beside.hand_announces()
+    beside.batch(beside.abort(beside.candidate_said))
+    beside.batch(after_ms=IN_HAND_MS)
+    beside.batch(after_ms=IN_HAND_MS)
+    last = beside.log.compacted[ahead.incident_id]
+    assert (last.status, last.is_by_hand) == ("resolved", True)
+
+
 def test_the_automatic_abort_counts_and_decides_a_span_once(beside: Beside) -> None:
-    beside.hand_tells(beside.hand_announces(), STILL_OPEN)
+    beside.hand_tells(beside.hand_announces(), ActionResult.STILL_OPEN)
     beside.batch()
     beside.admin.init("checkout-1")
     policy = AbortPolicy(after_ms=0, breaker_incidents=1)
@@ -96,4 +105,4 @@ def test_the_automatic_abort_counts_and_decides_a_span_once(beside: Beside) -> N
     abort.on_batch()
     assert len(beside.admin.markers) == 1
     assert beside.ledger.open_incidents[0].action is not None
-    assert beside.ledger.open_incidents[0].action["result"] == VERIFIED
+    assert beside.ledger.open_incidents[0].action.result is ActionResult.VERIFIED

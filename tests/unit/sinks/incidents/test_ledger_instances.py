@@ -10,7 +10,8 @@ from support.shared_log import SharedLog
 from txnwatch.sinks.abort.automatic import AutoAbort
 from txnwatch.sinks.incidents.event_builder import no_longer_open
 from txnwatch.sinks.incidents.incident_store import IncidentStore
-from txnwatch.sinks.incidents.ledger import LOOK_AGAIN_MS, Ledger
+from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.sinks.incidents.open_checks import LOOK_AGAIN_MS
 from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.model.findings import Emitted
 from txnwatch.state.model.incident import resolved, updated
@@ -97,14 +98,14 @@ def test_what_waits_is_withdrawn_once_another_has_told_it(pair: Pair) -> None:
     candidate = pair.world.hang()
     pair.log.is_away = True
     pair.step(pair.two, candidate)
-    assert pair.two.outboxes[0].waiting == 1
+    assert pair.two.topic.waiting == 1
     pair.log.is_away = False
     pair.step(pair.one, candidate)
     pair.step(pair.one, pair.world.abort(candidate))
     for _ in range(5):
         pair.step(pair.two, after_ms=60_000)
     assert [(event.sequence, event.status) for event in pair.log.records] == [(1, "opened"), (2, "resolved")]
-    assert pair.two.outboxes[0].waiting == 0
+    assert pair.two.topic.waiting == 0
 
 
 def test_an_older_event_that_came_to_stand_last_is_followed_by_the_newer_one_again(pair: Pair) -> None:

@@ -136,7 +136,7 @@ def test_what_comes_to_stand_behind_a_forgotten_end_tells_nothing_and_opens_noth
     memory = IncidentStore("cluster")
     memory.remember([opened, later, over], LONG_AFTER_MS)
     for event in (opened, later, over, replace(opened, sequence=over.sequence)):
-        assert memory.hear(event, LONG_AFTER_MS) == (False, None)
+        assert memory.receive(event, LONG_AFTER_MS) == (False, None)
     assert memory.known == {}
     assert memory.sequence(id_of("one")) == over.sequence
 
@@ -146,7 +146,7 @@ def test_an_end_that_another_instance_goes_on_from_is_taken_up_again() -> None:
     memory = IncidentStore("cluster")
     memory.remember([over], LONG_AFTER_MS)
     behind = updated(replace(over, status="updated", resolution=None), LONG_AFTER_MS)
-    assert memory.hear(behind, LONG_AFTER_MS) == (True, None)
+    assert memory.receive(behind, LONG_AFTER_MS) == (True, None)
     assert memory.open_incidents == [behind]
     assert not memory.is_past("one")
 
@@ -174,11 +174,11 @@ def test_an_end_that_the_topic_has_not_got_yet_is_not_forgotten(world: World) ->
 def test_what_was_withdrawn_leaves_nothing_behind() -> None:
     opened, later, over = a_life("one")
     memory = IncidentStore("cluster")
-    memory.telling([memory.enter(opened)])
-    memory.hear(opened, OPEN_SINCE_MS)
-    memory.telling([memory.enter(later)])
-    assert memory.hear(replace(over, sequence=4), OPEN_SINCE_MS) == (True, None)
-    assert memory._unheard == {}
+    memory.sent([memory.enter(opened)])
+    memory.receive(opened, OPEN_SINCE_MS)
+    memory.sent([memory.enter(later)])
+    assert memory.receive(replace(over, sequence=4), OPEN_SINCE_MS) == (True, None)
+    assert memory._in_flight == {}
 
 
 def test_a_sink_that_missed_an_end_for_longer_than_it_is_remembered_shows_it_no_more(world: World) -> None:
@@ -217,4 +217,4 @@ def test_of_candidates_that_never_got_an_answer_nothing_is_kept_once_they_are_no
     world.batch(*candidates, after_ms=GONE_MS - 1)
     assert len(world.reports) == 20, "each once for as long as it is said"
     world.batch(world.hang("another"), after_ms=GONE_MS)
-    assert len(world.ledger._unanswered._said) == 1
+    assert len(world.ledger.answers.reasons._reported) == 1

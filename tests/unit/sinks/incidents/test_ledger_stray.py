@@ -32,7 +32,7 @@ def test_it_is_told_and_ends_with_the_transaction_that_took_it_in(world: World) 
     assert world.told() == [OPENED]
     (event,) = world.topic.told
     assert (event.severity, event.transactional_id, event.txn_start_offset) == ("warning", "checkout-1", 0)
-    assert (event.evidence["joined_at_offset"], event.evidence["joined_by_epoch"]) == (9, 1)
+    assert (event.evidence.joined_at_offset, event.evidence.joined_by_epoch) == (9, 1)
     ended = SpanEnded(
         candidate.producer_id, world.partition, candidate.span, SpanEnd.ABSORBED, a_marker(12, epoch=1, commit=True)
     )
@@ -40,7 +40,7 @@ def test_it_is_told_and_ends_with_the_transaction_that_took_it_in(world: World) 
     assert world.told() == [OPENED, RESOLVED]
     resolution = world.topic.told[-1].resolution
     assert resolution is not None
-    assert (resolution["how"], resolution["marker_offset"]) == ("absorbed", 12)
+    assert (resolution.how, resolution.marker_offset) == ("absorbed", 12)
 
 
 def test_one_that_is_over_already_is_told_with_its_end(world: World) -> None:

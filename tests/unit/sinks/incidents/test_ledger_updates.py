@@ -8,7 +8,7 @@ import pytest
 
 from support.ledger_world import World
 from txnwatch.sinks.incidents.fan_out import TIDY_MS
-from txnwatch.sinks.incidents.ledger import LOOK_AGAIN_MS, SECOND_LOOK_MS
+from txnwatch.sinks.incidents.open_checks import LOOK_AGAIN_MS, SECOND_LOOK_MS
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 
@@ -23,7 +23,7 @@ def sequences(world: World) -> list[tuple[int, str]]:
 
 
 def groups_of(event: IncidentEvent) -> list[tuple[str, str]]:
-    return [(group["group_id"], group["state"]) for group in event.consumer_groups]
+    return [(group.group_id, group.state) for group in event.consumer_groups]
 
 
 def test_a_quiet_hang_is_told_once_for_hours(world: World) -> None:
@@ -105,7 +105,7 @@ def test_an_incident_whose_own_transaction_turns_out_to_be_live_is_refuted(world
     assert sequences(world) == [(1, "opened"), (2, "resolved")]
     resolution = world.topic.told[-1].resolution
     assert resolution is not None
-    assert (resolution["how"], resolution["by"]) == ("refuted", "coordinator")
+    assert (resolution.how, resolution.by) == ("refuted", "coordinator")
 
 
 def test_an_owner_that_is_learned_later_is_news(world: World) -> None:
@@ -137,7 +137,7 @@ def test_a_marker_that_only_a_coordinator_can_have_left_open_to_doubt_is_unknown
     world.batch(ended)
     resolution = world.topic.told[-1].resolution
     assert resolution is not None
-    assert (resolution["how"], resolution["by"]) == ("aborted", "unknown")
+    assert (resolution.how, resolution.by) == ("aborted", "unknown")
 
 
 def test_many_open_incidents_on_one_partition_cost_one_question(world: World) -> None:
@@ -163,7 +163,7 @@ def test_an_incident_on_a_topic_that_was_deleted_while_nobody_watched_ends(world
     world.batch(after_ms=LOOK_AGAIN_MS)
     resolution = world.topic.told[-1].resolution
     assert resolution is not None
-    assert (resolution["how"], world.ledger.open_incidents) == ("partition_gone", [])
+    assert (resolution.how, world.ledger.open_incidents) == ("partition_gone", [])
 
 
 def test_an_incident_on_a_topic_that_may_not_be_seen_goes_on(world: World) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from support.incidents import OPEN_SINCE_MS
-from txnwatch.state.abort.case import AbortPolicy, Case, Evidence, Usage
+from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage
 from txnwatch.state.abort.decision import AbortSpec, Refused, decide_abort, objection
-from txnwatch.state.abort.rules import REFUSALS, Refusal
+from txnwatch.state.abort.rules import REFUSALS
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident_payload import Refusal
 from txnwatch.state.model.ports import ActiveProducer, MarkerSpec, PartitionReading, TransactionDescription
 from txnwatch.state.model.transaction import CoordinatorView, Span
 from txnwatch.state.model.transaction import TransactionState as S
@@ -28,7 +29,7 @@ CONFIRMED = SpanConfirmation(Answer.CONFIRMED, reading=PartitionReading(PARTITIO
 VIEW = CoordinatorView("payments-ü", 1, 77, S.COMPLETE_ABORT, 2, 60_000, OPEN_SINCE_MS, OPEN_SINCE_MS, OPEN_SINCE_MS)
 SPAN = Span("Zm9v", 99, 2, 2, 120, OPEN_SINCE_MS, OPEN_SINCE_MS, 7)
 CANDIDATE = SpanCandidate(Verdict.HANGING, Reason.ALREADY_COMPLETED, 4711, PARTITION, SPAN, VIEW, 7, 8, 0, 0)
-EVIDENCE = Evidence(CANDIDATE, ROW, "abort", CANDIDATE, since_ms=OPEN_SINCE_MS)
+EVIDENCE = ProvenHang(CANDIDATE, ROW, "abort", CANDIDATE, since_ms=OPEN_SINCE_MS)
 CASE = Case(EVIDENCE, CONFIRMED, AbortPolicy(), Usage(), NOW_MS)
 NAMELESS = replace(CANDIDATE, view=None)
 

@@ -17,7 +17,7 @@ def huge() -> IncidentEvent:
     places = tuple(f"{'x' * 240}-{number}" for number in range(20_000))
     group = {"state": "at_risk", "committed_offset": 1, "hidden_lag": 1}
     groups = tuple({"group_id": f"{number}{CONTROL[:-9]}", **group} for number in range(100))
-    evidence = {"complete": True, "coordinator_partitions": list(places)}
+    evidence = {"complete": True, "coordinator_partitions": places}
     return an_event(pending_partitions=places, consumer_groups=groups, evidence=evidence, transactional_id=CONTROL)
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import Any
+from dataclasses import MISSING, fields
+from enum import Enum, StrEnum
+from typing import Any, get_args, get_type_hints
 
 import fastavro
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,20 +17,41 @@ from hypothesis import strategies as st
 from support.incidents import a_life, an_event
 from support.ledger_world import HOUR_MS, World
 from txnwatch.cli.event_lines import event_line
-from txnwatch.sinks.delivery.encoding import FORMATS, MAX_BYTES, cloud_event_headers, from_bytes, to_avro, to_json
+from txnwatch.sinks.delivery.encoding import (
+    FORMATS,
+    MAX_BYTES,
+    cloud_event_headers,
+    from_bytes,
+    schema,
+    to_avro,
+    to_json,
+)
 from txnwatch.state.events.value_rules import (
     ACTION,
-    DECISIONS,
     EVENT,
     EVIDENCE,
     GROUP,
     LAST_TIME_MS,
     RESOLUTION,
-    RESULTS,
 )
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent, updated
-from txnwatch.state.model.verdicts import Reason, Verdict
+from txnwatch.state.model.incident_payload import (
+    Action,
+    ActionResult,
+    AffectedGroup,
+    Decision,
+    EndedBy,
+    EndKind,
+    Evidence,
+    ExpectedOutcome,
+    GroupState,
+    IncidentStatus,
+    Initiator,
+    Resolution,
+    SinceClock,
+)
+from txnwatch.state.model.verdicts import Reason, Severity, Verdict
 
 ACTION_VALUE = {
     "decision": "abort",
@@ -40,11 +64,12 @@ ACTION_VALUE = {
     "last_stable_offset_before": 3,
     "last_stable_offset_after": 4,
     "at_ms": 5,
+    "initiator": "operator",
 }
 GROUP_VALUE = {"group_id": "billing", "state": "stopped", "committed_offset": 99, "hidden_lag": 21}
 WHOLE = [
     *a_life("incident"),
-    updated(an_event(), 5, action=ACTION_VALUE, consumer_groups=(GROUP_VALUE,), pending_partitions=("a-b-1",)),
+    updated(an_event(action=ACTION_VALUE, consumer_groups=(GROUP_VALUE,), pending_partitions=("a-b-1",)), 5),
 ]
 DEEP = b"[" * 100_000 + b"]" * 100_000
 
@@ -117,6 +142,7 @@ NOT_AN_EVENT: dict[str, dict[str, Any]] = {
     "another decision": {"action": {**ACTION_VALUE, "decision": "shrug"}},
     "another result": {"action": {**ACTION_VALUE, "result": "unsure"}},
     "another refusal": {"action": {**ACTION_VALUE, "refusal": "mood"}},
+    "another initiator": {"action": {**ACTION_VALUE, "initiator": "nobody"}},
     "a group in another state": {"consumer_groups": [{**GROUP_VALUE, "state": "asleep"}]},
     "a partition that is none": {"pending_partitions": ["orders"]},
     "a partition with a number in other digits": {"pending_partitions": ["orders-\u0663"]},
@@ -130,24 +156,67 @@ def test_a_value_that_no_event_can_have_makes_it_none(changes: dict[str, Any]) -
     assert why(json.dumps(raw(**changes)).encode()) is SkipReason.INVALID
 
 
-def test_the_rules_are_about_exactly_the_fields_that_the_schema_has() -> None:
-    from txnwatch.sinks.delivery.encoding import schema
-
-    fields = {one["name"]: one["type"] for one in schema()["fields"]}
-    assert EVENT.keys() == fields.keys()
-    inner = {"evidence": fields["evidence"], "consumer_groups": fields["consumer_groups"]["items"]}
-    inner.update({name: fields[name][1] for name in ("action", "resolution")})
-    rules = {"evidence": EVIDENCE, "consumer_groups": GROUP, "action": ACTION, "resolution": RESOLUTION}
-    assert {name: {one["name"] for one in record["fields"]} for name, record in inner.items()} == {
-        name: set(found) for name, found in rules.items()
-    }
+PARTS: dict[type, tuple[str | None, dict[str, Any]]] = {
+    IncidentEvent: (None, EVENT),
+    Evidence: ("evidence", EVIDENCE),
+    AffectedGroup: ("consumer_groups", GROUP),
+    Action: ("action", ACTION),
+    Resolution: ("resolution", RESOLUTION),
+}
 
 
-def test_the_words_of_the_rules_are_those_that_are_written() -> None:
-    from txnwatch.state.abort import results
+def record_of(name: str | None) -> dict[str, Any]:
+    """The record of the schema: the event, or the part in one of its fields."""
+    if name is None:
+        return schema()
+    kind = next(one["type"] for one in schema()["fields"] if one["name"] == name)
+    found: dict[str, Any] = kind[1] if isinstance(kind, list) else kind.get("items", kind)
+    return found
 
-    assert set(DECISIONS) == {results.ABORT, results.COMMIT, results.DRY_RUN, results.REFUSED}
-    assert set(RESULTS) == {results.VERIFIED, results.STILL_OPEN, results.FAILED, results.UNKNOWN}
+
+@pytest.mark.parametrize(("part", "name", "rules"), [(part, *found) for part, found in PARTS.items()])
+def test_every_field_of_the_schema_has_a_closed_type_or_a_rule(
+    part: type, name: str | None, rules: dict[str, Any]
+) -> None:
+    assert [one["name"] for one in record_of(name)["fields"]] == [spec.name for spec in fields(part)]
+    hints = get_type_hints(part)
+    closed = {spec for spec, hint in hints.items() if is_closed(hint)}
+    assert closed | rules.keys() == hints.keys()
+    assert not closed & rules.keys()
+
+
+def is_closed(hint: Any) -> bool:
+    (kind, *_) = [one for one in (get_args(hint) or (hint,)) if one is not type(None)]
+    return kind is bool or (isinstance(kind, type) and issubclass(kind, Enum))
+
+
+@pytest.mark.parametrize(("part", "name", "rules"), [(part, *found) for part, found in PARTS.items()])
+def test_a_field_that_is_missing_gets_the_default_of_the_schema(
+    part: type, name: str | None, rules: dict[str, Any]
+) -> None:
+    del rules
+    defaults = {spec.name: msgspec.to_builtins(spec.default) for spec in fields(part) if spec.default is not MISSING}
+    of_schema = {one["name"]: one["default"] for one in record_of(name)["fields"] if "default" in one}
+    assert {key: list(value) if isinstance(value, tuple) else value for key, value in defaults.items()} == of_schema
+
+
+CLOSED_SETS: dict[type[StrEnum], str] = {
+    IncidentStatus: "opened updated resolved",
+    Severity: "critical warning info",
+    SinceClock: "coordinator observed",
+    ExpectedOutcome: "commit abort none unknown",
+    GroupState: "stopped at_risk",
+    Decision: "abort commit dry_run refused",
+    ActionResult: "verified still_open failed unknown",
+    Initiator: "watch operator",
+    EndKind: "committed aborted absorbed moved_on partition_gone truncated refuted no_longer_open",
+    EndedBy: "txnwatch coordinator administrator next_transaction unknown",
+}
+
+
+@pytest.mark.parametrize(("values", "published"), CLOSED_SETS.items(), ids=lambda one: getattr(one, "__name__", ""))
+def test_the_values_of_a_closed_set_are_the_published_ones(values: type[StrEnum], published: str) -> None:
+    assert list(values) == published.split()
 
 
 def test_what_a_ledger_tells_is_read_back_as_it_was() -> None:
@@ -167,13 +236,7 @@ def test_fields_of_a_later_version_are_left_out_inside_too() -> None:
     later["evidence"]["new"] = [[[[1]]]]
     later["consumer_groups"] = [{**GROUP_VALUE, "new": 1}]
     later["action"] = {**ACTION_VALUE, "new": 1}
-    assert from_bytes(json.dumps(later).encode()) == updated_as_opened(
-        consumer_groups=(GROUP_VALUE,), action=ACTION_VALUE
-    )
-
-
-def updated_as_opened(**changes: Any) -> IncidentEvent:
-    return an_event(**changes)
+    assert from_bytes(json.dumps(later).encode()) == an_event(consumer_groups=(GROUP_VALUE,), action=ACTION_VALUE)
 
 
 @given(st.binary(max_size=300))

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from txnwatch.state.evidence.affected_groups import NEAR_OFFSETS, Standing, hurt, stand
+from txnwatch.state.evidence.affected_groups import NEAR_OFFSETS, UnmovedOffset, affected_groups, observe
+from txnwatch.state.model.incident_payload import AffectedGroup, GroupState
 from txnwatch.state.model.ports import GroupOffset
 
 LSO, FAR = 1100, 5
@@ -58,15 +59,15 @@ CASES = {
 
 
 def looked(case: Case, *, lso: int = LSO) -> str | None:
-    standing: Standing | None = None
+    unmoved: UnmovedOffset | None = None
     now_ms = 0
     found: tuple[dict[str, object], ...] = ()
     for committed, end, seconds in case.looks:
         now_ms += seconds * 1000
         groups = [GroupOffset("group", committed, case.joined)]
-        standing = stand(standing, lso, end, groups, now_ms)
-        found = hurt(standing, end, groups, now_ms)
-    return str(found[0]["state"]) if found else None
+        unmoved = observe(unmoved, lso, end, groups, now_ms)
+        found = affected_groups(unmoved, end, groups, now_ms)
+    return str(found[0].state) if found else None
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
@@ -76,39 +77,39 @@ def test_the_table(case: Case) -> None:
 
 def test_a_last_stable_offset_that_moves_starts_everything_anew() -> None:
     groups = [GroupOffset("group", 100, has_members=True)]
-    before = stand(None, 100, 120, groups, 0)
-    after = stand(before, 101, 130, groups, 60_000)
+    before = observe(None, 100, 120, groups, 0)
+    after = observe(before, 101, 130, groups, 60_000)
     assert after.since_ms == 60_000
-    assert hurt(after, 130, groups, 60_000)[0]["state"] == "at_risk"
+    assert affected_groups(after, 130, groups, 60_000)[0].state == "at_risk"
 
 
 def test_a_look_that_did_not_see_the_groups_forgets_nothing() -> None:
     groups = [GroupOffset("group", 100, has_members=True)]
-    standing = stand(stand(None, 100, 120, groups, 0), 100, 125, None, 3_000)
-    standing = stand(standing, 100, 130, groups, 6_000)
-    assert standing.since_ms == 0
-    assert hurt(standing, 130, groups, 6_000) == (
-        {"group_id": "group", "state": "stopped", "committed_offset": 100, "hidden_lag": 30},
+    unmoved = observe(observe(None, 100, 120, groups, 0), 100, 125, None, 3_000)
+    unmoved = observe(unmoved, 100, 130, groups, 6_000)
+    assert unmoved.since_ms == 0
+    assert affected_groups(unmoved, 130, groups, 6_000) == (
+        AffectedGroup(group_id="group", state=GroupState.STOPPED, committed_offset=100, hidden_lag=30),
     )
 
 
 def test_a_group_that_may_be_farther_than_its_offset_is_never_stopped() -> None:
     groups = [GroupOffset("group", 100, has_members=True, is_floor=True)]
-    standing = stand(stand(None, 100, 120, groups, 0), 100, 130, groups, 60_000)
-    assert hurt(standing, 130, groups, 60_000)[0]["state"] == "at_risk"
+    unmoved = observe(observe(None, 100, 120, groups, 0), 100, 130, groups, 60_000)
+    assert affected_groups(unmoved, 130, groups, 60_000)[0].state == "at_risk"
     exact = [GroupOffset("group", 100, has_members=True)]
-    standing = stand(standing, 100, 140, exact, 70_000)
-    assert hurt(standing, 140, exact, 70_000)[0]["state"] == "stopped"
+    unmoved = observe(unmoved, 100, 140, exact, 70_000)
+    assert affected_groups(unmoved, 140, exact, 70_000)[0].state == "stopped"
 
 
 def test_a_floor_that_does_not_move_is_no_move() -> None:
     groups = [GroupOffset("group", 90, has_members=False, is_floor=True)]
-    standing = stand(stand(None, 100, 120, groups, 0), 100, 130, groups, 60_000)
-    assert hurt(standing, 130, groups, 60_000) == ()
+    unmoved = observe(observe(None, 100, 120, groups, 0), 100, 130, groups, 60_000)
+    assert affected_groups(unmoved, 130, groups, 60_000) == ()
 
 
 def test_the_worst_come_first() -> None:
     first = [GroupOffset("stopped", 1100, has_members=True), GroupOffset("behind", 5, has_members=True)]
     then = [*first, GroupOffset("also", 40, has_members=True), GroupOffset("beyond", 1120, has_members=True)]
-    standing = stand(stand(None, LSO, 1120, first, 0), LSO, 1130, then, 10_000)
-    assert [one["group_id"] for one in hurt(standing, 1130, then, 10_000)] == ["stopped", "behind", "also"]
+    unmoved = observe(observe(None, LSO, 1120, first, 0), LSO, 1130, then, 10_000)
+    assert [one.group_id for one in affected_groups(unmoved, 1130, then, 10_000)] == ["stopped", "behind", "also"]

@@ -9,10 +9,11 @@ import pytest
 from support.incidents import an_event
 from txnwatch.state.evidence.update_rules import worth_telling
 from txnwatch.state.model.incident import updated
+from txnwatch.state.model.incident_payload import Action, AffectedGroup, Decision, GroupState, Refusal
 
 
-def a_group(name: str, state: str, committed: int = 90) -> dict[str, Any]:
-    return {"group_id": name, "state": state, "committed_offset": committed, "hidden_lag": 120 - committed}
+def a_group(name: str, state: str, committed: int = 90) -> AffectedGroup:
+    return AffectedGroup(group_id=name, state=GroupState(state), committed_offset=committed, hidden_lag=120 - committed)
 
 
 BEFORE: dict[str, Any] = {
@@ -22,7 +23,7 @@ BEFORE: dict[str, Any] = {
     "consumer_groups": (a_group("billing", "stopped"), a_group("audit", "at_risk")),
     "action": None,
 }
-ACTION = {"decision": "refused", "refusal": "outcome_unknown", "by": "one", "at_ms": 1}
+ACTION = Action(decision=Decision.REFUSED, refusal=Refusal.OUTCOME_UNKNOWN, by="one", at_ms=1)
 
 NEWS: dict[str, dict[str, Any]] = {
     "its owner": {"transactional_id": "payments"},

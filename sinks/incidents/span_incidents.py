@@ -1,0 +1,175 @@
+"""Events about spans: hanging spans are confirmed by a fresh read, stray writes are proven by the log itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from txnwatch.sinks.incidents import event_builder as compose
+from txnwatch.sinks.incidents.claims import Claims, differs, found_too
+from txnwatch.sinks.incidents.commands import Origin
+from txnwatch.sinks.incidents.confirm import confirm_contradicted, confirm_spans, with_pasts
+from txnwatch.sinks.incidents.confirmation_queue import ConfirmationQueues
+from txnwatch.sinks.incidents.follow_up import FollowUp
+from txnwatch.sinks.incidents.incident_store import IncidentStore
+from txnwatch.sinks.incidents.open_checks import SECOND_LOOK_MS, OpenChecks
+from txnwatch.sinks.incidents.outcome_retries import OutcomeRetries
+from txnwatch.sinks.incidents.own_findings import Findings, key_of
+from txnwatch.sinks.incidents.unanswered import Answers
+from txnwatch.state.evidence.confirmation import Answer
+from txnwatch.state.evidence.known_outcome import Outcome, known_outcome
+from txnwatch.state.model.findings import (
+    CoverInDoubt,
+    Emitted,
+    OwnerInDoubt,
+    SpanCandidate,
+    SpanEnd,
+    SpanEnded,
+    StrayWrite,
+)
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import IncidentEvent, resolved, updated
+from txnwatch.state.model.incident_payload import ExpectedOutcome
+from txnwatch.state.model.ports import TransactionAdmin
+from txnwatch.state.model.verdicts import Verdict
+
+OUTCOME_BUDGET_MS = 500
+
+
+@dataclass(slots=True)
+class SpanIncidents:
+    """Opens, changes and ends incidents about spans.
+
+    Attributes:
+        refuted: the partitions whose leader has refuted a candidate of the last batch.
+    """
+
+    origin: Origin
+    admin: TransactionAdmin
+    claims: Claims
+    store: IncidentStore
+    findings: Findings
+    follow_up: FollowUp
+    checks: OpenChecks
+    outcomes: OutcomeRetries
+    queues: ConfirmationQueues
+    answers: Answers
+    now_ms: Callable[[], int]
+    refuted: set[TopicPartition]
+
+    def ended(self, emitted: Sequence[Emitted], now_ms: int) -> Iterable[IncidentEvent]:
+        """The ends of incidents whose span has ended."""
+        ends = [
+            (ended, incident)
+            for ended in emitted
+            if isinstance(ended, SpanEnded)
+            and (incident := self.store.open_span(ended.span.topic_id, ended.partition, ended.producer_id))
+        ]
+        names = {incident.transactional_id for ended, incident in ends if ended.how is SpanEnd.MARKER}
+        named = sorted(name for name in names if name is not None)
+        owners = self.admin.describe_transactions(named) if named else {}
+        for ended, incident in ends:
+            ours = self.findings.marker((ended.span.topic_id, ended.partition, ended.producer_id))
+            owner = owners.get(incident.transactional_id or "")
+            yield self.claims.end(incident, compose.span_resolution(ended, incident, owner, now_ms, ours), now_ms)
+        for one in emitted:
+            if isinstance(one, SpanEnded):
+                self.findings.over((one.span.topic_id, one.partition, one.producer_id))
+
+    def learned_owners(self, emitted: Sequence[Emitted], now_ms: int) -> Iterable[IncidentEvent]:
+        """Updates with the owner, if a candidate that is repeated names it now."""
+        for candidate in emitted:
+            if isinstance(candidate, SpanCandidate) and candidate.view is not None and self._is_open(candidate):
+                known = self.store.open_span(candidate.span.topic_id, candidate.partition, candidate.producer_id)
+                if known is not None and known.transactional_id is None:
+                    name = candidate.view.transactional_id
+                    yield self.store.enter(self.claims.as_found(updated(known, now_ms, transactional_id=name)))
+
+    def stray_writes(self, emitted: Sequence[Emitted], now_ms: int) -> Iterable[IncidentEvent]:
+        """Events for stray writes. No fresh read: the log shows two epochs in one span, or two barriers prove it."""
+        for stray in emitted:
+            if isinstance(stray, StrayWrite):
+                event = compose.stray_event(self.origin, stray, now_ms)
+                is_known = self.store.open_span(stray.topic_id, stray.partition, stray.producer_id) is not None
+                if is_known or self.claims.is_published(event):
+                    continue
+                event = replace(event, incident_id=self.store.unused(event.incident_id))
+                yield self.store.enter(event)
+                if stray.joined.marker is not None:
+                    yield self.store.enter(resolved(event, now_ms, compose.absorbed(stray.joined.marker, now_ms)))
+
+    def new(self, emitted: Sequence[Emitted]) -> Iterable[IncidentEvent]:
+        """Events about candidates that a fresh read confirms."""
+        now_ms = self.now_ms()
+        candidates = (one for one in emitted if isinstance(one, SpanCandidate) and not self._is_settled(one))
+        doubts = (one.candidate for one in emitted if isinstance(one, CoverInDoubt | OwnerInDoubt))
+        new, held = self.queues.spans.next(candidates, now_ms), self.queues.held.next(doubts, now_ms)
+        confirmations = confirm_spans(self.admin, [one for one in new if not self._is_settled(one)])
+        confirmations += confirm_contradicted(self.admin, [one for one in held if not self._is_settled(one)])
+        confirmed = [pair for pair in confirmations if pair[1].answer is Answer.CONFIRMED]
+        topics = {candidate.partition.topic for candidate, _ in confirmed}
+        policies = self.admin.cleanup_policies(topics) if topics else {}
+        readings = {candidate.partition: found.reading for candidate, found in confirmed if found.reading is not None}
+        around = self.follow_up.around(readings, self.now_ms())
+        with self.admin.within(OUTCOME_BUDGET_MS):  # if time runs out, the outcome is found later
+            whole = dict(with_pasts(self.admin, confirmed))
+        for candidate, found in confirmations:
+            what = f"{candidate.partition}@{candidate.span.start_offset} of producer id {candidate.producer_id}"
+            if found.answer is Answer.REFUTED:
+                self.refuted.add(candidate.partition)
+            if not self.answers.is_confirmed(Verdict.HANGING, what, found.answer, found.why, self.now_ms()):
+                continue
+            policy = policies.get(candidate.partition.topic)
+            evidence = self.findings.confirmed(candidate, whole[candidate], self.now_ms())
+            event = compose.hanging_event(
+                self.origin, candidate, whole[candidate], policy, self.now_ms(), evidence.outcome
+            )
+            event = replace(event, **around.get(candidate.partition, {}))
+            self.checks.not_after(event.time_ms + SECOND_LOOK_MS)
+            yield from self._hanging(candidate, event)
+            known = self.store.open_span(*key_of(candidate))
+            if known is not None:
+                self.findings.published_as(key_of(candidate), known.incident_id)
+            outcome = known_outcome(candidate, whole[candidate])
+            if known is not None:
+                self.outcomes.opened(
+                    known,
+                    candidate,
+                    outcome if evidence.outcome == ExpectedOutcome.UNKNOWN else Outcome(evidence.outcome),
+                )
+
+    def _hanging(self, candidate: SpanCandidate, event: IncidentEvent) -> Iterable[IncidentEvent]:
+        """Events for a confirmed hanging span: it opens an incident, ends an older one, or changes a published one."""
+        known, now_ms = self.store.open_span(*key_of(candidate)), event.time_ms
+        if known is not None and known.txn_start_offset != event.txn_start_offset:
+            yield self.claims.end(
+                known, compose.no_longer_open(now_ms, "another transaction is open there now"), now_ms
+            )
+            known = None
+        if known is None:
+            yield self.store.enter(replace(event, incident_id=self.store.unused(event.incident_id)))
+        elif known.verdict != event.verdict:
+            yield self.store.enter(updated(known, now_ms, **compose.changes(known, event)))
+        else:
+            yield from self._found_too(known, event)
+
+    def _found_too(self, known: IncidentEvent, event: IncidentEvent) -> Iterable[IncidentEvent]:
+        """An incident published before a restart or by another writer: its content becomes what was found here."""
+        ours = found_too(known, event)
+        is_known_now = known.expected_outcome == ExpectedOutcome.UNKNOWN != ours.expected_outcome
+        is_named_now = known.transactional_id is None is not ours.transactional_id
+        if differs(known, ours) or is_known_now or is_named_now:
+            ours = updated(ours, event.time_ms)
+            yield ours
+        self.store.enter(ours)
+
+    def _is_open(self, candidate: SpanCandidate) -> bool:
+        """Whether an incident with the same verdict is open; a stray write that hangs later has another verdict."""
+        known = self.store.open_span(*key_of(candidate))
+        return known is not None and known.verdict == candidate.verdict
+
+    def _is_settled(self, candidate: SpanCandidate) -> bool:
+        """Whether the incident is published, and this process has found it itself."""
+        self.findings.repeated(candidate)
+        known = self.store.open_span(*key_of(candidate))
+        return known is not None and known.verdict == candidate.verdict and self.claims.is_found(known)
