@@ -332,7 +332,7 @@ def abort_page() -> str:
             "| refusal | when | what to do | event |",
             "|---|---|---|---|",
             *(
-                f"| `{rule.refusal}` | {rule.when} | {rule.what_to_do} | {'yes' if rule.is_told else 'no'} |"
+                f"| `{rule.refusal}` | {rule.when} | {rule.what_to_do} | {'yes' if rule.is_published else 'no'} |"
                 for rule in REFUSALS
             ),
             "",

@@ -17,6 +17,7 @@ from txnwatch.sinks.incidents.confirm import confirm_spans, confirm_transactions
 from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings
+from txnwatch.state.evidence import incident_end
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.evidence.resolution import is_premature
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
@@ -191,18 +192,18 @@ class Claims:
         spans = [one for one in incidents if self._is_strange_span(one)][:CANDIDATES_AT_A_TIME]
         for one in incidents:
             if self.store.is_double(one):
-                yield one, compose.no_longer_open(now_ms, "another open incident is about the same transaction")
+                yield one, incident_end.no_longer_open(now_ms, "another open incident is about the same transaction")
         answers = confirm_spans(self.admin, [asked_about(one) for one in spans])
         for one, (_, found) in zip(spans, answers, strict=True):
             if found.answer is Answer.REFUTED and found.description is not None:
-                yield one, compose.refuted(now_ms, found.description)
+                yield one, incident_end.refuted(now_ms, found.description)
         strange = (one for one in incidents if RULE_OF[one.verdict].is_past_timeout and not self.is_found(one))
         late = [one for one in strange if one.transactional_id is not None]
         owners = self.admin.describe_transactions([one.transactional_id or "" for one in late]) if late else {}
         for one in late:
             owner = owners[one.transactional_id or ""]
             if is_premature(owner, one, now_ms):
-                yield one, compose.refuted(now_ms, owner)
+                yield one, incident_end.refuted(now_ms, owner)
 
     def _is_strange_span(self, incident: IncidentEvent) -> bool:
         """Whether another writer published it, and this process has not found it, also not before a restart."""

@@ -7,34 +7,26 @@ from dataclasses import fields
 from typing import Any
 
 from txnwatch.sinks.incidents.commands import Origin, end_hanging, explain_id, explain_partition
+from txnwatch.state.evidence.blocked_reads import blocked_reads
 from txnwatch.state.evidence.confirmation import SpanConfirmation, TransactionConfirmation
+from txnwatch.state.evidence.incident_end import decided_outcome
 from txnwatch.state.evidence.known_outcome import known_outcome
-from txnwatch.state.evidence.resolution import ended_by
 from txnwatch.state.model.findings import (
     SpanCandidate,
-    SpanEnd,
-    SpanEnded,
     StrayWrite,
     TransactionCandidate,
-    TransactionMoved,
 )
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent, span_incident_id, transaction_incident_id
 from txnwatch.state.model.incident_payload import (
-    EndedBy,
-    EndKind,
     Evidence,
     ExpectedOutcome,
     IncidentStatus,
-    Resolution,
     SinceClock,
 )
-from txnwatch.state.model.ports import PartitionReading, TransactionDescription
-from txnwatch.state.model.transaction import CoordinatorView, Marker, TransactionState
+from txnwatch.state.model.ports import PartitionReading
+from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict
-
-_END_OF = {ExpectedOutcome.COMMIT: EndKind.COMMITTED, ExpectedOutcome.ABORT: EndKind.ABORTED}
-_CLAIMED = "txnwatch announced a marker, but this process cannot prove that it is this one"
 
 
 def hanging_event(
@@ -52,8 +44,8 @@ def hanging_event(
     view, description, span = candidate.view, found.description, candidate.span
     completed_ms = view.record_timestamp_ms if view is not None and not view.is_live else 0
     since_ms = max(span.first_seen_ms, completed_ms)
-    outcome = outcome or outcome_of(candidate, found)
-    stable = reading.last_stable_offset if reading.last_stable_offset >= 0 else None
+    outcome = outcome or known_outcome(candidate, found).word
+    blocked = blocked_reads(reading, producer.txn_start_offset)
     return IncidentEvent(
         incident_id=span_incident_id(
             origin.cluster_id,
@@ -87,12 +79,10 @@ def hanging_event(
         last_write_ms=producer.last_timestamp_ms,
         transaction_timeout_ms=description.timeout_ms if description is not None else None,
         age_ms=max(0, now_ms - span.first_seen_ms),
-        last_stable_offset=stable,
-        high_watermark=reading.high_watermark,
-        hidden_records=reading.high_watermark - stable if stable is not None else None,
-        is_lso_blocker=(
-            producer.txn_start_offset <= max(stable, reading.log_start_offset) if stable is not None else None
-        ),
+        last_stable_offset=blocked.last_stable_offset,
+        high_watermark=blocked.high_watermark,
+        hidden_records=blocked.hidden_records,
+        is_lso_blocker=blocked.is_lso_blocker,
         cleanup_policy=cleanup_policy,
         evidence=_span_evidence(candidate, found, now_ms),
         expected_outcome=outcome,
@@ -101,11 +91,6 @@ def hanging_event(
         detection_latency_ms=max(0, now_ms - since_ms),
         time_ms=now_ms,
     )
-
-
-def outcome_of(candidate: SpanCandidate, found: SpanConfirmation) -> ExpectedOutcome:
-    """The expected outcome for an event; `found.past` must be set."""
-    return known_outcome(candidate, found).word
 
 
 def transaction_event(
@@ -145,7 +130,7 @@ def transaction_event(
             coordinator_partitions=_sorted(description.partitions),
             coordinator_log=_log_place(view),
         ),
-        expected_outcome=_decided(description.state),
+        expected_outcome=decided_outcome(description.state),
         suggested_command=explain_id(origin, view.transactional_id),
         detected_at_ms=now_ms,
         detection_latency_ms=max(0, candidate.overdue_ms + now_ms - candidate.coordinator_listed_ms),
@@ -194,58 +179,11 @@ def stray_event(origin: Origin, stray: StrayWrite, now_ms: int) -> IncidentEvent
     )
 
 
-def span_resolution(
-    ended: SpanEnded,
-    incident: IncidentEvent,
-    owner: TransactionDescription | None,
-    now_ms: int,
-    ours: Marker | None = None,
-) -> Resolution:
-    """The resolution of an incident about a span, by what ended it; `ours` is a marker proven to be ours."""
-    marker = ended.marker
-    match ended.how:
-        case SpanEnd.MARKER if marker is not None:
-            by = ended_by(marker, incident, owner, ours)
-            is_claimed = by is EndedBy.ADMINISTRATOR and incident.action is not None and incident.action.is_marker
-            return _ended(_end_kind(marker), by, now_ms, _CLAIMED if is_claimed else None, marker)
-        case SpanEnd.ABSORBED if marker is not None:
-            return absorbed(marker, now_ms)
-        case SpanEnd.PARTITION_GONE:
-            return partition_gone(now_ms)
-        case SpanEnd.TRUNCATED:
-            return _ended(EndKind.TRUNCATED, EndedBy.UNKNOWN, now_ms, "the log was truncated below the open data")
-        case _:
-            return no_longer_open(now_ms, "the partition's leader no longer has it open")
-
-
-def partition_gone(now_ms: int) -> Resolution:
-    """The resolution of an incident whose partition no longer exists."""
-    return _ended(EndKind.PARTITION_GONE, EndedBy.ADMINISTRATOR, now_ms, "the topic was deleted or re-created")
-
-
-def refuted(now_ms: int, owner: TransactionDescription) -> Resolution:
-    """The resolution of an incident that a fresh read contradicts: the span's own transaction is live."""
-    detail = f"{owner.transactional_id} is {owner.state} and owns this transaction: its coordinator will end it"
-    return _ended(EndKind.REFUTED, EndedBy.COORDINATOR, now_ms, detail)
-
-
 def surroundings(incident: IncidentEvent, reading: PartitionReading) -> dict[str, Any]:
     """Event fields of the partition around an open span, from a fresh read."""
     if reading.problem is not None or reading.last_stable_offset < 0 or incident.txn_start_offset is None:
         return {}
-    stable = reading.last_stable_offset
-    return {
-        "last_stable_offset": stable,
-        "high_watermark": reading.high_watermark,
-        "hidden_records": reading.high_watermark - stable,
-        "is_lso_blocker": incident.txn_start_offset <= max(stable, reading.log_start_offset),
-    }
-
-
-def absorbed(marker: Marker, now_ms: int) -> Resolution:
-    """The resolution of data that was committed or aborted together with a later transaction."""
-    detail = f"{_end_kind(marker)} together with a later transaction of the same producer"
-    return _ended(EndKind.ABSORBED, EndedBy.NEXT_TRANSACTION, now_ms, detail, marker)
+    return blocked_reads(reading, incident.txn_start_offset)._asdict()
 
 
 def changes(known: IncidentEvent, event: IncidentEvent) -> dict[str, Any]:
@@ -262,36 +200,6 @@ def changes(known: IncidentEvent, event: IncidentEvent) -> dict[str, Any]:
     }
     names = (spec.name for spec in fields(IncidentEvent) if spec.name not in fixed)
     return {name: getattr(event, name) for name in names if getattr(event, name) != getattr(known, name)}
-
-
-def no_longer_open(now_ms: int, detail: str) -> Resolution:
-    """The resolution of an incident that is over, but whose end was not seen."""
-    return _ended(EndKind.NO_LONGER_OPEN, EndedBy.UNKNOWN, now_ms, detail)
-
-
-def transaction_resolution(moved: TransactionMoved, now_ms: int) -> Resolution:
-    """The resolution of an incident about a transaction, by what the coordinator did next."""
-    view = moved.view
-    if view.state is TransactionState.DEAD:
-        return no_longer_open(now_ms, "the coordinator no longer has the id")
-    how = _END_OF.get(_decided(view.state), EndKind.MOVED_ON)
-    return _ended(how, EndedBy.COORDINATOR, now_ms, f"the coordinator moved on to {view.state}")
-
-
-def _ended(
-    how: EndKind, by: EndedBy, now_ms: int, detail: str | None = None, marker: Marker | None = None
-) -> Resolution:
-    offset = marker.offset if marker is not None else None
-    return Resolution(how=how, by=by, marker_offset=offset, detail=detail, at_ms=now_ms)
-
-
-def _end_kind(marker: Marker) -> EndKind:
-    return EndKind.COMMITTED if marker.commit else EndKind.ABORTED
-
-
-def _decided(state: TransactionState | None) -> ExpectedOutcome:
-    outcome = state.outcome if state is not None else None
-    return ExpectedOutcome(outcome) if outcome is not None else ExpectedOutcome.UNKNOWN
 
 
 def _sorted(partitions: Iterable[TopicPartition]) -> tuple[str, ...]:

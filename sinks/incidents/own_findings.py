@@ -13,10 +13,10 @@ from typing import NamedTuple, Protocol
 
 from txnwatch.sinks.incidents.confirm import with_past
 from txnwatch.sinks.incidents.confirmation_queue import GONE_MS
-from txnwatch.sinks.incidents.event_builder import outcome_of
 from txnwatch.state.abort.case import ProvenHang
 from txnwatch.state.abort.decision import HOUR_MS
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
+from txnwatch.state.evidence.known_outcome import known_outcome
 from txnwatch.state.evidence.outcome import expected_outcome
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.incident import SpanKey
@@ -102,7 +102,7 @@ class Findings:
     def confirmed(self, candidate: SpanCandidate, found: SpanConfirmation, now_ms: int) -> ProvenHang:
         """Stores the evidence of a confirmed hanging span; `found.past` must be set."""
         assert found.producer is not None
-        key, outcome = key_of(candidate), outcome_of(candidate, found)
+        key, outcome = key_of(candidate), known_outcome(candidate, found).word
         new = ProvenHang(candidate, found.producer, outcome, candidate, now_ms)
         before = self._spans.get(key)
         if before is not None and before.start_offset == new.start_offset:

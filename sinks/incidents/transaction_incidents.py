@@ -13,6 +13,7 @@ from txnwatch.sinks.incidents.confirmation_queue import ConfirmationQueues
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings
 from txnwatch.sinks.incidents.unanswered import Answers
+from txnwatch.state.evidence import incident_end
 from txnwatch.state.model.findings import Emitted, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.incident import IncidentEvent, updated
 from txnwatch.state.model.ports import TransactionAdmin
@@ -38,7 +39,7 @@ class TransactionIncidents:
             if isinstance(moved, TransactionMoved):
                 incident = self.store.open_one(self.claims.transaction_id(moved.producer_id, moved.said_view, moved))
                 if incident is not None:
-                    yield self.claims.end(incident, compose.transaction_resolution(moved, now_ms), now_ms)
+                    yield self.claims.end(incident, incident_end.transaction_resolution(moved, now_ms), now_ms)
 
     def new(self, emitted: Sequence[Emitted]) -> Iterable[IncidentEvent]:
         """Events about candidates that a fresh read confirms."""

@@ -5,7 +5,7 @@ since transaction.version 2; before that, when it aborts by itself). An administ
 the partition. So a raised epoch is the coordinator's. The same epoch is the administrator's if no coordinator can have
 written it: no id owns the producer id, or the id's last transaction began before the data was written. A later
 transaction of the same epoch (versions 0 and 1) may have absorbed the data: then the writer is unknown. `txnwatch` is
-the result only for a marker that this process has written and verified (sinks/abort/marker_write.py). A marker names no
+the result only for a marker that this process has written and verified (state/abort/protocol.py). A marker names no
 author, so after a restart, and in another instance, it counts as an administrator's.
 """
 

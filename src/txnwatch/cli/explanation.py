@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from txnwatch.cli.event_lines import duration, utc
 from txnwatch.sinks.incidents.commands import Origin, end_hanging, explain_id, rehearse_abort
-from txnwatch.sinks.incidents.event_builder import outcome_of
 from txnwatch.sinks.incidents.search import Search
+from txnwatch.state.evidence.blocked_reads import hidden_records
 from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.expected_end import EndedBy, ExpectedEnd, expected_end
+from txnwatch.state.evidence.known_outcome import known_outcome
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident_payload import ExpectedOutcome
@@ -98,7 +99,7 @@ def _how_it_ends(described: TransactionDescription, end: ExpectedEnd, now_ms: in
 def of_partition(origin: Origin, partition: TopicPartition, found: Search, now_ms: int) -> Explanation:
     """Explains what holds the last stable offset of a partition."""
     reading = found.readings[partition]
-    hidden = max(0, reading.high_watermark - reading.last_stable_offset)
+    hidden = max(0, hidden_records(reading))
     spans = [span for span, _ in (*found.hanging, *found.covered, *found.unproven)]
     if not spans:
         return _nothing_open(partition, reading, hidden)
@@ -162,7 +163,7 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
     described, start = proof.description, span.span.start_offset
     view_id = span.view.transactional_id if span.view is not None else None
     owner = described.transactional_id if described is not None else view_id
-    outcome = outcome_of(span, proof)
+    outcome = known_outcome(span, proof).word
     written_ms = span.span.last_timestamp_ms
     owned = f"Its owner is {owner!r}" if owner is not None else "It has no owner"
     state = f", now {described.state} at broker {described.coordinator}" if described is not None else ""

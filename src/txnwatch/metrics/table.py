@@ -80,7 +80,7 @@ INITIAL_SERIES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "abort_decisions_total": (
         *((Decision.ABORT, result) for result in (_NONE, *ActionResult)),
         (Decision.DRY_RUN, _NONE),
-        *((Decision.REFUSED, refusal) for refusal, rule in RULE_OF_REFUSAL.items() if rule.is_told),
+        *((Decision.REFUSED, refusal) for refusal, rule in RULE_OF_REFUSAL.items() if rule.is_published),
     ),
     "events_passed_over_total": tuple((why,) for why in SkipReason),
     "transactions": tuple((state,) for state in (TransactionState.ONGOING, *PREPARED, UNOWNED)),
