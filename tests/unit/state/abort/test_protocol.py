@@ -25,6 +25,7 @@ from txnwatch.state.abort.protocol import (
     with_answer,
 )
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import span_incident_id
 from txnwatch.state.model.incident_payload import (
     Action,
     ActionResult,
@@ -137,8 +138,9 @@ def test_the_announcement_has_the_fresh_read_and_an_operator_has_an_incident_of_
     event = announcement(EVENT, BEGUN, reading)
     assert (event.incident_id, event.sequence) == (EVENT.incident_id, EVENT.sequence + 1)
     assert (event.evidence.end_before, event.evidence.leader, event.action) == (190, 1, BEGUN)
-    by_hand = announcement(EVENT, replace(BEGUN, initiator=Initiator.OPERATOR), reading)
-    assert by_hand.incident_id != EVENT.incident_id
+    first_id = span_incident_id(EVENT.cluster_id, EVENT.topic_id or "", 3, EVENT.producer_id, START)
+    by_hand = announcement(replace(EVENT, incident_id=first_id), replace(BEGUN, initiator=Initiator.OPERATOR), reading)
+    assert by_hand.incident_id != first_id
     assert (by_hand.sequence, by_hand.is_by_hand) == (EVENT.sequence, True)
 
 
