@@ -6,7 +6,7 @@ PYTHONPATH :=
 export PYTHONPATH
 
 help: ## list the targets
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-9s %s\n", $$1, $$2}'
 
 demo: run-venv ## a real Kafka, a real hang: found, named and resolved (ARGS=--keep leaves it running)
 	@$(BIN)/txnwatch demo $(ARGS)
@@ -53,6 +53,13 @@ bench: bench-venv ## ratios against what a user would use instead; writes docs/b
 docs: dev-venv ## the pages that are generated from code
 	@$(BIN)/python scripts/generate_docs.py
 
+manifests: dev-venv ## the plain manifests of deploy/k8s, from the Helm chart
+	@$(BIN)/python scripts/manifests.py
+
+lock: dev-venv ## the lock files of the image (ARGS=--upgrade: the newest versions)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'
+	@PATH=$(BIN):$$PATH $(BIN)/python scripts/lock.py $(ARGS)
+
 ci: lint types test ## all that CI runs
 
 clean: ## removes what the other targets made, but not the download cache
@@ -67,4 +74,4 @@ dev-venv:
 bench-venv: dev-venv
 	@scripts/venv.sh bench
 
-.PHONY: help demo test unit nightly it e2e long faults soak lint types bench docs ci clean run-venv dev-venv bench-venv
+.PHONY: help demo test unit nightly it e2e long faults soak lint types bench docs manifests lock ci clean run-venv dev-venv bench-venv

@@ -3,7 +3,9 @@
 The pages and their sources: docs/verdicts.md (the tables of verdicts and of the proof), docs/abort.md (the
 table of refusals), docs/events.md (the Avro schema), docs/cli.md (the parser), deploy/reference-config.toml (the
 settings model), docs/metrics.md (the table of metrics), docs/faults.md (docs/faults.json, the results of the last
-`make faults`), docs/benchmarks.md and docs/capacity.md (docs/benchmarks.json, the results of the last `make bench`).
+`make faults`), docs/benchmarks.md and docs/capacity.md (docs/benchmarks.json, the results of the last `make bench`),
+and two files of the Helm chart: values.schema.json (the settings model) and the alert rules
+(deploy/prometheus/rules.yaml).
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any
 
 from benchmark_page import benchmarks_page
 from capacity_page import capacity_page
+from chart_schema import chart_schema
 from page_texts import ABORT_ABOUT, BY_HAND, COORDINATOR_ABOUT, METRICS_ABOUT
 from pydantic_core import PydanticUndefined
 
@@ -356,6 +359,14 @@ def metrics_page() -> str:
     return "\n".join(lines)
 
 
+def chart_rules() -> str:
+    """The alert rules of the chart: Helm reads only files in the directory of the chart."""
+    return (
+        "# Copied from deploy/prometheus by `make docs`.\n"
+        + (ROOT / "deploy" / "prometheus" / "rules.yaml").read_text()
+    )
+
+
 PAGES = {
     "docs/metrics.md": metrics_page,
     "docs/abort.md": abort_page,
@@ -366,6 +377,8 @@ PAGES = {
     "docs/events.md": events_page,
     "docs/cli.md": cli_page,
     "deploy/reference-config.toml": reference_config,
+    "deploy/helm/txnwatch/values.schema.json": chart_schema,
+    "deploy/helm/txnwatch/files/rules.yaml": chart_rules,
 }
 
 

@@ -93,7 +93,7 @@ class EventLog:
                 self._take(message)
                 yield from self._decoded()
 
-    def news(self) -> Iterator[Found]:
+    def new_records(self) -> Iterator[Found]:
         """New records, without waiting. If brokers or the registry do not answer, the rest comes with a later call."""
         try:
             for message in self._consumer.consume(_AT_A_TIME, timeout=0):

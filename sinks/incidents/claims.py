@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from txnwatch.sinks.incidents import event_builder as compose
+from txnwatch.sinks.incidents import event_builder
 from txnwatch.sinks.incidents.commands import Origin, suggested
 from txnwatch.sinks.incidents.confirm import confirm_spans, confirm_transactions
 from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME
@@ -236,7 +236,7 @@ def _is_elsewhere(one: IncidentEvent, other: IncidentEvent) -> bool:
 
 def found_too(known: IncidentEvent, event: IncidentEvent) -> IncidentEvent:
     """A published incident with the content that this process has found, and the earlier of both start times."""
-    changes = {name: value for name, value in compose.changes(known, event).items() if name not in _BEGINNING}
+    changes = {name: value for name, value in event_builder.changes(known, event).items() if name not in _BEGINNING}
     return replace(known, **changes, open_since_ms=min(known.open_since_ms, event.open_since_ms))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from txnwatch.sinks.incidents import event_builder as compose
+from txnwatch.sinks.incidents import event_builder
 from txnwatch.state.evidence import incident_end
 from txnwatch.state.evidence.affected_groups import UnmovedOffset, affected_groups, observe
 from txnwatch.state.evidence.resolution import is_held, is_refuted, is_same_transaction, span_is_over
@@ -99,7 +99,7 @@ class FollowUp:
                 yield Finding(incident, incident_end.refuted(now_ms, owner))
             else:
                 partition = spans[incident.incident_id]
-                changes = compose.surroundings(incident, readings[partition]) | around.get(partition, {})
+                changes = event_builder.surroundings(incident, readings[partition]) | around.get(partition, {})
                 yield Finding(incident, None, changes | _owner(incident, owner))
 
     def _count_absences(self, readings: Mapping[TopicPartition, PartitionReading]) -> None:

@@ -48,8 +48,8 @@ class Ledger:
     Attributes:
         topic: the queue of the events topic, the durable storage of the ledger.
         mirrors: the queues of the copies of the topic.
-        heard: returns the records of the events topic since the last call, ours and others'; None if the topic is not
-            followed.
+        new_records: returns the records of the events topic since the last call, ours and others'; None if the topic
+            is not followed.
         counts: confirmations by answer, for the metrics.
         on_event: called with every event, after it was handed to the outboxes.
         doubted: partitions whose leader has refuted a candidate of the last batch.
@@ -69,7 +69,7 @@ class Ledger:
     topic: TopicOutbox
     now_ms: Callable[[], int]
     mirrors: Sequence[MirrorOutbox] = ()
-    heard: Callable[[], Iterable[IncidentEvent | Overwritten]] | None = None
+    new_records: Callable[[], Iterable[IncidentEvent | Overwritten]] | None = None
     on_event: Callable[[IncidentEvent], None] = lambda _: None
     report: Callable[[str], None] = lambda _: None
     retention: Retention = field(default_factory=Retention)
@@ -99,7 +99,7 @@ class Ledger:
             self.retention,
             self.on_event,
             self.report,
-            listens=self.heard is not None,
+            listens=self.new_records is not None,
         )
         follow_up = FollowUp(self.admin, self.groups, self.report)
         self.checks = OpenChecks(self.claims, self.store, self.findings, follow_up)
@@ -205,7 +205,7 @@ class Ledger:
         self._delivery.resend_to(self.mirrors)
 
     def _listen(self, now_ms: int) -> Iterable[IncidentEvent]:
-        for event in self.heard() if self.heard is not None else ():
+        for event in self.new_records() if self.new_records is not None else ():
             if isinstance(event, Overwritten):
                 self.store.overwrite(event.incident_id)
                 continue

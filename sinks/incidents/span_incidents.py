@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from txnwatch.sinks.incidents import event_builder as compose
+from txnwatch.sinks.incidents import event_builder
 from txnwatch.sinks.incidents.claims import Claims, differs, found_too
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.confirm import confirm_contradicted, confirm_spans, with_pasts
@@ -90,7 +90,7 @@ class SpanIncidents:
         """Events for stray writes. No fresh read: the log shows two epochs in one span, or two barriers prove it."""
         for stray in emitted:
             if isinstance(stray, StrayWrite):
-                event = compose.stray_event(self.origin, stray, now_ms)
+                event = event_builder.stray_event(self.origin, stray, now_ms)
                 is_known = self.store.open_span(stray.topic_id, stray.partition, stray.producer_id) is not None
                 if is_known or self.claims.is_published(event):
                     continue
@@ -122,7 +122,7 @@ class SpanIncidents:
                 continue
             policy = policies.get(candidate.partition.topic)
             evidence = self.findings.confirmed(candidate, whole[candidate], self.now_ms())
-            event = compose.hanging_event(
+            event = event_builder.hanging_event(
                 self.origin, candidate, whole[candidate], policy, self.now_ms(), evidence.outcome
             )
             event = replace(event, **around.get(candidate.partition, {}))
@@ -150,7 +150,7 @@ class SpanIncidents:
         if known is None:
             yield self.store.enter(replace(event, incident_id=self.store.unused(event.incident_id)))
         elif known.verdict != event.verdict:
-            yield self.store.enter(updated(known, now_ms, **compose.changes(known, event)))
+            yield self.store.enter(updated(known, now_ms, **event_builder.changes(known, event)))
         else:
             yield from self._found_too(known, event)
 

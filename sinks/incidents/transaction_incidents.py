@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from txnwatch.sinks.incidents import event_builder as compose
+from txnwatch.sinks.incidents import event_builder
 from txnwatch.sinks.incidents.claims import Claims, differs, found_too
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.confirm import confirm_transactions
@@ -50,7 +50,7 @@ class TransactionIncidents:
                 candidate.verdict, candidate.view.transactional_id, found.answer, found.why, self.now_ms()
             ):
                 continue
-            event = compose.transaction_event(self.origin, candidate, found, self.now_ms())
+            event = event_builder.transaction_event(self.origin, candidate, found, self.now_ms())
             known = self.store.open_one(event.incident_id)
             if known is None:
                 event = self.store.enter(replace(event, incident_id=self.store.unused(event.incident_id)))

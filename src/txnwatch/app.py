@@ -43,7 +43,7 @@ from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.job.checkpoint import local_directory
 from txnwatch.streaming.job.preflight import check_cluster
 from txnwatch.streaming.job.progress import Progress, read_progress
-from txnwatch.streaming.source.idle_barriers import NextBarrierDue, write_judged
+from txnwatch.streaming.source.idle_barriers import next_barrier_due, write_judged
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.reread_requests import requests_after, write_requests
 from txnwatch.watch.coverage import Coverage
@@ -220,13 +220,13 @@ class Watch:
             topic=TopicOutbox(topic, self.log),
             mirrors=mirrors,
             now_ms=wall_clock_ms,
-            heard=lambda: self._listening.heard(log.news()),
+            new_records=lambda: self._listening.events_of(log.new_records()),
             on_event=self._on_event,
             report=self.log.warning,
             retention=Retention(self.settings.events_retention_ms, topic.bury),
             evidence=EvidenceFile(self._scratch / _EVIDENCE_FILE, self.log.warning),
         )
-        ledger.remember(self._listening.heard(log.history()))
+        ledger.remember(self._listening.events_of(log.history()))
         ledger.fill_mirrors()
         self._ledger = ledger
         self._abort = self._auto_abort(ledger, config)
@@ -306,12 +306,11 @@ class Watch:
         self.batches += 1
 
     def _write_judged(self, emitted: list[Emitted]) -> None:
-        """Writes the due time of the next barrier: at once, unless every bucket and the ledger can wait."""
         assert self._ledger is not None
         counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
-        if len(counts) == self.options.buckets:
-            due_ms = min(count.due_ms for count in counts) if self._ledger.can_wait else 0
-            write_judged(self._scratch / _JUDGED_FILE, NextBarrierDue(counts[0].barrier, due_ms))
+        due = next_barrier_due(counts, self.options.buckets, can_wait=self._ledger.can_wait)
+        if due is not None:
+            write_judged(self._scratch / _JUDGED_FILE, due)
 
     def _beat(self, emitted: list[Emitted], now_ms: int) -> None:
         if self._pulse is not None:

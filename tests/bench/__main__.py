@@ -9,6 +9,7 @@ from pathlib import Path
 from bench import (
     buckets,
     census,
+    changing,
     executors,
     first_reading,
     idle,
@@ -29,6 +30,7 @@ BENCHMARKS = {
     "operators": operators.run,
     "executors": executors.run,
     "latency": latency.run,
+    "changing": changing.run,
     "census": census.run,
     "many_hangs": many_hangs.run,
     "idle": idle.run,

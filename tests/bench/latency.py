@@ -53,26 +53,26 @@ def run(directory: Path, rows: list[Row]) -> None:
 
 def _loaded(kafka: EmbeddedKafka, checkpoint: Path, trigger_ms: int) -> Point:
     bootstrap, topic = kafka.bootstrap_servers, f"bench-{trigger_ms}"
-    _create(bootstrap, topic, HANGS)
+    create_topic(bootstrap, topic, HANGS)
     cluster = Cluster([Endpoint.parse(bootstrap)], Security())
     cluster.refresh()
     begin = time.monotonic()
     with RunningWatch(bootstrap, checkpoint, "--trigger-ms", str(trigger_ms)) as watch, ExitStack() as stack:
         watch.until_ready()
         ready_s = time.monotonic() - begin
-        arrivals = _follow(bootstrap)
+        arrivals = follow_arrivals(bootstrap)
         _load(bootstrap, topic, stack)
         time.sleep(WARM_UP_S)
-        latencies = [_one_hang(cluster, TopicPartition(topic, number), arrivals) for number in range(HANGS)]
+        latencies = [one_hang(cluster, TopicPartition(topic, number), arrivals) for number in range(HANGS)]
         loaded = durations(checkpoint)
         stack.close()
         time.sleep(IDLE_S)
         idle = {number: took for number, took in durations(checkpoint).items() if number > max(loaded) + SETTLING}
     cluster.close()
     figures = {
-        "99 % within s": _high(latencies),
+        "99 % within s": highest(latencies),
         "micro-batch s": statistics.median(loaded.values()),
-        "micro-batch, 99 %, s": _high(loaded.values()),
+        "micro-batch, 99 %, s": highest(loaded.values()),
         "idle micro-batch s": statistics.median(idle.values()),
         "ready s": ready_s,
     }
@@ -85,8 +85,8 @@ def _among_open(kafka: EmbeddedKafka, checkpoint: Path) -> Row:
         kafka.bootstrap_servers,
         Row("latency", "nothing else is written", "open transactions", "none open"),
     )
-    _create(bootstrap, "healthy", OPEN_ON)
-    _create(bootstrap, "hung", TRIED * (len(OPEN) + 1))
+    create_topic(bootstrap, "healthy", OPEN_ON)
+    create_topic(bootstrap, "hung", TRIED * (len(OPEN) + 1))
     hung = (TopicPartition("hung", number) for number in itertools.count())
     with (
         closing(Cluster([Endpoint.parse(bootstrap)], Security())) as cluster,
@@ -94,17 +94,17 @@ def _among_open(kafka: EmbeddedKafka, checkpoint: Path) -> Row:
     ):
         cluster.refresh()
         watch.until_ready()
-        arrivals = _follow(bootstrap)
+        arrivals = follow_arrivals(bootstrap)
         time.sleep(WARM_UP_S / 2)
         made, none, none_cpu_s = 0, 0.0, 0.0
         for size in (0, *OPEN):
-            _open(bootstrap, made, size)
+            open_transactions(bootstrap, "healthy", OPEN_ON, made, size)
             made = size
             time.sleep(IDLE_S / 3)
             before, since = sum(cpu_seconds(watch.pid).values()), time.monotonic()
             time.sleep(IDLE_S)
             cpu_s = (sum(cpu_seconds(watch.pid).values()) - before) / (time.monotonic() - since)
-            told_s = statistics.median(_one_hang(cluster, next(hung), arrivals) for _ in range(TRIED))
+            told_s = statistics.median(one_hang(cluster, next(hung), arrivals) for _ in range(TRIED))
             if size == 0:
                 none, none_cpu_s = told_s, cpu_s
                 continue
@@ -113,28 +113,33 @@ def _among_open(kafka: EmbeddedKafka, checkpoint: Path) -> Row:
     return row
 
 
-def _open(bootstrap: str, first: int, end: int) -> None:
-    """Transactions that begin and stay open for longer than this takes."""
+def open_transactions(bootstrap: str, topic: str, partitions: int, first: int, end: int) -> list[RawProducer]:
+    """Begins transactions `first` to `end` with one batch each; they stay open for longer than a benchmark takes."""
 
-    def some(thread: int) -> None:
+    def some(thread: int) -> dict[int, RawProducer]:
+        made = {}
         with closing(Cluster([Endpoint.parse(bootstrap)], Security())) as cluster:
             cluster.refresh()
             for number in range(first + thread, end, THREADS):
-                producer = RawProducer(cluster, f"healthy-{number}", OPEN_FOR_MS).init()
-                partition = TopicPartition("healthy", number % OPEN_ON)
-                producer.add(partition)
-                producer.produce(partition)
+                made[number] = RawProducer(cluster, f"{topic}-{number}", OPEN_FOR_MS).init()
+                partition = TopicPartition(topic, number % partitions)
+                made[number].add(partition)
+                made[number].produce(partition)
+        return made
 
     with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(some, range(THREADS)))
+        made = {
+            number: producer for some_made in pool.map(some, range(THREADS)) for number, producer in some_made.items()
+        }
+    return [made[number] for number in range(first, end)]
 
 
-def _create(bootstrap: str, topic: str, partitions: int) -> None:
+def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30.0)
 
 
-def _follow(bootstrap: str) -> dict[tuple[str | None, int | None], float]:
+def follow_arrivals(bootstrap: str) -> dict[tuple[str | None, int | None], float]:
     arrivals: dict[tuple[str | None, int | None], float] = {}
 
     follow_incidents(bootstrap, lambda event: arrivals.setdefault((event.topic, event.partition), time.monotonic()))
@@ -143,7 +148,7 @@ def _follow(bootstrap: str) -> dict[tuple[str | None, int | None], float]:
 
 def _load(bootstrap: str, topic: str, stack: ExitStack) -> None:
     copies = f"{topic}-copies"
-    _create(bootstrap, copies, 3)
+    create_topic(bootstrap, copies, 3)
     applications = [
         transactional_writer(bootstrap, f"{topic}-1", copies, seed=1),
         transactional_writer(bootstrap, f"{topic}-2", copies, seed=2, abort_every=3),
@@ -155,7 +160,7 @@ def _load(bootstrap: str, topic: str, stack: ExitStack) -> None:
         stack.callback(application.start().stop)
 
 
-def _one_hang(
+def one_hang(
     cluster: Cluster, partition: TopicPartition, arrivals: dict[tuple[str | None, int | None], float]
 ) -> float:
     time.sleep(random.uniform(0.5, 1.5))
@@ -176,6 +181,6 @@ def durations(checkpoint: Path) -> dict[int, float]:
     }
 
 
-def _high(seconds: Iterable[float]) -> float:
+def highest(seconds: Iterable[float]) -> float:
     found = sorted(seconds)
     return found[min(len(found) - 1, int(len(found) * 0.99))]

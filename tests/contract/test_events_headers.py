@@ -98,7 +98,7 @@ def test_a_header_name_that_is_not_text_stops_no_tail(config: dict[str, str], to
         found: list[object] = []
         until = time.monotonic() + 10.0
         while not found and time.monotonic() < until:
-            found += log.news()
+            found += log.new_records()
         assert found == [an_event("news")]
 
 

@@ -215,7 +215,7 @@ def test_an_event_that_waited_long_is_never_put_behind_a_later_one_of_its_incide
             if "timed out" in refusal(sink, events):
                 break
         forwarder.start()
-        eventually(lambda: delivers(sink, events), 15.0, "the sink to take what it refused")
+        eventually(lambda: delivers(sink.publish, events), 15.0, "the sink to take what it refused")
         sink.close()
     assert list(read_events(config, topic)) == events
 

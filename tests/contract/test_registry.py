@@ -157,13 +157,13 @@ def test_what_cannot_be_decoded_now_is_not_passed_over(
         log = EventLog(config, topic, codec.decode)
         assert list(log.history()) == events[:1]
         KafkaEventsTopic(config, topic, codec_of(registry, topic).encoding).publish(events[1:])
-        assert list(log.news()) == []
+        assert list(log.new_records()) == []
         with pytest.raises(BrokerError, match="schema registry"):
             list(read_events(config, topic, decode=codec.decode))
         forwarder.start()
         found: list[object] = []
         while len(found) < 2:
-            found.extend(log.news())
+            found.extend(log.new_records())
         assert found == events[1:]
         log.close()
 

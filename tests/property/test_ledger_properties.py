@@ -38,7 +38,7 @@ class Game:
         self.world = World()
         self.log = SharedLog()
         self.ledgers = [self.world.another(self.log) for _ in range(instances)]
-        self.listening = [ledger.heard for ledger in self.ledgers]
+        self.listening = [ledger.new_records for ledger in self.ledgers]
         self._was_deaf = False
         self.hanging: dict[str, SpanCandidate] = {}
         self.partitions = dict(zip(NAMES, self.world.admin.create_topic("data", len(NAMES)), strict=True))
@@ -64,7 +64,7 @@ class Game:
         order = self.ledgers if instance == 0 else self.ledgers[::-1]
         self._was_deaf = is_deaf = is_deaf and not self._was_deaf
         for ledger, hears in zip(self.ledgers, self.listening, strict=True):
-            ledger.heard = tuple if is_deaf else hears
+            ledger.new_records = tuple if is_deaf else hears
         for ledger in order:  # each instance's own state says the same; candidates are said again and again
             ledger.on_batch([*said, *self.hanging.values()])
 
@@ -129,7 +129,7 @@ class Game:
 
     def _restart(self, _: str, instance: int) -> tuple[Emitted, ...]:
         self.ledgers[instance] = self.world.another(self.log)
-        self.listening[instance] = self.ledgers[instance].heard
+        self.listening[instance] = self.ledgers[instance].new_records
         return ()
 
 

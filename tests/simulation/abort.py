@@ -66,7 +66,7 @@ class Actors:
         admin: TransactionAdmin = self.admin  # type: ignore[assignment]
         self.ledger = Ledger(
             *(Origin("cluster", "simulated:1"), admin, FakeGroups(), outbox, self.now_ms),
-            heard=log.reader(),
+            new_records=log.reader(),
             on_event=self._told,
         )
         self.abort = AutoAbort("on", EAGER, 0, self.ledger, FakeLease(), "simulated", self.now_ms)
@@ -181,7 +181,7 @@ def believing() -> Iterator[None]:
     with (
         mock.patch.object(Ledger, "proven", as_told),
         mock.patch.object(Claims, "_ours", lambda _, event: event),
-        mock.patch.object(Claims, "heard", return_value=None),
+        mock.patch.object(Claims, "compare", return_value=None),
         as_it_was_found(),
     ):
         yield

@@ -59,7 +59,7 @@ class World:
         ledger = Ledger(
             *(ORIGIN, self.admin, groups or self.groups, TopicOutbox(log.sink(), self.reports), lambda: self.now_ms),
             mirrors=[self._mirror()],
-            heard=log.reader(),
+            new_records=log.reader(),
             report=self.reports.append,
             evidence=evidence,
         )

@@ -28,7 +28,7 @@ class EventListener:
     heartbeats: dict[str, Heartbeat] = field(default_factory=dict)
     _due_ms: int = 0
 
-    def heard(self, found: Iterable[Found]) -> Iterator[IncidentEvent | Overwritten]:
+    def events_of(self, found: Iterable[Found]) -> Iterator[IncidentEvent | Overwritten]:
         """Yields what the ledger needs: events, and incidents whose record a bad record has overwritten."""
         for one in found:
             if isinstance(one, BadEventError):

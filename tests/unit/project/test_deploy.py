@@ -1,4 +1,4 @@
-"""Rules, dashboard and manifests: everything they name exists, and says what to do."""
+"""Rules, dashboard, image and compose file: everything they name exists, and says what to do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -172,11 +171,6 @@ def test_promtool_agrees() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def manifests() -> Iterator[dict[str, Any]]:
-    for file in sorted((DEPLOY / "k8s").glob("*.yaml")):
-        yield from yaml.safe_load_all(file.read_text())
-
-
 def settings_named(text: str) -> set[str]:
     return {name.lower() for name in re.findall(r"\bTXNWATCH_([A-Z_]+)\b", text)}
 
@@ -186,29 +180,6 @@ def test_every_variable_is_a_setting(file: str) -> None:
     named = settings_named((DEPLOY / file).read_text())
     assert named
     assert named <= RunSettings.model_fields.keys()
-
-
-def test_one_replica_at_a_time_with_probes_that_are_served_and_a_volume_for_the_checkpoint() -> None:
-    (deployment,) = [found for found in manifests() if found["kind"] == "Deployment"]
-    assert (deployment["spec"]["replicas"], deployment["spec"]["strategy"]) == (1, {"type": "Recreate"})
-    pod = deployment["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    served = (ROOT / "src" / "txnwatch" / "metrics/server.py").read_text()
-    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-        assert f'"{container[probe]["httpGet"]["path"]}"' in served
-        assert container[probe]["httpGet"]["port"] == "metrics"
-    environment = {entry["name"]: entry["value"] for entry in container["env"]}
-    assert {"name": "metrics", "containerPort": int(environment["TXNWATCH_METRICS_PORT"])} in container["ports"]
-    mounted = [mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "checkpoint"]
-    assert environment["TXNWATCH_CHECKPOINT"].startswith(mounted[0])
-
-
-def test_the_service_and_its_monitor_lead_to_the_pods() -> None:
-    kinds = {found["kind"]: found for found in manifests()}
-    labels = kinds["Deployment"]["spec"]["template"]["metadata"]["labels"]
-    assert kinds["Service"]["spec"]["selector"] == labels
-    assert kinds["ServiceMonitor"]["spec"]["selector"]["matchLabels"] == kinds["Service"]["metadata"]["labels"]
-    assert kinds["ServiceMonitor"]["spec"]["endpoints"][0]["port"] == kinds["Service"]["spec"]["ports"][0]["name"]
 
 
 def test_what_compose_mounts_and_builds_is_there() -> None:

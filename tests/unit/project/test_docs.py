@@ -40,6 +40,8 @@ GENERATED = [
     "docs/faults.md",
     "docs/metrics.md",
     "deploy/reference-config.toml",
+    "deploy/helm/txnwatch/values.schema.json",
+    "deploy/helm/txnwatch/files/rules.yaml",
 ]
 
 

@@ -150,6 +150,7 @@ def test_an_action_of_a_writer_that_knew_fewer_fields_has_them_all() -> None:
     action = from_bytes(json.dumps(fields).encode()).action
     assert action is not None
     assert (action.decision, action.result, action.refusal, action.detail) == ("abort", None, None, None)
+    assert action.initiator == "watch"
 
 
 @pytest.mark.parametrize(

@@ -33,11 +33,11 @@ class Pair:
 
     def at_once(self, *emitted: Emitted, other: tuple[Emitted, ...] | None = None) -> None:
         """Both tell before either has heard the other."""
-        listening = [ledger.heard for ledger in (self.one, self.two)]
+        listening = [ledger.new_records for ledger in (self.one, self.two)]
         for ledger, said in ((self.one, emitted), (self.two, emitted if other is None else other)):
-            ledger.heard = tuple
+            ledger.new_records = tuple
             self.step(ledger, *said, after_ms=3)
-        self.one.heard, self.two.heard = listening
+        self.one.new_records, self.two.new_records = listening
 
     def told(self) -> list[tuple[int, str]]:
         return [(event.sequence, event.status) for event in self.log.told]

@@ -163,12 +163,12 @@ def test_records_that_are_none_are_counted_and_said_in_a_few_lines() -> None:
     now_ms = 0
     listening = EventListener(SkippedRecords(said.append, lambda: now_ms))
     bad = [BadEventError(SkipReason.UNDECODABLE, f"t-0@{number}: odd", id_of("x")) for number in range(2_000)]
-    assert list(listening.heard(bad)) == [Overwritten(id_of("x"))] * 2_000
+    assert list(listening.events_of(bad)) == [Overwritten(id_of("x"))] * 2_000
     assert said == ["skipped 2000 records of the events topic (undecodable), the last: t-0@1999: odd"]
     assert listening.passed_over.counts == {SkipReason.UNDECODABLE: 2_000}
     for _ in range(7_200):  # an hour of batches, each with a bad record
         now_ms += 500
-        list(listening.heard(bad[:1]))
+        list(listening.events_of(bad[:1]))
     assert len(said) == 6
 
 

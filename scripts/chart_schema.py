@@ -1,0 +1,148 @@
+"""The JSON schema of the chart's values. The settings are those of `RunSettings`, so a new one is in the chart at once.
+
+Two kinds of settings are missing: those that other values of the chart set, and passwords. A URL with a password is
+refused, because Helm stores all values in the cluster.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from txnwatch.config import RunSettings
+from txnwatch.setting_types import INT64
+
+# Values of the chart set these: `secret`, `checkpoint` and `metrics`.
+SET_BY_THE_CHART = frozenset({"command_config", "events_key_file", "checkpoint", "metrics_port", "metrics_host"})
+_NOT_IN_A_URL = "@|password"
+# Of pydantic, for a type with a validator of its own, and of JSON schema.
+_KEYWORDS = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "minimum": "minimum",
+    "exclusiveMinimum": "exclusiveMinimum",
+    "maximum": "maximum",
+}
+_WITHOUT_COMMA = r"^[^,]+$"
+_DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+_QUANTITY = r"^[0-9]+(\.[0-9]+)?([KMGTPE]i?|m|k)?$"
+_FILE = r"^[-._a-zA-Z0-9]*$"
+_TEXT: dict[str, Any] = {"type": "string"}
+_MAP: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "string"}}
+_LIST: dict[str, Any] = {"type": "array", "items": {"type": "object"}}
+_PORT: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": 65535}
+_QUANTITIES: dict[str, Any] = {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
+
+
+def _object(**properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _matching(pattern: str) -> dict[str, Any]:
+    return {"type": "string", "pattern": pattern}
+
+
+def settings_schema() -> dict[str, Any]:
+    """The schema of `settings`: the settings of `txnwatch run` that are neither secret nor set by the chart."""
+    fields = RunSettings.model_json_schema()["properties"]
+    properties = {key: _setting(key, spec) for key, spec in fields.items() if key not in SET_BY_THE_CHART}
+    properties["bootstrap_server"]["minLength"] = 1
+    return {**_object(**properties), "required": ["bootstrap_server"]}
+
+
+def _setting(key: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """The schema of one setting. A setting without a value is left out, so it is never null."""
+    about = {"description": spec["description"]}
+    if "prefixes" in key:  # the variable is comma-separated text
+        return {**about, "anyOf": [_TEXT, {"type": "array", "items": _matching(_WITHOUT_COMMA)}]}
+    kinds = [kind for kind in spec.get("anyOf", [spec]) if kind.get("type") != "null"]
+    (kind,) = kinds
+    translated = {
+        _KEYWORDS.get(name, name): value for name, value in kind.items() if name in {*_KEYWORDS, "type", "enum"}
+    }
+    if translated.get("maximum") == INT64:  # not a number that JSON can express
+        del translated["maximum"]
+    return {**about, **translated, **({"not": {"pattern": _NOT_IN_A_URL}} if key.endswith("_url") else {})}
+
+
+def _secret() -> dict[str, Any]:
+    files = {key: _matching(_FILE) for key in ("clientProperties", "config", "eventsKey")}
+    uses_a_file = [{"properties": {key: {"minLength": 1}}, "required": [key]} for key in files]
+    return {
+        **_object(existingSecret=_TEXT, **files),
+        "if": {"anyOf": uses_a_file},
+        "then": {"properties": {"existingSecret": {"minLength": 1}}, "required": ["existingSecret"]},
+    }
+
+
+def _checkpoint() -> dict[str, Any]:
+    volume = _object(
+        existingClaim=_TEXT,
+        size=_matching(_QUANTITY),
+        storageClassName=_TEXT,
+        accessModes={
+            "type": "array",
+            "minItems": 1,
+            "items": {"enum": ["ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"]},
+        },
+        retainOnDelete={"type": "boolean"},
+    )
+    return _object(uri=_matching(r"^([a-z][a-z0-9]*://[^@]+)?$"), volume=volume)
+
+
+def _metrics() -> dict[str, Any]:
+    enabled = {"type": "boolean"}
+    monitor = _object(enabled=enabled, interval=_matching(r"^[0-9]+(ms|s|m)$"), labels=_MAP)
+    return _object(port=_PORT, serviceMonitor=monitor, prometheusRule=_object(enabled=enabled, labels=_MAP))
+
+
+def _network_policy() -> dict[str, Any]:
+    rule = _object(ports={"type": "array", "items": _PORT}, to=_LIST)
+    return _object(
+        enabled={"type": "boolean"},
+        metricsFrom=_LIST,
+        dnsTo=_LIST,
+        kafka=rule,
+        redis=rule,
+        schemaRegistry=rule,
+        extraEgress=_LIST,
+    )
+
+
+def chart_schema() -> str:
+    """deploy/helm/txnwatch/values.schema.json."""
+    name = {"type": "string", "maxLength": 52, "pattern": f"^$|{_DNS_LABEL}"}
+    schema = _object(
+        nameOverride=name,
+        fullnameOverride=name,
+        image=_object(
+            repository={"type": "string", "minLength": 1},
+            tag=_TEXT,
+            digest=_matching(r"^(sha256:[0-9a-f]{64})?$"),
+            pullPolicy={"enum": ["Always", "IfNotPresent", "Never"]},
+        ),
+        imagePullSecrets=_LIST,
+        settings=settings_schema(),
+        secret=_secret(),
+        checkpoint=_checkpoint(),
+        scratch=_object(sizeLimit=_matching(_QUANTITY)),
+        metrics=_metrics(),
+        networkPolicy=_network_policy(),
+        podDisruptionBudget=_object(enabled={"type": "boolean"}, maxUnavailable={"enum": [0, 1]}),
+        serviceAccount=_object(create={"type": "boolean"}, name=_TEXT, annotations=_MAP),
+        resources=_object(requests=_QUANTITIES, limits=_QUANTITIES),
+        terminationGracePeriodSeconds={"type": "integer", "minimum": 35},
+        podAnnotations=_MAP,
+        podLabels=_MAP,
+        nodeSelector=_MAP,
+        tolerations=_LIST,
+        affinity={"type": "object"},
+        priorityClassName=_TEXT,
+        extraVolumes=_LIST,
+        extraVolumeMounts=_LIST,
+        **{"global": {"type": "object"}},
+    )
+    schema["$schema"] = "http://json-schema.org/draft-07/schema#"
+    schema["description"] = "Generated by `make docs`; edit scripts/chart_schema.py."
+    return json.dumps(schema, indent=2) + "\n"

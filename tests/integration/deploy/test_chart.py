@@ -1,0 +1,253 @@
+"""The Helm chart: helm accepts it, Kubernetes' schemas accept what it makes, and wrong values are refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+CHART = ROOT / "deploy" / "helm" / "txnwatch"
+K8S = ROOT / "deploy" / "k8s"
+REQUIRED = "settings.bootstrap_server=kafka:9092"
+EVERYTHING: dict[str, Any] = {
+    "image": {"digest": "sha256:" + 64 * "a"},
+    "imagePullSecrets": [{"name": "pull"}],
+    "settings": {
+        "bootstrap_server": "a:9092,b:9092",
+        "redis_url": "redis://redis:6379/0",
+        "max_bytes_per_trigger": 268435456,
+        "long_running_fraction": 0.5,
+        "auto_abort": "dry-run",
+        "abort_transactional_id_prefixes": ["orders-", "payments-"],
+    },
+    "secret": {
+        "existingSecret": "kafka-user",
+        "clientProperties": "client.properties",
+        "config": "txnwatch.toml",
+        "eventsKey": "events.keys",
+    },
+    "checkpoint": {
+        "volume": {"storageClassName": "fast", "accessModes": ["ReadWriteOncePod"], "retainOnDelete": False}
+    },
+    "metrics": {
+        "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+        "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+    },
+    "networkPolicy": {
+        "metricsFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+        "dnsTo": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}],
+        "kafka": {"ports": [9092, 9093], "to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
+        "redis": {"ports": []},
+        "schemaRegistry": {"ports": [8081]},
+        "extraEgress": [{"ports": [{"protocol": "TCP", "port": 443}]}],
+    },
+    "podDisruptionBudget": {"maxUnavailable": 0},
+    "serviceAccount": {"annotations": {"owner": "payments"}},
+    "podAnnotations": {"a": "b"},
+    "podLabels": {"team": "payments"},
+    "nodeSelector": {"kubernetes.io/os": "linux"},
+    "tolerations": [{"key": "dedicated", "operator": "Exists"}],
+    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}},
+    "priorityClassName": "high",
+    "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
+    "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/txnwatch/ca", "readOnly": True}],
+}
+OBJECT_STORE = {"settings": {"bootstrap_server": "a:9092"}, "checkpoint": {"uri": "s3a://bucket/txnwatch"}}
+OWN_CLAIM = {"settings": {"bootstrap_server": "a:9092"}, "checkpoint": {"volume": {"existingClaim": "mine"}}}
+NOTHING_OPTIONAL = {
+    "settings": {"bootstrap_server": "a:9092"},
+    "networkPolicy": {"enabled": False},
+    "podDisruptionBudget": {"enabled": False},
+    "serviceAccount": {"create": False},
+}
+VALUES = {"everything": EVERYTHING, "object store": OBJECT_STORE, "own claim": OWN_CLAIM, "less": NOTHING_OPTIONAL}
+
+
+def rendered(manifests: ModuleType, values: dict[str, Any], directory: Path) -> str:
+    file = directory / "values.json"
+    file.write_text(json.dumps(values))
+    text: str = manifests.rendered("--values", str(file))
+    return text
+
+
+def kinds(text: str) -> dict[str, dict[str, Any]]:
+    return {found["kind"]: found for found in yaml.safe_load_all(text) if found is not None}
+
+
+def pod(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = kinds(text)["StatefulSet"]["spec"]["template"]["spec"]
+    return found
+
+
+def environment(text: str) -> dict[str, str]:
+    (container,) = pod(text)["containers"]
+    return {entry["name"]: entry["value"] for entry in container["env"]}
+
+
+def test_helm_has_no_complaint(helm: Path, tools: ModuleType) -> None:
+    done = subprocess.run(
+        [helm, "lint", "--strict", CHART, "--set", REQUIRED, "--kube-version", tools.KUBERNETES_VERSION],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 chart(s) linted, 0 chart(s) failed" in done.stdout
+
+
+def test_the_plain_manifests_are_those_of_the_chart(manifests: ModuleType) -> None:
+    made = manifests.manifests()
+    assert {file.name for file in K8S.iterdir()} == made.keys()
+    for name, text in made.items():
+        assert (K8S / name).read_text() == text, f"deploy/k8s/{name} is old: run `make manifests`"
+
+
+def test_only_the_labels_of_helm_are_left_out_of_the_plain_manifests(manifests: ModuleType) -> None:
+    of_helm = kinds(manifests.rendered("--values", str(manifests.PLAIN)))
+    plain = {kind: found for file in K8S.iterdir() for kind, found in kinds(file.read_text()).items()}
+    for found in of_helm.values():
+        del found["metadata"]["labels"]["app.kubernetes.io/managed-by"]
+        del found["metadata"]["labels"]["helm.sh/chart"]
+    assert plain == of_helm
+
+
+def test_the_schemas_of_kubernetes_accept_the_plain_manifests(kubeconform: list[str]) -> None:
+    done = subprocess.run([*kubeconform, K8S], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "7 resources found in 2 files - Valid: 7, Invalid: 0, Errors: 0, Skipped: 0" in done.stdout
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES.keys())
+def test_the_schemas_of_kubernetes_accept_what_the_chart_makes(
+    manifests: ModuleType, kubeconform: list[str], values: dict[str, Any], tmp_path: Path
+) -> None:
+    text = rendered(manifests, values, tmp_path)
+    done = subprocess.run([*kubeconform, "-"], input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Skipped: 0" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("replicas: 1", "replica: 1"),
+        ("policyTypes:", "policytypes:"),
+        ("maxUnavailable: 1", "maxUnavailable: [1]"),
+        ("interval: 15s", "interval: 15"),
+        ("runAsUser: 10001", 'runAsUser: "10001"'),
+    ],
+)
+def test_the_schemas_refuse_what_kubernetes_would_ignore(
+    manifests: ModuleType, kubeconform: list[str], right: str, wrong: str
+) -> None:
+    text = manifests.rendered("--values", str(manifests.PLAIN))
+    assert right in text
+    done = subprocess.run(
+        [*kubeconform, "-"], input=text.replace(right, wrong), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        pytest.param([], "/settings/bootstrap_server", id="no bootstrap server"),
+        pytest.param(["settings.redis_url=redis://:secret@redis:6379"], "/settings/redis_url", id="Redis password"),
+        pytest.param(
+            ["settings.redis_url=redis://redis?password=x"], "/settings/redis_url", id="password in the query"
+        ),
+        pytest.param(
+            ["settings.schema_registry_url=http://me:secret@r"], "/settings/schema_registry_url", id="registry"
+        ),
+        pytest.param(["settings.no_such_key=1"], "no_such_key", id="unknown setting"),
+        pytest.param(["settings.checkpoint=/tmp/x"], "checkpoint", id="a setting that the chart sets"),
+        pytest.param(["settings.trigger_ms=0"], "/settings/trigger_ms", id="number too small"),
+        pytest.param(["settings.trigger_ms=soon"], "/settings/trigger_ms", id="no number"),
+        pytest.param(["settings.auto_abort=maybe"], "/settings/auto_abort", id="unknown word"),
+        pytest.param(["secret.clientProperties=client.properties"], "/secret/existingSecret", id="file of no Secret"),
+        pytest.param(["secret.existingSecret=s", "secret.config=../x"], "/secret/config", id="file elsewhere"),
+        pytest.param(["replicas=2"], "replicas", id="two writers"),
+        pytest.param(["terminationGracePeriodSeconds=5"], "/terminationGracePeriodSeconds", id="killed in a batch"),
+        pytest.param(["image.digest=latest"], "/image/digest", id="no digest"),
+        pytest.param(["checkpoint.uri=s3a://key:secret@bucket/x"], "/checkpoint/uri", id="password in the URI"),
+    ],
+)
+def test_wrong_values_are_refused(manifests: ModuleType, flags: list[str], named: str) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as found:
+        manifests.rendered(*([] if not flags else ["--set", ",".join([REQUIRED, *flags])]))
+    assert named in found.value.stderr
+
+
+def test_every_setting_reaches_the_process_as_it_was_given(manifests: ModuleType, tmp_path: Path) -> None:
+    found = environment(rendered(manifests, EVERYTHING, tmp_path))
+    assert found["TXNWATCH_MAX_BYTES_PER_TRIGGER"] == "268435456", "without an exponent"
+    assert found["TXNWATCH_LONG_RUNNING_FRACTION"] == "0.5"
+    assert found["TXNWATCH_ABORT_TRANSACTIONAL_ID_PREFIXES"] == "orders-,payments-"
+    assert found["TXNWATCH_AUTO_ABORT"] == "dry-run"
+    assert found["TXNWATCH_COMMAND_CONFIG"] == "/etc/txnwatch/secret/client.properties"
+    assert found["TXNWATCH_EVENTS_KEY_FILE"] == "/etc/txnwatch/secret/events.keys"
+
+
+def test_settings_with_a_password_are_a_file(manifests: ModuleType, tmp_path: Path) -> None:
+    (container,) = pod(rendered(manifests, EVERYTHING, tmp_path))["containers"]
+    assert container["args"] == ["run", "--config", "/etc/txnwatch/secret/txnwatch.toml"]
+
+
+def test_what_the_environment_has_is_what_run_accepts(
+    manifests: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from txnwatch.config import load_settings
+
+    monkeypatch.chdir(tmp_path)
+    settings = load_settings({}, None, environment(rendered(manifests, EVERYTHING, tmp_path)))
+    assert settings.abort_transactional_id_prefixes == ("orders-", "payments-")
+    assert settings.max_bytes_per_trigger == 268435456
+    assert settings.metrics_port == 9464
+
+
+def test_spark_listens_for_executors_of_another_master(manifests: ModuleType) -> None:
+    with_local = environment(manifests.rendered("--set", f"{REQUIRED},settings.master=local[4]"))
+    assert with_local["SPARK_LOCAL_IP"] == "127.0.0.1"
+    with_cluster = environment(manifests.rendered("--set", f"{REQUIRED},settings.master=spark://master:7077"))
+    assert "SPARK_LOCAL_IP" not in with_cluster
+
+
+def test_a_checkpoint_in_an_object_store_needs_no_claim(manifests: ModuleType, tmp_path: Path) -> None:
+    text = rendered(manifests, OBJECT_STORE, tmp_path)
+    assert environment(text)["TXNWATCH_CHECKPOINT"] == "s3a://bucket/txnwatch"
+    assert "volumeClaimTemplates" not in kinds(text)["StatefulSet"]["spec"]
+    assert not [volume for volume in pod(text)["volumes"] if "persistentVolumeClaim" in volume]
+
+
+def test_a_claim_of_the_user_is_used(manifests: ModuleType, tmp_path: Path) -> None:
+    text = rendered(manifests, OWN_CLAIM, tmp_path)
+    assert "volumeClaimTemplates" not in kinds(text)["StatefulSet"]["spec"]
+    assert {"name": "checkpoint", "persistentVolumeClaim": {"claimName": "mine"}} in pod(text)["volumes"]
+
+
+def test_labels_of_the_user_do_not_replace_those_of_the_selector(manifests: ModuleType, tmp_path: Path) -> None:
+    values = {"settings": {"bootstrap_server": "a:9092"}, "podLabels": {"app.kubernetes.io/name": "other"}}
+    found = kinds(rendered(manifests, values, tmp_path))["StatefulSet"]["spec"]
+    assert found["template"]["metadata"]["labels"] == found["selector"]["matchLabels"]
+
+
+def test_the_command_of_the_page_installs_it(manifests: ModuleType) -> None:
+    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    (line,) = re.findall(r"^helm install txnwatch deploy/helm/txnwatch (.*)$", page, flags=re.MULTILINE)
+    text = manifests.rendered(*shlex.split(line))
+    assert environment(text) == environment((K8S / "txnwatch.yaml").read_text())
+
+
+def test_two_releases_have_different_names(manifests: ModuleType, helm: Path) -> None:
+    assert kinds(manifests.rendered("--set", REQUIRED))["StatefulSet"]["metadata"]["name"] == "txnwatch"
+    other = [helm, "template", "payments", CHART, "--set", REQUIRED, "--kube-version", "1.34.0"]
+    text = subprocess.run(other, capture_output=True, text=True, check=True).stdout
+    assert {found["metadata"]["name"] for found in kinds(text).values()} == {"payments-txnwatch"}

@@ -1,0 +1,84 @@
+"""The scripts of the image: its entry point and its health check."""
+
+from __future__ import annotations
+
+import importlib.util
+from contextlib import closing
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from txnwatch.embedded.ports import free_ports
+from txnwatch.metrics.server import MetricsServer
+
+ROOT = Path(__file__).parents[3]
+EXECUTOR = {
+    "SPARK_HOME": "/opt/txnwatch/spark",
+    "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@driver:7078",
+    "SPARK_EXECUTOR_ID": "1",
+    "SPARK_EXECUTOR_CORES": "2",
+    "SPARK_EXECUTOR_MEMORY": "1g",
+    "SPARK_APPLICATION_ID": "app",
+    "SPARK_EXECUTOR_POD_IP": "10.0.0.7",
+    "SPARK_RESOURCE_PROFILE_ID": "0",
+    "SPARK_EXECUTOR_POD_NAME": "exec-1",
+}
+
+
+def script(name: str) -> ModuleType:
+    path = ROOT / "deploy" / "image" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"image_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+ENTRYPOINT = script("entrypoint")
+HEALTHCHECK = script("healthcheck")
+
+
+@pytest.mark.parametrize("args", [["run"], ["status", "--wide"], []])
+def test_the_image_runs_txnwatch(args: list[str]) -> None:
+    assert ENTRYPOINT.command(args, {}) == ["tini", "--", "txnwatch", *args]
+
+
+def test_the_image_runs_an_executor_of_spark_on_kubernetes() -> None:
+    environ = {
+        **EXECUTOR,
+        "SPARK_JAVA_OPT_10": "-Dlast=1",
+        "SPARK_JAVA_OPT_2": "-Dfirst=a b",
+        "SPARK_CLASSPATH": "/x/*",
+    }
+    assert ENTRYPOINT.command(["executor"], environ) == [
+        *(
+            "tini",
+            "--",
+            "java",
+            "-Dfirst=a b",
+            "-Dlast=1",
+            "-Xms1g",
+            "-Xmx1g",
+            "-cp",
+            "/opt/txnwatch/spark/jars/*:/x/*",
+        ),
+        "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend",
+        *("--driver-url", "spark://CoarseGrainedScheduler@driver:7078", "--executor-id", "1", "--cores", "2"),
+        *("--app-id", "app", "--hostname", "10.0.0.7", "--resourceProfileId", "0", "--podName", "exec-1"),
+    ]
+
+
+def test_an_executor_without_its_variables_is_an_error_that_names_them() -> None:
+    environ = {name: value for name, value in EXECUTOR.items() if name != "SPARK_DRIVER_URL"}
+    with pytest.raises(SystemExit, match="found no SPARK_DRIVER_URL"):
+        ENTRYPOINT.command(["executor"], environ)
+
+
+def test_the_health_check_asks_the_metrics_server() -> None:
+    (port,) = free_ports(1)
+    assert not HEALTHCHECK.is_healthy(port)
+    with closing(MetricsServer(CollectorRegistry(), "127.0.0.1", port, lambda: False)):
+        assert HEALTHCHECK.is_healthy(port), "a watch that is not ready is healthy"

@@ -1,0 +1,87 @@
+"""The queues of the topic and of its mirrors: a mirror needs one method, and gets what the topic has taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from support.incidents import an_event
+from support.ledger_world import ORIGIN, World
+from support.log_lines import LogLines
+from support.recording_sink import RecordingMirror
+from txnwatch.sinks.delivery.outbox import MirrorOutbox, TopicOutbox
+from txnwatch.sinks.incidents.fan_out import TIDY_MS
+from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.state.model.errors import SinkError
+from txnwatch.state.model.incident import IncidentEvent
+
+
+class Lines:
+    """A mirror with nothing but the method that every mirror has."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.is_away = False
+
+    def deliver(self, events: Sequence[IncidentEvent]) -> None:
+        if self.is_away:
+            raise SinkError("the file is away")
+        self.lines += [event.event_id for event in events]
+
+
+def ledger_of(world: World, mirror: Lines) -> Ledger:
+    topic = TopicOutbox(world.topic, world.reports)
+    mirrors = [MirrorOutbox("file", mirror, world.reports)]
+    return Ledger(ORIGIN, world.admin, world.groups, topic, lambda: world.now_ms, mirrors=mirrors)
+
+
+def test_a_mirror_needs_no_method_but_deliver() -> None:
+    world, mirror = World(), Lines()
+    world.ledger = ledger_of(world, mirror)
+    candidate = world.hang()
+    world.batch(candidate)
+    world.batch(world.abort(candidate))
+    world.ledger.fill_mirrors()
+    world.batch(after_ms=TIDY_MS)
+    ids = [event.event_id for event in world.topic.told]
+    assert len(ids) == 2
+    assert mirror.lines == [*ids, ids[-1]], "filled again with the latest event of each incident"
+
+
+def test_a_mirror_gets_an_event_only_after_the_topic_has_taken_it() -> None:
+    world, mirror = World(), Lines()
+    world.ledger = ledger_of(world, mirror)
+    world.topic.is_away = True
+    world.batch(world.hang())
+    assert mirror.lines == []
+    world.topic.is_away = False
+    world.batch(after_ms=60_000)
+    assert mirror.lines == [event.event_id for event in world.topic.told]
+    assert len(mirror.lines) == 1
+
+
+def test_a_mirror_that_is_away_keeps_nothing_from_the_topic_and_gets_it_later() -> None:
+    world, mirror = World(), Lines()
+    world.ledger = ledger_of(world, mirror)
+    mirror.is_away = True
+    world.batch(world.hang())
+    assert len(world.topic.told) == 1
+    assert [outbox.waiting for outbox in world.ledger.outboxes] == [0, 1]
+    mirror.is_away = False
+    world.batch(after_ms=60_000)
+    assert mirror.lines == [world.topic.told[0].event_id]
+
+
+def test_only_a_mirror_with_a_view_can_have_lost_everything() -> None:
+    mirror = RecordingMirror()
+    mirror.is_emptied = True
+    assert not MirrorOutbox("recording", mirror, LogLines()).has_lost_everything()
+    assert MirrorOutbox("recording", mirror, LogLines(), view=mirror).has_lost_everything()
+
+
+def test_a_view_forgets_at_most_every_ten_minutes() -> None:
+    mirror, asked = RecordingMirror(), []
+    outbox = MirrorOutbox("recording", mirror, LogLines(), view=mirror)
+    mirror.deliver([an_event()])
+    for now_ms in (0, 599_999, 600_000):
+        outbox.forget(lambda incident_id: bool(asked.append(incident_id)), now_ms)
+    assert len(asked) == 2
