@@ -165,8 +165,8 @@ class AutoAbort:
         return sum(now_ms - HOUR_MS < at_ms <= now_ms for _, at_ms in done)
 
     def _markers_on_topic(self) -> set[Marked]:
-        told = ((event.incident_id, event.action) for event in self.ledger.incidents if event.action is not None)
-        return {(incident_id, done.at_ms) for incident_id, done in told if done.decision is Decision.ABORT}
+        decided = ((event.incident_id, event.action) for event in self.ledger.incidents if event.action is not None)
+        return {(incident_id, done.at_ms) for incident_id, done in decided if done.decision is Decision.ABORT}
 
     def _decide(self, incident: IncidentEvent, evidence: ProvenHang) -> bool:
         """Decides about one incident. Returns whether a marker was sent."""

@@ -90,14 +90,14 @@ class LoadedProducers:
             if prior is not None and fact.first_end is not None:
                 self.ended.finish(prior, fact.first_end)
 
-    def follow(self, producer: ProducerState, bench: BarrierContext) -> None:
+    def follow(self, producer: ProducerState, context: BarrierContext) -> None:
         """Counts the producer by its state, and keeps it in the open list while it has something open."""
         was, now_is = state_of(self._stored[producer.producer_id]), state_of(producer)
         if was != now_is:
             for state, change in ((was, -1), (now_is, 1)):
                 if state is not None:
                     self.bucket.states[state] += change
-        follow(self.bucket.followed, producer, bench, self._youngest_ms)
+        follow(self.bucket.followed, producer, context, self._youngest_ms)
 
     def name_strays(self) -> None:
         """Adds the owner to stray writes: a batch's data is applied before the coordinator records that name it."""

@@ -57,15 +57,15 @@ def after_tombstone(producer: ProducerState, fact: TransactionalIdGone) -> Step:
 def _moved(producer: ProducerState, view: CoordinatorView) -> Step:
     """The producer with a newer view; ends the verdicts that were emitted about an earlier transaction or state."""
     prior = producer.view
-    said = dict(producer.said)
+    emissions = dict(producer.said)
     emitted: list[Emitted] = []
     for verdict in producer.said:
         if prior is None or (family_of(prior) == family_of(view) and view.start_ms == prior.start_ms):
             continue
-        del said[verdict]
+        del emissions[verdict]
         if verdict != COVER:
             emitted.append(TransactionMoved(producer.producer_id, Verdict(verdict), prior, view))
-    return Step(ProducerState(producer.producer_id, producer.spans, view, said), tuple(emitted))
+    return Step(ProducerState(producer.producer_id, producer.spans, view, emissions), tuple(emitted))
 
 
 def after_log_notice(producer: ProducerState, notice: PartitionNotice) -> Step:

@@ -16,7 +16,7 @@ from typing import Any
 from txnwatch.cli.abort_connection import abort_on_cluster
 from txnwatch.cli.asking import add_connection_flags, add_events_flags, add_output_flags, add_partition_flags
 from txnwatch.cli.flag_types import id64
-from txnwatch.cli.output import Answer, Line, write
+from txnwatch.cli.output import CommandAnswer, Line, write
 from txnwatch.config import CONFLUENT_AVRO
 from txnwatch.sinks.abort.manual import ManualTarget
 from txnwatch.sinks.delivery.encoding import FORMATS
@@ -172,7 +172,7 @@ def _show(parsed: argparse.Namespace, incident: IncidentEvent, result: str, deta
         result=result,
         detail=detail,
     )
-    write(Answer("abort", incident.cluster_id, Decided, [row]), parsed.format, is_wide=parsed.wide)
+    write(CommandAnswer("abort", incident.cluster_id, Decided, [row]), parsed.format, is_wide=parsed.wide)
 
 
 def _about(incident: IncidentEvent) -> str:

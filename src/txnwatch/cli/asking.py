@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from txnwatch.cli.flag_types import id32, topic_name, words
-from txnwatch.cli.output import Answer, write
+from txnwatch.cli.output import CommandAnswer, write
 from txnwatch.cli.settings_flags import add_flags
 from txnwatch.config import ENVIRONMENT_PREFIX, EVENTS_TOPIC, THRESHOLDS, RunSettings, load_settings
 from txnwatch.connection import connected
@@ -97,7 +97,7 @@ def add_output_flags(parser: argparse.ArgumentParser, *, can_find: bool = True, 
         parser.add_argument("--fail-on-found", action="store_true", help="exit code 3 if something was found")
 
 
-def ask(parsed: argparse.Namespace, question: Callable[[Cluster], Answer]) -> int:
+def ask(parsed: argparse.Namespace, question: Callable[[Cluster], CommandAnswer]) -> int:
     """Connects, asks, writes the answer; returns the exit code.
 
     Raises:
@@ -122,8 +122,8 @@ def with_command_from_here(event: IncidentEvent, parsed: argparse.Namespace) -> 
     if parsed.bootstrap_server is None:
         return replace(event, suggested_command=None)
     topic = parsed.events_topic if parsed.events_topic != EVENTS_TOPIC else None
-    told = EventsFlags(topic, schema_registry_url=parsed.schema_registry_url)
-    origin = Origin(event.cluster_id, parsed.bootstrap_server, _properties_path(parsed), told)
+    flags = EventsFlags(topic, schema_registry_url=parsed.schema_registry_url)
+    origin = Origin(event.cluster_id, parsed.bootstrap_server, _properties_path(parsed), flags)
     return replace(event, suggested_command=suggested(origin, event))
 
 

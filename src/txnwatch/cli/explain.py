@@ -19,7 +19,7 @@ from txnwatch.cli.explanation import Explanation, of_partition
 from txnwatch.cli.explanation_of_id import of_id
 from txnwatch.cli.find_hanging import searcher_of
 from txnwatch.cli.flag_types import words
-from txnwatch.cli.output import Answer, NotChecked
+from txnwatch.cli.output import CommandAnswer, NotChecked
 from txnwatch.sinks.incidents.search import Searcher
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.ids import TopicPartition
@@ -63,7 +63,7 @@ def run(parsed: argparse.Namespace) -> int:
     return ask(parsed, lambda cluster: _answer(cluster, parsed, policy))
 
 
-def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolicy) -> Answer:
+def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolicy) -> CommandAnswer:
     missing: dict[str, str] = {}
     searcher = searcher_of(cluster, policy)
     partition = _partition(cluster, parsed)
@@ -71,7 +71,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolic
         explained = _of_partition(cluster, parsed, searcher, partition, missing)
     else:
         explained = _of_id(cluster, parsed, searcher, missing)
-    return Answer(
+    return CommandAnswer(
         command="explain",
         cluster_id=cluster.known.cluster_id,
         row_type=Explanation,

@@ -109,10 +109,10 @@ def of_partition(origin: Origin, partition: TopicPartition, found: Search, now_m
         f"{hidden} record{'s' if hidden != 1 else ''} up to {reading.high_watermark} are hidden from them, "
         "and the log cleaner stops there too."
     )
-    told = _told(origin, first, found, now_ms)
+    explained = _of_span(origin, first, found, now_ms)
     others = [span for span in spans if span is not first]
-    text = (*told.text[:1], held, *told.text[1:], *_others(others, found))
-    return replace(told, hidden_records=hidden, text=text)
+    text = (*explained.text[:1], held, *explained.text[1:], *_others(others, found))
+    return replace(explained, hidden_records=hidden, text=text)
 
 
 def _nothing_open(partition: TopicPartition, reading: PartitionReading, hidden: int) -> Explanation:
@@ -131,7 +131,7 @@ def _nothing_open(partition: TopicPartition, reading: PartitionReading, hidden: 
     return Explanation(str(partition), state, None, None, None, hidden, ends, None, None, tuple(text))
 
 
-def _told(origin: Origin, span: SpanCandidate, found: Search, now_ms: int) -> Explanation:
+def _of_span(origin: Origin, span: SpanCandidate, found: Search, now_ms: int) -> Explanation:
     for candidate, proof in found.hanging:
         if _is_same(candidate, span):
             return _hanging(origin, candidate, proof, now_ms)

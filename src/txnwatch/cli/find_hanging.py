@@ -22,7 +22,7 @@ from txnwatch.cli.asking import (
     origin_of,
 )
 from txnwatch.cli.flag_types import id32
-from txnwatch.cli.output import DETAIL, Answer, Duration, LeftOut, Line, NotChecked, Time
+from txnwatch.cli.output import DETAIL, CommandAnswer, Duration, LeftOut, Line, NotChecked, Time
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.event_builder import hanging_event, transaction_event
 from txnwatch.sinks.incidents.search import Log, Search, Searcher
@@ -98,7 +98,7 @@ def run(parsed: argparse.Namespace) -> int:
     return ask(parsed, lambda cluster: _answer(cluster, parsed, policy))
 
 
-def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolicy) -> Answer:
+def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolicy) -> CommandAnswer:
     partitions = selected(cluster, parsed.topic, parsed.partition, parsed.broker_id)
     origin = origin_of(cluster, parsed)
     age = AgeFilter(parsed.max_transaction_timeout)
@@ -110,7 +110,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolic
     where = scope(parsed.topic, parsed.partition, parsed.broker_id)
     events, elsewhere = _events(origin, found, set(partitions) if where else None)
     left_out = (*age.left_out(), *_elsewhere(elsewhere, where))
-    return Answer(
+    return CommandAnswer(
         command="find-hanging",
         cluster_id=origin.cluster_id,
         row_type=FoundRow,
@@ -249,17 +249,17 @@ def summary(found: Search, events: int, where: str, *, is_all_judged: bool) -> s
     """The last line of the text output: an all-clear covers only what was checked."""
     at = f" on {where}" if where else ""
     if events:
-        said = f"{len(found.hanging)} hanging, {events - len(found.hanging)} late, long running or stuck{at}"
+        finding = f"{len(found.hanging)} hanging, {events - len(found.hanging)} late, long running or stuck{at}"
     elif found.not_checked:
-        said = f"nothing found{at}, but not everything was checked"
+        finding = f"nothing found{at}, but not everything was checked"
     elif not is_all_judged:
-        said = f"nothing found{at} that is older than --max-transaction-timeout"
+        finding = f"nothing found{at} that is older than --max-transaction-timeout"
     else:
-        said = f"nothing hangs, nothing is late or stuck{at}"
+        finding = f"nothing hangs, nothing is late or stuck{at}"
     checked = sum(reading.problem is None for reading in found.readings.values())
     parts = f", {len(found.not_checked)} not checked" if found.not_checked else ""
     spans = f"{len(found.covered)} {_counted(len(found.covered), 'open span')} held by live transactions"
-    return f"{said}: {checked} {_counted(checked, 'partition')} checked{parts}, {spans}"
+    return f"{finding}: {checked} {_counted(checked, 'partition')} checked{parts}, {spans}"
 
 
 @contextmanager
