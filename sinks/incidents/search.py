@@ -21,7 +21,7 @@ from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.ports import PartitionReading, TransactionAdmin, TransactionDescription, TransactionListing
 from txnwatch.state.model.transaction import CoordinatorView
-from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.model.verdicts import RULE_OF, Verdict
 
 _AT_ONCE = 1_000
 _TRIES = 3
@@ -159,7 +159,7 @@ class Searcher:
             return False
         view = view_of(described)
         return view.state.is_prepare or any(
-            claim.verdict is Verdict.LATE for claim in claims(view, None, self.policy, self.now_ms())
+            RULE_OF[claim.verdict].is_past_timeout for claim in claims(view, None, self.policy, self.now_ms())
         )
 
     def _confirm(

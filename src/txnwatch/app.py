@@ -43,7 +43,7 @@ from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.job.checkpoint import local_directory
 from txnwatch.streaming.job.preflight import check_cluster
 from txnwatch.streaming.job.progress import Progress, read_progress
-from txnwatch.streaming.source.idle_barriers import NextBarrierDue, write_next_barrier
+from txnwatch.streaming.source.idle_barriers import next_barrier_due, write_next_barrier
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.reread_requests import requests_after, write_requests
 from txnwatch.watch.coverage import Coverage
@@ -306,12 +306,12 @@ class Watch:
         self.batches += 1
 
     def _write_next_barrier(self, emitted: list[Emitted]) -> None:
-        """Writes the due time of the next barrier: at once, unless every bucket and the ledger can wait."""
+        """Writes the due time of the next barrier, if every bucket has counted its producers."""
         assert self._ledger is not None
         counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
-        if len(counts) == self.options.buckets:
-            due_ms = min(count.due_ms for count in counts) if self._ledger.can_wait else 0
-            write_next_barrier(self._scratch / _NEXT_BARRIER_FILE, NextBarrierDue(counts[0].barrier, due_ms))
+        due = next_barrier_due(counts, self.options.buckets, can_wait=self._ledger.can_wait)
+        if due is not None:
+            write_next_barrier(self._scratch / _NEXT_BARRIER_FILE, due)
 
     def _beat(self, emitted: list[Emitted], now_ms: int) -> None:
         if self._pulse is not None:

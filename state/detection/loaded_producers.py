@@ -11,10 +11,12 @@ from dataclasses import replace
 from typing import Protocol
 
 from txnwatch.state.detection.awaited_producers import Awaited, places_of
+from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.evaluate import BarrierContext
 from txnwatch.state.detection.open_transactions import follow, state_of, youngest_to_follow
-from txnwatch.state.detection.transitions import ProducerFact, Step, apply, is_newer
+from txnwatch.state.detection.step import Step
+from txnwatch.state.detection.transitions import ProducerFact, apply
+from txnwatch.state.detection.view_transitions import is_newer
 from txnwatch.state.model.completion_latency import Tally
 from txnwatch.state.model.facts import ProducerSeen, TransactionSeen
 from txnwatch.state.model.findings import Emitted, StrayWrite
@@ -88,14 +90,14 @@ class LoadedProducers:
             if prior is not None and fact.first_end is not None:
                 self.ended.finish(prior, fact.first_end)
 
-    def follow(self, producer: ProducerState, bench: BarrierContext) -> None:
+    def follow(self, producer: ProducerState, context: BarrierContext) -> None:
         """Counts the producer by its state, and keeps it in the open list while it has something open."""
         was, now_is = state_of(self._stored[producer.producer_id]), state_of(producer)
         if was != now_is:
             for state, change in ((was, -1), (now_is, 1)):
                 if state is not None:
                     self.bucket.states[state] += change
-        follow(self.bucket.followed, producer, bench, self._youngest_ms)
+        follow(self.bucket.followed, producer, context, self._youngest_ms)
 
     def name_strays(self) -> None:
         """Adds the owner to stray writes: a batch's data is applied before the coordinator records that name it."""

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from zlib import crc32
 
+from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.evaluate import BarrierContext
 from txnwatch.state.model.findings import Emitted, OpenSpan, OpenTransaction, OpenTransactions
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.serializer import pack
@@ -46,14 +46,14 @@ def youngest_to_follow(followed: Mapping[int, OpenTransaction]) -> int:
 
 
 def follow(
-    followed: dict[int, OpenTransaction], producer: ProducerState, bench: BarrierContext, youngest_ms: int = _ANY_MS
+    followed: dict[int, OpenTransaction], producer: ProducerState, context: BarrierContext, youngest_ms: int = _ANY_MS
 ) -> None:
     """Adds the producer to the open list, updates it there, or removes it."""
     state = state_of(producer)
     if state is None:
         followed.pop(producer.producer_id, None)
         return
-    since_ms, prepared_ms = _since(producer, bench)
+    since_ms, prepared_ms = _since(producer, context)
     if producer.producer_id in followed or since_ms <= youngest_ms:
         followed[producer.producer_id] = _open(producer, state, since_ms, prepared_ms)
 
@@ -66,9 +66,9 @@ def keep_oldest(followed: dict[int, OpenTransaction]) -> None:
         followed.update((told.producer_id, told) for told in oldest)
 
 
-def worth_telling(followed: Mapping[int, OpenTransaction], bench: BarrierContext) -> Iterator[OpenTransaction]:
+def worth_telling(followed: Mapping[int, OpenTransaction], context: BarrierContext) -> Iterator[OpenTransaction]:
     """Transactions that have been open for a while or are prepared, oldest first."""
-    latest_ms = bench.now_ms - bench.policy.listed_after_ms
+    latest_ms = context.now_ms - context.policy.listed_after_ms
     for told in sorted(followed.values(), key=_by_age):
         if told.since_ms <= latest_ms or told.prepared_ms >= 0:
             yield told
@@ -109,12 +109,12 @@ def _by_age(told: OpenTransaction) -> tuple[int, int]:
     return told.since_ms, told.producer_id
 
 
-def _since(producer: ProducerState, bench: BarrierContext) -> tuple[int, int]:
+def _since(producer: ProducerState, context: BarrierContext) -> tuple[int, int]:
     """Since when something is open, and since when it is prepared, -1 if it is not."""
     times, prepared_ms, view = [span.first_seen_ms for span in producer.spans.values()], -1, producer.view
     if view is not None and view.is_live:
         # An aborted transaction that was empty has no start and no data.
-        ahead_ms = bench.clocks.ahead_ms(view, bench.now_ms)
+        ahead_ms = context.clocks.ahead_ms(view, context.now_ms)
         times.append((view.start_ms if view.start_ms >= 0 else view.record_timestamp_ms) - ahead_ms)
         prepared_ms = view.record_timestamp_ms - ahead_ms if view.state.is_prepare else -1
     return min(times), prepared_ms

@@ -16,7 +16,7 @@ scan has opened, below P, can be seen again by the census, which helps to prove 
 start. If the census no longer shows it, no candidate is emitted. But the census cannot drop it: the marker that ended
 it is above P, will be read, and shows how it ended. The log decides nothing there until it is read to its end. The
 hand-over needs no step of its own: a span that is ahead belongs to the scan once the scan has read its beginning, with
-all looks that it had (transitions.py).
+all looks that it had (span_transitions.py).
 
 A span that begins at L or above is left to the log, or to the next census. A census is later than all listings of its
 batch, so a span that it opens is evaluated from the next barrier on: T of its own batch is older than the observation.
@@ -26,9 +26,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from txnwatch.state.detection.transitions import Step, absorbed, ended, without
+from txnwatch.state.detection.span_events import SpanEvent, after_event, ended
+from txnwatch.state.detection.span_transitions import absorbed
+from txnwatch.state.detection.step import Step
 from txnwatch.state.model.facts import CensusListing, Joined, OpenDescribed
-from txnwatch.state.model.findings import Emitted, Mismatch, SpanEnd, StrayWrite, ViewHealed
+from txnwatch.state.model.findings import Emitted, Mismatch, StrayWrite, ViewHealed
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import UNREAD, ProducerState, Span
 
@@ -90,8 +92,9 @@ def _joined_unseen(producer: ProducerState, fact: OpenDescribed, bracket: Census
 def _opened(
     producer: ProducerState, prior: Span | None, fact: OpenDescribed, bracket: CensusListing, number: int
 ) -> Step:
-    how = SpanEnd.CENSUS if prior is not None and prior.topic_id == bracket.topic_id else SpanEnd.PARTITION_GONE
-    emitted = ended(producer.producer_id, fact.partition, prior, how) if prior is not None else ()
+    is_same_topic = prior is not None and prior.topic_id == bracket.topic_id
+    event = SpanEvent.CENSUS_WITHOUT_IT if is_same_topic else SpanEvent.PARTITION_GONE
+    emitted = ended(producer.producer_id, fact.partition, prior, event) if prior is not None else ()
     if bracket.is_scanned and not bracket.is_first:
         healed = ViewHealed(fact.partition, producer.producer_id, fact.start_offset, Mismatch.OPEN)
         emitted = (*emitted, healed)
@@ -115,7 +118,7 @@ def not_there(producer: ProducerState, partition: TopicPartition) -> Step:
     """The producer after a complete round of the census that found no such partition."""
     span = producer.spans[partition]
     return (
-        without(producer, partition, span, SpanEnd.PARTITION_GONE)
+        after_event(producer, partition, span, SpanEvent.PARTITION_GONE)
         if span.by_census and not span.is_ahead_of_scan
         else Step(producer)
     )
@@ -125,13 +128,13 @@ def not_described(producer: ProducerState, partition: TopicPartition, bracket: C
     """The producer after a census of batch `number` that does not show its span."""
     span = producer.spans[partition]
     if span.topic_id != bracket.topic_id:
-        return without(producer, partition, span, SpanEnd.PARTITION_GONE)
+        return after_event(producer, partition, span, SpanEvent.PARTITION_GONE)
     if span.start_offset >= bracket.below:
         # The log was truncated. The scan goes back, and opens again what it reads above that point.
-        return without(producer, partition, span, SpanEnd.TRUNCATED)
+        return after_event(producer, partition, span, SpanEvent.TRUNCATED_AWAY)
     is_over = span.start_offset < bracket.stable or span.census_absent_at is not None
     if is_over and span.by_census and not bracket.is_scanned:
-        return without(producer, partition, span, SpanEnd.CENSUS)
+        return after_event(producer, partition, span, SpanEvent.CENSUS_WITHOUT_IT)
     span = replace(
         span,
         census_absent_at=number if span.census_absent_at is None else span.census_absent_at,

@@ -1,6 +1,6 @@
 """find-hanging without a log: evaluates one round of answers about everything that is open. Pure: no I/O, no clock.
 
-The proof is that of model/verdicts.py, with answers of brokers instead of a log. Each step begins after the one before
+The proof is that of detection/proof.py, with answers of brokers instead of a log. Each step begins after the one before
 has been answered in full:
 
     P1  the leader of every partition: what is open, and from which offset (DescribeProducers)
@@ -15,7 +15,7 @@ and held the partition, or it was complete. If it was complete, its marker had b
 P2 was asked, and P2 would not show the span. Conclusion: a span that is not held at C1, and is open from the same
 offset at P2, will get no marker, whatever ran in between and however young it is. The proof has no age threshold and no
 timestamp: it finds a hang of a second ago, and a client clock that is a year ahead hides nothing. C2 is for the one
-exception in model/verdicts.py (the producer's next transaction has added the partition again, and its marker will also
+exception in detection/proof.py (the producer's next transaction has added the partition again, and its marker will also
 close the old data). P3 is for a span that ended after P2. Steps P2, C2, P3 are `assess_span`, the function that
 confirms the candidates of the stream.
 

@@ -13,10 +13,12 @@ from support.facts import DictStore, decode_bucket, encode_bucket
 from support.row_facts import fact_of
 from support.strategies import barriers, buckets, facts, nearly_at_rest, producer_facts, producers
 from txnwatch.state.detection.awaited_producers import places_of
+from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.bucket import process
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.evaluate import BarrierContext, at_rest_until, due_ms, judge
-from txnwatch.state.detection.transitions import ProducerFact, Step, apply
+from txnwatch.state.detection.evaluate import at_rest_until, due_ms, judge
+from txnwatch.state.detection.step import Step
+from txnwatch.state.detection.transitions import ProducerFact, apply
 from txnwatch.state.model.errors import CheckpointError
 from txnwatch.state.model.facts import Barrier, Fact, LastStable, Throttled
 from txnwatch.state.model.findings import StrayWrite

@@ -19,10 +19,10 @@ from simulation.view import View
 from simulation.world import Setting, World
 from support.facts import DictStore
 from txnwatch.state.detection import bucket as buckets
-from txnwatch.state.detection import evaluate as judge
-from txnwatch.state.detection import transitions as machine
+from txnwatch.state.detection import span_look, span_transitions
 from txnwatch.state.detection.producer_snapshot import described_open
-from txnwatch.state.detection.transitions import Step
+from txnwatch.state.detection.proof import Look, look_at
+from txnwatch.state.detection.step import Step
 from txnwatch.state.model.facts import (
     Barrier,
     CensusListing,
@@ -38,7 +38,6 @@ from txnwatch.state.model.findings import CoverInDoubt, Emitted, OwnerInDoubt
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import TransactionListing
 from txnwatch.state.model.transaction import Marker, ProducerState, Span
-from txnwatch.state.model.verdicts import Look, look_at
 from txnwatch.streaming.client.cluster import LATEST, READ_UNCOMMITTED, ListedOffset
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.source.read_plan import ReadPlan
@@ -144,7 +143,7 @@ class OlderTakenForTheOneAhead(Wrapped):
     """What the scan reads below an open transaction that a census has shown is taken for its beginning."""
 
     def patch(self) -> AbstractContextManager[object]:
-        return mock.patch.object(machine, "_is_past", return_value=False)
+        return mock.patch.object(span_transitions, "_is_past", return_value=False)
 
 
 class StaleLogIsFresh(ChangedBarrier):
@@ -169,7 +168,7 @@ class NoSecondLookAtTheLog(Wrapped):
             look = look_at(producer, partition, span, barrier, unread)
             return Look.UNCOVERED if look is Look.COVERED and span.uncovered_at is not None else look
 
-        return mock.patch.object(judge, "look_at", once)
+        return mock.patch.object(span_look, "look_at", once)
 
 
 class RotationToOneProducerIdOnly(Reader):
@@ -189,13 +188,13 @@ class OnlyANewerEpochCloses(Wrapped):
     """`>` instead of `>=` in the rule that closes a span."""
 
     def patch(self) -> AbstractContextManager[object]:
-        closing: Callable[[Span | None, ProducerSeen], Marker | None] = machine._closing_marker
+        closing: Callable[[Span | None, ProducerSeen], Marker | None] = span_transitions._closing_marker
 
         def strict(prior: Span | None, fact: ProducerSeen) -> Marker | None:
             marker = closing(prior, fact)
             return marker if prior is None or marker is None or marker.producer_epoch > prior.epoch else None
 
-        return mock.patch.object(machine, "_closing_marker", strict)
+        return mock.patch.object(span_transitions, "_closing_marker", strict)
 
 
 class OneMarkerLost(Reader):
@@ -323,7 +322,7 @@ class CensusJudgedAtOnce(Wrapped):
 
         with (
             mock.patch.object(buckets, "described_open", early),
-            mock.patch.object(judge, "_is_still_open", return_value=True),
+            mock.patch.object(span_look, "_is_still_open", return_value=True),
         ):
             yield
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from txnwatch.state.detection.proof import Look
 from txnwatch.state.model.findings import BucketCount, Emitted
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.verdicts import Look
 from txnwatch.streaming.source.offsets import is_data
 
 

@@ -16,11 +16,11 @@ from support.log_lines import LogLines
 from txnwatch.cli.watchers import listed, not_reached, unwatched, watchers_of
 from txnwatch.sinks.delivery import encoding
 from txnwatch.sinks.delivery.heartbeat import AHEAD_MS, FRESH_MS, Heartbeat, from_bytes, to_bytes
+from txnwatch.state.detection.proof import Look
 from txnwatch.state.model.errors import BadEventError, SinkError
 from txnwatch.state.model.findings import BucketCount, CensusIncomplete, Emitted, Unproven
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.incident import is_incident_id
-from txnwatch.state.model.verdicts import Look
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo

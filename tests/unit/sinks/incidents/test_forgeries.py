@@ -16,10 +16,10 @@ from support.facts import transaction
 from support.incidents import an_event, an_evidence
 from support.ledger_world import World
 from support.shared_log import SharedLog
-from txnwatch.sinks.abort.marker_write import action
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.sinks.incidents.own_findings import StoredFindings
 from txnwatch.state.abort.case import AbortPolicy
+from txnwatch.state.abort.protocol import action
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.incident import (
     SPENT_SEQUENCE,

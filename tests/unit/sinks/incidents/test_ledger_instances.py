@@ -11,8 +11,8 @@ from txnwatch.sinks.abort.automatic import AutoAbort
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.sinks.incidents.open_checks import LOOK_AGAIN_MS
-from txnwatch.sinks.incidents.resolutions import no_longer_open
 from txnwatch.state.abort.case import AbortPolicy
+from txnwatch.state.evidence.incident_end import no_longer_open
 from txnwatch.state.model.findings import Emitted
 from txnwatch.state.model.incident import resolved, updated
 
