@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from txnwatch.sinks.incidents.confirm import confirm_spans, confirm_transactions, with_pasts
 from txnwatch.state.evidence.age_claims import Claim, LeaderStamp, claims

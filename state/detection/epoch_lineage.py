@@ -14,7 +14,7 @@ Pure: no I/O, no clock.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from txnwatch.state.model.transaction import ITS_OWN, UNKNOWN_PREVIOUS, CoordinatorView, EpochUse, TransactionState
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from txnwatch.state.detection.transitions import Step, dropped
 from txnwatch.state.model.broker_clocks import NOT_LISTED_MS, Clocks, was_listed
 from txnwatch.state.model.facts import Barrier, Joined
 from txnwatch.state.model.findings import (
     CoverInDoubt,
-    Emitted,
+    Finding,
     OwnerInDoubt,
     SpanCandidate,
     StrayWrite,
@@ -80,7 +82,7 @@ class BarrierContext:
 
 def judge(producer: ProducerState, bench: BarrierContext) -> Step:
     """The producer after one barrier, and the candidates that are due."""
-    emitted: list[Emitted] = []
+    emitted: list[Finding] = []
     for partition in _over(producer, bench):
         step = dropped(producer, partition)
         producer = step.producer
@@ -138,7 +140,7 @@ def _over(producer: ProducerState, bench: BarrierContext) -> list[TopicPartition
 
 def _judge_span(
     producer: ProducerState, partition: TopicPartition, span: Span, bench: BarrierContext
-) -> tuple[Span, tuple[Emitted, ...]]:
+) -> tuple[Span, tuple[Finding, ...]]:
     look = _look(producer, partition, span, bench)
     if look is Look.COVERED:
         return _covered(producer, partition, span, bench)
@@ -173,7 +175,7 @@ def _is_of_old_log(view: CoordinatorView | None, bench: BarrierContext) -> bool:
 
 def _proven(
     producer: ProducerState, partition: TopicPartition, span: Span, bench: BarrierContext, first_barrier: int
-) -> tuple[Span, tuple[Emitted, ...]]:
+) -> tuple[Span, tuple[Finding, ...]]:
     if span.said is not None and bench.now_ms < span.said.next_ms:
         return span, ()
     candidate = _candidate(producer, partition, span, bench, first_barrier)
@@ -182,7 +184,7 @@ def _proven(
 
 def _covered(
     producer: ProducerState, partition: TopicPartition, span: Span, bench: BarrierContext
-) -> tuple[Span, tuple[Emitted, ...]]:
+) -> tuple[Span, tuple[Finding, ...]]:
     """A live transaction holds the span now. If it was proven that none did before, this one has absorbed it."""
     if span.uncovered_at is None:
         return (replace(span, absorbed=True) if span.stray and not span.absorbed else span), ()

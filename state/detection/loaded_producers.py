@@ -7,8 +7,9 @@ because every loaded producer is evaluated at the barrier.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from dataclasses import replace
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from txnwatch.state.detection.awaited_producers import Awaited, places_of
 from txnwatch.state.detection.bucket_state import BucketState
@@ -17,7 +18,7 @@ from txnwatch.state.detection.open_transactions import follow, state_of, younges
 from txnwatch.state.detection.transitions import ProducerFact, Step, apply, is_newer
 from txnwatch.state.model.completion_latency import Tally
 from txnwatch.state.model.facts import ProducerSeen, TransactionSeen
-from txnwatch.state.model.findings import Emitted, StrayWrite
+from txnwatch.state.model.findings import Finding, StrayWrite
 from txnwatch.state.model.transaction import ProducerState
 
 
@@ -36,7 +37,7 @@ class LoadedProducers:
 
     def __init__(self, bucket: BucketState, store: ProducerStore) -> None:
         self.bucket = bucket
-        self.emitted: list[Emitted] = []
+        self.emitted: list[Finding] = []
         self._store = store
         self._stored: dict[int, ProducerState] = {}
         self.touched: dict[int, ProducerState] = {}
@@ -94,7 +95,7 @@ class LoadedProducers:
         if was != now_is:
             for state, change in ((was, -1), (now_is, 1)):
                 if state is not None:
-                    self.bucket.states[state] += change
+                    self.bucket.states[state] = self.bucket.states.get(state, 0) + change
         follow(self.bucket.followed, producer, bench, self._youngest_ms)
 
     def name_strays(self) -> None:

@@ -10,27 +10,18 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 from zlib import crc32
 
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.evaluate import BarrierContext
-from txnwatch.state.model.findings import Emitted, OpenSpan, OpenTransaction, OpenTransactions
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.serializer import pack
+from txnwatch.state.model.findings import Finding, OpenSpan, OpenTransaction, OpenTransactions
+from txnwatch.state.model.serializer import encode
 from txnwatch.state.model.transaction import ProducerState
 
 FOLLOWED = 128  # per bucket
 _ANY_MS = 2**63
 EMIT_EVERY = 20  # barriers; emitted also if unchanged
 UNOWNED = "unowned"
-
-
-def open_transaction_of(raw: Iterable[Any]) -> OpenTransaction:
-    """Restores an OpenTransaction from plain values."""
-    producer_id, transactional_id, state, since_ms, prepared_ms, spans = raw
-    told = tuple(OpenSpan(TopicPartition(*partition), start, seen) for partition, start, seen in spans)
-    return OpenTransaction(producer_id, transactional_id, state, since_ms, prepared_ms, told)
 
 
 def state_of(producer: ProducerState) -> str | None:
@@ -81,7 +72,7 @@ def must_emit(bucket: BucketState, told: tuple[OpenTransaction, ...], barrier_nu
     attempt at the same barrier may be lost. The digest of the emitted list is part of the state, because another worker
     may run the next batch.
     """
-    digest = bucket.told if bucket.told is not None and told == bucket.shown else crc32(pack(told))
+    digest = bucket.told if bucket.told is not None and told == bucket.shown else crc32(encode(told))
     is_turn = (barrier_number + bucket.number) % EMIT_EVERY == 0
     is_heard = digest == bucket.told and barrier_number > bucket.barrier
     bucket.told, bucket.shown, bucket.barrier = digest, told, barrier_number
@@ -94,9 +85,9 @@ class LastOpenLists:
     def __init__(self) -> None:
         self._told: dict[int, OpenTransactions] = {}
 
-    def whole(self, emitted: Iterable[Emitted]) -> list[Emitted]:
+    def whole(self, emitted: Iterable[Finding]) -> list[Finding]:
         """The findings of one batch, with the last open lists of all buckets."""
-        others: list[Emitted] = []
+        others: list[Finding] = []
         for said in emitted:
             if isinstance(said, OpenTransactions):
                 self._told[said.bucket] = said

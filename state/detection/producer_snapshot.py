@@ -24,11 +24,11 @@ batch, so a span that it opens is evaluated from the next barrier on: T of its o
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from txnwatch.state.detection.transitions import Step, absorbed, ended, without
 from txnwatch.state.model.facts import CensusListing, Joined, OpenDescribed
-from txnwatch.state.model.findings import Emitted, Mismatch, SpanEnd, StrayWrite, ViewHealed
+from txnwatch.state.model.findings import Finding, Mismatch, SpanEnd, StrayWrite, ViewHealed
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import UNREAD, ProducerState, Span
 
@@ -43,7 +43,7 @@ def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Census
     is_another = prior.start_offset != fact.start_offset  # a span is identified by its start: the proof restarts
     is_reading = not bracket.is_scanned  # if the partition is scanned and read this far, the log decides
     seen_again = is_reading and prior.uncovered_at is not None and prior.reseen_at is None
-    emitted: tuple[Emitted, ...] = ()
+    emitted: tuple[Finding, ...] = ()
     if fact.producer_epoch > prior.epoch:  # data of a newer epoch, which we have not read, has joined it
         emitted = () if prior.absorbed else (_joined_unseen(producer, fact, bracket, prior),)
         prior = absorbed(prior)

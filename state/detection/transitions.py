@@ -9,8 +9,9 @@ end is emitted only if a finding was emitted before.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from txnwatch.state.detection.epoch_lineage import follow
 from txnwatch.state.model.facts import (
@@ -22,7 +23,7 @@ from txnwatch.state.model.facts import (
     TransactionSeen,
 )
 from txnwatch.state.model.findings import (
-    Emitted,
+    Finding,
     Mismatch,
     SpanEnd,
     SpanEnded,
@@ -49,7 +50,7 @@ class Step(NamedTuple):
     """One transition: the new state, and the findings to emit."""
 
     producer: ProducerState
-    emitted: tuple[Emitted, ...] = ()
+    emitted: tuple[Finding, ...] = ()
 
 
 def apply(producer: ProducerState, fact: ProducerFact, barrier_number: int, *, is_consecutive: bool = True) -> Step:
@@ -120,7 +121,7 @@ def _begins_anew(prior: Span, fact: ProducerSeen) -> bool:
     return prior.ended_at is not None and fact.first_offset is not None and fact.first_offset > prior.last_offset
 
 
-def _unseen_end(producer_id: int, partition: TopicPartition, span: Span) -> tuple[Emitted, ...]:
+def _unseen_end(producer_id: int, partition: TopicPartition, span: Span) -> tuple[Finding, ...]:
     healed = ViewHealed(partition, producer_id, span.start_offset, Mismatch.CLOSED)
     return (*ended(producer_id, partition, span, SpanEnd.CENSUS), healed)
 
@@ -253,7 +254,7 @@ def _moved(producer: ProducerState, view: CoordinatorView) -> Step:
     """The producer with a newer view; ends the verdicts that were emitted about an earlier transaction or state."""
     prior = producer.view
     said = dict(producer.said)
-    emitted: list[Emitted] = []
+    emitted: list[Finding] = []
     for verdict in producer.said:
         if prior is None or (family_of(prior) == family_of(view) and view.start_ms == prior.start_ms):
             continue
@@ -338,6 +339,6 @@ def ended(
     span: Span,
     how: SpanEnd,
     marker: Marker | None = None,
-) -> tuple[Emitted, ...]:
+) -> tuple[Finding, ...]:
     """The findings about the end of a span: none, unless a finding about the open span was emitted."""
     return (SpanEnded(producer_id, partition, span, how, marker),) if span.said else ()

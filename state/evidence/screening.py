@@ -31,7 +31,9 @@ the reason, and never hanging.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from txnwatch.state.evidence.age_claims import Claim
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation, coordinator_reading, covers

@@ -39,8 +39,9 @@ What cannot be detected: a clock that was set forward between a record and the s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct, field
 
 from txnwatch.state.model.transaction import CoordinatorView
 
@@ -130,8 +131,7 @@ def learned(known: Clock | None, told: Clock) -> Clock:
     return now if is_higher or is_lower else known
 
 
-@dataclass(slots=True)
-class Clocks:
+class Clocks(Struct, array_like=True):
     """The brokers' clocks, and the leader of each partition of the coordinators' log."""
 
     brokers: dict[int, Clock] = field(default_factory=dict)

@@ -8,10 +8,12 @@ this module.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 
+from msgspec import field
+
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.record import Record
 
 
 class TransactionState(StrEnum):
@@ -69,8 +71,7 @@ _OUTCOME = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(Record, frozen=True):
     """A control record that ended a transaction on a partition."""
 
     offset: int
@@ -88,16 +89,14 @@ class Marker:
 UNREAD = -1  # the epoch is unknown, because its batch was not read
 
 
-@dataclass(frozen=True, slots=True)
-class Emission:
+class Emission(Record, frozen=True):
     """How often a candidate was emitted, and when it is due again; the pauses grow until it ends."""
 
     times: int
     next_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Record, frozen=True):
     """Transactional data of one producer on one partition that no marker has closed.
 
     Attributes:
@@ -161,8 +160,7 @@ ITS_OWN = frozenset({EpochUse.FIRST, EpochUse.RAISED})
 UNKNOWN_PREVIOUS = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorView:
+class CoordinatorView(Record, frozen=True):
     """The latest coordinator record about a producer id; times are the broker's clock.
 
     Attributes:
@@ -216,8 +214,7 @@ class CoordinatorView:
 COVER = "cover"
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerState:
+class ProducerState(Record, frozen=True):
     """All that is known about one producer id.
 
     `said` has one entry per emitted time-based verdict, and one under COVER for questions to the coordinator about its

@@ -9,8 +9,10 @@ returned as a problem beside the answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from txnwatch.state.evidence.age_claims import LeaderStamp
 from txnwatch.state.model.facts import TransactionSeen

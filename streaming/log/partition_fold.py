@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from txnwatch.state.model.facts import Joined, ProducerSeen
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.record import Record
 from txnwatch.state.model.transaction import Marker
 from txnwatch.streaming.wire.control_record import MarkerType, read_marker
 from txnwatch.streaming.wire.record_batch import (
@@ -54,8 +55,7 @@ class _Producer:
     joined: Joined | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Episode:
+class Episode(Record, frozen=True):
     """One transaction on one partition, from its first batch to its marker; used to read history."""
 
     producer_id: int

@@ -9,7 +9,9 @@ are consecutive only if no offset between them is missing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from txnwatch.state.detection.epoch_lineage import begun, follow
 from txnwatch.state.model.completion_latency import End, Tally

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import replace
-
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from txnwatch.state.detection.bucket_state import BucketState, Failing, Standing
 from txnwatch.state.detection.look_times import Agenda
@@ -167,7 +165,7 @@ buckets = st.builds(
     scan_interval_ms=st.none() | times,
     hidden=st.dictionaries(data_partitions, st.integers(1, 9), max_size=2),
     undescribed=st.sets(data_partitions, max_size=2),
-    states=st.dictionaries(st.sampled_from(["Ongoing", "unowned"]), st.integers(1, 9), max_size=2).map(Counter),
+    states=st.dictionaries(st.sampled_from(["Ongoing", "unowned"]), st.integers(1, 9), max_size=2),
     followed=st.dictionaries(producer_ids, open_transactions, max_size=2),
 )
 barriers = st.builds(

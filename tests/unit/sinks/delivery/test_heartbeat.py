@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from txnwatch.cli.watchers import listed, not_reached, unwatched, watchers_of
 from txnwatch.sinks.delivery import encoding
 from txnwatch.sinks.delivery.heartbeat import AHEAD_MS, FRESH_MS, Heartbeat, from_bytes, to_bytes
 from txnwatch.state.model.errors import BadEventError, SinkError
-from txnwatch.state.model.findings import BucketCount, CensusIncomplete, Emitted, Unproven
+from txnwatch.state.model.findings import BucketCount, CensusIncomplete, Finding, Unproven
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.incident import is_incident_id
 from txnwatch.state.model.verdicts import Look
@@ -170,7 +171,7 @@ class Watch:
             "host:/c", "cluster", cluster, options, lambda: progress, places, lambda: self.coverage.evidence
         )
 
-    def batch(self, *emitted: Emitted, after_ms: int = 0) -> None:
+    def batch(self, *emitted: Finding, after_ms: int = 0) -> None:
         self.now_ms = NOW_MS + after_ms
         self.coverage.on_batch(emitted)
         self.pulse.on_batch(emitted, self.now_ms)

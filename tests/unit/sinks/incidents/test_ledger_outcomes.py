@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from support.ledger_world import World
 from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME

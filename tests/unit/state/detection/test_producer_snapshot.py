@@ -12,7 +12,7 @@ from txnwatch.state.model.findings import (
     CensusIncomplete,
     CensusReason,
     CensusRequest,
-    Emitted,
+    Finding,
     LastStableOffsetBlocked,
     Mismatch,
     SpanCandidate,
@@ -54,8 +54,8 @@ def test_what_a_census_shows(before: list[Fact], facts: list[Fact], start: int |
     assert (span.start_offset if span is not None else None) == start
 
 
-def spans_after(run: BucketRun, *batches: list[Fact], **exceptions: Any) -> list[Emitted]:
-    emitted: list[Emitted] = []
+def spans_after(run: BucketRun, *batches: list[Fact], **exceptions: Any) -> list[Finding]:
+    emitted: list[Finding] = []
     for facts in batches:
         emitted.extend(run.batch(*facts, **exceptions))
     return emitted
@@ -101,7 +101,7 @@ def test_a_mismatch_is_not_one_where_reading_has_just_begun() -> None:
     assert [said.mismatch for said in later.batch(*census(30)) if isinstance(said, ViewHealed)] == [Mismatch.OPEN]
 
 
-def hanging(emitted: list[Emitted]) -> list[SpanCandidate]:
+def hanging(emitted: list[Finding]) -> list[SpanCandidate]:
     return [said for said in emitted if isinstance(said, SpanCandidate)]
 
 

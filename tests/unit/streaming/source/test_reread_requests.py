@@ -12,7 +12,7 @@ from txnwatch.state.detection.open_transactions import UNOWNED
 from txnwatch.state.model.findings import (
     CensusReason,
     CensusRequest,
-    Emitted,
+    Finding,
     LastStableOffsetBlocked,
     OpenSpan,
     OpenTransaction,
@@ -139,7 +139,7 @@ HOLDERS = {
 
 @pytest.mark.parametrize(("known", "is_asked"), HOLDERS.values(), ids=HOLDERS.keys())
 def test_a_last_stable_offset_is_asked_about_where_nothing_known_holds_it(
-    known: list[Emitted], *, is_asked: bool
+    known: list[Finding], *, is_asked: bool
 ) -> None:
     wanted = {census_of(ORDERS, CensusReason.STANDING)} if is_asked else set()
     assert requests_after([LastStableOffsetBlocked(ORDERS, 10), *known], ()) == wanted
