@@ -145,7 +145,7 @@ def _judge_span(
     if look is Look.COVERED:
         return _covered(producer, partition, span, bench)
     if look is Look.UNCOVERED:
-        if span.seen_at >= 0 and _needs_census(partition, span, bench):
+        if span.seen_at is not None and _needs_census(partition, span, bench):
             bench.wanted.add(partition)
         if span.uncovered_at is None:
             return replace(span, uncovered_at=bench.barrier.number), ()
@@ -214,7 +214,9 @@ def _is_still_open(partition: TopicPartition, span: Span, bench: BarrierContext)
     if not span.by_census and not _data_unproven(partition, bench):
         return True
     number = bench.barrier.number
-    return span.reseen_at is not None and span.reseen_at < number and span.seen_at >= number - 1
+    if span.reseen_at is None or span.seen_at is None:
+        return False
+    return span.reseen_at < number and span.seen_at >= number - 1
 
 
 def _needs_census(partition: TopicPartition, span: Span, bench: BarrierContext) -> bool:
@@ -222,7 +224,8 @@ def _needs_census(partition: TopicPartition, span: Span, bench: BarrierContext) 
     if not span.by_census and not _data_unproven(partition, bench):
         return False
     is_due = span.said is None or span.said.next_ms <= bench.now_ms
-    return span.reseen_at is None or (is_due and span.seen_at < bench.barrier.number)
+    is_seen = span.seen_at is not None and span.seen_at >= bench.barrier.number
+    return span.reseen_at is None or (is_due and not is_seen)
 
 
 def _data_unproven(partition: TopicPartition, bench: BarrierContext) -> bool:

@@ -61,7 +61,7 @@ def worth_telling(followed: Mapping[int, OpenTransaction], bench: BarrierContext
     """Transactions that have been open for a while or are prepared, oldest first."""
     latest_ms = bench.now_ms - bench.policy.listed_after_ms
     for told in sorted(followed.values(), key=_by_age):
-        if told.since_ms <= latest_ms or told.prepared_ms >= 0:
+        if told.since_ms <= latest_ms or told.prepared_ms is not None:
             yield told
 
 
@@ -100,18 +100,19 @@ def _by_age(told: OpenTransaction) -> tuple[int, int]:
     return told.since_ms, told.producer_id
 
 
-def _since(producer: ProducerState, bench: BarrierContext) -> tuple[int, int]:
-    """Since when something is open, and since when it is prepared, -1 if it is not."""
-    times, prepared_ms, view = [span.first_seen_ms for span in producer.spans.values()], -1, producer.view
+def _since(producer: ProducerState, bench: BarrierContext) -> tuple[int, int | None]:
+    """Since when something is open, and since when it is prepared, None if it is not."""
+    times, view = [span.first_seen_ms for span in producer.spans.values()], producer.view
+    prepared_ms = None
     if view is not None and view.is_live:
         # An aborted transaction that was empty has no start and no data.
         ahead_ms = bench.clocks.ahead_ms(view, bench.now_ms)
         times.append((view.start_ms if view.start_ms >= 0 else view.record_timestamp_ms) - ahead_ms)
-        prepared_ms = view.record_timestamp_ms - ahead_ms if view.state.is_prepare else -1
+        prepared_ms = view.record_timestamp_ms - ahead_ms if view.state.is_prepare else None
     return min(times), prepared_ms
 
 
-def _open(producer: ProducerState, state: str, since_ms: int, prepared_ms: int) -> OpenTransaction:
+def _open(producer: ProducerState, state: str, since_ms: int, prepared_ms: int | None) -> OpenTransaction:
     spans = tuple(
         OpenSpan(partition, span.start_offset, span.first_seen_ms) for partition, span in sorted(producer.spans.items())
     )
@@ -119,8 +120,8 @@ def _open(producer: ProducerState, state: str, since_ms: int, prepared_ms: int) 
     return OpenTransaction(producer.producer_id, name, state, since_ms, prepared_ms, spans)
 
 
-def oldest(told: Iterable[OpenTransaction]) -> tuple[int, int]:
-    """The start of the oldest, and the time since when the longest prepared one is prepared; -1 for none."""
+def oldest(told: Iterable[OpenTransaction]) -> tuple[int | None, int | None]:
+    """The start of the oldest, and the time since when the longest prepared one is prepared; None for none."""
     known = list(told)
-    prepared = [one.prepared_ms for one in known if one.prepared_ms >= 0]
-    return min((one.since_ms for one in known), default=-1), min(prepared, default=-1)
+    prepared = [one.prepared_ms for one in known if one.prepared_ms is not None]
+    return min((one.since_ms for one in known), default=None), min(prepared, default=None)

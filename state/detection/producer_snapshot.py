@@ -30,7 +30,7 @@ from txnwatch.state.detection.transitions import Step, absorbed, ended, without
 from txnwatch.state.model.facts import CensusListing, Joined, OpenDescribed
 from txnwatch.state.model.findings import Finding, Mismatch, SpanEnd, StrayWrite, ViewHealed
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.transaction import UNREAD, ProducerState, Span
+from txnwatch.state.model.transaction import ProducerState, Span
 
 
 def described_open(producer: ProducerState, fact: OpenDescribed, bracket: CensusListing, number: int) -> Step:
@@ -50,7 +50,7 @@ def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Census
     span = replace(
         prior,
         start_offset=fact.start_offset,
-        start_epoch=UNREAD if is_another else prior.start_epoch,
+        start_epoch=None if is_another else prior.start_epoch,
         epoch=fact.producer_epoch,
         by_census=prior.by_census and is_reading,
         is_ahead_of_scan=prior.is_ahead_of_scan and is_reading,
@@ -98,7 +98,7 @@ def _opened(
     span = Span(
         topic_id=bracket.topic_id,
         start_offset=fact.start_offset,
-        start_epoch=UNREAD,
+        start_epoch=None,
         epoch=fact.producer_epoch,
         last_offset=fact.start_offset,
         last_timestamp_ms=fact.last_timestamp_ms,
@@ -106,7 +106,7 @@ def _opened(
         eligible_from=number + 1,
         by_census=not bracket.is_scanned,
         is_ahead_of_scan=bracket.is_behind,
-        seen_at=-1 if bracket.is_scanned else number,
+        seen_at=None if bracket.is_scanned else number,
     )
     return Step(_with(producer, fact.partition, span), emitted)
 
@@ -129,7 +129,8 @@ def not_described(producer: ProducerState, partition: TopicPartition, bracket: C
     if span.start_offset >= bracket.below:
         # The log was truncated. The scan goes back, and opens again what it reads above that point.
         return without(producer, partition, span, SpanEnd.TRUNCATED)
-    is_over = span.start_offset < bracket.stable or span.census_absent_at is not None
+    is_below_stable = bracket.stable is not None and span.start_offset < bracket.stable
+    is_over = is_below_stable or span.census_absent_at is not None
     if is_over and span.by_census and not bracket.is_scanned:
         return without(producer, partition, span, SpanEnd.CENSUS)
     span = replace(

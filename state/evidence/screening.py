@@ -39,7 +39,7 @@ from txnwatch.state.evidence.age_claims import Claim
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation, coordinator_reading, covers
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.ports import ActiveProducer, PartitionReading, TransactionDescription, TransactionListing
-from txnwatch.state.model.transaction import UNREAD, CoordinatorView, Span
+from txnwatch.state.model.transaction import CoordinatorView, Span
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 BOTH_LOOKS = (1, 2)
@@ -75,7 +75,7 @@ def _candidate(reading: PartitionReading, row: ActiveProducer, read_ms: int) -> 
     span = Span(
         topic_id=reading.topic_id,
         start_offset=row.txn_start_offset,
-        start_epoch=UNREAD,
+        start_epoch=None,
         epoch=row.producer_epoch,
         last_offset=row.txn_start_offset,
         last_timestamp_ms=row.last_timestamp_ms,

@@ -144,7 +144,7 @@ class CensusListing(NamedTuple):
 
     Attributes:
         below: end offset listed before the description; the census covers transactions that begin below it.
-        stable: the leader's last stable offset, listed after the description; -1 if the leader did not return it. A
+        stable: the leader's last stable offset, listed after the description; None if the leader did not return it. A
             marker above the high watermark ends its transaction in the leader's memory and can still be lost. This
             cannot happen to a transaction that begins below `stable`.
         is_scanned: the log of the partition is also read, and was read to `below` when the census was taken.
@@ -154,7 +154,7 @@ class CensusListing(NamedTuple):
 
     topic_id: str
     below: int
-    stable: int
+    stable: int | None
     is_scanned: bool
     is_first: bool = False
     is_behind: bool = False

@@ -201,7 +201,7 @@ class BucketCount(Variant, frozen=True):
         behind: data partitions of the whole cluster that were listed and, because of a limit, not read to their ends; a
             census shows what is open there.
         clocks: bounds on the brokers' clocks.
-        oldest_open_ms, oldest_prepared_ms: since when, by our clock; -1 for none.
+        oldest_open_ms, oldest_prepared_ms: since when, by our clock; None if nothing is open.
         due_ms: when, by our clock, the bucket must run again if no fact arrives before; 0 is at once.
     """
 
@@ -212,8 +212,8 @@ class BucketCount(Variant, frozen=True):
     data_listed_ms: int
     behind: int
     states: tuple[tuple[str, int], ...]
-    oldest_open_ms: int
-    oldest_prepared_ms: int
+    oldest_open_ms: int | None
+    oldest_prepared_ms: int | None
     due_ms: int
 
 
@@ -232,14 +232,14 @@ class OpenTransaction(NamedTuple):
         transactional_id: None until the coordinators' log has named it.
         state: the state of the transaction, or `unowned` if no live transaction owns the open data.
         since_ms: when it began, as far as known.
-        prepared_ms: when its outcome was decided, -1 if it is not decided.
+        prepared_ms: when its outcome was decided, None if it is not decided.
     """
 
     producer_id: int
     transactional_id: str | None
     state: str
     since_ms: int
-    prepared_ms: int
+    prepared_ms: int | None
     spans: tuple[OpenSpan, ...]
 
 

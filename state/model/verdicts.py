@@ -167,7 +167,7 @@ def reason_of(view: CoordinatorView | None, partition: TopicPartition) -> Reason
     """Why the span has no owner, according to the coordinators' log; the confirming read may find a better reason."""
     if view is None or view.state is TransactionState.DEAD:
         return Reason.NO_TRANSACTIONAL_ID
-    if view.superseded_by >= 0:
+    if view.superseded_by is not None:
         return Reason.PRODUCER_ID_SUPERSEDED
     if view.is_live and partition not in view.participants:
         return Reason.NOT_A_PARTICIPANT

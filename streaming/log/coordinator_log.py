@@ -80,7 +80,8 @@ def read_views(cluster: Cluster, producer_ids: Collection[int]) -> LogViews:
         fold.feed(read.fold.kept, read.fold.hole_end_before)
         for fact in fold.facts():
             if isinstance(fact, TransactionSeen) and fact.producer_id in producer_ids:
-                is_earlier = fact.view.coordinator_epoch < epochs[read.partition]
+                epoch = fact.view.coordinator_epoch
+                is_earlier = epoch is None or epoch < epochs[read.partition]
                 found.views[fact.producer_id] = replace(fact.view, may_lack_later_records=is_earlier)
     return found
 

@@ -183,7 +183,9 @@ class RotationToOneProducerIdOnly(Reader):
         return _undoubted(super().process(number, store, facts))
 
     def facts(self, facts: list[Fact]) -> list[Fact]:
-        return [fact for fact in facts if not (isinstance(fact, TransactionSeen) and fact.view.superseded_by >= 0)]
+        return [
+            fact for fact in facts if not (isinstance(fact, TransactionSeen) and fact.view.superseded_by is not None)
+        ]
 
 
 class OnlyANewerEpochCloses(Wrapped):

@@ -59,7 +59,7 @@ spans = st.builds(
     st.integers(0, 9),
     uncovered_at=st.none() | st.integers(0, 9),
     by_census=st.booleans(),
-    seen_at=st.integers(-1, 9),
+    seen_at=st.none() | st.integers(0, 9),
     reseen_at=st.none() | st.integers(0, 9),
     census_absent_at=st.none() | st.integers(0, 9),
     ended_at=st.none() | st.integers(0, 9),
@@ -79,7 +79,7 @@ views = st.builds(
     times,
     times,
     st.frozensets(data_partitions, max_size=3),
-    st.sampled_from([-1, 9]),
+    st.sampled_from([None, 9]),
 )
 producers = st.builds(
     ProducerState,
@@ -131,7 +131,7 @@ open_transactions = st.builds(
     st.sampled_from([None, "checkout-1"]),
     st.sampled_from(["Ongoing", "unowned"]),
     times,
-    st.integers(-1, 99),
+    st.none() | st.integers(0, 99),
     st.lists(st.builds(OpenSpan, data_partitions, offsets, times), max_size=2).map(tuple),
 )
 ends = st.builds(
@@ -145,7 +145,7 @@ latencies = st.builds(
     st.lists(st.integers(0, 9), min_size=len(BOUNDS_MS) + 1, max_size=len(BOUNDS_MS) + 1).map(tuple),
 )
 brokers = st.integers(1, 3)
-clocks = st.builds(Clock, st.integers(-9999, 9999), st.none() | st.integers(-9999, 9999), times, st.integers(-1, 99))
+clocks = st.builds(Clock, st.integers(-9999, 9999), st.none() | st.integers(-9999, 9999), times, st.none() | times)
 buckets = st.builds(
     BucketState,
     agenda=st.dictionaries(producer_ids, times, max_size=3).map(Agenda),
@@ -190,7 +190,7 @@ notices = st.builds(
 
 
 joins = st.builds(Joined, offsets, epochs, offsets, epochs, st.none() | markers)
-brackets = st.builds(CensusListing, topic_ids, offsets, st.integers(-1, 60), st.booleans(), st.booleans())
+brackets = st.builds(CensusListing, topic_ids, offsets, st.none() | offsets, st.booleans(), st.booleans())
 censuses = st.builds(
     CensusTaken,
     st.dictionaries(data_partitions, brackets, max_size=2),

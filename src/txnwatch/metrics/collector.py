@@ -57,8 +57,8 @@ class _Picture:
     judged_ms: int = -1
     data_listed_ms: int = -1
     caught_up_ms: int = -1
-    oldest_open_ms: int = -1
-    oldest_prepared_ms: int = -1
+    oldest_open_ms: int | None = None
+    oldest_prepared_ms: int | None = None
     pinned: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     left: Mapping[TopicPartition, int] = field(default_factory=dict)
 
@@ -301,12 +301,12 @@ def _gauge(name: str, values: Mapping[tuple[str, ...], float]) -> Family:
     return family
 
 
-def _age_s(now_ms: int, since_ms: int) -> float:
-    return max(0, now_ms - since_ms) / 1000 if since_ms >= 0 else 0.0
+def _age_s(now_ms: int, since_ms: int | None) -> float:
+    return max(0, now_ms - since_ms) / 1000 if since_ms is not None else 0.0
 
 
-def _earliest(times: Iterable[int]) -> int:
-    return min((time for time in times if time >= 0), default=-1)
+def _earliest(times: Iterable[int | None]) -> int | None:
+    return min((time for time in times if time is not None), default=None)
 
 
 def _log(partition: TopicPartition) -> str:

@@ -130,11 +130,11 @@ def test_the_lowest_open_data_pins_a_partition(world: World) -> None:
 
 
 def test_stages_of_the_coordinators_work_are_cumulative_histograms_by_target_state(world: World) -> None:
-    world.batch(transaction(1, S.PREPARE_COMMIT, ORDERS, record_timestamp_ms=START_MS))
+    world.batch(transaction(1, S.PREPARE_COMMIT, ORDERS, record_timestamp_ms=START_MS, coordinator_epoch=3))
     scrape = world.scrape()
     assert scrape.value("transactions_pending_markers", target_state="CompleteCommit") == 1
     assert scrape.value("oldest_pending_transaction_seconds") == 0.5
-    end = End(S.COMPLETE_COMMIT, START_MS + 40, START_MS + 8, -1)
+    end = End(S.COMPLETE_COMMIT, START_MS + 40, START_MS + 8, 3)
     complete = transaction(2, S.COMPLETE_COMMIT, record_timestamp_ms=START_MS + 40)
     scrape = world.batch(msgspec.structs.replace(complete, first_end=end))
     told = {"target_state": "CompleteCommit"}

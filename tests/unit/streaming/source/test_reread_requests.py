@@ -84,7 +84,7 @@ def test_without_a_file_there_are_no_requests(path: Path) -> None:
 def open_since(partition: TopicPartition, offset: int, *, state: str = "Ongoing", bucket: int = 0) -> OpenTransactions:
     """What one bucket has open: one transaction."""
     span = OpenSpan(partition, offset, 0)
-    return OpenTransactions(bucket, (OpenTransaction(1, None, state, 0, -1, (span,)),))
+    return OpenTransactions(bucket, (OpenTransaction(1, None, state, 0, None, (span,)),))
 
 
 DAMAGED = {
