@@ -9,7 +9,8 @@ are consecutive only if no offset between them is missing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -23,6 +24,9 @@ from txnwatch.streaming.wire.record_batch import BatchHeader, Record, records, w
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value
 
 _COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
+# A view has the values of its record that have the same name, so a new field of both needs no change here.
+_COPIED = tuple(spec.name for spec in fields(TransactionLogValue) if spec.name in CoordinatorView.__struct_fields__)
+_values_of = attrgetter(*_COPIED)
 
 
 @dataclass(slots=True)
@@ -168,11 +172,7 @@ class TransactionFold:
             transactional_id=transactional_id,
             log_partition=self.log_partition,
             log_offset=record.offset,
-            state=value.state,
-            producer_epoch=value.producer_epoch,
             timeout_ms=value.transaction_timeout_ms,
-            start_ms=value.start_ms,
-            last_update_ms=value.last_update_ms,
             record_timestamp_ms=record.timestamp,
             participants=frozenset(
                 TopicPartition(topic, partition)
@@ -180,6 +180,7 @@ class TransactionFold:
                 for partition in partitions
             ),
             coordinator_epoch=coordinator_epoch,
+            **dict(zip(_COPIED, _values_of(value), strict=True)),
         )
 
     def facts(self, *, is_first: bool = False) -> Iterator[TransactionSeen | TransactionalIdGone]:
