@@ -25,7 +25,7 @@ from txnwatch.state.model.incident_payload import (
 )
 from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.transaction import CoordinatorView
-from txnwatch.state.model.verdicts import RULE_OF, Verdict
+from txnwatch.state.model.verdicts import PREPARE, RULE_OF, Verdict
 
 
 def hanging_event(
@@ -105,7 +105,7 @@ def transaction_event(
     """The event that opens an incident about a transaction the coordinator still has."""
     view, description = candidate.view, found.description
     assert description is not None
-    stuck = candidate.verdict is Verdict.STUCK_PREPARE
+    stuck = RULE_OF[candidate.verdict].family == PREPARE
     since_ms = view.record_timestamp_ms if stuck else view.start_ms
     return IncidentEvent(
         incident_id=transaction_incident_id(

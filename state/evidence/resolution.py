@@ -16,7 +16,7 @@ from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import EndedBy
 from txnwatch.state.model.ports import PartitionReading, TransactionDescription
 from txnwatch.state.model.transaction import Marker
-from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.model.verdicts import PREPARE, RULE_OF, Verdict
 
 EARLY_MS = 5_000  # how much two clocks may differ
 
@@ -85,4 +85,5 @@ def is_premature(owner: TransactionDescription, incident: IncidentEvent, now_ms:
 def is_same_transaction(owner: TransactionDescription, incident: IncidentEvent) -> bool:
     """Whether the coordinator still has the same transaction in the same state."""
     is_one = owner.producer_id == incident.producer_id and owner.state == incident.transaction_state
-    return is_one and (incident.verdict == Verdict.STUCK_PREPARE or owner.start_ms == incident.open_since_ms)
+    is_prepared = RULE_OF[Verdict(incident.verdict)].family == PREPARE
+    return is_one and (is_prepared or owner.start_ms == incident.open_since_ms)
