@@ -9,7 +9,7 @@ from txnwatch.state.detection.awaited_producers import Awaited
 from txnwatch.state.detection.look_times import Agenda
 from txnwatch.state.model.broker_clocks import Clocks
 from txnwatch.state.model.findings import OpenTransaction
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import ProducerId, TopicPartition
 
 NEEDS_CENSUS = -1  # a gap that no reading can close, only a census at the leader
 FROM_BEGINNING = -1  # a partition of the coordinators' log that is read again as a new reading
@@ -87,7 +87,7 @@ class BucketState(SharedState):
     """
 
     agenda: Agenda = field(default_factory=Agenda)
-    followed: dict[int, OpenTransaction] = field(default_factory=dict)
+    followed: dict[ProducerId, OpenTransaction] = field(default_factory=dict)
     number: int = 0
     awaited: Awaited | None = field(default=None, compare=False, repr=False)
     shown: tuple[OpenTransaction, ...] | None = field(default=None, compare=False, repr=False)

@@ -15,6 +15,7 @@ from zlib import crc32
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.evaluate import BarrierContext
 from txnwatch.state.model.findings import Finding, OpenSpan, OpenTransaction, OpenTransactions
+from txnwatch.state.model.ids import ProducerId
 from txnwatch.state.model.serializer import encode
 from txnwatch.state.model.transaction import ProducerState
 
@@ -31,13 +32,16 @@ def state_of(producer: ProducerState) -> str | None:
     return UNOWNED if producer.spans else None
 
 
-def youngest_to_follow(followed: Mapping[int, OpenTransaction]) -> int:
+def youngest_to_follow(followed: Mapping[ProducerId, OpenTransaction]) -> int:
     """The latest start of a transaction that gets a place; a full list has none for those younger than all in it."""
     return max(told.since_ms for told in followed.values()) if len(followed) >= FOLLOWED else _ANY_MS
 
 
 def follow(
-    followed: dict[int, OpenTransaction], producer: ProducerState, bench: BarrierContext, youngest_ms: int = _ANY_MS
+    followed: dict[ProducerId, OpenTransaction],
+    producer: ProducerState,
+    bench: BarrierContext,
+    youngest_ms: int = _ANY_MS,
 ) -> None:
     """Adds the producer to the open list, updates it there, or removes it."""
     state = state_of(producer)
@@ -49,7 +53,7 @@ def follow(
         followed[producer.producer_id] = _open(producer, state, since_ms, prepared_ms)
 
 
-def keep_oldest(followed: dict[int, OpenTransaction]) -> None:
+def keep_oldest(followed: dict[ProducerId, OpenTransaction]) -> None:
     """Removes the youngest transactions above the limit."""
     if len(followed) > FOLLOWED:
         oldest = heapq.nsmallest(FOLLOWED, followed.values(), key=_by_age)
@@ -57,7 +61,7 @@ def keep_oldest(followed: dict[int, OpenTransaction]) -> None:
         followed.update((told.producer_id, told) for told in oldest)
 
 
-def worth_telling(followed: Mapping[int, OpenTransaction], bench: BarrierContext) -> Iterator[OpenTransaction]:
+def worth_telling(followed: Mapping[ProducerId, OpenTransaction], bench: BarrierContext) -> Iterator[OpenTransaction]:
     """Transactions that have been open for a while or are prepared, oldest first."""
     latest_ms = bench.now_ms - bench.policy.listed_after_ms
     for told in sorted(followed.values(), key=_by_age):

@@ -31,7 +31,7 @@ from txnwatch.state.model.findings import (
     TransactionMoved,
     ViewHealed,
 )
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, ProducerId, TopicPartition
 from txnwatch.state.model.transaction import (
     COVER,
     CoordinatorView,
@@ -121,7 +121,7 @@ def _begins_anew(prior: Span, fact: ProducerSeen) -> bool:
     return prior.ended_at is not None and fact.first_offset is not None and fact.first_offset > prior.last_offset
 
 
-def _unseen_end(producer_id: int, partition: TopicPartition, span: Span) -> tuple[Finding, ...]:
+def _unseen_end(producer_id: ProducerId, partition: TopicPartition, span: Span) -> tuple[Finding, ...]:
     healed = ViewHealed(partition, producer_id, span.start_offset, Mismatch.CLOSED)
     return (*ended(producer_id, partition, span, SpanEnd.CENSUS), healed)
 
@@ -334,7 +334,7 @@ def without(producer: ProducerState, partition: TopicPartition, span: Span, how:
 
 
 def ended(
-    producer_id: int,
+    producer_id: ProducerId,
     partition: TopicPartition,
     span: Span,
     how: SpanEnd,

@@ -38,6 +38,7 @@ from msgspec.structs import replace
 from txnwatch.state.evidence.age_claims import Claim
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation, coordinator_reading, covers
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
+from txnwatch.state.model.ids import ProducerEpoch, ProducerId
 from txnwatch.state.model.ports import ActiveProducer, PartitionReading, TransactionDescription, TransactionListing
 from txnwatch.state.model.transaction import CoordinatorView, Span
 from txnwatch.state.model.verdicts import Reason, Verdict
@@ -135,7 +136,7 @@ def view_of(description: TransactionDescription) -> CoordinatorView:
         log_partition=-1,
         log_offset=-1,
         state=description.state,
-        producer_epoch=description.producer_epoch,
+        producer_epoch=ProducerEpoch(description.producer_epoch),
         timeout_ms=description.timeout_ms,
         start_ms=description.start_ms,
         last_update_ms=-1,
@@ -144,7 +145,9 @@ def view_of(description: TransactionDescription) -> CoordinatorView:
     )
 
 
-def overdue_transaction(producer_id: int, view: CoordinatorView, claim: Claim, now_ms: int) -> TransactionCandidate:
+def overdue_transaction(
+    producer_id: ProducerId, view: CoordinatorView, claim: Claim, now_ms: int
+) -> TransactionCandidate:
     """A candidate that the coordinator has confirmed; `now_ms` is our clock when it was asked."""
     return TransactionCandidate(
         verdict=claim.verdict,

@@ -15,7 +15,7 @@ from msgspec import field
 
 from txnwatch.state.model.broker_clocks import Clock, Leader
 from txnwatch.state.model.completion_latency import End, Latencies
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.record import Variant
 from txnwatch.state.model.transaction import CoordinatorView, Marker
 
@@ -29,9 +29,9 @@ class Joined(NamedTuple):
     """
 
     start_offset: int
-    start_epoch: int
+    start_epoch: ProducerEpoch
     offset: int
-    epoch: int
+    epoch: ProducerEpoch
     marker: Marker | None = None
 
 
@@ -53,16 +53,16 @@ class ProducerSeen(Variant, frozen=True):
 
     partition: TopicPartition
     topic_id: str
-    producer_id: int
+    producer_id: ProducerId
     range_start: int
     range_end: int
     first_offset: int | None
-    first_epoch: int
+    first_epoch: ProducerEpoch
     first_marker: Marker | None
     last_marker: Marker | None
     open_offset: int | None
-    open_epoch: int
-    epoch: int
+    open_epoch: ProducerEpoch
+    epoch: ProducerEpoch
     last_offset: int
     last_timestamp_ms: int
     listed_ms: int
@@ -84,7 +84,7 @@ class TransactionSeen(Variant, frozen=True):
             producer id is awaited.
     """
 
-    producer_id: int
+    producer_id: ProducerId
     view: CoordinatorView
     held: frozenset[TopicPartition] = frozenset()
     ended: tuple[Latencies, ...] = ()
@@ -188,8 +188,8 @@ class OpenDescribed(Variant, frozen=True):
     """
 
     partition: TopicPartition
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
     start_offset: int
     last_timestamp_ms: int
     listed_ms: int

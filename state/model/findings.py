@@ -8,7 +8,7 @@ from typing import NamedTuple
 from txnwatch.state.model.broker_clocks import Clock
 from txnwatch.state.model.completion_latency import Latencies
 from txnwatch.state.model.facts import Joined, PartitionNotice
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import ProducerId, TopicPartition
 from txnwatch.state.model.record import Variant
 from txnwatch.state.model.transaction import CoordinatorView, Marker, Span
 from txnwatch.state.model.verdicts import Reason, Verdict
@@ -32,7 +32,7 @@ class SpanCandidate(Variant, frozen=True):
 
     verdict: Verdict
     reason: Reason
-    producer_id: int
+    producer_id: ProducerId
     partition: TopicPartition
     span: Span
     view: CoordinatorView | None
@@ -67,7 +67,7 @@ class TransactionCandidate(Variant, frozen=True):
     """
 
     verdict: Verdict
-    producer_id: int
+    producer_id: ProducerId
     view: CoordinatorView
     spans: tuple[tuple[TopicPartition, int], ...]
     overdue_ms: int
@@ -79,7 +79,7 @@ class TransactionCandidate(Variant, frozen=True):
 class SpanEnded(Variant, frozen=True):
     """The end of a span about which a finding was emitted."""
 
-    producer_id: int
+    producer_id: ProducerId
     partition: TopicPartition
     span: Span
     how: SpanEnd
@@ -89,7 +89,7 @@ class SpanEnded(Variant, frozen=True):
 class TransactionMoved(Variant, frozen=True):
     """A transaction has left the state in which a candidate was emitted; `view` is its state now."""
 
-    producer_id: int
+    producer_id: ProducerId
     verdict: Verdict
     said_view: CoordinatorView
     view: CoordinatorView
@@ -169,7 +169,7 @@ class ViewHealed(Variant, frozen=True):
     """A wrong view of a scanned partition was corrected; counted and reported, because it must not happen."""
 
     partition: TopicPartition
-    producer_id: int
+    producer_id: ProducerId
     start_offset: int
     mismatch: Mismatch
 
@@ -181,7 +181,7 @@ class StrayWrite(Variant, frozen=True):
     `second_barrier` are the two looks that proved it, or -1 if two epochs in one span proved it.
     """
 
-    producer_id: int
+    producer_id: ProducerId
     partition: TopicPartition
     topic_id: str
     joined: Joined
@@ -235,7 +235,7 @@ class OpenTransaction(NamedTuple):
         prepared_ms: when its outcome was decided, None if it is not decided.
     """
 
-    producer_id: int
+    producer_id: ProducerId
     transactional_id: str | None
     state: str
     since_ms: int

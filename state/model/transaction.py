@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from msgspec import field
 
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.record import Record
 
 
@@ -75,7 +75,7 @@ class Marker(Record, frozen=True):
     """A control record that ended a transaction on a partition."""
 
     offset: int
-    producer_epoch: int
+    producer_epoch: ProducerEpoch
     commit: bool
     coordinator_epoch: int
     timestamp_ms: int
@@ -121,8 +121,8 @@ class Span(Record, frozen=True):
 
     topic_id: str
     start_offset: int
-    start_epoch: int | None
-    epoch: int
+    start_epoch: ProducerEpoch | None
+    epoch: ProducerEpoch
     last_offset: int
     last_timestamp_ms: int
     first_seen_ms: int
@@ -139,7 +139,7 @@ class Span(Record, frozen=True):
     said: Emission | None = None
 
     @property
-    def oldest_epoch(self) -> int:
+    def oldest_epoch(self) -> ProducerEpoch:
         """The epoch of the first batch if it was read, else that of the last batch."""
         return self.start_epoch if self.start_epoch is not None else self.epoch
 
@@ -183,20 +183,20 @@ class CoordinatorView(Record, frozen=True):
     log_partition: int
     log_offset: int
     state: TransactionState
-    producer_epoch: int
+    producer_epoch: ProducerEpoch
     timeout_ms: int
     start_ms: int
     last_update_ms: int
     record_timestamp_ms: int
     participants: frozenset[TopicPartition] = frozenset()
-    superseded_by: int | None = None
+    superseded_by: ProducerId | None = None
     reading: int = 0
-    data_epoch: int | None = None
+    data_epoch: ProducerEpoch | None = None
     epoch_use: EpochUse = EpochUse.UNJUDGED
     coordinator_epoch: int | None = None
     since_ms: int = -1
     previous_outcome: str | None = None
-    previous_end_epoch: int | None = None
+    previous_end_epoch: ProducerEpoch | None = None
     may_lack_later_records: bool = False
 
     @property
@@ -219,7 +219,7 @@ class ProducerState(Record, frozen=True):
     spans. The spans have their own `said`.
     """
 
-    producer_id: int
+    producer_id: ProducerId
     spans: dict[TopicPartition, Span] = field(default_factory=dict)
     view: CoordinatorView | None = None
     said: dict[str, Emission] = field(default_factory=dict)

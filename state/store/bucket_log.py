@@ -24,6 +24,7 @@ from typing import Protocol
 from txnwatch.state.detection.awaited_producers import Awaited, places_of
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.model.findings import OpenTransaction
+from txnwatch.state.model.ids import ProducerId
 from txnwatch.state.model.record import Record
 from txnwatch.state.model.serializer import Serializer
 from txnwatch.state.model.transaction import ProducerState
@@ -53,11 +54,11 @@ class Entry(Record, frozen=True):
     """
 
     parts: dict[str, bytes]
-    followed: dict[int, OpenTransaction | None]
-    producer_ids: list[int]
+    followed: dict[ProducerId, OpenTransaction | None]
+    producer_ids: list[ProducerId]
     rows: list[bytes]
     written_ms: list[int]
-    times: dict[int, int | None]
+    times: dict[ProducerId, int | None]
 
 
 HEADS = Serializer[Head](Head, (Entry, *STORED_PARTS))
@@ -95,13 +96,13 @@ class KeptBucket:
         self.bucket = BucketState(number=number, awaited=Awaited())
         self._sequence = 0
         self._tokens: list[bytes] = []
-        self._rows: dict[int, bytes] = {}
-        self._written_ms: dict[int, int] = {}
-        self._objects: dict[int, ProducerState] = {}
-        self._used: dict[int, ProducerState] = {}
-        self._changed: dict[int, ProducerState] = {}
+        self._rows: dict[ProducerId, bytes] = {}
+        self._written_ms: dict[ProducerId, int] = {}
+        self._objects: dict[ProducerId, ProducerState] = {}
+        self._used: dict[ProducerId, ProducerState] = {}
+        self._changed: dict[ProducerId, ProducerState] = {}
         self._shared: dict[str, bytes] = {}
-        self._followed: dict[int, OpenTransaction] = {}
+        self._followed: dict[ProducerId, OpenTransaction] = {}
         self._snapshot_bytes = self._log_bytes = 0
 
     @property
@@ -110,11 +111,11 @@ class KeptBucket:
         return len(self._objects)
 
     @property
-    def producer_ids(self) -> frozenset[int]:
+    def producer_ids(self) -> frozenset[ProducerId]:
         """All known producer ids, also idle ones."""
         return frozenset(self._rows)
 
-    def get(self, producer_id: int) -> ProducerState | None:
+    def get(self, producer_id: ProducerId) -> ProducerState | None:
         """The latest version of the producer, or None."""
         found = self._used.get(producer_id) or self._objects.get(producer_id)
         if found is None:
@@ -133,7 +134,7 @@ class KeptBucket:
         """Stores the changes since `load`; `token` is random, `now_ms` is our clock at the batch's barrier."""
         shared, followed, agenda = encode_shared(self.bucket), self.bucket.followed, self.bucket.agenda
         parts = {name: part for name, part in shared.items() if self._shared.get(name) != part}
-        followed_now: dict[int, OpenTransaction | None] = {
+        followed_now: dict[ProducerId, OpenTransaction | None] = {
             pid: told for pid, told in followed.items() if self._followed.get(pid) != told
         }
         let_go = self._followed.keys() - followed.keys()
@@ -147,7 +148,7 @@ class KeptBucket:
                 store.clear()
                 self._tokens, self._snapshot_bytes, self._log_bytes = [], len(entry), 0
             else:
-                left: dict[int, OpenTransaction | None] = dict.fromkeys(let_go)
+                left: dict[ProducerId, OpenTransaction | None] = dict.fromkeys(let_go)
                 times = {pid: agenda.get(pid) for pid in agenda.changed}
                 entry = _entry(parts, followed_now | left, rows, dict.fromkeys(rows, now_ms), times)
                 self._log_bytes += len(entry)
@@ -217,7 +218,7 @@ class KeptBucket:
                 agenda.put(producer_id, when_ms)
         self._place({*entry.producer_ids, *entry.times})
 
-    def _place(self, producer_ids: set[int]) -> None:
+    def _place(self, producer_ids: set[ProducerId]) -> None:
         awaited = self.bucket.awaited
         assert awaited is not None
         for producer_id in producer_ids:
@@ -253,10 +254,10 @@ def load(kept: KeptBucket | None, store: LogStore, number: int) -> KeptBucket:
 
 def _entry(
     parts: dict[str, bytes],
-    followed: dict[int, OpenTransaction | None],
-    rows: Mapping[int, bytes],
-    written_ms: Mapping[int, int],
-    times: dict[int, int | None],
+    followed: dict[ProducerId, OpenTransaction | None],
+    rows: Mapping[ProducerId, bytes],
+    written_ms: Mapping[ProducerId, int],
+    times: dict[ProducerId, int | None],
 ) -> bytes:
     return ENTRIES.encode(
         Entry(parts, followed, list(rows), list(rows.values()), [written_ms[pid] for pid in rows], times)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import CANNOT_DECODE, NoticeKind
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import ProducerEpoch, TopicPartition
 from txnwatch.state.model.ports import STILL_READING, SpanHistory, SpanStart
 from txnwatch.state.model.transaction import Marker
 from txnwatch.streaming.client.cluster import Cluster
@@ -181,12 +181,12 @@ class SpanHistoryFold:
             self._has_hole = True
             self._markers.clear()
 
-    def _past(self, span: SpanStart, epoch: int | None) -> SpanHistory:
+    def _past(self, span: SpanStart, epoch: ProducerEpoch | None) -> SpanHistory:
         has_marker = span.producer_id in self._markers
         is_first = self._begin == 0 and not self._has_hole and not has_marker
         return SpanHistory(epoch, self._markers.get(span.producer_id), is_first)
 
 
-def _epoch_of(header: BatchHeader, span: SpanStart) -> int | None:
+def _epoch_of(header: BatchHeader, span: SpanStart) -> ProducerEpoch | None:
     is_its_own = header.base_offset == span.start_offset and header.producer_id == span.producer_id
-    return int(header.producer_epoch) if is_its_own and not header.is_control else None
+    return header.producer_epoch if is_its_own and not header.is_control else None
