@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -233,7 +234,7 @@ def test_an_unreachable_sink_does_not_delay_the_others() -> None:
 def test_a_coordinators_log_that_nobody_shows_is_not_read() -> None:
     place = Place()
     watch = Watch(HeartbeatTarget(place.beat, 1))
-    hidden = replace(COUNT, waiting=((Look.COORDINATOR_NOT_SHOWN, 1),))
+    hidden = msgspec.structs.replace(COUNT, waiting=((Look.COORDINATOR_NOT_SHOWN, 1),))
     watch.batch(COUNT, hidden, Unproven(()))
     assert not place.told[-1].is_coordinator_read
 
