@@ -32,7 +32,7 @@ class RowFormat:
     def __init__(self, union: object, *first: pa.Field) -> None:
         kinds = [pa.field(kind_of(of), _arrow(inspect.type_info(of))) for of in get_args(union)]
         self.schema = pa.schema([*first, pa.field("kind", pa.string()), *kinds])
-        self.ddl = ", ".join(f"{column.name} {_ddl(column.type)}" for column in self.schema)
+        self.ddl = ", ".join(f"{column.name} {ddl_of(column.type)}" for column in self.schema)
 
     def record_batch(self, rows: Iterable[Row]) -> pa.RecordBatch:
         """Rows as one Arrow batch."""
@@ -86,9 +86,10 @@ def _arrow(info: inspect.Type) -> pa.DataType:
     return _ARROW[type(info)]
 
 
-def _ddl(of: pa.DataType) -> str:
+def ddl_of(of: pa.DataType) -> str:
+    """An Arrow type in the notation of Spark."""
     if pa.types.is_struct(of):
-        return f"STRUCT<{', '.join(f'{part.name}: {_ddl(part.type)}' for part in of)}>"
+        return f"STRUCT<{', '.join(f'{part.name}: {ddl_of(part.type)}' for part in of)}>"
     if pa.types.is_map(of):
-        return f"MAP<{_ddl(of.key_type)}, {_ddl(of.item_type)}>"
-    return f"ARRAY<{_ddl(of.value_type)}>" if pa.types.is_list(of) else _DDL[of]
+        return f"MAP<{ddl_of(of.key_type)}, {ddl_of(of.item_type)}>"
+    return f"ARRAY<{ddl_of(of.value_type)}>" if pa.types.is_list(of) else _DDL[of]

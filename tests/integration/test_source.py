@@ -113,11 +113,11 @@ def test_the_programs_of_the_page_about_the_source_run(
     )
     names: dict[str, Any] = {"spark": spark}
     exec(batch.replace('"payments"', f'"{partition.topic}"'), names)
-    assert sorted(row["last_marker_commit"] for row in names["ended"].collect()) == [False, True]
+    assert sorted(row["marker"]["commit"] for row in names["ended"].collect()) == [False, True]
     spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path))
     exec(stream, names)
     try:
-        found = "SELECT producer_id, txn_start_offset FROM open_now"
+        found = "SELECT producer_id, open_offset FROM open_now"
         eventually(lambda: (hung.producer_id, 5) in map(tuple, spark.sql(found).collect()), BATCH_S, "the open span")
     finally:
         names["query"].stop()
