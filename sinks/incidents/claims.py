@@ -21,6 +21,7 @@ from txnwatch.state.evidence import incident_end
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.evidence.resolution import is_premature
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
+from txnwatch.state.model.ids import ProducerEpoch, ProducerId
 from txnwatch.state.model.incident import IncidentEvent, SpanKey, resolved, transaction_incident_id, updated
 from txnwatch.state.model.incident_payload import Action, ActionResult, ExpectedOutcome, Resolution
 from txnwatch.state.model.ports import TransactionAdmin
@@ -244,11 +245,12 @@ def asked_about(incident: IncidentEvent) -> SpanCandidate:
     """A published incident as a candidate for a fresh read: does this producer's transaction hang there?"""
     assert incident.span is not None
     assert incident.txn_start_offset is not None
-    (topic_id, partition, producer_id), start, epoch = incident.span, incident.txn_start_offset, incident.producer_epoch
+    (topic_id, partition, producer_id), start = incident.span, incident.txn_start_offset
+    epoch = ProducerEpoch(incident.producer_epoch)
     return SpanCandidate(
         verdict=Verdict.HANGING,
         reason=Reason.NO_TRANSACTIONAL_ID,
-        producer_id=producer_id,
+        producer_id=ProducerId(producer_id),
         partition=partition,
         span=Span(topic_id, start, epoch, epoch, start, 0, 0, 0),
         view=None,

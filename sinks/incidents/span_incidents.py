@@ -21,7 +21,7 @@ from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.evidence.known_outcome import Outcome, known_outcome
 from txnwatch.state.model.findings import (
     CoverInDoubt,
-    Emitted,
+    Finding,
     OwnerInDoubt,
     SpanCandidate,
     SpanEnd,
@@ -58,7 +58,7 @@ class SpanIncidents:
     now_ms: Callable[[], int]
     refuted: set[TopicPartition]
 
-    def ended(self, emitted: Sequence[Emitted], now_ms: int) -> Iterable[IncidentEvent]:
+    def ended(self, emitted: Sequence[Finding], now_ms: int) -> Iterable[IncidentEvent]:
         """The ends of incidents whose span has ended."""
         ends = [
             (ended, incident)
@@ -77,7 +77,7 @@ class SpanIncidents:
             if isinstance(one, SpanEnded):
                 self.findings.over((one.span.topic_id, one.partition, one.producer_id))
 
-    def learned_owners(self, emitted: Sequence[Emitted], now_ms: int) -> Iterable[IncidentEvent]:
+    def learned_owners(self, emitted: Sequence[Finding], now_ms: int) -> Iterable[IncidentEvent]:
         """Updates with the owner, if a candidate that is repeated names it now."""
         for candidate in emitted:
             if isinstance(candidate, SpanCandidate) and candidate.view is not None and self._is_open(candidate):
@@ -86,7 +86,7 @@ class SpanIncidents:
                     name = candidate.view.transactional_id
                     yield self.store.enter(self.claims.as_found(updated(known, now_ms, transactional_id=name)))
 
-    def stray_writes(self, emitted: Sequence[Emitted], now_ms: int) -> Iterable[IncidentEvent]:
+    def stray_writes(self, emitted: Sequence[Finding], now_ms: int) -> Iterable[IncidentEvent]:
         """Events for stray writes. No fresh read: the log shows two epochs in one span, or two barriers prove it."""
         for stray in emitted:
             if isinstance(stray, StrayWrite):
@@ -99,7 +99,7 @@ class SpanIncidents:
                 if stray.joined.marker is not None:
                     yield self.store.enter(resolved(event, now_ms, incident_end.absorbed(stray.joined.marker, now_ms)))
 
-    def new(self, emitted: Sequence[Emitted]) -> Iterable[IncidentEvent]:
+    def new(self, emitted: Sequence[Finding]) -> Iterable[IncidentEvent]:
         """Events about candidates that a fresh read confirms."""
         now_ms = self.now_ms()
         candidates = (one for one in emitted if isinstance(one, SpanCandidate) and not self._is_settled(one))

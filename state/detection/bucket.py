@@ -43,7 +43,7 @@ from txnwatch.state.model.findings import (
     CensusIncomplete,
     CensusReason,
     CensusRequest,
-    Emitted,
+    Finding,
     LastStableOffsetBlocked,
     OpenTransactions,
     OutstandingGap,
@@ -64,7 +64,7 @@ def process(
     policy: DetectionPolicy,
     *,
     speaks_for_partitions: bool,
-) -> list[Emitted]:
+) -> list[Finding]:
     """Runs one batch of facts through a bucket, changing `bucket` and `store`; returns the findings.
 
     `speaks_for_partitions` is True for one bucket only: notices reach every bucket and are reported once.
@@ -201,7 +201,7 @@ def _judge_all(
     loaded.emitted.extend(_figures(bucket, context, loaded.ended))
 
 
-def _figures(bucket: BucketState, context: BarrierContext, ended: Tally) -> Iterable[Emitted]:
+def _figures(bucket: BucketState, context: BarrierContext, ended: Tally) -> Iterable[Finding]:
     keep_oldest(bucket.followed)
     told = tuple(worth_telling(bucket.followed, context))
     oldest_open_ms, oldest_prepared_ms = oldest(told)

@@ -5,7 +5,7 @@ The answer comes from the ledger's fresh read. The ledger may report these spans
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.proof import Look

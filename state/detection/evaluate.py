@@ -6,7 +6,7 @@ is covered. So a confirmation that could not run is tried again, and a refuted o
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.doubts import doubt_covers, doubt_owner
@@ -14,7 +14,7 @@ from txnwatch.state.detection.span_look import judge_span
 from txnwatch.state.detection.span_transitions import dropped
 from txnwatch.state.detection.step import Step
 from txnwatch.state.model.broker_clocks import NOT_LISTED_MS, was_listed
-from txnwatch.state.model.findings import Emitted, TransactionCandidate
+from txnwatch.state.model.findings import Finding, TransactionCandidate
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import COVER, ProducerState, Span
 from txnwatch.state.model.verdicts import doubt_ms, overdue, thresholds
@@ -24,7 +24,7 @@ NEVER_MS = 2**63 - 1
 
 def judge(producer: ProducerState, context: BarrierContext) -> Step:
     """The producer after one barrier, and the candidates that are due."""
-    emitted: list[Emitted] = []
+    emitted: list[Finding] = []
     for partition in _over(producer, context):
         step = dropped(producer, partition)
         producer = step.producer

@@ -24,15 +24,15 @@ batch, so a span that it opens is evaluated from the next barrier on: T of its o
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from txnwatch.state.detection.span_events import SpanEvent, after_event, ended
 from txnwatch.state.detection.span_transitions import absorbed
 from txnwatch.state.detection.step import Step
 from txnwatch.state.model.facts import CensusListing, Joined, OpenDescribed
-from txnwatch.state.model.findings import Emitted, Mismatch, StrayWrite, ViewHealed
+from txnwatch.state.model.findings import Finding, Mismatch, StrayWrite, ViewHealed
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.transaction import UNREAD, ProducerState, Span
+from txnwatch.state.model.transaction import ProducerState, Span
 
 
 def described_open(producer: ProducerState, fact: OpenDescribed, bracket: CensusListing, number: int) -> Step:
@@ -45,14 +45,14 @@ def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Census
     is_another = prior.start_offset != fact.start_offset  # a span is identified by its start: the proof restarts
     is_reading = not bracket.is_scanned  # if the partition is scanned and read this far, the log decides
     seen_again = is_reading and prior.uncovered_at is not None and prior.reseen_at is None
-    emitted: tuple[Emitted, ...] = ()
+    emitted: tuple[Finding, ...] = ()
     if fact.producer_epoch > prior.epoch:  # data of a newer epoch, which we have not read, has joined it
         emitted = () if prior.absorbed else (_joined_unseen(producer, fact, bracket, prior),)
         prior = absorbed(prior)
     span = replace(
         prior,
         start_offset=fact.start_offset,
-        start_epoch=UNREAD if is_another else prior.start_epoch,
+        start_epoch=None if is_another else prior.start_epoch,
         epoch=fact.producer_epoch,
         by_census=prior.by_census and is_reading,
         is_ahead_of_scan=prior.is_ahead_of_scan and is_reading,
@@ -101,7 +101,7 @@ def _opened(
     span = Span(
         topic_id=bracket.topic_id,
         start_offset=fact.start_offset,
-        start_epoch=UNREAD,
+        start_epoch=None,
         epoch=fact.producer_epoch,
         last_offset=fact.start_offset,
         last_timestamp_ms=fact.last_timestamp_ms,
@@ -109,7 +109,7 @@ def _opened(
         eligible_from=number + 1,
         by_census=not bracket.is_scanned,
         is_ahead_of_scan=bracket.is_behind,
-        seen_at=-1 if bracket.is_scanned else number,
+        seen_at=None if bracket.is_scanned else number,
     )
     return Step(_with(producer, fact.partition, span), emitted)
 
@@ -132,7 +132,8 @@ def not_described(producer: ProducerState, partition: TopicPartition, bracket: C
     if span.start_offset >= bracket.below:
         # The log was truncated. The scan goes back, and opens again what it reads above that point.
         return after_event(producer, partition, span, SpanEvent.TRUNCATED_AWAY)
-    is_over = span.start_offset < bracket.stable or span.census_absent_at is not None
+    is_below_stable = bracket.stable is not None and span.start_offset < bracket.stable
+    is_over = is_below_stable or span.census_absent_at is not None
     if is_over and span.by_census and not bracket.is_scanned:
         return after_event(producer, partition, span, SpanEvent.CENSUS_WITHOUT_IT)
     span = replace(

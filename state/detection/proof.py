@@ -17,9 +17,10 @@ Each reason why a look proves nothing is a `Look` value of its own. It is counte
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.ids import TopicPartition
@@ -71,7 +72,7 @@ def reason_of(view: CoordinatorView | None, partition: TopicPartition) -> Reason
     """Why the span has no owner, according to the coordinators' log; the confirming read may find a better reason."""
     if view is None or view.state is TransactionState.DEAD:
         return Reason.NO_TRANSACTIONAL_ID
-    if view.superseded_by >= 0:
+    if view.superseded_by is not None:
         return Reason.PRODUCER_ID_SUPERSEDED
     if view.is_live and partition not in view.participants:
         return Reason.NOT_A_PARTICIPANT

@@ -5,14 +5,15 @@ proof.py has the other table: what barriers show about a span that stays open.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from txnwatch.state.detection.step import Step
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice
-from txnwatch.state.model.findings import Emitted, SpanEnd, SpanEnded
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.findings import Finding, SpanEnd, SpanEnded
+from txnwatch.state.model.ids import ProducerId, TopicPartition
 from txnwatch.state.model.transaction import Marker, ProducerState, Span
 
 
@@ -105,8 +106,8 @@ def changed(span: Span, event: SpanEvent) -> Span:
 
 
 def ended(
-    producer_id: int, partition: TopicPartition, span: Span, event: SpanEvent, marker: Marker | None = None
-) -> tuple[Emitted, ...]:
+    producer_id: ProducerId, partition: TopicPartition, span: Span, event: SpanEvent, marker: Marker | None = None
+) -> tuple[Finding, ...]:
     """The findings about the end of a span: none, unless a finding about the open span was emitted."""
     how = EFFECTS[event].end
     assert how is not None

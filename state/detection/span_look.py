@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.proof import TRANSITIONS, Look, Output, Sight, in_phase, look_at, phase_of, reason_of
 from txnwatch.state.model.facts import Joined
-from txnwatch.state.model.findings import Emitted, SpanCandidate, StrayWrite
+from txnwatch.state.model.findings import Finding, SpanCandidate, StrayWrite
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import Emission, ProducerState, Span
 from txnwatch.state.model.verdicts import Verdict
@@ -23,12 +23,12 @@ _RESTS_ON_THE_VIEW = frozenset({Look.COVERED, Look.UNCOVERED, Look.TOO_EARLY})
 
 def judge_span(
     producer: ProducerState, partition: TopicPartition, span: Span, context: BarrierContext
-) -> tuple[Span, tuple[Emitted, ...]]:
+) -> tuple[Span, tuple[Finding, ...]]:
     """The span after this barrier's look, the same object if nothing changes; and the finding that is due."""
     look = look_through(producer, partition, span, context)
     if look is Look.ENDING and span.ended_at is None and not context.is_behind(partition):
         context.wanted.add(partition)
-    if look is Look.UNCOVERED and span.seen_at >= 0 and _needs_census(partition, span, context):
+    if look is Look.UNCOVERED and span.seen_at is not None and _needs_census(partition, span, context):
         context.wanted.add(partition)
     if look not in {Look.COVERED, Look.UNCOVERED}:
         context.waiting[look] += 1
@@ -102,11 +102,14 @@ def _is_still_open(partition: TopicPartition, span: Span, context: BarrierContex
     if not span.by_census and not context.is_unproven(partition):
         return True
     number = context.barrier.number
-    return span.reseen_at is not None and span.reseen_at < number and span.seen_at >= number - 1
+    if span.reseen_at is None or span.seen_at is None:
+        return False
+    return span.reseen_at < number and span.seen_at >= number - 1
 
 
 def _needs_census(partition: TopicPartition, span: Span, context: BarrierContext) -> bool:
     """Whether the proof, or its repetition, needs another census, because the partition's log proves nothing now."""
     if not span.by_census and not context.is_unproven(partition):
         return False
-    return span.reseen_at is None or (context.is_due(span.said) and span.seen_at < context.barrier.number)
+    is_seen = span.seen_at is not None and span.seen_at >= context.barrier.number
+    return span.reseen_at is None or (context.is_due(span.said) and not is_seen)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from txnwatch.state.detection.span_events import SpanEvent, after_event, changed, ended, event_of_notice
 from txnwatch.state.detection.step import Step
 from txnwatch.state.model.facts import Joined, PartitionNotice, ProducerSeen, TransactionSeen
-from txnwatch.state.model.findings import Emitted, Mismatch, StrayWrite, ViewHealed
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.findings import Finding, Mismatch, StrayWrite, ViewHealed
+from txnwatch.state.model.ids import ProducerId, TopicPartition
 from txnwatch.state.model.transaction import Emission, Marker, ProducerState, Span
 
 
@@ -17,7 +17,7 @@ def after_range(producer: ProducerState, fact: ProducerSeen, barrier_number: int
     prior = producer.spans.get(fact.partition)
     if prior is not None and prior.topic_id == fact.topic_id and _is_past(prior, fact):
         return Step(producer)
-    emitted: tuple[Emitted, ...] = ()
+    emitted: tuple[Finding, ...] = ()
     if prior is not None and prior.topic_id != fact.topic_id:
         emitted = ended(producer.producer_id, fact.partition, prior, SpanEvent.PARTITION_GONE)
         prior = None
@@ -89,7 +89,7 @@ def _begins_anew(prior: Span, fact: ProducerSeen) -> bool:
     return prior.ended_at is not None and fact.first_offset is not None and fact.first_offset > prior.last_offset
 
 
-def _unseen_end(producer_id: int, partition: TopicPartition, span: Span) -> tuple[Emitted, ...]:
+def _unseen_end(producer_id: ProducerId, partition: TopicPartition, span: Span) -> tuple[Finding, ...]:
     healed = ViewHealed(partition, producer_id, span.start_offset, Mismatch.CLOSED)
     return (*ended(producer_id, partition, span, SpanEvent.CENSUS_WITHOUT_IT), healed)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from txnwatch.state.model.findings import Emitted
+from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.transaction import ProducerState
 
 
@@ -12,4 +12,4 @@ class Step(NamedTuple):
     """One transition: the new state, and the findings to emit."""
 
     producer: ProducerState
-    emitted: tuple[Emitted, ...] = ()
+    emitted: tuple[Finding, ...] = ()

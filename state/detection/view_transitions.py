@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from txnwatch.state.detection.epoch_lineage import follow
 from txnwatch.state.detection.step import Step
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice, TransactionalIdGone
-from txnwatch.state.model.findings import Emitted, TransactionMoved
+from txnwatch.state.model.findings import Finding, TransactionMoved
 from txnwatch.state.model.transaction import COVER, CoordinatorView, ProducerState, TransactionState
 from txnwatch.state.model.verdicts import Verdict, family_of
 
@@ -58,7 +58,7 @@ def _moved(producer: ProducerState, view: CoordinatorView) -> Step:
     """The producer with a newer view; ends the verdicts that were emitted about an earlier transaction or state."""
     prior = producer.view
     emissions = dict(producer.said)
-    emitted: list[Emitted] = []
+    emitted: list[Finding] = []
     for verdict in producer.said:
         if prior is None or (family_of(prior) == family_of(view) and view.start_ms == prior.start_ms):
             continue

@@ -9,8 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from unittest import mock
+
+from msgspec.structs import replace
 
 from simulation.partition import DataPartition, Producer
 from simulation.reader import BatchResult, Listing, Reader
@@ -34,7 +35,7 @@ from txnwatch.state.model.facts import (
     ProducerSeen,
     TransactionSeen,
 )
-from txnwatch.state.model.findings import CoverInDoubt, Emitted, OwnerInDoubt
+from txnwatch.state.model.findings import CoverInDoubt, Finding, OwnerInDoubt
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import TransactionListing
 from txnwatch.state.model.transaction import Marker, ProducerState, Span
@@ -61,7 +62,7 @@ class Wrapped(Reader):
     def patch(self) -> AbstractContextManager[object]:
         return nullcontext()
 
-    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Emitted]:
+    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Finding]:
         with self.patch():
             return super().process(number, store, facts)
 
@@ -177,11 +178,13 @@ class RotationToOneProducerIdOnly(Reader):
     Asking the coordinators finds what that covers, but only once it is late: here nobody asks.
     """
 
-    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Emitted]:
+    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Finding]:
         return _undoubted(super().process(number, store, facts))
 
     def facts(self, facts: list[Fact]) -> list[Fact]:
-        return [fact for fact in facts if not (isinstance(fact, TransactionSeen) and fact.view.superseded_by >= 0)]
+        return [
+            fact for fact in facts if not (isinstance(fact, TransactionSeen) and fact.view.superseded_by is not None)
+        ]
 
 
 class OnlyANewerEpochCloses(Wrapped):
@@ -244,14 +247,14 @@ class LogTailLostUnnoticed(Reader):
             return super().read(plan)
 
 
-def _undoubted(emitted: list[Emitted]) -> list[Emitted]:
+def _undoubted(emitted: list[Finding]) -> list[Finding]:
     return [said for said in emitted if not isinstance(said, CoverInDoubt)]
 
 
 class NobodyAsksForAnUnknownOwner(Reader):
     """What no part of the log that is read names waits until all of the log is read."""
 
-    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Emitted]:
+    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Finding]:
         emitted = super().process(number, store, facts)
         return [said for said in emitted if not isinstance(said, OwnerInDoubt)]
 
@@ -308,7 +311,7 @@ class TheOldLogStillCounts(Wrapped):
         with mock.patch.object(buckets, "forget_unseen", kept):
             yield
 
-    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Emitted]:
+    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Finding]:
         return _undoubted(super().process(number, store, facts))
 
 

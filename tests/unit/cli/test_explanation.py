@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from support.fake_admin import FakeAdmin
@@ -68,7 +69,7 @@ def test_the_coordinators_next_scan_is_as_late_as_the_brokers_setting(admin: Fak
 def a_log(admin: FakeAdmin, stamp_ms: int = 0) -> Log:
     """The log with the transaction as it is, stamped by its coordinator at this time."""
     described = admin.describe_transactions([NAME])[NAME]
-    logged = replace(view_of(described), log_partition=0, record_timestamp_ms=stamp_ms)
+    logged = msgspec.structs.replace(view_of(described), log_partition=0, record_timestamp_ms=stamp_ms)
     return Log({described.producer_id: logged}, led={0: LeaderStamp(described.coordinator, 0)})
 
 

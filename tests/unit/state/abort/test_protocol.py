@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from support.incidents import an_event
@@ -80,8 +81,8 @@ def test_the_closing_marker_is_searched_above_an_end_of_the_same_log_only() -> N
 
 CLOSED: dict[str, tuple[Marker | None, bool, ActionResult]] = {
     "an abort, as wanted": (OURS, False, R.VERIFIED),
-    "a commit, as wanted": (replace(OURS, commit=True), True, R.VERIFIED),
-    "a commit instead of an abort": (replace(OURS, commit=True), False, R.FAILED),
+    "a commit, as wanted": (msgspec.structs.replace(OURS, commit=True), True, R.VERIFIED),
+    "a commit instead of an abort": (msgspec.structs.replace(OURS, commit=True), False, R.FAILED),
     "an abort instead of a commit": (OURS, True, R.FAILED),
     "its marker cannot be read": (None, False, R.UNKNOWN),
 }
@@ -120,11 +121,11 @@ def test_the_broker_s_answer_never_replaces_the_read(
 
 OWN: dict[str, tuple[Marker, Marker | None, bool]] = {
     "ours alone": (OURS, None, True),
-    "a marker of a newer epoch follows": (OURS, replace(OURS, offset=170, producer_epoch=3), True),
-    "a marker of our epoch follows: that one is ours": (OURS, replace(OURS, offset=170), False),
-    "another producer epoch": (replace(OURS, producer_epoch=3), None, False),
-    "another coordinator epoch": (replace(OURS, coordinator_epoch=2), None, False),
-    "the other kind": (replace(OURS, commit=True), None, False),
+    "a marker of a newer epoch follows": (OURS, msgspec.structs.replace(OURS, offset=170, producer_epoch=3), True),
+    "a marker of our epoch follows: that one is ours": (OURS, msgspec.structs.replace(OURS, offset=170), False),
+    "another producer epoch": (msgspec.structs.replace(OURS, producer_epoch=3), None, False),
+    "another coordinator epoch": (msgspec.structs.replace(OURS, coordinator_epoch=2), None, False),
+    "the other kind": (msgspec.structs.replace(OURS, commit=True), None, False),
 }
 
 
@@ -177,7 +178,7 @@ def test_a_result_that_is_found_later_is_from_the_log() -> None:
     still_open = recovered(BEGUN, MarkerResult(R.STILL_OPEN))
     assert still_open is not None
     assert (still_open.detail or "").endswith("so no marker has ended it")
-    failed = recovered(BEGUN, closed(replace(OURS, commit=True), READING, commit=False))
+    failed = recovered(BEGUN, closed(msgspec.structs.replace(OURS, commit=True), READING, commit=False))
     assert failed is not None
     assert (failed.detail or "").endswith("its data is committed")
 
@@ -186,7 +187,7 @@ ENDS: dict[str, tuple[MarkerResult, tuple[EndKind, EndedBy, int | None]]] = {
     "by our marker": (replace(DONE, closed_by=OURS, is_ours=True), (EndKind.ABORTED, EndedBy.TXNWATCH, 160)),
     "by a marker of our epoch": (replace(DONE, closed_by=OURS), (EndKind.ABORTED, EndedBy.ADMINISTRATOR, 160)),
     "by a marker of a newer epoch": (
-        replace(DONE, closed_by=replace(OURS, producer_epoch=3, commit=True)),
+        replace(DONE, closed_by=msgspec.structs.replace(OURS, producer_epoch=3, commit=True)),
         (EndKind.COMMITTED, EndedBy.COORDINATOR, 160),
     ),
     "by a marker that was not read": (DONE, (EndKind.NO_LONGER_OPEN, EndedBy.UNKNOWN, None)),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from txnwatch.state.abort.case import ProvenHang
 from txnwatch.state.abort.proven_outcome import combined

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from support.facts import ORDERS, transaction
@@ -18,7 +19,7 @@ from txnwatch.state.model.verdicts import Verdict
 E, K = SpanEnd, EndKind
 EVENT = an_event(transactional_id=None)
 MARKER = Marker(120, EVENT.producer_epoch, commit=False, coordinator_epoch=0, timestamp_ms=0)
-RAISED = replace(MARKER, producer_epoch=EVENT.producer_epoch + 1, commit=True)
+RAISED = msgspec.structs.replace(MARKER, producer_epoch=EVENT.producer_epoch + 1, commit=True)
 SPAN = Span("one", 5, 0, 0, 9, 0, 0, 1)
 
 SPANS: dict[str, tuple[SpanEnd, Marker | None, Marker | None, tuple[EndKind, EndedBy, int | None]]] = {
