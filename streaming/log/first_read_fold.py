@@ -40,7 +40,7 @@ from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.facts import TransactionalIdGone, TransactionSeen
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.glance import NO_PRODUCER_ID, glance
-from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader, records, walk
+from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader, header_at, records
 from txnwatch.streaming.wire.transaction_log import decode_key, decode_value
 
 HELD_BYTES = 16 << 20
@@ -97,9 +97,10 @@ class FirstReadFold(TransactionFold):
         while True:
             seen = glance(raw, at)
             if seen is None:
-                found = next(walk(raw, at), None)
-                if found is None or self._is_behind_end(found[1]):
+                found = next(self.headers(raw, at), None)
+                if found is None:
                     return
+                self.note_hole(found[1])
                 at = self._decode(raw, begin, *found)
                 continue
             end, base_offset, leader_epoch, timestamp_ms, key, producer_id, previous_id, is_live = seen
@@ -176,7 +177,8 @@ class FirstReadFold(TransactionFold):
     def _fold(self, at: int) -> None:
         chunk = bisect_right(self._begins, at) - 1
         raw = self._chunks[chunk]
-        position, header = next(walk(raw, at - self._begins[chunk]))
+        position = at - self._begins[chunk]
+        header = header_at(raw, position)
         with suppress(WireError):  # the first pass has raised it and read nothing after it
             for record in records(raw, position, header):
                 name = decode_key(record.key) if record.key is not None else None

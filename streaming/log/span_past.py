@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import CANNOT_DECODE, NoticeKind
@@ -22,7 +22,8 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.log_extent import Extent, list_extents, read_parts
 from txnwatch.streaming.log.partition_fold import marker_at
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.wire.record_batch import BatchHeader, walk
+from txnwatch.streaming.wire.batch_walker import BatchWalker
+from txnwatch.streaming.wire.record_batch import BatchHeader
 
 _BELOW = 100_000  # offsets; a last marker further down is not found
 _ANSWER_S = 2.0  # for an answer that is under way when the budget ends
@@ -122,30 +123,19 @@ def _told(reading: _Reading) -> dict[SpanStart, SpanHistory]:
     return dict(reading.read.fold.pasts())
 
 
-@dataclass(slots=True)
-class SpanHistoryFold:
-    """The pasts of some spans of one partition, lowest first, from one walk; a fold for `read_ranges`.
+class SpanHistoryFold(BatchWalker):
+    """The histories of some spans of one partition, lowest first, from one walk; a fold for `read_ranges`.
 
     A producer's last marker is unknown if a later offset is missing, because that offset may have held a later marker.
     """
 
-    spans: tuple[SpanStart, ...]
-    position: int
-    end: int
-    leader_epoch: int = -1
-    _begin: int = field(init=False)
-    _reached: int = 0
-    _has_hole: bool = False
-    _markers: dict[int, Marker | None] = field(default_factory=dict)  # None if compaction has emptied it
-    _found: dict[SpanStart, SpanHistory] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._begin = self.position
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the whole range has been walked."""
-        return self.position >= self.end
+    def __init__(self, spans: tuple[SpanStart, ...], start: int, end: int) -> None:
+        super().__init__(start, end)
+        self.spans = spans
+        self._reached = 0
+        self._has_hole = False
+        self._markers: dict[int, Marker | None] = {}  # None if compaction has emptied it
+        self._found: dict[SpanStart, SpanHistory] = {}
 
     def feed(self, buffer: memoryview | bytes) -> None:
         """Walks the `records` of one Fetch response.
@@ -154,17 +144,20 @@ class SpanHistoryFold:
             WireError: bytes that no broker writes.
         """
         producers = {span.producer_id for span in self.spans}
-        for at, header in walk(buffer):
-            for span in self._reached_by(header.base_offset):
-                self._missing_up_to(span.start_offset)
-                self._found[span] = self._past(span, _epoch_of(header, span))
-            self._missing_up_to(min(header.base_offset, self.end))
-            if header.base_offset >= self.end:
-                self.position = self.end
-                return
+        for at, header in self.headers(buffer):
+            self._reach(header)
             if header.is_control and header.producer_id in producers:
                 self._markers[header.producer_id] = marker_at(buffer, at, header)
-            self.leader_epoch, self.position = header.leader_epoch, header.last_offset + 1
+
+    def beyond_end(self, header: BatchHeader) -> None:
+        """Finds the spans that have no batch of their own below the end of the range."""
+        self._reach(header)
+
+    def _reach(self, header: BatchHeader) -> None:
+        for span in self._reached_by(header.base_offset):
+            self._missing_up_to(span.start_offset)
+            self._found[span] = self._past(span, _epoch_of(header, span))
+        self._missing_up_to(min(header.base_offset, self.end))
 
     def pasts(self) -> Iterator[tuple[SpanStart, SpanHistory]]:
         """The results, once the range is walked; the epoch is UNREAD if a span does not begin with a batch."""
@@ -183,7 +176,7 @@ class SpanHistoryFold:
 
     def _past(self, span: SpanStart, epoch: int) -> SpanHistory:
         has_marker = span.producer_id in self._markers
-        is_first = self._begin == 0 and not self._has_hole and not has_marker
+        is_first = self.start == 0 and not self._has_hole and not has_marker
         return SpanHistory(epoch, self._markers.get(span.producer_id), is_first)
 
 

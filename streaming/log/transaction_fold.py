@@ -17,7 +17,8 @@ from txnwatch.state.model.facts import TransactionalIdGone, TransactionSeen
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState
 from txnwatch.streaming.log.compaction_holes import last_hole_end
-from txnwatch.streaming.wire.record_batch import BatchHeader, Record, records, walk
+from txnwatch.streaming.wire.batch_walker import BatchWalker
+from txnwatch.streaming.wire.record_batch import BatchHeader, Record, records
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value
 
 _COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
@@ -32,26 +33,22 @@ class Stamps:
     last_ms: int
 
 
-class TransactionFold:
+class TransactionFold(BatchWalker):
     """Folds records of one partition of the coordinator's log from `start` up to `end` (exclusive).
 
     Records below `news_from` were there before reading began. Their durations are not measured. `facts` marks their
     idle ids as past, because the state needs these only for producers that it awaits, or leaves them out.
 
     Attributes:
-        position: the next offset to fetch.
         stamps: timestamps by the clock of the last leader in the range, None before the first record.
         hole: the first offset that compaction has removed; None if none is missing.
         last_hole_end: where the last hole so far ended; `start` if there was none.
     """
 
     def __init__(self, log_partition: int, start: int, end: int, *, news_from: int = 0) -> None:
+        super().__init__(start, end)
         self.log_partition = log_partition
-        self.start = start
-        self.end = end
         self.news_from = news_from
-        self.position = start
-        self.leader_epoch = -1
         self.hole: int | None = None
         self.last_hole_end = start
         self.stamps: Stamps | None = None
@@ -62,11 +59,6 @@ class TransactionFold:
         self._ended: dict[int, Tally] = {}
         self._first_ends: dict[int, End] = {}
 
-    @property
-    def is_done(self) -> bool:
-        """Whether every offset of the range has been walked."""
-        return self.position >= self.end
-
     def feed(self, buffer: memoryview | bytes, hole_end_before: Mapping[int, int] | None = None) -> None:
         """Decodes the `records` of one Fetch response.
 
@@ -76,26 +68,23 @@ class TransactionFold:
         Raises:
             WireError: a batch, key or value of this log cannot be decoded; `position` is the batch's offset.
         """
-        for offset, header in walk(buffer):
-            if self._is_behind_end(header):
-                return
+        for offset, header in self.headers(buffer):
+            self.note_hole(header)
             if hole_end_before is not None:
                 self.last_hole_end = hole_end_before[header.base_offset]
             if header.base_offset >= self.start and not header.is_control:
                 for record in records(buffer, offset, header):
                     self._record(record, header.leader_epoch)
-            self.leader_epoch = header.leader_epoch
-            self.position = header.last_offset + 1
 
-    def _is_behind_end(self, header: BatchHeader) -> bool:
-        """Whether the next batch is beyond the end of the range; offsets missing before the batch are a hole."""
+    def beyond_end(self, header: BatchHeader) -> None:
+        """Notes the hole at the end of the range, if there is one."""
+        self.note_hole(header)
+
+    def note_hole(self, header: BatchHeader) -> None:
+        """Notes a hole if offsets are missing before the next batch or in it."""
         if header.base_offset > self.position and self.hole is None:
             self.hole = self.position
         self.last_hole_end = last_hole_end(self.last_hole_end, self.position, header)
-        if header.base_offset >= self.end:
-            self.position = self.end
-            return True
-        return False
 
     def _record(self, record: Record, coordinator_epoch: int) -> None:
         transactional_id = decode_key(record.key) if record.key is not None else None

@@ -16,8 +16,9 @@ from txnwatch.state.model.errors import WireError
 from txnwatch.streaming.log import first_read_fold as past_fold
 from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
 from txnwatch.streaming.log.transaction_fold import TransactionFold
+from txnwatch.streaming.wire.batch_walker import walk
 from txnwatch.streaming.wire.glance import glance
-from txnwatch.streaming.wire.record_batch import records, walk
+from txnwatch.streaming.wire.record_batch import records
 from txnwatch.streaming.wire.transaction_log import decode_key, decode_value
 
 _damages = st.lists(st.tuples(st.integers(0, 2_000), st.integers(1, 255)), max_size=2)

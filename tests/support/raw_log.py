@@ -9,8 +9,9 @@ from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import EARLIEST, Cluster
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.wire.batch_walker import walk
 from txnwatch.streaming.wire.control_record import EndTransactionMarker, read_marker
-from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader, Record, records, walk
+from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader, Record, records
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.fact_rows import fact_rows, record_batch
 from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.read_plan import Range, ReadPlan, _facts
-from txnwatch.streaming.wire.record_batch import walk
+from txnwatch.streaming.wire.batch_walker import walk
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)

@@ -20,7 +20,7 @@ from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInf
 from txnwatch.streaming.log import log_extent as extent
 from txnwatch.streaming.log.coordinator_log import newest_stamps, read_records, read_views
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.wire.record_batch import walk
+from txnwatch.streaming.wire.batch_walker import walk
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 ORDERS, LOG = TopicPartition("orders", 0), TopicPartition(TRANSACTION_STATE_TOPIC, 0)
