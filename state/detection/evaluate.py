@@ -11,6 +11,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 
 from txnwatch.state.detection.transitions import Step, dropped
+from txnwatch.state.model.backoff import doubled
 from txnwatch.state.model.broker_clocks import NOT_LISTED_MS, Clocks, was_listed
 from txnwatch.state.model.facts import Barrier, Joined
 from txnwatch.state.model.findings import (
@@ -359,7 +360,7 @@ def _is_two_phase(view: CoordinatorView) -> bool:
 
 def _again(said: Emission | None, bench: BarrierContext) -> Emission:
     times = said.times if said is not None else 0
-    pause = min(bench.policy.repeat_first_ms * 2**times, bench.policy.repeat_max_ms)
+    pause = doubled(bench.policy.repeat_first_ms, bench.policy.repeat_max_ms, times)
     return Emission(times + 1, bench.now_ms + pause)
 
 

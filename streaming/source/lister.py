@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from txnwatch.state.model.backoff import doubled
 from txnwatch.state.model.errors import BrokerError, CheckpointError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
@@ -267,12 +268,12 @@ class Lister:
         for request in granted:
             at = following.positions.get(request.partition)
             if at is None or not at.is_stale:
-                pause = min(max(1, 2 * self._granted.get(request, (0, 0))[1]), _LONGEST_PAUSE)
-                self._granted[request] = (number + pause, pause)
+                times = self._granted[request][1] + 1 if request in self._granted else 0
+                self._granted[request] = (number + doubled(1, _LONGEST_PAUSE, times), times)
         partitions = {request.partition for request in requests}
         self._granted = {
-            request: (due, pause)
-            for request, (due, pause) in self._granted.items()
+            request: (due, times)
+            for request, (due, times) in self._granted.items()
             if request.partition in partitions and number < due + _LONGEST_PAUSE
         }
 
