@@ -26,8 +26,9 @@ from txnwatch.streaming.admin import requests as messages
 from txnwatch.streaming.admin.describe_producers import describe_producers
 from txnwatch.streaming.admin.describe_transactions import describe_transactions
 from txnwatch.streaming.admin.list_transactions import NOT_SHOWN, list_everywhere, problem_lines
-from txnwatch.streaming.client.cluster import EARLIEST, READ_COMMITTED, Cluster, ListedOffset
+from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import error_name
+from txnwatch.streaming.client.list_offsets import EARLIEST, READ_COMMITTED, ListedOffset
 from txnwatch.streaming.client.metadata import NO_LEADER
 from txnwatch.streaming.log.closing_marker import closing_marker
 from txnwatch.streaming.log.span_past import SpanHistoryReader

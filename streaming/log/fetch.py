@@ -22,8 +22,9 @@ from txnwatch.state.model.facts import CANNOT_DECODE
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.streaming.client.answer_wait import NEVER
-from txnwatch.streaming.client.cluster import EARLIEST, LATEST, Cluster
+from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, error_name
+from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST
 from txnwatch.streaming.client.metadata import NO_LEADER, topic_id_uuid
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.read_budget import Budget

@@ -18,9 +18,10 @@ from txnwatch.state.model.errors import BrokerError, CheckpointError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.streaming.admin.broker_settings import ScanInterval
-from txnwatch.streaming.client import cluster as ends
+from txnwatch.streaming.client import list_offsets as ends
 from txnwatch.streaming.client.clock import wall_clock_ms
-from txnwatch.streaming.client.cluster import Cluster, ListedOffset
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.list_offsets import ListedOffset
 from txnwatch.streaming.source.idle_barriers import IDLE_S, can_skip, read_next_barrier
 from txnwatch.streaming.source.offsets import SourceOffset, is_data
 from txnwatch.streaming.source.options import EARLIEST, SourceOptions

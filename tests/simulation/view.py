@@ -14,13 +14,7 @@ from simulation.world import World
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, UNKNOWN_PARTITION, ActiveProducer
-from txnwatch.streaming.client.cluster import (
-    EARLIEST,
-    LATEST,
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    ListedOffset,
-)
+from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ListedOffset
 from txnwatch.streaming.client.metadata import NO_LEADER, Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.log import fetch
 from txnwatch.streaming.log.range_read import RangeRead

@@ -15,7 +15,7 @@ from txnwatch.state.evidence.age_claims import LeaderStamp
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.streaming.client.cluster import EARLIEST, LATEST, ListedOffset
+from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST, ListedOffset
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.log import log_extent as extent
 from txnwatch.streaming.log.coordinator_log import newest_stamps, read_records, read_views

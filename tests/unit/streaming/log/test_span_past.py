@@ -15,7 +15,7 @@ from txnwatch.state.model.facts import CANNOT_DECODE, NoticeKind
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import STILL_READING, SpanHistory, SpanStart
 from txnwatch.state.model.transaction import UNREAD
-from txnwatch.streaming.client.cluster import EARLIEST, LATEST, ListedOffset
+from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST, ListedOffset
 from txnwatch.streaming.client.metadata import Metadata, TopicInfo
 from txnwatch.streaming.log import log_extent as extent
 from txnwatch.streaming.log.range_read import RangeRead
