@@ -14,4 +14,4 @@ _ENOUGH = 62  # doublings; beyond them a number would grow for nothing
 
 def doubled(first: _Amount, longest: _Amount, times: int) -> _Amount:
     """The pause after `times` repeats: `first` before any repeat, then twice as long each time, up to `longest`."""
-    return min(first * 2 ** min(times, _ENOUGH), longest)
+    return min(first * (1 << min(times, _ENOUGH)), longest)

@@ -15,6 +15,7 @@ import select
 import socket
 import ssl
 import struct
+import sys
 import time
 from collections import Counter, deque
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from txnwatch.streaming.client.answer_wait import NEVER, AnswerWait, Throttle
 from txnwatch.streaming.client.fetch_pace import Pace
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.wire.primitives import Reader
+from txnwatch.streaming.wire.record_skipper import RecordSkipper
 
 CLIENT_ID = "txnwatch"
 _SIZE = struct.Struct(">i")
@@ -93,6 +95,7 @@ class Connection:
         self._buffer = memoryview(bytearray(_FIRST_BUFFER))
         self._versions: dict[int, tuple[int, int]] = {}
         self._is_proven = False
+        self._can_drop_bytes = sys.platform == "linux" and not security.uses_tls  # TCP there, with MSG_TRUNC
         tls = security.tls_context() if security.uses_tls else None
         deadline = time.monotonic() + timeout_s
         try:
@@ -196,12 +199,14 @@ class Connection:
         self.throttled(asked, getattr(answer, "throttle_time_ms", 0))
         return answer
 
-    def receive_body(self, timeout_s: float, until: float = NEVER) -> tuple[Any, memoryview]:
+    def receive_body(
+        self, timeout_s: float, until: float = NEVER, *, skips_records: bool = False
+    ) -> tuple[Any, memoryview]:
         """The header of the oldest request under way and the undecoded body of its answer.
 
         The answer must begin within `timeout_s` of the request, must not pause for that long, and must be complete by
         `until` (on the monotonic clock). The body is a view into the connection's buffer: the next answer overwrites
-        it.
+        it. With `skips_records`, the answer to a Fetch may have other bytes in place of the records of large batches.
 
         Raises:
             BrokerError: the connection broke, or no answer came in time.
@@ -210,7 +215,8 @@ class Connection:
         wait = AnswerWait(sent + timeout_s, timeout_s, until)
         try:
             size = self._answer_size(_SIZE.unpack(self._read(_SIZE.size, wait))[0])
-            reader = Reader(self._read(size, wait))
+            skipper = RecordSkipper(asked.request_api_version) if skips_records and self._can_drop_bytes else None
+            reader = Reader(self._read(size, wait, skipper))
             answered = reader.int32("correlation id")
             if _has_flexible_header(asked):
                 reader.tagged_fields("response header tags")
@@ -229,14 +235,19 @@ class Connection:
             raise ConnectionError(f"not a Kafka broker: its first answer claims to have {claimed} bytes")
         return claimed
 
-    def _read(self, size: int, wait: AnswerWait) -> memoryview:
+    def _read(self, size: int, wait: AnswerWait, skipper: RecordSkipper | None = None) -> memoryview:
         if size > len(self._buffer):
             self._buffer = memoryview(bytearray(size + size // 4))
         filled = 0
         while filled < size:
+            to, flags = size, 0
+            if skipper is not None and (wanted_at := skipper.skip_to(self._buffer, filled)) > filled:
+                to, flags = min(size, wanted_at), socket.MSG_TRUNC
+            elif skipper is not None:
+                to = min(size, filled + skipper.next_size)
             self._socket.settimeout(wait.left_s())
             try:
-                count = self._socket.recv_into(self._buffer[filled:size])
+                count = self._socket.recv_into(self._buffer[filled:to], 0, flags)
             except (TimeoutError, BlockingIOError, ssl.SSLWantReadError) as exc:
                 raise TimeoutError("no answer in time") from exc
             if count == 0:

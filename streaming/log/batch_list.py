@@ -18,6 +18,8 @@ class BatchList(BatchWalker):
         found: each header with its marker; None if the batch is not a marker.
     """
 
+    reads_records = False
+
     def __init__(self, start: int, end: int, limit: int) -> None:
         super().__init__(start, end)
         self.limit = limit

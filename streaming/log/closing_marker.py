@@ -20,6 +20,8 @@ class FirstMarker(BatchWalker):
         found: the marker in that batch; None if there is no such batch, or compaction has emptied it.
     """
 
+    reads_records = False
+
     def __init__(self, producer_id: int, start: int, end: int) -> None:
         super().__init__(start, end)
         self.producer_id = producer_id

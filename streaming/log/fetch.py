@@ -148,8 +148,10 @@ def _one_round(cluster: Cluster, asked: list[RangeRead], rate: ReadRate | None) 
 
     def receive(leader: int, connection: Connection, timeout_s: float, until: float) -> dict[TopicPartition, str]:
         # Records are views into the connection's buffer, so they are walked here, before the next answer is read.
-        answer = _receive(connection, timeout_s, until, max_bytes)
-        return _take(done.by_leader[leader], answer, refused)
+        reads = done.by_leader[leader]
+        skips_records = not any(read.fold.reads_records for read in reads)
+        answer = _receive(connection, timeout_s, until, max_bytes, skips_records=skips_records)
+        return _take(reads, answer, refused)
 
     max_bytes = rate.at_a_time(len(done.by_leader)) if rate is not None else MAX_BYTES
     requests = {leader: _request(cluster, reads, max_bytes) for leader, reads in done.by_leader.items()}
@@ -167,10 +169,12 @@ def _one_round(cluster: Cluster, asked: list[RangeRead], rate: ReadRate | None) 
     return done
 
 
-def _receive(connection: Connection, timeout_s: float, until: float, max_bytes: int) -> FetchAnswer:
+def _receive(
+    connection: Connection, timeout_s: float, until: float, max_bytes: int, *, skips_records: bool
+) -> FetchAnswer:
     """Receives and decodes one answer, and adjusts the connection's pace."""
     began = time.monotonic()
-    asked, body = connection.receive_body(timeout_s, until)
+    asked, body = connection.receive_body(timeout_s, until, skips_records=skips_records)
     took_s = time.monotonic() - began
     try:
         answer = decode_fetch_response(body, asked.request_api_version)

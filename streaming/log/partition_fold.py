@@ -80,6 +80,8 @@ class PartitionFold(BatchWalker):
         episodes: every transaction that ended in the range; empty without `keep_episodes`.
     """
 
+    reads_records = False
+
     def __init__(self, start: int, end: int, *, keep_episodes: bool = False) -> None:
         super().__init__(start, end)
         self.episodes: list[Episode] = []

@@ -11,10 +11,15 @@ from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 
 
 class Fold(Protocol):
-    """A consumer of the bytes of one range."""
+    """A consumer of the bytes of one range.
+
+    Attributes:
+        reads_records: whether it reads records of data batches, and not headers and markers only.
+    """
 
     position: int
     leader_epoch: int
+    reads_records: bool
 
     @property
     def is_done(self) -> bool:

@@ -129,6 +129,8 @@ class SpanHistoryFold(BatchWalker):
     A producer's last marker is unknown if a later offset is missing, because that offset may have held a later marker.
     """
 
+    reads_records = False
+
     def __init__(self, spans: tuple[SpanStart, ...], start: int, end: int) -> None:
         super().__init__(start, end)
         self.spans = spans

@@ -50,7 +50,10 @@ class BatchWalker:
     Attributes:
         position: the next offset to fetch; it moves over a batch after the caller has handled the batch.
         leader_epoch: leader epoch of the last batch, -1 before the first.
+        reads_records: whether the caller reads records of data batches, and not headers and markers only.
     """
+
+    reads_records = True
 
     def __init__(self, start: int = 0, end: int = _NO_END) -> None:
         self.start = start

@@ -63,6 +63,8 @@ class Where:
 class BareScan:
     """Walks headers and does nothing with them: what the fold is compared with."""
 
+    reads_records = False
+
     def __init__(self, start: int, end: int) -> None:
         self.position, self.end = start, end
         self.leader_epoch = -1

@@ -42,6 +42,7 @@ class RawFold:
     end: int
     position: int = -1
     leader_epoch: int = -1
+    reads_records: bool = True
     batches: list[RawBatch] = field(default_factory=list)
     on_feed: Callable[[RawFold], None] = lambda _: None
     responses: int = 0
