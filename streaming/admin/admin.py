@@ -31,7 +31,7 @@ from txnwatch.streaming.client.connection import error_name
 from txnwatch.streaming.client.list_offsets import EARLIEST, READ_COMMITTED, ListedOffset
 from txnwatch.streaming.client.metadata import NO_LEADER
 from txnwatch.streaming.log.closing_marker import closing_marker
-from txnwatch.streaming.log.span_past import SpanHistoryReader
+from txnwatch.streaming.log.span_history import SpanHistoryReader
 
 
 class ClusterAdmin:
@@ -39,7 +39,7 @@ class ClusterAdmin:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._pasts = SpanHistoryReader(cluster)
+        self._histories = SpanHistoryReader(cluster)
 
     def within(self, budget_ms: int) -> AbstractContextManager[None]:
         """See TransactionAdmin."""
@@ -82,7 +82,7 @@ class ClusterAdmin:
 
     def read_span_histories(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanHistory]:
         """See TransactionAdmin."""
-        return self._pasts.read(spans)
+        return self._histories.read(spans)
 
     def closing_marker(
         self, partition: TopicPartition, producer_id: int, start_offset: int, from_offset: int

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from txnwatch.state.model.backoff import doubled
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.endpoint import Endpoint
 
 _FIRST_S, _LONGEST_S = 0.25, 5.0
 

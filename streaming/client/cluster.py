@@ -20,7 +20,8 @@ from txnwatch.state.model.errors import AuthorizationError, BrokerError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.answer_wait import NEVER
 from txnwatch.streaming.client.broker_pauses import Pauses
-from txnwatch.streaming.client.connection import Connection, Endpoint
+from txnwatch.streaming.client.connection import Connection
+from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.fan_out import RequestOf, fan_out
 from txnwatch.streaming.client.list_offsets import LATEST, READ_UNCOMMITTED, ListedOffset, list_offsets
 from txnwatch.streaming.client.metadata import Metadata, TopicInfo, metadata_of, newest
@@ -142,9 +143,9 @@ class Cluster:
         """
 
         def look(endpoint: Endpoint) -> Metadata:
-            told = self.metadata_from(endpoint)
-            told.topics.update(self._hidden(endpoint, told, names))
-            return newest(self.metadata, told)
+            answer = self.metadata_from(endpoint)
+            answer.topics.update(self._hidden(endpoint, answer, names))
+            return newest(self.metadata, answer)
 
         self.metadata = self._first_answer(look, "all")
         return self.metadata
@@ -178,14 +179,14 @@ class Cluster:
                 problems.append(str(exc))
         raise BrokerError("no broker answered: " + "; ".join(problems))
 
-    def _hidden(self, endpoint: Endpoint, told: Metadata, names: Iterable[str]) -> dict[str, TopicInfo]:
+    def _hidden(self, endpoint: Endpoint, answer: Metadata, names: Iterable[str]) -> dict[str, TopicInfo]:
         """Expected topics that the answer lacks because they are hidden from us.
 
         `__transaction_state` is not asked for here: callers that need it ask for it, and treat its absence as no
         answer.
         """
         expected = {*names, *(self.metadata.topics if self.metadata is not None else ())}
-        missing = sorted(expected - told.topics.keys() - {TRANSACTION_STATE_TOPIC})
+        missing = sorted(expected - answer.topics.keys() - {TRANSACTION_STATE_TOPIC})
         asked = self.metadata_from(endpoint, missing).topics if missing else {}
         return {name: topic for name, topic in asked.items() if topic.is_hidden}
 

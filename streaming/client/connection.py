@@ -18,7 +18,7 @@ import struct
 import sys
 import time
 from collections import Counter, deque
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafka import errors as kafka_errors
 from kafka.net.sasl import get_sasl_mechanism
@@ -27,6 +27,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, WireError
 from txnwatch.streaming.client.answer_wait import NEVER, AnswerWait, Throttle
+from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.fetch_pace import Pace
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.wire.primitives import Reader
@@ -38,28 +39,6 @@ _FIRST_BUFFER = 1 << 20
 _API_VERSIONS = 3
 _UNSUPPORTED_VERSION = 35
 _SINCE = {"DescribeProducers": "2.8", "DescribeTransactions": "3.0", "ListTransactions": "3.0"}
-
-
-class Endpoint(NamedTuple):
-    """A broker's address."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-    @classmethod
-    def parse(cls, text: str) -> Endpoint:
-        """An endpoint written as host:port, or [v6]:port.
-
-        Raises:
-            ValueError: there is no port, or it is not a number from 1 to 65535.
-        """
-        host, colon, port = text.strip().rpartition(":")
-        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ValueError(f"expected host:port, found {text.strip()!r}")
-        return cls(host.strip("[]"), int(port))
 
 
 class Connection:
@@ -155,7 +134,7 @@ class Connection:
 
     def throttled(self, asked: Any, throttle_ms: int) -> None:
         """Records the throttle time of the answer to the request with this header; `receive` does so itself."""
-        self._throttle.told(asked.get_response_class().name.removesuffix("Response"), throttle_ms)
+        self._throttle.add(asked.get_response_class().name.removesuffix("Response"), throttle_ms)
 
     def call(self, request: Any, timeout_s: float, until: float = NEVER) -> Any:
         """Sends one request and waits for its answer.

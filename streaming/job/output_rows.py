@@ -126,7 +126,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "waiting": lambda value: tuple((why, count) for why, count in value),
     "throttled_ms": lambda value: tuple((request, length) for request, length in value),
     "states": lambda value: tuple((state, count) for state, count in value),
-    "transactions": lambda value: tuple(open_transaction_of(told) for told in value),
+    "transactions": lambda value: tuple(open_transaction_of(one) for one in value),
     "clocks": lambda value: tuple((broker, Clock(*clock)) for broker, clock in value),
     "latencies": latencies_of,
 }

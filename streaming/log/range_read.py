@@ -75,6 +75,11 @@ class RangeRead:
         return not self.is_over and (self.must_check or not self.fold.is_done)
 
     @property
+    def last_fetched_epoch(self) -> int:
+        """Leader epoch of the last batch that was read; -1 if unknown."""
+        return self.fold.leader_epoch if self.fold.leader_epoch >= 0 else self.last_epoch
+
+    @property
     def place(self) -> tuple[int, bool, int]:
         """A value that changes with every answer that makes progress."""
         return self.fold.position, self.needs_fetch, len(self.notices)

@@ -36,7 +36,7 @@ class Stamps:
 class TransactionFold(BatchWalker):
     """Folds records of one partition of the coordinator's log from `start` up to `end` (exclusive).
 
-    Records below `news_from` were there before reading began. Their durations are not measured. `facts` marks their
+    Records below `backlog_end` were there before reading began. Their durations are not measured. `facts` marks their
     idle ids as past, because the state needs these only for producers that it awaits, or leaves them out.
 
     Attributes:
@@ -45,10 +45,10 @@ class TransactionFold(BatchWalker):
         last_hole_end: where the last hole so far ended; `start` if there was none.
     """
 
-    def __init__(self, log_partition: int, start: int, end: int, *, news_from: int = 0) -> None:
+    def __init__(self, log_partition: int, start: int, end: int, *, backlog_end: int = 0) -> None:
         super().__init__(start, end)
         self.log_partition = log_partition
-        self.news_from = news_from
+        self.backlog_end = backlog_end
         self.hole: int | None = None
         self.last_hole_end = start
         self.stamps: Stamps | None = None
@@ -116,7 +116,7 @@ class TransactionFold(BatchWalker):
     def _value(self, transactional_id: str, record: Record, value: TransactionLogValue, coordinator_epoch: int) -> None:
         view = self._view(transactional_id, record, value, coordinator_epoch)
         end = None
-        if record.offset >= self.news_from:
+        if record.offset >= self.backlog_end:
             end = End(view.state, record.timestamp, value.last_update_ms, coordinator_epoch)
         for former in {value.previous_producer_id, self._owner.get(transactional_id, -1)}:
             if former >= 0 and former != value.producer_id:
@@ -179,25 +179,25 @@ class TransactionFold(BatchWalker):
         the verdict an idle id equals an absent one, and loading a million of them would take minutes.
         """
         for producer_id, view in self._views.items():
-            is_past = not view.is_live and view.log_offset < self.news_from
+            is_past = not view.is_live and view.log_offset < self.backlog_end
             if not (is_past and is_first):
                 yield self._fact(producer_id, view, is_past=is_past)
         for transactional_id, offset in self._gone.items():
-            if offset >= self.news_from or not is_first:
+            if offset >= self.backlog_end or not is_first:
                 yield TransactionalIdGone(transactional_id, self.log_partition, offset)
 
     def forget_idle_backlog(self) -> None:
-        """Forgets idle ids whose records are all below `news_from`; a later record counts as the first of its id.
+        """Forgets idle ids whose records are all below `backlog_end`; a later record counts as the first of its id.
 
         `facts(is_first=True)` does not return these ids.
         """
-        kept = {of for of, view in self._views.items() if view.is_live or view.log_offset >= self.news_from}
+        kept = {of for of, view in self._views.items() if view.is_live or view.log_offset >= self.backlog_end}
         self._views = {of: view for of, view in self._views.items() if of in kept}
         self._held = {of: held for of, held in self._held.items() if of in kept}
         self._ended = {of: ended for of, ended in self._ended.items() if of in kept}
         self._first_ends = {of: end for of, end in self._first_ends.items() if of in kept}
         self._owner = {name: owner for name, owner in self._owner.items() if owner in kept}
-        self._gone = {name: offset for name, offset in self._gone.items() if offset >= self.news_from}
+        self._gone = {name: offset for name, offset in self._gone.items() if offset >= self.backlog_end}
 
     def _fact(self, producer_id: int, view: CoordinatorView, *, is_past: bool) -> TransactionSeen:
         held = self._held.get(producer_id, frozenset())

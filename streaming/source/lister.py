@@ -183,8 +183,8 @@ class Lister:
         Partitions found here have no start offset yet. So they are not begun, and stale, until the next round.
         """
         try:
-            told = self._cluster.named([TRANSACTION_STATE_TOPIC]).get(TRANSACTION_STATE_TOPIC)
-            if told is not None and told.partitions:
+            topic = self._cluster.named([TRANSACTION_STATE_TOPIC]).get(TRANSACTION_STATE_TOPIC)
+            if topic is not None and topic.partitions:
                 self._cluster.refresh()
         except BrokerError:
             return None

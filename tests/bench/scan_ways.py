@@ -22,7 +22,7 @@ from kafka import TopicPartition as PythonPartition
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model import ids
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.partition_fold import PartitionFold

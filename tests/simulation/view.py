@@ -196,7 +196,7 @@ class View:
         read.absences = 0
         if not log.has_leader or self._rng.random() < self.unanswered:
             return "no leader"
-        answer = log.fetch(read.fold.position, fetch._last_epoch(read), 1 + int(self._rng.random() * 6))
+        answer = log.fetch(read.fold.position, read.last_fetched_epoch, 1 + int(self._rng.random() * 6))
         if answer.error_code:
             return fetch._refusal(self, read, answer.error_code)  # type: ignore[arg-type]
         records = b"".join([entry.encoded() for entry in answer.entries])

@@ -42,7 +42,7 @@ class _Reading:
 
 
 class SpanHistoryReader:
-    """Reads the pasts of open spans, and continues reads that did not finish; not thread-safe."""
+    """Reads the histories of open spans, and continues reads that did not finish; not thread-safe."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -55,9 +55,9 @@ class SpanHistoryReader:
         wanted = set(left)
         with self._cluster.budget(until - time.monotonic() + _ANSWER_S):
             while left and time.monotonic() < until:
-                told = self._one_of_each_partition(left, until)
-                found |= {span: past for span, past in told.items() if span in wanted}
-                left = [span for span in left if span not in told]
+                answers = self._one_of_each_partition(left, until)
+                found |= {span: history for span, history in answers.items() if span in wanted}
+                left = [span for span in left if span not in answers]
         now_s = time.monotonic()
         self._kept = {at: one for at, one in self._kept.items() if now_s - one.used_s < _KEPT_S}
         return found | dict.fromkeys(left, SpanHistory(problem=_NO_TIME))
@@ -67,22 +67,24 @@ class SpanHistoryReader:
         at: dict[TopicPartition, list[SpanStart]] = {}
         for span in spans:
             at.setdefault(span.partition, []).append(span)
-        told = self._begin({partition: near(found) for partition, found in at.items() if partition not in self._kept})
+        answers = self._begin(
+            {partition: near(found) for partition, found in at.items() if partition not in self._kept}
+        )
         readings = [self._kept.pop(partition) for partition in at if partition in self._kept]
         before = [reading.read.fold.position for reading in readings]
         try:
             read_parts(self._cluster, [reading.read for reading in readings], until)
         except BrokerError as exc:
-            return told | {span: SpanHistory(problem=str(exc)) for reading in readings for span in reading.spans}
+            return answers | {span: SpanHistory(problem=str(exc)) for reading in readings for span in reading.spans}
         for reading, position in zip(readings, before, strict=True):
             if reading.read.needs_fetch:
                 reading.used_s = time.monotonic()
                 self._kept[reading.spans[0].partition] = reading
                 why = STILL_READING if reading.read.fold.position > position else _NOTHING_CAME
-                told |= dict.fromkeys(reading.spans, SpanHistory(problem=why))
+                answers |= dict.fromkeys(reading.spans, SpanHistory(problem=why))
             else:
-                told |= _told(reading)
-        return told
+                answers |= _answers_of(reading)
+        return answers
 
     def _begin(self, groups: dict[TopicPartition, tuple[SpanStart, ...]]) -> dict[SpanStart, SpanHistory]:
         """Lists the logs; those that cannot be listed are answered, and a read of each other one is kept for later."""
@@ -90,14 +92,14 @@ class SpanHistoryReader:
             logs = list_extents(self._cluster, groups) if groups else []
         except BrokerError as exc:
             return {span: SpanHistory(problem=str(exc)) for group in groups.values() for span in group}
-        told: dict[SpanStart, SpanHistory] = {}
+        answers: dict[SpanStart, SpanHistory] = {}
         for log in logs:
             if log.problem is not None:
-                told |= dict.fromkeys(groups[log.partition], SpanHistory(problem=log.problem))
+                answers |= dict.fromkeys(groups[log.partition], SpanHistory(problem=log.problem))
             else:
                 part = _part(log, groups[log.partition])
                 self._kept[log.partition] = _Reading(groups[log.partition], part, time.monotonic())
-        return told
+        return answers
 
 
 def near(spans: Iterable[SpanStart]) -> tuple[SpanStart, ...]:
@@ -113,14 +115,14 @@ def _part(log: Extent, spans: tuple[SpanStart, ...]) -> RangeRead:
     return log.part(fold, spans[0].start_offset - _BELOW, spans[-1].start_offset + 1)
 
 
-def _told(reading: _Reading) -> dict[SpanStart, SpanHistory]:
+def _answers_of(reading: _Reading) -> dict[SpanStart, SpanHistory]:
     """The answers of a finished read; a part that could not be read is a problem, unless it can never be decoded."""
     for notice in reading.read.notices:
         if notice.kind is NoticeKind.GAP and notice.detail.startswith(CANNOT_DECODE):
             return dict.fromkeys(reading.spans, SpanHistory())
         if notice.kind is not NoticeKind.LOST:  # retention deleted these offsets; the fold began above them
             return dict.fromkeys(reading.spans, SpanHistory(problem=notice.detail))
-    return dict(reading.read.fold.pasts())
+    return dict(reading.read.fold.histories())
 
 
 class SpanHistoryFold(BatchWalker):
@@ -158,13 +160,13 @@ class SpanHistoryFold(BatchWalker):
     def _reach(self, header: BatchHeader) -> None:
         for span in self._reached_by(header.base_offset):
             self._missing_up_to(span.start_offset)
-            self._found[span] = self._past(span, _epoch_of(header, span))
+            self._found[span] = self._history(span, _epoch_of(header, span))
         self._missing_up_to(min(header.base_offset, self.end))
 
-    def pasts(self) -> Iterator[tuple[SpanStart, SpanHistory]]:
+    def histories(self) -> Iterator[tuple[SpanStart, SpanHistory]]:
         """The results, once the range is walked; the epoch is UNREAD if a span does not begin with a batch."""
         for span in self.spans:
-            yield span, self._found.get(span) or self._past(span, UNREAD)
+            yield span, self._found.get(span) or self._history(span, UNREAD)
 
     def _reached_by(self, offset: int) -> Iterator[SpanStart]:
         while self._reached < len(self.spans) and self.spans[self._reached].start_offset <= offset:
@@ -176,7 +178,7 @@ class SpanHistoryFold(BatchWalker):
             self._has_hole = True
             self._markers.clear()
 
-    def _past(self, span: SpanStart, epoch: int) -> SpanHistory:
+    def _history(self, span: SpanStart, epoch: int) -> SpanHistory:
         has_marker = span.producer_id in self._markers
         is_first = self.start == 0 and not self._has_hole and not has_marker
         return SpanHistory(epoch, self._markers.get(span.producer_id), is_first)
