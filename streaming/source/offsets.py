@@ -79,13 +79,13 @@ class SourceOffset:
                 position.leader,
             ]
         return {
+            "backlog_end": _starts_out(self.backlog_end),
             "barrier": self.barrier,
             "begun": _starts_out(self.begun),
             "cluster_id": self.cluster_id,
             "coordinator_listed_ms": self.coordinator_listed_ms,
             "data_listed_ms": self.data_listed_ms,
             "gone": {str(partition): topic_id for partition, topic_id in sorted(self.gone.items())},
-            "backlog_end": _starts_out(self.backlog_end),
             "reread": _starts_out(self.reread),
             "scan_interval_ms": self.scan_interval_ms,
             "topics": topics,
