@@ -16,8 +16,7 @@ from txnwatch.state.evidence.affected_groups import UnmovedOffset, affected_grou
 from txnwatch.state.evidence.resolution import is_held, is_refuted, is_same_transaction, span_is_over
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.incident_payload import EndKind, Resolution
-from txnwatch.state.model.incident_payload import AffectedGroup
+from txnwatch.state.model.incident_payload import AffectedGroup, EndKind, Resolution
 from txnwatch.state.model.ports import (
     ABSENCES_OF_A_DELETED_TOPIC,
     UNKNOWN_PARTITION,

@@ -99,12 +99,12 @@ def plan(
             for partition, position in previous.positions.items()
             if partition not in known and (is_begun(position) or position.topic_id)  # else only the name was known
         },
-        backlog_end=_news_from(previous, listing, begun, back),
+        backlog_end=_backlog_end(previous, listing, begun, back),
         scan_interval_ms=listing.scan_interval_ms,
     )
 
 
-def _news_from(
+def _backlog_end(
     previous: SourceOffset,
     listing: Listing,
     begun: Mapping[TopicPartition, int],

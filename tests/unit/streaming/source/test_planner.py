@@ -183,7 +183,9 @@ def test_what_was_in_the_log_when_reading_began_is_not_new(
     barrier: int, known: Position | None, backlog_end: int | None, answer: Answer, rereads: Rereads, expected: int
 ) -> None:
     known_backlog = {} if backlog_end is None else {LOG: backlog_end}
-    before = SourceOffset("cluster", barrier, 900, 901, {} if known is None else {LOG: known}, backlog_end=known_backlog)
+    before = SourceOffset(
+        "cluster", barrier, 900, 901, {} if known is None else {LOG: known}, backlog_end=known_backlog
+    )
     found = plan(before, Listing("cluster", {LOG: answer}, 1000, 1001), NO_LIMITS, rereads)
     assert found.backlog_end.get(LOG, 0) == expected
 
