@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from txnwatch.state.model.backoff import doubled
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import EventsTopicWriter, Log, Mirror, OpenIncidentsView
@@ -27,7 +28,7 @@ class Outbox:
         self._send = send
         self._log = log
         self._waiting: deque[IncidentEvent] = deque()
-        self._pause_ms = 0
+        self._retries = 0
         self._due_ms = 0
         self.failures = 0
 
@@ -52,14 +53,14 @@ class Outbox:
                 taken.extend(self._waiting.popleft() for _ in part)
         except SinkError as exc:
             self.failures += 1
-            if not self._pause_ms:
+            if not self._retries:
                 self._log.warning(f"{exc}; {self.waiting} events are kept and delivered later")
-            self._pause_ms = min(max(2 * self._pause_ms, _FIRST_PAUSE_MS), _LONGEST_PAUSE_MS)
-            self._due_ms = now_ms + self._pause_ms
+            self._due_ms = now_ms + doubled(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS, self._retries)
+            self._retries += 1
         else:
-            if self._pause_ms:
+            if self._retries:
                 self._log.info(f"{self.name} works again: all kept events are delivered")
-            self._pause_ms = 0
+            self._retries = 0
         return taken
 
     def deliver_last(self, now_ms: int) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from txnwatch.state.model.backoff import doubled
 from txnwatch.state.model.errors import BadEventError, SkipReason
 
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 60_000, 3_600_000
@@ -26,7 +27,7 @@ class SkippedRecords:
     last: dict[SkipReason, str] = field(default_factory=dict)
     _reported: Counter[SkipReason] = field(default_factory=Counter)
     _due_ms: int = 0
-    _pause_ms: int = _FIRST_PAUSE_MS
+    _reports: int = 0
 
     def take(self, error: BadEventError) -> None:
         """Counts one more."""
@@ -39,11 +40,11 @@ class SkippedRecords:
         if now_ms < self._due_ms:
             return
         if self.counts == self._reported:
-            self._pause_ms = _FIRST_PAUSE_MS
+            self._reports = 0
             return
         self.say_all()
-        self._due_ms = now_ms + self._pause_ms
-        self._pause_ms = min(2 * self._pause_ms, _LONGEST_PAUSE_MS)
+        self._due_ms = now_ms + doubled(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS, self._reports)
+        self._reports += 1
 
     def say_all(self) -> None:
         """Reports how many came since the last report."""

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from txnwatch.sinks.incidents import event_builder
 from txnwatch.state.evidence import incident_end
-from txnwatch.state.evidence.affected_groups import UnmovedOffset, affected_groups, observe
+from txnwatch.state.evidence.affected_groups import UnmovedOffset, affected_groups, observe, with_unanswered
 from txnwatch.state.evidence.resolution import is_held, is_refuted, is_same_transaction, span_is_over
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.incident_payload import EndKind, Resolution
+from txnwatch.state.model.incident_payload import AffectedGroup, EndKind, Resolution
 from txnwatch.state.model.ports import (
     ABSENCES_OF_A_DELETED_TOPIC,
     UNKNOWN_PARTITION,
@@ -52,6 +52,7 @@ class FollowUp:
     groups: ConsumerGroups
     report: Callable[[str], None]
     _unmoved: dict[TopicPartition, UnmovedOffset] = field(default_factory=dict)
+    _affected: dict[TopicPartition, tuple[AffectedGroup, ...]] = field(default_factory=dict)
     _gone: dict[str, int] = field(default_factory=dict)
     _absences: Counter[TopicPartition] = field(default_factory=Counter)
     _problems: frozenset[str] = frozenset()
@@ -87,6 +88,7 @@ class FollowUp:
         still_open = {partition for incident_id, partition in spans.items() if is_over[incident_id] is None}
         around = self.around({partition: readings[partition] for partition in still_open}, now_ms, incidents)
         self._unmoved = {partition: self._unmoved[partition] for partition in still_open & self._unmoved.keys()}
+        self._affected = {partition: self._affected[partition] for partition in still_open & self._affected.keys()}
         for incident in incidents:
             owner = owners.get(incident.transactional_id or "")
             if incident.incident_id not in spans:
@@ -109,7 +111,7 @@ class FollowUp:
         self._absences = Counter({partition: before[partition] + 1 for partition in absent})
 
     def around(
-        self, readings: Mapping[TopicPartition, PartitionReading], now_ms: int, known: Iterable[IncidentEvent] = ()
+        self, readings: Mapping[TopicPartition, PartitionReading], now_ms: int, known: Sequence[IncidentEvent] = ()
     ) -> dict[TopicPartition, dict[str, Any]]:
         """How long each partition's last stable offset has not moved, and the affected groups, as event fields."""
         found: dict[TopicPartition, dict[str, Any]] = {}
@@ -119,16 +121,21 @@ class FollowUp:
         answer = self.groups.committed_offsets(readable)
         self._report_once(frozenset(answer.problems))
         before = {**_recalled(known), **self._unmoved}
+        affected_before = {where(one): one.consumer_groups for one in known if one.topic is not None} | self._affected
         for partition, reading in readable.items():
-            # An incomplete answer without groups does not clear those that are known.
-            groups = answer.offsets.get(partition, ())
-            is_seen = bool(groups) or not answer.problems
+            # An incomplete answer does not clear the groups that it lacks.
+            groups, is_complete = answer.offsets.get(partition, ()), not answer.problems
+            is_seen = bool(groups) or is_complete
             stable, end = reading.last_stable_offset, reading.high_watermark
-            offset = observe(before.get(partition), stable, end, groups if is_seen else None, now_ms)
+            seen = groups if is_seen else None
+            offset = observe(before.get(partition), stable, end, seen, now_ms, is_complete=is_complete)
             self._unmoved[partition] = offset
             found[partition] = {"lso_standing_ms": max(0, now_ms - offset.since_ms)}
             if is_seen:
-                found[partition]["consumer_groups"] = affected_groups(offset, end, groups, now_ms)
+                affected = affected_groups(offset, end, groups, now_ms)
+                if not is_complete:
+                    affected = with_unanswered(affected, affected_before.get(partition, ()), groups)
+                self._affected[partition] = found[partition]["consumer_groups"] = affected
         return found
 
     def _report_once(self, problems: frozenset[str]) -> None:

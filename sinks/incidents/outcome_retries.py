@@ -20,6 +20,7 @@ from txnwatch.sinks.incidents.own_findings import Findings, key_of
 from txnwatch.state.abort.case import ProvenHang, data_of
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.known_outcome import Outcome, known_outcome
+from txnwatch.state.model.backoff import doubled
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent, updated
 from txnwatch.state.model.incident_payload import ExpectedOutcome
@@ -42,7 +43,7 @@ class _Awaited:
         if is_under_way:
             self.due_ms = now_ms
             return
-        self.due_ms = now_ms + min(_FIRST_PAUSE_MS * 2 ** min(self.tries, 10), _LONGEST_PAUSE_MS)
+        self.due_ms = now_ms + doubled(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS, self.tries)
         self.tries += 1
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
+from txnwatch.state.model.backoff import doubled
 from txnwatch.state.model.broker_clocks import Clocks
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.ids import TopicPartition
@@ -79,7 +80,7 @@ class BarrierContext:
     def next_emission(self, emission: Emission | None) -> Emission:
         """When a candidate that is emitted now is due again; the pause doubles up to a maximum."""
         times = emission.times if emission is not None else 0
-        pause_ms = min(self.policy.repeat_first_ms * 2**times, self.policy.repeat_max_ms)
+        pause_ms = doubled(self.policy.repeat_first_ms, self.policy.repeat_max_ms, times)
         return Emission(times + 1, self.now_ms + pause_ms)
 
     def is_due(self, emission: Emission | None) -> bool:

@@ -13,7 +13,7 @@ Pure: no I/O, no clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -49,13 +49,18 @@ def observe(
     high_watermark: int,
     groups: Sequence[GroupOffset] | None,
     now_ms: int,
+    *,
+    is_complete: bool = True,
 ) -> UnmovedOffset:
-    """Adds another look; `groups` None is a look that did not read them."""
+    """Adds another look; `groups` None is a look that did not read them.
+
+    A look that is not complete shows nothing about the groups that it lacks.
+    """
     if before is None or before.last_stable_offset != last_stable_offset:
         before = UnmovedOffset(last_stable_offset, now_ms)
     if groups is None:
         return before
-    seen: dict[str, Seen] = {}
+    seen: dict[str, Seen] = {} if is_complete else dict(before.groups)
     for group in groups:
         known = before.groups.get(group.group_id)
         if known is None or group.is_floor or known.committed_offset != group.committed_offset:
@@ -79,6 +84,18 @@ def affected_groups(
         for group in groups
         if (state := _state(offset, high_watermark, group, now_ms)) is not None
     ]
+    return _most_affected_first(found)
+
+
+def with_unanswered(
+    found: Iterable[AffectedGroup], before: Iterable[AffectedGroup], groups: Iterable[GroupOffset]
+) -> tuple[AffectedGroup, ...]:
+    """Adds the affected groups of the look before that an incomplete answer, `groups`, lacks; they are unchanged."""
+    answered = {group.group_id for group in groups}
+    return _most_affected_first([*found, *(one for one in before if one.group_id not in answered)])
+
+
+def _most_affected_first(found: Iterable[AffectedGroup]) -> tuple[AffectedGroup, ...]:
     return tuple(sorted(found, key=lambda one: (one.state is not GroupState.STOPPED, -one.hidden_lag, one.group_id)))
 
 

@@ -26,11 +26,12 @@ from txnwatch.streaming.admin import requests as messages
 from txnwatch.streaming.admin.describe_producers import describe_producers
 from txnwatch.streaming.admin.describe_transactions import describe_transactions
 from txnwatch.streaming.admin.list_transactions import NOT_SHOWN, list_everywhere, problem_lines
-from txnwatch.streaming.client.cluster import EARLIEST, READ_COMMITTED, Cluster, ListedOffset
+from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import error_name
+from txnwatch.streaming.client.list_offsets import EARLIEST, READ_COMMITTED, ListedOffset
 from txnwatch.streaming.client.metadata import NO_LEADER
 from txnwatch.streaming.log.closing_marker import closing_marker
-from txnwatch.streaming.log.span_past import SpanHistoryReader
+from txnwatch.streaming.log.span_history import SpanHistoryReader
 
 
 class ClusterAdmin:
@@ -38,7 +39,7 @@ class ClusterAdmin:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._pasts = SpanHistoryReader(cluster)
+        self._histories = SpanHistoryReader(cluster)
 
     def within(self, budget_ms: int) -> AbstractContextManager[None]:
         """See TransactionAdmin."""
@@ -81,7 +82,7 @@ class ClusterAdmin:
 
     def read_span_histories(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanHistory]:
         """See TransactionAdmin."""
-        return self._pasts.read(spans)
+        return self._histories.read(spans)
 
     def closing_marker(
         self, partition: TopicPartition, producer_id: int, start_offset: int, from_offset: int

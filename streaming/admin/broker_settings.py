@@ -28,7 +28,7 @@ class Settings(NamedTuple):
 def settings_of(cluster: Cluster, nodes: Iterable[int], names: Sequence[str]) -> dict[int, Settings]:
     """The settings of each broker; all brokers are asked in parallel."""
     requests = {node: _request(node, names) for node in nodes}
-    return {node: _told(answer) for node, answer in cluster.ask(requests, cluster.timeout_s).items()}
+    return {node: _settings_in(answer) for node, answer in cluster.ask(requests, cluster.timeout_s).items()}
 
 
 def _request(node: int, names: Sequence[str]) -> Callable[[Connection], DescribeConfigsRequest]:
@@ -45,7 +45,7 @@ def _request(node: int, names: Sequence[str]) -> Callable[[Connection], Describe
     return build
 
 
-def _told(answer: Any) -> Settings:
+def _settings_in(answer: Any) -> Settings:
     if isinstance(answer, BrokerError):
         return Settings({}, str(answer))
     (result,) = answer.results
@@ -63,21 +63,21 @@ class ScanInterval:
     default counts.
     """
 
-    _told_ms: dict[int, int] = field(default_factory=dict)
+    _known_ms: dict[int, int] = field(default_factory=dict)
     _due_s: float = 0.0
 
     def largest_ms(self, cluster: Cluster, now_s: float) -> int | None:
         """The largest value; asks the brokers if that is due at `now_s`, a monotonic time."""
         brokers = cluster.known.brokers
         if now_s >= self._due_s and brokers:
-            told = settings_of(cluster, brokers, [SCAN_INTERVAL])
+            answers = settings_of(cluster, brokers, [SCAN_INTERVAL])
             values = {
-                node: found.values[SCAN_INTERVAL] for node, found in told.items() if SCAN_INTERVAL in found.values
+                node: found.values[SCAN_INTERVAL] for node, found in answers.items() if SCAN_INTERVAL in found.values
             }
-            self._told_ms = {node: ms for node, ms in self._told_ms.items() if node in brokers}
-            self._told_ms |= {node: int(text) for node, text in values.items() if text.isdecimal()}
+            self._known_ms = {node: ms for node, ms in self._known_ms.items() if node in brokers}
+            self._known_ms |= {node: int(text) for node, text in values.items() if text.isdecimal()}
             self._due_s = now_s + (_AGAIN_S if len(values) == len(brokers) else _AFTER_SILENCE_S)
-        return max(self._told_ms.values(), default=None)
+        return max(self._known_ms.values(), default=None)
 
 
 def with_scan_interval(policy: DetectionPolicy, cluster: Cluster) -> DetectionPolicy:
@@ -89,8 +89,10 @@ def with_scan_interval(policy: DetectionPolicy, cluster: Cluster) -> DetectionPo
 
 def scan_interval_warning(cluster: Cluster) -> str | None:
     """A warning that `late` rests on a default because a broker does not return its interval; None if all do."""
-    told = settings_of(cluster, cluster.known.brokers, [SCAN_INTERVAL])
-    why = next((f"broker {node}: {found.problem}" for node, found in told.items() if found.problem is not None), None)
+    answers = settings_of(cluster, cluster.known.brokers, [SCAN_INTERVAL])
+    why = next(
+        (f"broker {node}: {found.problem}" for node, found in answers.items() if found.problem is not None), None
+    )
     if why is None:
         return None
     return (

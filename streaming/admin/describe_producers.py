@@ -9,6 +9,7 @@ from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import ActiveProducer
 from txnwatch.streaming.admin import requests as messages
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.fan_out import ask_for_each
 from txnwatch.streaming.client.metadata import NO_LEADER
 
 
@@ -24,12 +25,5 @@ def describe_producers(
             answers[partition] = "no leader"
         else:
             by_leader.setdefault(info.leader, []).append(partition)
-    requests = {leader: messages.describe_producers_request(asked) for leader, asked in by_leader.items()}
-    for leader, answer in cluster.ask(requests, cluster.timeout_s).items():
-        if isinstance(answer, BrokerError):
-            answers.update(dict.fromkeys(by_leader[leader], str(answer)))
-        else:
-            answers.update(messages.described(answer))
-            for partition in by_leader[leader]:
-                answers.setdefault(partition, "missing from the answer")
-    return answers
+    found = ask_for_each(cluster, by_leader, messages.describe_producers_request, messages.described)
+    return answers | {at: str(one) if isinstance(one, BrokerError) else one for at, one in found.items()}

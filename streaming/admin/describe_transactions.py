@@ -8,7 +8,7 @@ compared; the listing (list_transactions.py) then reports the problem.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka.protocol.metadata import FindCoordinatorRequest
@@ -20,6 +20,7 @@ from txnwatch.streaming.admin import requests as messages
 from txnwatch.streaming.admin.list_transactions import LogLeaders, coordinators_log
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, error_name
+from txnwatch.streaming.client.fan_out import ask_for_each
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 _TRANSACTION_COORDINATOR = 1
@@ -61,16 +62,16 @@ def _describe(cluster: Cluster, wanted: list[str]) -> dict[str, TransactionDescr
             answers[transactional_id] = TransactionDescription(transactional_id, found)
         else:
             by_coordinator.setdefault(found, []).append(transactional_id)
-    requests = {node: messages.describe_transactions_request(ids) for node, ids in by_coordinator.items()}
-    for node, answer in cluster.ask(requests, cluster.timeout_s).items():
-        if isinstance(answer, BrokerError):
-            answers.update({found: TransactionDescription(found, str(answer)) for found in by_coordinator[node]})
-        else:
-            answers.update(messages.descriptions(answer, node))
-            for transactional_id in by_coordinator[node]:
-                missing = TransactionDescription(transactional_id, "missing from the answer")
-                answers.setdefault(transactional_id, missing)
-    return answers
+    return answers | describe_at(cluster, by_coordinator)
+
+
+def describe_at(cluster: Cluster, ids: Mapping[int, Sequence[str]]) -> dict[str, TransactionDescription]:
+    """Each id as the given broker describes it, or the problem that prevented it; one request per broker."""
+    found = ask_for_each(cluster, ids, messages.describe_transactions_request, messages.descriptions)
+    return {
+        name: TransactionDescription(name, str(one)) if isinstance(one, BrokerError) else one
+        for name, one in found.items()
+    }
 
 
 def _find_coordinators(cluster: Cluster, wanted: list[str]) -> dict[str, int | str]:

@@ -126,10 +126,10 @@ def _why_not_shown(cluster: Cluster) -> str:
     A proxy may even report that the log does not exist. So an unknown log does not prove that there are no ids.
     """
     endpoint = cluster.any_connection().endpoint
-    told = cluster.metadata_from(endpoint, [TRANSACTION_STATE_TOPIC]).topics.get(TRANSACTION_STATE_TOPIC)
-    if told is None or told.error is None or told.error == UNKNOWN_PARTITION:
+    log = cluster.metadata_from(endpoint, [TRANSACTION_STATE_TOPIC]).topics.get(TRANSACTION_STATE_TOPIC)
+    if log is None or log.error is None or log.error == UNKNOWN_PARTITION:
         return NOT_SHOWN
-    return f"{told.error}: its transactional ids are unknown"
+    return f"{log.error}: its transactional ids are unknown"
 
 
 def _moved(before: LogLeaders, after: LogLeaders) -> _Problems:

@@ -1,4 +1,4 @@
-"""Queries beyond the port TransactionAdmin: filtered listings, one broker's producers, descriptions of listed ids.
+"""Queries beyond the port TransactionAdmin: filtered listings, one broker's producers.
 
 Each broker's error is returned beside the other brokers' results. If a broker is too old for a request, its error names
 the Kafka release that is needed.
@@ -6,7 +6,7 @@ the Kafka release that is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,12 @@ from kafka.protocol.admin import ListTransactionsRequest
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.ports import ActiveProducer, ListedTransaction, TransactionDescription
+from txnwatch.state.model.ports import ActiveProducer, ListedTransaction
 from txnwatch.streaming.admin import requests as messages
 from txnwatch.streaming.admin.list_transactions import Listing, list_everywhere
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
+from txnwatch.streaming.client.fan_out import ask_for_each
 
 DURATION_SINCE, PATTERN_SINCE = 1, 2  # versions of ListTransactions
 _ANY_DURATION = -1
@@ -61,29 +62,12 @@ def list_request(filters: Filters) -> Callable[[Connection], Any]:
 
 def producers_at(cluster: Cluster, node: int, partition: TopicPartition) -> Sequence[ActiveProducer] | str:
     """One partition's producers as one broker, leader or follower, describes them; or the error."""
-    request = messages.describe_producers_request([partition])
-    (answer,) = cluster.ask({node: request}, cluster.timeout_s).values()
-    if isinstance(answer, BrokerError):
-        return str(answer)
-    return messages.described(answer).get(partition, "missing from the answer")
+    found = ask_for_each(cluster, {node: [partition]}, messages.describe_producers_request, messages.described)
+    answer = found[partition]
+    return str(answer) if isinstance(answer, BrokerError) else answer
 
 
 def names_of(cluster: Cluster, producer_ids: Iterable[int]) -> tuple[dict[int, ListedTransaction], dict[str, str]]:
     """The transactional id of each producer id that the brokers list; and what they did not list, with the reason."""
     found = list_filtered(cluster, Filters(producer_ids=tuple(producer_ids)))
     return {row.producer_id: row for row in found.rows}, found.problems
-
-
-def describe_at(
-    cluster: Cluster, ids: Mapping[int, list[str]]
-) -> tuple[dict[str, TransactionDescription], dict[int, str]]:
-    """Ids as the brokers that listed them describe them, one request per broker; and the errors of brokers."""
-    requests = {node: messages.describe_transactions_request(names) for node, names in ids.items()}
-    described: dict[str, TransactionDescription] = {}
-    problems: dict[int, str] = {}
-    for node, answer in cluster.ask(requests, cluster.timeout_s).items():
-        if isinstance(answer, BrokerError):
-            problems[node] = str(answer)
-        else:
-            described.update(messages.descriptions(answer, node))
-    return described, problems

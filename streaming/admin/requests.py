@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -19,15 +19,15 @@ from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import ActiveProducer, ListedTransaction, MarkerSpec, TransactionDescription
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.client.connection import Connection, error_name
+from txnwatch.streaming.client.fan_out import RequestOf
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 _TRANSACTIONAL_ID_NOT_FOUND = 105
 _TOPIC = 2
 _STATES = frozenset(map(str, TransactionState))
-RequestOf = Callable[[Connection], Any]
 
 
-def describe_producers_request(partitions: list[TopicPartition]) -> RequestOf:
+def describe_producers_request(partitions: Sequence[TopicPartition]) -> RequestOf:
     """DescribeProducers of some partitions that one broker leads."""
 
     def build(connection: Connection) -> Any:
@@ -44,8 +44,8 @@ def describe_producers_request(partitions: list[TopicPartition]) -> RequestOf:
     return build
 
 
-def described(response: Any) -> dict[TopicPartition, tuple[ActiveProducer, ...] | str]:
-    """Each partition's producers, or its error."""
+def described(response: Any, _: int) -> dict[TopicPartition, tuple[ActiveProducer, ...] | str]:
+    """Each partition's producers, or its error, as one broker describes them."""
     return {
         TopicPartition(topic.name, partition.partition_index): error_name(partition.error_code)
         if partition.error_code
@@ -65,12 +65,12 @@ def described(response: Any) -> dict[TopicPartition, tuple[ActiveProducer, ...] 
     }
 
 
-def describe_transactions_request(transactional_ids: list[str]) -> RequestOf:
+def describe_transactions_request(transactional_ids: Sequence[str]) -> RequestOf:
     """DescribeTransactions of some ids of one coordinator."""
 
     def build(connection: Connection) -> Any:
         version = connection.require_version(DescribeTransactionsRequest, highest=0)
-        return DescribeTransactionsRequest(version=version, transactional_ids=transactional_ids)
+        return DescribeTransactionsRequest(version=version, transactional_ids=list(transactional_ids))
 
     return build
 

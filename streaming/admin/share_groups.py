@@ -80,18 +80,18 @@ def share_offsets(
     if not groups:
         return []
     for _ in range(_TRIES):
-        said: Counter[str] = Counter()
+        found_problems: Counter[str] = Counter()
         before = _ends(cluster, wanted)
-        told = list(_answers(cluster, groups, wanted, said))
+        answered = list(_answers(cluster, groups, wanted, found_problems))
         after = _ends(cluster, wanted)
-        for group_id, partition, answer in told:
+        for group_id, partition, answer in answered:
             found = _placed(group_id, partition, answer, before.get(partition), after.get(partition))
             known = best.get((group_id, partition))
             if known is None or (known.is_floor and (not found.is_floor or found.offset > known.offset)):
                 best[group_id, partition] = found
         if before == after or not any(one.is_floor for one in best.values()):
             break
-    problems.update(said)
+    problems.update(found_problems)
     return list(best.values())
 
 
@@ -128,10 +128,10 @@ def _answers(
             if group.error_code:
                 problems[_why("offsets of share groups", group.error_code, "DESCRIBE")] += 1
             else:
-                yield from _told(group, problems)
+                yield from _partitions_of(group, problems)
 
 
-def _told(group: Any, problems: Counter[str]) -> Iterator[tuple[str, TopicPartition, Any]]:
+def _partitions_of(group: Any, problems: Counter[str]) -> Iterator[tuple[str, TopicPartition, Any]]:
     has_unknown_lag = False
     for topic in group.topics:
         for partition in topic.partitions:

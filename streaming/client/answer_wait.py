@@ -49,15 +49,15 @@ class AnswerWait:
 class Throttle:
     """The time until which a broker does not read what a connection sends."""
 
-    def __init__(self, told_ms: Counter[str]) -> None:
-        """Starts without a throttle; throttle times are added to `told_ms`, by kind of request."""
-        self._told_ms = told_ms
+    def __init__(self, total_ms: Counter[str]) -> None:
+        """Starts without a throttle; throttle times are added to `total_ms`, by kind of request."""
+        self._total_ms = total_ms
         self._until = 0.0
 
-    def told(self, request: str, throttle_ms: int) -> None:
+    def add(self, request: str, throttle_ms: int) -> None:
         """Records the throttle time of an answer."""
         if throttle_ms > 0:
-            self._told_ms[request] += throttle_ms
+            self._total_ms[request] += throttle_ms
             self._until = max(self._until, time.monotonic() + throttle_ms / 1000)
 
     @property

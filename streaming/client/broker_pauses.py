@@ -5,17 +5,18 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
+from txnwatch.state.model.backoff import doubled
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.endpoint import Endpoint
 
 _FIRST_S, _LONGEST_S = 0.25, 5.0
 
 
 class _Pause(NamedTuple):
-    """The end of a pause on the monotonic clock, its whole length, and the failure that caused it."""
+    """The end of a pause on the monotonic clock, how many failures came before, and the failure that caused it."""
 
     until: float
-    length_s: float
+    failures: int
     why: str
 
 
@@ -39,8 +40,9 @@ class Pauses:
     def begin(self, endpoint: Endpoint, why: BrokerError) -> None:
         """Starts a pause after a failure."""
         last = self._pauses.get(endpoint)
-        length_s = min(max(2 * last.length_s if last is not None else 0.0, _FIRST_S), _LONGEST_S)
-        self._pauses[endpoint] = _Pause(time.monotonic() + length_s, length_s, str(why))
+        failures = last.failures + 1 if last is not None else 0
+        until = time.monotonic() + doubled(_FIRST_S, _LONGEST_S, failures)
+        self._pauses[endpoint] = _Pause(until, failures, str(why))
 
     def end(self, endpoint: Endpoint) -> None:
         """Ends the pause, because the broker can be reached."""

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from kafka.protocol.metadata import MetadataRequest
 
@@ -20,26 +20,12 @@ from txnwatch.state.model.errors import AuthorizationError, BrokerError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.answer_wait import NEVER
 from txnwatch.streaming.client.broker_pauses import Pauses
-from txnwatch.streaming.client.connection import Connection, Endpoint, error_name
-from txnwatch.streaming.client.list_offsets import list_offsets_request
-from txnwatch.streaming.client.metadata import NO_LEADER, Metadata, TopicInfo, metadata_of, newest
+from txnwatch.streaming.client.connection import Connection
+from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.fan_out import RequestOf, fan_out
+from txnwatch.streaming.client.list_offsets import LATEST, READ_UNCOMMITTED, ListedOffset, list_offsets
+from txnwatch.streaming.client.metadata import Metadata, TopicInfo, metadata_of, newest
 from txnwatch.streaming.client.security import Security
-
-LATEST, EARLIEST = -1, -2
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-
-
-class ListedOffset(NamedTuple):
-    """One partition's answer to ListOffsets; `leader_epoch` is the epoch of the leader's log at `offset`.
-
-    If `error` is set, the other fields have no meaning.
-    """
-
-    offset: int
-    leader_epoch: int
-    error: str | None = None
-    leader: int = -1
-
 
 _NOWHERE = Endpoint("", 0)
 _T = TypeVar("_T")
@@ -157,9 +143,9 @@ class Cluster:
         """
 
         def look(endpoint: Endpoint) -> Metadata:
-            told = self.metadata_from(endpoint)
-            told.topics.update(self._hidden(endpoint, told, names))
-            return newest(self.metadata, told)
+            answer = self.metadata_from(endpoint)
+            answer.topics.update(self._hidden(endpoint, answer, names))
+            return newest(self.metadata, answer)
 
         self.metadata = self._first_answer(look, "all")
         return self.metadata
@@ -193,14 +179,14 @@ class Cluster:
                 problems.append(str(exc))
         raise BrokerError("no broker answered: " + "; ".join(problems))
 
-    def _hidden(self, endpoint: Endpoint, told: Metadata, names: Iterable[str]) -> dict[str, TopicInfo]:
+    def _hidden(self, endpoint: Endpoint, answer: Metadata, names: Iterable[str]) -> dict[str, TopicInfo]:
         """Expected topics that the answer lacks because they are hidden from us.
 
         `__transaction_state` is not asked for here: callers that need it ask for it, and treat its absence as no
         answer.
         """
         expected = {*names, *(self.metadata.topics if self.metadata is not None else ())}
-        missing = sorted(expected - told.topics.keys() - {TRANSACTION_STATE_TOPIC})
+        missing = sorted(expected - answer.topics.keys() - {TRANSACTION_STATE_TOPIC})
         asked = self.metadata_from(endpoint, missing).topics if missing else {}
         return {name: topic for name, topic in asked.items() if topic.is_hidden}
 
@@ -226,42 +212,30 @@ class Cluster:
 
     def ask(
         self,
-        requests: Mapping[int, Callable[[Connection], Any]],
+        requests: Mapping[int, RequestOf],
         timeout_s: float,
         receive: Callable[[int, Connection, float, float], Any] | None = None,
     ) -> dict[int, Any]:
-        """Sends one request to each broker, then collects the answers; the brokers work in parallel.
+        """Sends one request to each broker; see fan_out.py. Returns the answer or the BrokerError of each broker.
 
         `requests` maps a broker id to a function that builds the request for its connection. `receive`, if given, reads
-        the answer from a broker's connection, within a patience and by a deadline. Returns the answer or the
-        BrokerError of each broker. A broker that throttles us gets its request last, when it reads again.
+        the answer from a broker's connection, within a patience and by a deadline.
         """
-        reached: dict[int, Connection] = {}
-        waiting: dict[int, Connection] = {}
-        answers: dict[int, Any] = {}
-        for node_id in requests:
+
+        def reach(node_id: int) -> Connection:
+            self._timeout(timeout_s)
+            return self.node(node_id)
+
+        def take(node_id: int, connection: Connection) -> Any:
             try:
-                self._timeout(timeout_s)
-                reached[node_id] = self.node(node_id)
-            except BrokerError as exc:
-                answers[node_id] = exc
-        for node_id, connection in sorted(reached.items(), key=lambda one: one[1].throttled_s):
-            try:
-                connection.send(requests[node_id](connection), self._deadline)
-                waiting[node_id] = connection
-            except BrokerError as exc:
-                answers[node_id] = exc
-        for node_id, connection in waiting.items():
-            try:
-                answers[node_id] = (
-                    receive(node_id, connection, timeout_s, self._deadline)
-                    if receive is not None
-                    else connection.receive(timeout_s, self._deadline)
-                )
+                if receive is not None:
+                    return receive(node_id, connection, timeout_s, self._deadline)
+                return connection.receive(timeout_s, self._deadline)
             except BrokerError as exc:
                 self._pauses.begin(connection.endpoint, exc)
-                answers[node_id] = exc
-        return answers
+                raise
+
+        return fan_out(requests, reach, lambda one, request: one.send(request, self._deadline), take)
 
     def take_throttled(self) -> dict[str, int]:
         """How long brokers have throttled us since the last call, by kind of request."""
@@ -283,35 +257,4 @@ class Cluster:
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, ListedOffset]:
         """Asks each partition's leader for an offset, under the known leader epoch; one answer per partition."""
-        by_leader: dict[int, list[tuple[TopicPartition, int]]] = {}
-        answers: dict[TopicPartition, ListedOffset] = {}
-        for partition in partitions:
-            info = self.known.info(partition)
-            if info is None or info.leader == NO_LEADER:
-                answers[partition] = ListedOffset(
-                    -1, -1, "NO_LEADER" if info is not None else self.known.why_absent(partition)
-                )
-            else:
-                by_leader.setdefault(info.leader, []).append((partition, info.leader_epoch))
-        requests = {leader: list_offsets_request(asked, timestamp, isolation) for leader, asked in by_leader.items()}
-        for leader, answer in self.ask(requests, timeout_s or self.timeout_s).items():
-            if isinstance(answer, BrokerError):
-                answers.update({partition: ListedOffset(-1, -1, str(answer)) for partition, _ in by_leader[leader]})
-            else:
-                answers.update(_listed(answer, leader))
-                for partition, _ in by_leader[leader]:
-                    answers.setdefault(partition, ListedOffset(-1, -1, "missing from the answer"))
-        return answers
-
-
-def _listed(response: Any, leader: int) -> dict[TopicPartition, ListedOffset]:
-    return {
-        TopicPartition(topic.name, partition.partition_index): ListedOffset(
-            partition.offset,
-            partition.leader_epoch,
-            error_name(partition.error_code) if partition.error_code else None,
-            leader,
-        )
-        for topic in response.topics
-        for partition in topic.partitions
-    }
+        return list_offsets(self, self.known, partitions, timestamp=timestamp, isolation=isolation, timeout_s=timeout_s)

@@ -15,9 +15,10 @@ import select
 import socket
 import ssl
 import struct
+import sys
 import time
 from collections import Counter, deque
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafka import errors as kafka_errors
 from kafka.net.sasl import get_sasl_mechanism
@@ -26,9 +27,11 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, WireError
 from txnwatch.streaming.client.answer_wait import NEVER, AnswerWait, Throttle
+from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.fetch_pace import Pace
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.wire.primitives import Reader
+from txnwatch.streaming.wire.record_skipper import RecordSkipper
 
 CLIENT_ID = "txnwatch"
 _SIZE = struct.Struct(">i")
@@ -36,28 +39,6 @@ _FIRST_BUFFER = 1 << 20
 _API_VERSIONS = 3
 _UNSUPPORTED_VERSION = 35
 _SINCE = {"DescribeProducers": "2.8", "DescribeTransactions": "3.0", "ListTransactions": "3.0"}
-
-
-class Endpoint(NamedTuple):
-    """A broker's address."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-    @classmethod
-    def parse(cls, text: str) -> Endpoint:
-        """An endpoint written as host:port, or [v6]:port.
-
-        Raises:
-            ValueError: there is no port, or it is not a number from 1 to 65535.
-        """
-        host, colon, port = text.strip().rpartition(":")
-        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ValueError(f"expected host:port, found {text.strip()!r}")
-        return cls(host.strip("[]"), int(port))
 
 
 class Connection:
@@ -93,6 +74,7 @@ class Connection:
         self._buffer = memoryview(bytearray(_FIRST_BUFFER))
         self._versions: dict[int, tuple[int, int]] = {}
         self._is_proven = False
+        self._can_drop_bytes = sys.platform == "linux" and not security.uses_tls  # TCP there, with MSG_TRUNC
         tls = security.tls_context() if security.uses_tls else None
         deadline = time.monotonic() + timeout_s
         try:
@@ -152,7 +134,7 @@ class Connection:
 
     def throttled(self, asked: Any, throttle_ms: int) -> None:
         """Records the throttle time of the answer to the request with this header; `receive` does so itself."""
-        self._throttle.told(asked.get_response_class().name.removesuffix("Response"), throttle_ms)
+        self._throttle.add(asked.get_response_class().name.removesuffix("Response"), throttle_ms)
 
     def call(self, request: Any, timeout_s: float, until: float = NEVER) -> Any:
         """Sends one request and waits for its answer.
@@ -196,12 +178,14 @@ class Connection:
         self.throttled(asked, getattr(answer, "throttle_time_ms", 0))
         return answer
 
-    def receive_body(self, timeout_s: float, until: float = NEVER) -> tuple[Any, memoryview]:
+    def receive_body(
+        self, timeout_s: float, until: float = NEVER, *, skips_records: bool = False
+    ) -> tuple[Any, memoryview]:
         """The header of the oldest request under way and the undecoded body of its answer.
 
         The answer must begin within `timeout_s` of the request, must not pause for that long, and must be complete by
         `until` (on the monotonic clock). The body is a view into the connection's buffer: the next answer overwrites
-        it.
+        it. With `skips_records`, the answer to a Fetch may have other bytes in place of the records of large batches.
 
         Raises:
             BrokerError: the connection broke, or no answer came in time.
@@ -210,7 +194,8 @@ class Connection:
         wait = AnswerWait(sent + timeout_s, timeout_s, until)
         try:
             size = self._answer_size(_SIZE.unpack(self._read(_SIZE.size, wait))[0])
-            reader = Reader(self._read(size, wait))
+            skipper = RecordSkipper(asked.request_api_version) if skips_records and self._can_drop_bytes else None
+            reader = Reader(self._read(size, wait, skipper))
             answered = reader.int32("correlation id")
             if _has_flexible_header(asked):
                 reader.tagged_fields("response header tags")
@@ -229,14 +214,19 @@ class Connection:
             raise ConnectionError(f"not a Kafka broker: its first answer claims to have {claimed} bytes")
         return claimed
 
-    def _read(self, size: int, wait: AnswerWait) -> memoryview:
+    def _read(self, size: int, wait: AnswerWait, skipper: RecordSkipper | None = None) -> memoryview:
         if size > len(self._buffer):
             self._buffer = memoryview(bytearray(size + size // 4))
         filled = 0
         while filled < size:
+            to, flags = size, 0
+            if skipper is not None and (wanted_at := skipper.skip_to(self._buffer, filled)) > filled:
+                to, flags = min(size, wanted_at), socket.MSG_TRUNC
+            elif skipper is not None:
+                to = min(size, filled + skipper.next_size)
             self._socket.settimeout(wait.left_s())
             try:
-                count = self._socket.recv_into(self._buffer[filled:size])
+                count = self._socket.recv_into(self._buffer[filled:to], 0, flags)
             except (TimeoutError, BlockingIOError, ssl.SSLWantReadError) as exc:
                 raise TimeoutError("no answer in time") from exc
             if count == 0:

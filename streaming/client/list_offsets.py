@@ -1,19 +1,78 @@
-"""The ListOffsets request for the partitions of one leader."""
+"""ListOffsets: the request for the partitions of one leader, and the answer of each partition."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from kafka.protocol.consumer import ListOffsetsRequest
 
+from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.streaming.client.connection import Connection
+from txnwatch.streaming.client.connection import Connection, error_name
+from txnwatch.streaming.client.fan_out import Brokers, RequestOf, ask_for_each
+from txnwatch.streaming.client.metadata import NO_LEADER, Metadata
+
+LATEST, EARLIEST = -1, -2
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
-def list_offsets_request(
-    asked: list[tuple[TopicPartition, int]], timestamp: int, isolation: int
-) -> Callable[[Connection], Any]:
+class ListedOffset(NamedTuple):
+    """One partition's answer to ListOffsets; `leader_epoch` is the epoch of the leader's log at `offset`.
+
+    If `error` is set, the other fields have no meaning.
+    """
+
+    offset: int
+    leader_epoch: int
+    error: str | None = None
+    leader: int = -1
+
+
+def list_offsets(
+    brokers: Brokers,
+    known: Metadata,
+    partitions: Iterable[TopicPartition],
+    *,
+    timestamp: int,
+    isolation: int,
+    timeout_s: float | None = None,
+) -> dict[TopicPartition, ListedOffset]:
+    """Asks each partition's leader for an offset, under the known leader epoch; one answer per partition."""
+    by_leader: dict[int, list[TopicPartition]] = {}
+    epochs: dict[TopicPartition, int] = {}
+    answers: dict[TopicPartition, ListedOffset] = {}
+    for partition in partitions:
+        info = known.info(partition)
+        if info is None or info.leader == NO_LEADER:
+            why = "NO_LEADER" if info is not None else known.why_absent(partition)
+            answers[partition] = ListedOffset(-1, -1, why)
+        else:
+            by_leader.setdefault(info.leader, []).append(partition)
+            epochs[partition] = info.leader_epoch
+
+    def request(asked: Sequence[TopicPartition]) -> RequestOf:
+        return _request([(partition, epochs[partition]) for partition in asked], timestamp, isolation)
+
+    for partition, found in ask_for_each(brokers, by_leader, request, _listed, timeout_s).items():
+        answers[partition] = ListedOffset(-1, -1, str(found)) if isinstance(found, BrokerError) else found
+    return answers
+
+
+def _listed(response: Any, leader: int) -> dict[TopicPartition, ListedOffset]:
+    return {
+        TopicPartition(topic.name, partition.partition_index): ListedOffset(
+            partition.offset,
+            partition.leader_epoch,
+            error_name(partition.error_code) if partition.error_code else None,
+            leader,
+        )
+        for topic in response.topics
+        for partition in topic.partitions
+    }
+
+
+def _request(asked: list[tuple[TopicPartition, int]], timestamp: int, isolation: int) -> RequestOf:
     """Builds the request for a connection; `asked` has each partition and the leader epoch that we know of it."""
 
     def build(connection: Connection) -> ListOffsetsRequest:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import UNKNOWN_PARTITION
-from txnwatch.streaming.client.connection import Endpoint, error_name
+from txnwatch.streaming.client.connection import error_name
+from txnwatch.streaming.client.endpoint import Endpoint
 
 NO_LEADER = -1
 
@@ -67,18 +68,18 @@ def topic_id_uuid(text: str) -> uuid.UUID:
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
 
 
-def newest(known: Metadata | None, told: Metadata) -> Metadata:
+def newest(known: Metadata | None, answer: Metadata) -> Metadata:
     """The new metadata, but with the known leader where its epoch is higher: a leader epoch never falls."""
-    if known is None or known.cluster_id != told.cluster_id:
-        return told
-    for topic in told.topics.values():
+    if known is None or known.cluster_id != answer.cluster_id:
+        return answer
+    for topic in answer.topics.values():
         before = known.topics.get(topic.name)
         if before is None or before.topic_id != topic.topic_id:
             continue
         for number, info in before.partitions.items():
             if number in topic.partitions and topic.partitions[number].leader_epoch < info.leader_epoch:
                 topic.partitions[number] = info
-    return told
+    return answer
 
 
 def metadata_of(response: Any) -> Metadata:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from txnwatch.state.model.errors import CheckpointError
 from txnwatch.streaming.source.offsets import SourceOffset
+
+_LOCK = ".txnwatch-lock"
+_HOLDER = ".txnwatch-holder"  # a file of its own, because taking the lock empties the lock's file
 
 
 def local_directory(checkpoint: str) -> Path | None:
@@ -55,22 +59,28 @@ def locked(checkpoint: str) -> Iterator[None]:
     if directory is None:
         yield
         return
+    lock, holder = FileLock(directory / _LOCK), directory / _HOLDER
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        lock = (directory / ".txnwatch-lock").open("a+")
+        lock.acquire(timeout=0)
+        holder.write_text(str(os.getpid()))
+    except Timeout as exc:
+        raise CheckpointError(
+            f"--checkpoint {checkpoint} is in use by process {_content(holder) or 'unknown'}: one txnwatch run per "
+            "checkpoint"
+        ) from exc
     except OSError as exc:
+        lock.release()
         why = f"--checkpoint {checkpoint}: expected a writable directory, found: {exc.strerror}"
         raise CheckpointError(why) from exc
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as exc:
-            lock.seek(0)
-            holder = lock.read().strip() or "unknown"
-            raise CheckpointError(
-                f"--checkpoint {checkpoint} is in use by process {holder}: one txnwatch run per checkpoint"
-            ) from exc
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
+    try:
         yield
+    finally:
+        lock.release()
+
+
+def _content(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""

@@ -220,5 +220,5 @@ def _create_problem(cluster: Cluster, topic: str) -> str | None:
     return error_name(answer.error_code) if answer.error_code else None
 
 
-def _operations(told: set[int] | None) -> Operations:
-    return None if told is None else frozenset(told)
+def _operations(allowed: set[int] | None) -> Operations:
+    return None if allowed is None else frozenset(allowed)

@@ -43,8 +43,8 @@ def read_progress(progress: Mapping[str, Any] | None) -> Progress | None:
     """
     if progress is None or not progress["sources"]:
         return None
-    told = progress["sources"][0]["endOffset"]
-    raw = json.loads(told) if isinstance(told, str) else told
+    end_offset = progress["sources"][0]["endOffset"]
+    raw = json.loads(end_offset) if isinstance(end_offset, str) else end_offset
     if not raw:
         return None
     positions = SourceOffset.from_json(raw).positions

@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.log_extent import list_extents, read_parts
+from txnwatch.streaming.wire.batch_walker import BatchWalker
 from txnwatch.streaming.wire.control_record import EndTransactionMarker, read_marker
-from txnwatch.streaming.wire.record_batch import BatchHeader, walk
+from txnwatch.streaming.wire.record_batch import BatchHeader
 
 
-@dataclass(slots=True)
-class BatchList:
+class BatchList(BatchWalker):
     """Keeps the first `limit` batches at or above an offset; a fold for `read_ranges`.
 
     Attributes:
         found: each header with its marker; None if the batch is not a marker.
     """
 
-    start: int
-    end: int
-    limit: int
-    position: int = field(init=False)
-    leader_epoch: int = -1
-    found: list[tuple[BatchHeader, EndTransactionMarker | None]] = field(default_factory=list)
+    reads_records = False
 
-    def __post_init__(self) -> None:
-        self.position = self.start
+    def __init__(self, start: int, end: int, limit: int) -> None:
+        super().__init__(start, end)
+        self.limit = limit
+        self.found: list[tuple[BatchHeader, EndTransactionMarker | None]] = []
 
     @property
     def is_done(self) -> bool:
         """Whether the range was walked, or enough batches were found."""
-        return self.position >= self.end or len(self.found) >= self.limit
+        return super().is_done or len(self.found) >= self.limit
 
     def feed(self, buffer: memoryview | bytes) -> None:
         """Walks the `records` of one Fetch response, or a segment file.
@@ -41,14 +36,11 @@ class BatchList:
         Raises:
             WireError: bytes that no broker writes.
         """
-        for at, header in walk(buffer):
-            if self.is_done or header.base_offset >= self.end:
-                self.position = self.end
+        for at, header in self.headers(buffer):
+            if self.is_done:
                 return
             if header.last_offset >= self.start:
                 self.found.append((header, read_marker(buffer, at, header) if header.is_control else None))
-            self.leader_epoch = header.leader_epoch
-            self.position = header.last_offset + 1
 
 
 def read_batches(

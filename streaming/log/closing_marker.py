@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import Marker
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.log_extent import list_extents, read_parts
 from txnwatch.streaming.log.partition_fold import marker_at
-from txnwatch.streaming.wire.record_batch import walk
+from txnwatch.streaming.wire.batch_walker import BatchWalker
 
 _MOST = 1_000_000  # offsets; a later marker is not searched for
 
 
-@dataclass(slots=True)
-class FirstMarker:
+class FirstMarker(BatchWalker):
     """Walks [start, end) up to a producer's first control batch; a fold for `read_ranges`.
 
     Attributes:
         found: the marker in that batch; None if there is no such batch, or compaction has emptied it.
     """
 
-    producer_id: int
-    start: int
-    end: int
-    position: int = field(init=False)
-    leader_epoch: int = -1
-    found: Marker | None = None
+    reads_records = False
 
-    def __post_init__(self) -> None:
-        self.position = self.start
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the range was walked, or the batch was found."""
-        return self.position >= self.end
+    def __init__(self, producer_id: int, start: int, end: int) -> None:
+        super().__init__(start, end)
+        self.producer_id = producer_id
+        self.found: Marker | None = None
 
     def feed(self, buffer: memoryview | bytes) -> None:
         """Walks the `records` of one Fetch response.
@@ -44,16 +33,11 @@ class FirstMarker:
         Raises:
             WireError: bytes that no broker writes.
         """
-        for at, header in walk(buffer):
-            if self.is_done:
-                return
-            is_met = header.is_control and header.producer_id == self.producer_id
-            if is_met and self.start <= header.base_offset < self.end:
+        for at, header in self.headers(buffer):
+            if header.is_control and header.producer_id == self.producer_id and header.base_offset >= self.start:
                 self.found = marker_at(buffer, at, header)
                 self.position = self.end
                 return
-            self.leader_epoch = header.leader_epoch
-            self.position = header.last_offset + 1
 
 
 def closing_marker(

@@ -24,7 +24,8 @@ from txnwatch.streaming.log.compaction_holes import last_hole_end
 from txnwatch.streaming.log.log_extent import Extent, list_extents, read_parts
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, records, walk
+from txnwatch.streaming.wire.batch_walker import BatchWalker, walk
+from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, records
 from txnwatch.streaming.wire.transaction_log import (
     TransactionLogValue,
     coordinator_partition,
@@ -141,8 +142,7 @@ def _search(
     return reads
 
 
-@dataclass(slots=True)
-class KeptBatches:
+class KeptBatches(BatchWalker):
     """The batches of a range that contain one of some byte strings; a fold for `read_ranges`.
 
     Searching bytes is an order of magnitude cheaper than decoding records, and few records are wanted.
@@ -150,25 +150,16 @@ class KeptBatches:
     Attributes:
         hole_end_before: by base offset of a kept batch, where the log's last hole before it ended; the start of the
             range if there was none.
-        leader_epoch, epoch_since_ms: leader epoch of the last batch, and the stamp of the first batch under that epoch.
+        epoch_since_ms: the stamp of the first batch under the leader epoch of the last batch.
     """
 
-    needles: tuple[bytes, ...]
-    position: int
-    end: int
-    kept: bytearray = field(default_factory=bytearray)
-    hole_end_before: dict[int, int] = field(default_factory=dict)
-    leader_epoch: int = -1
-    epoch_since_ms: int = -1
-    _whole_from: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._whole_from = self.position
-
-    @property
-    def is_done(self) -> bool:
-        """Whether every offset of the range has been walked."""
-        return self.position >= self.end
+    def __init__(self, needles: tuple[bytes, ...], start: int, end: int) -> None:
+        super().__init__(start, end)
+        self.needles = needles
+        self.kept = bytearray()
+        self.hole_end_before: dict[int, int] = {}
+        self.epoch_since_ms = -1
+        self._whole_from = start
 
     def feed(self, buffer: memoryview | bytes) -> None:
         """Walks the `records` of one Fetch response.
@@ -179,10 +170,7 @@ class KeptBatches:
         whole = bytes(buffer)
         matches = iter(sorted(position for needle in self.needles for position in _positions(whole, needle)))
         match = next(matches, None)
-        for at, header in walk(whole):
-            if header.base_offset >= self.end:
-                self.position = self.end
-                return
+        for at, header in self.headers(whole):
             self._whole_from = last_hole_end(self._whole_from, self.position, header)
             after = at + LENGTH_OVERHEAD + header.length
             while match is not None and match < at:
@@ -192,8 +180,6 @@ class KeptBatches:
                 self.hole_end_before[header.base_offset] = self._whole_from
             if header.leader_epoch != self.leader_epoch:
                 self.epoch_since_ms = header.max_timestamp
-            self.leader_epoch = header.leader_epoch
-            self.position = header.last_offset + 1
 
 
 def _positions(buffer: bytes, needle: bytes) -> Iterator[int]:

@@ -12,35 +12,29 @@ there.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
-
-from kafka.protocol.consumer import FetchRequest
+from collections.abc import Iterable, Sequence
 
 from txnwatch.state.model.errors import BrokerError, WireError
 from txnwatch.state.model.facts import CANNOT_DECODE
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.streaming.client.answer_wait import NEVER
-from txnwatch.streaming.client.cluster import EARLIEST, LATEST, Cluster
+from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, error_name
+from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST
 from txnwatch.streaming.client.metadata import NO_LEADER, topic_id_uuid
+from txnwatch.streaming.log.fetch_request import MAX_BYTES, fetch_request, fetch_size
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.read_budget import Budget
 from txnwatch.streaming.log.read_patience import FetchRound, RangePatience
 from txnwatch.streaming.log.read_rate import ReadRate
 from txnwatch.streaming.wire.fetch_response import (
-    HIGHEST_VERSION,
     FetchAnswer,
     PartitionData,
     decode_fetch_response,
 )
 
-MAX_BYTES = 16 << 20
-PARTITION_MAX_BYTES = (1 << 20, 8 << 20)
-MAX_WAIT_MS = 100
 RETRY_PAUSE_S = 0.1
-_TOPIC_IDS_SINCE, _DIVERGING_EPOCH_SINCE = 13, 12
 
 _OFFSET_OUT_OF_RANGE = 1
 _REFUSED = frozenset({29})  # TOPIC_AUTHORIZATION_FAILED
@@ -147,11 +141,13 @@ def _one_round(cluster: Cluster, asked: list[RangeRead], rate: ReadRate | None) 
 
     def receive(leader: int, connection: Connection, timeout_s: float, until: float) -> dict[TopicPartition, str]:
         # Records are views into the connection's buffer, so they are walked here, before the next answer is read.
-        answer = _receive(connection, timeout_s, until, max_bytes)
-        return _take(done.by_leader[leader], answer, refused)
+        reads = done.by_leader[leader]
+        skips_records = not any(read.fold.reads_records for read in reads)
+        answer = _receive(connection, timeout_s, until, max_bytes, skips_records=skips_records)
+        return _take(reads, answer, refused)
 
     max_bytes = rate.at_a_time(len(done.by_leader)) if rate is not None else MAX_BYTES
-    requests = {leader: _request(cluster, reads, max_bytes) for leader, reads in done.by_leader.items()}
+    requests = {leader: fetch_request(cluster, reads, max_bytes) for leader, reads in done.by_leader.items()}
     for leader, answer in cluster.ask(requests, cluster.timeout_s, receive).items():
         if isinstance(answer, BrokerError):
             done.problems.update({read.partition: str(answer) for read in done.by_leader[leader]})
@@ -166,10 +162,12 @@ def _one_round(cluster: Cluster, asked: list[RangeRead], rate: ReadRate | None) 
     return done
 
 
-def _receive(connection: Connection, timeout_s: float, until: float, max_bytes: int) -> FetchAnswer:
+def _receive(
+    connection: Connection, timeout_s: float, until: float, max_bytes: int, *, skips_records: bool
+) -> FetchAnswer:
     """Receives and decodes one answer, and adjusts the connection's pace."""
     began = time.monotonic()
-    asked, body = connection.receive_body(timeout_s, until)
+    asked, body = connection.receive_body(timeout_s, until, skips_records=skips_records)
     took_s = time.monotonic() - began
     try:
         answer = decode_fetch_response(body, asked.request_api_version)
@@ -177,61 +175,8 @@ def _receive(connection: Connection, timeout_s: float, until: float, max_bytes: 
         raise connection.broken(exc) from exc
     connection.throttled(asked, answer.throttle_ms)
     received = sum(len(data.records) for data in answer.partitions)
-    connection.pace.answered(_size(connection, max_bytes), received, took_s, answer.throttle_ms / 1000)
+    connection.pace.answered(fetch_size(connection, max_bytes), received, took_s, answer.throttle_ms / 1000)
     return answer
-
-
-def _size(connection: Connection, max_bytes: int) -> int:
-    return min(MAX_BYTES, max_bytes, connection.pace.size)
-
-
-def _request(cluster: Cluster, reads: list[RangeRead], max_bytes: int) -> Callable[[Connection], Any]:
-    def build(connection: Connection) -> Any:
-        version = connection.require_version(FetchRequest, highest=HIGHEST_VERSION, lowest=4)
-        size = _size(connection, max_bytes)
-        per_partition = min(size, max(PARTITION_MAX_BYTES[0], min(PARTITION_MAX_BYTES[1], size // len(reads))))
-        topics: dict[tuple[str, str], list[Any]] = {}
-        for read in reads:
-            topics.setdefault((read.partition.topic, read.topic_id), []).append(
-                FetchRequest.FetchTopic.FetchPartition(
-                    version=version,
-                    partition=read.partition.partition,
-                    current_leader_epoch=_leader_epoch(cluster, read.partition),
-                    fetch_offset=read.fold.position,
-                    last_fetched_epoch=_last_epoch(read) if version >= _DIVERGING_EPOCH_SINCE else -1,
-                    log_start_offset=-1,
-                    partition_max_bytes=per_partition,
-                )
-            )
-        return FetchRequest(
-            version=version,
-            replica_id=-1,
-            max_wait_ms=MAX_WAIT_MS if any(not read.fold.is_done for read in reads) else 0,
-            min_bytes=1,
-            max_bytes=size,
-            isolation_level=0,
-            session_id=0,
-            session_epoch=-1,
-            topics=[_topic(version, name, topic_id, parts) for (name, topic_id), parts in topics.items()],
-            forgotten_topics_data=[],
-            rack_id="",
-        )
-
-    return build
-
-
-def _topic(version: int, name: str, topic_id: str, partitions: list[Any]) -> Any:
-    named = {"topic_id": topic_id_uuid(topic_id)} if version >= _TOPIC_IDS_SINCE else {"topic": name}
-    return FetchRequest.FetchTopic(version=version, partitions=partitions, **named)
-
-
-def _leader_epoch(cluster: Cluster, partition: TopicPartition) -> int:
-    info = cluster.known.info(partition)
-    return info.leader_epoch if info is not None else -1
-
-
-def _last_epoch(read: RangeRead) -> int:
-    return read.fold.leader_epoch if read.fold.leader_epoch >= 0 else read.last_epoch
 
 
 def _take(

@@ -19,9 +19,9 @@ out:
    past. In later ranges it does report such ids, and the state drops these facts unless it awaits the id (`pass_over`
    in state/detection/read_gaps.py). At a first read the state awaits only ids that the log itself has shown.
 
-The first pass reads a batch directly from its bytes (wire/glance.py). If the bytes are unusual, it decodes the batch at
-once, so damaged bytes stop both passes where they stop the exact fold. The first pass also sets positions, holes and
-stamps.
+The first pass reads a batch directly from its bytes (wire/quick_decode.py). If the bytes are unusual, it decodes the
+batch at once, so damaged bytes stop both passes where they stop the exact fold. The first pass also sets positions,
+holes and stamps.
 
 The bytes are held until the second pass, and `HeldBytes` limits them. If a task holds too many, the fold that holds the
 most makes its second pass at once and forgets the idle ids. A later record then counts as the first of its id, as it
@@ -39,8 +39,8 @@ from contextlib import suppress
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.facts import TransactionalIdGone, TransactionSeen
 from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.wire.glance import NO_PRODUCER_ID, glance
-from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader, records, walk
+from txnwatch.streaming.wire.quick_decode import NO_PRODUCER_ID, quick_decode
+from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader, header_at, records
 from txnwatch.streaming.wire.transaction_log import decode_key, decode_value
 
 HELD_BYTES = 16 << 20
@@ -70,8 +70,8 @@ class FirstReadFold(TransactionFold):
         size: bytes of records that are held.
     """
 
-    def __init__(self, log_partition: int, start: int, end: int, *, news_from: int, room: HeldBytes) -> None:
-        super().__init__(log_partition, start, end, news_from=news_from)
+    def __init__(self, log_partition: int, start: int, end: int, *, backlog_end: int, room: HeldBytes) -> None:
+        super().__init__(log_partition, start, end, backlog_end=backlog_end)
         self.size = 0
         self._room = room
         self._live: dict[bytes, int] = {}
@@ -95,11 +95,12 @@ class FirstReadFold(TransactionFold):
     def _look_through(self, raw: bytes, begin: int) -> None:
         at, live = 0, self._live
         while True:
-            seen = glance(raw, at)
+            seen = quick_decode(raw, at)
             if seen is None:
-                found = next(walk(raw, at), None)
-                if found is None or self._is_behind_end(found[1]):
+                found = next(self.headers(raw, at), None)
+                if found is None:
                     return
+                self.note_hole(found[1])
                 at = self._decode(raw, begin, *found)
                 continue
             end, base_offset, leader_epoch, timestamp_ms, key, producer_id, previous_id, is_live = seen
@@ -115,8 +116,8 @@ class FirstReadFold(TransactionFold):
                 elif key in live:
                     del live[key]
                 self._note(begin + at, producer_id, previous_id, key)
-                if base_offset >= self.news_from:
-                    self._has_news = True
+                if base_offset >= self.backlog_end:
+                    self._has_new_records = True
             self.leader_epoch = leader_epoch
             self.position = base_offset + 1
             at = end
@@ -127,9 +128,9 @@ class FirstReadFold(TransactionFold):
         self.last_hole_end = end
 
     def _decode(self, raw: bytes, begin: int, at: int, header: BatchHeader) -> int:
-        """Decodes one batch that `glance` does not accept; returns where it ends."""
+        """Decodes one batch that `quick_decode` does not accept; returns where it ends."""
         if header.base_offset >= self.start and not header.is_control:
-            self._has_news = self._has_news or header.last_offset >= self.news_from
+            self._has_new_records = self._has_new_records or header.last_offset >= self.backlog_end
             for record in records(raw, at, header):
                 name = decode_key(record.key) if record.key is not None else None
                 if name is None or record.key is None:
@@ -162,13 +163,13 @@ class FirstReadFold(TransactionFold):
         done, whole_at_end = -1, self.last_hole_end
         noted = zip(self._at, self._ids, self._previous, self._names, self._whole, strict=True)
         for at, producer_id, previous_id, name, whole in noted:
-            if producer_id in wanted or previous_id in wanted or name in names or self._has_news:
+            if producer_id in wanted or previous_id in wanted or name in names or self._has_new_records:
                 names.add(name)
                 if at != done:
                     done, self.last_hole_end = at, whole
                     self._fold(at)
         self.last_hole_end = whole_at_end
-        if not self._has_news:
+        if not self._has_new_records:
             self._views = {of: view for of, view in self._views.items() if of in wanted}
         self.forget_idle_backlog()
         self._let_go()
@@ -176,7 +177,8 @@ class FirstReadFold(TransactionFold):
     def _fold(self, at: int) -> None:
         chunk = bisect_right(self._begins, at) - 1
         raw = self._chunks[chunk]
-        position, header = next(walk(raw, at - self._begins[chunk]))
+        position = at - self._begins[chunk]
+        header = header_at(raw, position)
         with suppress(WireError):  # the first pass has raised it and read nothing after it
             for record in records(raw, position, header):
                 name = decode_key(record.key) if record.key is not None else None
@@ -185,7 +187,7 @@ class FirstReadFold(TransactionFold):
 
     def _let_go(self) -> None:
         self.size = 0
-        self._has_news = False
+        self._has_new_records = False
         self._chunks: list[bytes] = []
         self._begins: list[int] = []
         # One entry per record: where its batch is, its producer ids, its key's hash, and `last_hole_end` at that time.
@@ -193,7 +195,7 @@ class FirstReadFold(TransactionFold):
         self._names, self._whole = array("q"), array("q")
 
     def facts(self, *, is_first: bool = True) -> Iterator[TransactionSeen | TransactionalIdGone]:
-        """The facts of each producer id that ends live, and of the records from `news_from` on."""
+        """The facts of each producer id that ends live, and of the records from `backlog_end` on."""
         assert is_first, "idle transactions were not folded"
         self.condense()
         yield from super().facts(is_first=True)

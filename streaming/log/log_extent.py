@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.streaming.client.cluster import EARLIEST, Cluster
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.list_offsets import EARLIEST
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.range_read import Fold, RangeRead
 

@@ -23,31 +23,23 @@ from txnwatch.state.model.facts import Joined, ProducerSeen
 from txnwatch.state.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.record import Record
 from txnwatch.state.model.transaction import Marker
+from txnwatch.streaming.wire.batch_walker import NO_PRODUCER, BatchWalker, producer_of
 from txnwatch.streaming.wire.control_record import MarkerType, read_marker
-from txnwatch.streaming.wire.record_batch import (
-    CONTROL,
-    CURRENT_MAGIC,
-    DELETE_HORIZON,
-    HEADER,
-    HEADER_SIZE,
-    LENGTH_OVERHEAD,
-    TRANSACTIONAL,
-    BatchHeader,
-    check_entry,
-    end_of_old_entry,
-)
-
-_SMALLEST_LENGTH = HEADER_SIZE - LENGTH_OVERHEAD
-
+from txnwatch.streaming.wire.record_batch import CONTROL, DELETE_HORIZON, TRANSACTIONAL, BatchHeader, header_at
 
 _NO_EPOCH: Final = ProducerEpoch(-1)  # nothing was read whose epoch it would be
 
 
 @dataclass(slots=True)
 class _Producer:
-    """One producer's activity in the range so far."""
+    """One producer's activity in the range so far.
+
+    Attributes:
+        encoded: its id and epoch as the batches have them while its transaction is open, else empty.
+    """
 
     epoch: ProducerEpoch
+    encoded: bytes = NO_PRODUCER
     first_offset: int | None = None
     first_epoch: ProducerEpoch = _NO_EPOCH
     first_marker: Marker | None = None
@@ -84,79 +76,53 @@ def marker_at(buffer: memoryview | bytes, position: int, header: BatchHeader) ->
     )
 
 
-class PartitionFold:
+class PartitionFold(BatchWalker):
     """Folds the batches of one partition from `start` up to `end` (exclusive).
 
     Attributes:
-        position: the next offset to fetch; the range is done when it reaches `end`.
-        leader_epoch: leader epoch of the last batch seen, -1 before the first.
-        batches, size: number of batches and bytes walked.
         episodes: every transaction that ended in the range; empty without `keep_episodes`.
     """
 
+    reads_records = False
+
     def __init__(self, start: int, end: int, *, keep_episodes: bool = False) -> None:
-        self.start = start
-        self.end = end
-        self.position = start
-        self.leader_epoch = -1
-        self.batches = 0
-        self.size = 0
+        super().__init__(start, end)
         self.episodes: list[Episode] = []
         self._keep_episodes = keep_episodes
         self._producers: dict[ProducerId, _Producer] = {}
-
-    @property
-    def is_done(self) -> bool:
-        """Whether every offset of the range has been walked."""
-        return self.position >= self.end
+        # The producers with an open transaction, by the bytes of id and epoch: most runs need no integers.
+        self._open: dict[bytes, _Producer] = {}
 
     def feed(self, buffer: memoryview | bytes) -> None:
-        """Walks the `records` of one Fetch response; a batch that is cut off at the end is left for the next fetch.
+        """Folds the `records` of one Fetch response; a batch that is cut off at the end is left for the next fetch.
 
         Raises:
             WireError: bytes that no broker writes; `position` is then the offset of their batch.
         """
-        # The hot loop of the project: one unpack per batch, only local variables. Rare cases are calls.
-        at, size, start, end = 0, len(buffer), self.start, self.end
-        producers, unpack = self._producers, HEADER.unpack_from
-        position, leader_epoch, batches = self.position, self.leader_epoch, 0
-        try:
-            while at + HEADER_SIZE <= size:
-                header = unpack(buffer, at)
-                base, length, epoch_of_leader, magic, _, attributes, last_delta, _, latest, producer_id, epoch, _, _ = (
-                    header
-                )
-                if magic != CURRENT_MAGIC or length < _SMALLEST_LENGTH:
-                    check_entry(buffer, at)
-                    last_delta = 0  # a magic 0 or 1 entry carries the offset of its last record
-                elif at + LENGTH_OVERHEAD + length > size:
-                    break
-                elif base >= end:
-                    position = end
-                    break
-                elif attributes & TRANSACTIONAL and producer_id >= 0 and base >= start:
-                    if attributes & CONTROL:
-                        self._marker(buffer, at, BatchHeader._make(header))
-                    else:
-                        seen = producers.get(producer_id)
-                        if seen is None or seen.open_offset is None:
-                            seen = self._opened(producer_id, base, epoch)
-                        elif epoch > seen.epoch and seen.joined is None:
-                            seen.joined = Joined(seen.open_offset, seen.open_epoch, base, epoch)
-                        seen.epoch = epoch
-                        seen.last_offset = base + last_delta
-                        seen.last_timestamp_ms = -1 if attributes & DELETE_HORIZON else latest
-                position = base + last_delta + 1
-                leader_epoch = epoch_of_leader
-                at += LENGTH_OVERHEAD + length
-                batches += 1
-            while position < end and (following := end_of_old_entry(buffer, at)) is not None:
-                position = int.from_bytes(buffer[at : at + 8], "big") + 1
-                at = following
-        finally:
-            self.position, self.leader_epoch = position, leader_epoch
-            self.batches += batches
-            self.size += at
+        start, find_open = self.start, self._open.get
+        for at, first, last, attributes, encoded, latest in self.runs(buffer):
+            if attributes & TRANSACTIONAL and first >= start:
+                if attributes & CONTROL:
+                    self._marker(buffer, at, header_at(buffer, at))
+                elif (seen := find_open(encoded) or self._taken_up(encoded, first)) is not None:
+                    seen.last_offset = last
+                    seen.last_timestamp_ms = -1 if attributes & DELETE_HORIZON else latest
+
+    def _taken_up(self, encoded: bytes, base: int) -> _Producer | None:
+        """The producer of data that opens a transaction, or joins one under another epoch; None without an id."""
+        producer_id, epoch = producer_of(encoded)
+        if producer_id < 0:
+            return None
+        seen = self._producers.get(producer_id)
+        if seen is None or seen.open_offset is None:
+            seen = self._opened(producer_id, base, epoch)
+        elif epoch > seen.epoch and seen.joined is None:
+            assert seen.open_offset is not None
+            seen.joined = Joined(seen.open_offset, seen.open_epoch, base, epoch)
+        self._open.pop(seen.encoded, None)
+        seen.epoch, seen.encoded = epoch, encoded
+        self._open[encoded] = seen
+        return seen
 
     def _opened(self, producer_id: ProducerId, base: int, epoch: ProducerEpoch) -> _Producer:
         seen = self._producers.setdefault(producer_id, _Producer(epoch))
@@ -166,7 +132,7 @@ class PartitionFold:
         return seen
 
     def _marker(self, buffer: memoryview | bytes, offset: int, header: BatchHeader) -> None:
-        marker = marker_at(buffer, offset, header)
+        marker = marker_at(buffer, offset, header) if header.producer_id >= 0 else None
         if marker is None:
             return
         producer = self._producers.setdefault(header.producer_id, _Producer(header.producer_epoch))
@@ -178,6 +144,7 @@ class PartitionFold:
         producer.first_marker = producer.first_marker or marker
         producer.last_marker = marker
         producer.open_offset = None
+        self._open.pop(producer.encoded, None)
 
     def facts(self, partition: TopicPartition, topic_id: str, listed_ms: int) -> Iterator[ProducerSeen]:
         """The facts of the range: one for each producer with transactional batches or markers in it."""

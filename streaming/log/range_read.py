@@ -11,10 +11,15 @@ from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 
 
 class Fold(Protocol):
-    """A consumer of the bytes of one range."""
+    """A consumer of the bytes of one range.
+
+    Attributes:
+        reads_records: whether it reads records of data batches, and not headers and markers only.
+    """
 
     position: int
     leader_epoch: int
+    reads_records: bool
 
     @property
     def is_done(self) -> bool:
@@ -68,6 +73,11 @@ class RangeRead:
     def needs_fetch(self) -> bool:
         """Whether anything is left to fetch."""
         return not self.is_over and (self.must_check or not self.fold.is_done)
+
+    @property
+    def last_fetched_epoch(self) -> int:
+        """Leader epoch of the last batch that was read; -1 if unknown."""
+        return self.fold.leader_epoch if self.fold.leader_epoch >= 0 else self.last_epoch
 
     @property
     def place(self) -> tuple[int, bool, int]:

@@ -20,7 +20,8 @@ from txnwatch.state.model.facts import TransactionalIdGone, TransactionSeen
 from txnwatch.state.model.ids import ProducerId, TopicPartition
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState
 from txnwatch.streaming.log.compaction_holes import last_hole_end
-from txnwatch.streaming.wire.record_batch import BatchHeader, Record, records, walk
+from txnwatch.streaming.wire.batch_walker import BatchWalker
+from txnwatch.streaming.wire.record_batch import BatchHeader, Record, records
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value
 
 _COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
@@ -38,26 +39,22 @@ class Stamps:
     last_ms: int
 
 
-class TransactionFold:
+class TransactionFold(BatchWalker):
     """Folds records of one partition of the coordinator's log from `start` up to `end` (exclusive).
 
-    Records below `news_from` were there before reading began. Their durations are not measured. `facts` marks their
+    Records below `backlog_end` were there before reading began. Their durations are not measured. `facts` marks their
     idle ids as past, because the state needs these only for producers that it awaits, or leaves them out.
 
     Attributes:
-        position: the next offset to fetch.
         stamps: timestamps by the clock of the last leader in the range, None before the first record.
         hole: the first offset that compaction has removed; None if none is missing.
         last_hole_end: where the last hole so far ended; `start` if there was none.
     """
 
-    def __init__(self, log_partition: int, start: int, end: int, *, news_from: int = 0) -> None:
+    def __init__(self, log_partition: int, start: int, end: int, *, backlog_end: int = 0) -> None:
+        super().__init__(start, end)
         self.log_partition = log_partition
-        self.start = start
-        self.end = end
-        self.news_from = news_from
-        self.position = start
-        self.leader_epoch = -1
+        self.backlog_end = backlog_end
         self.hole: int | None = None
         self.last_hole_end = start
         self.stamps: Stamps | None = None
@@ -68,11 +65,6 @@ class TransactionFold:
         self._ended: dict[ProducerId, Tally] = {}
         self._first_ends: dict[ProducerId, End] = {}
 
-    @property
-    def is_done(self) -> bool:
-        """Whether every offset of the range has been walked."""
-        return self.position >= self.end
-
     def feed(self, buffer: memoryview | bytes, hole_end_before: Mapping[int, int] | None = None) -> None:
         """Decodes the `records` of one Fetch response.
 
@@ -82,26 +74,23 @@ class TransactionFold:
         Raises:
             WireError: a batch, key or value of this log cannot be decoded; `position` is the batch's offset.
         """
-        for offset, header in walk(buffer):
-            if self._is_behind_end(header):
-                return
+        for offset, header in self.headers(buffer):
+            self.note_hole(header)
             if hole_end_before is not None:
                 self.last_hole_end = hole_end_before[header.base_offset]
             if header.base_offset >= self.start and not header.is_control:
                 for record in records(buffer, offset, header):
                     self._record(record, header.leader_epoch)
-            self.leader_epoch = header.leader_epoch
-            self.position = header.last_offset + 1
 
-    def _is_behind_end(self, header: BatchHeader) -> bool:
-        """Whether the next batch is beyond the end of the range; offsets missing before the batch are a hole."""
+    def beyond_end(self, header: BatchHeader) -> None:
+        """Notes the hole at the end of the range, if there is one."""
+        self.note_hole(header)
+
+    def note_hole(self, header: BatchHeader) -> None:
+        """Notes a hole if offsets are missing before the next batch or in it."""
         if header.base_offset > self.position and self.hole is None:
             self.hole = self.position
         self.last_hole_end = last_hole_end(self.last_hole_end, self.position, header)
-        if header.base_offset >= self.end:
-            self.position = self.end
-            return True
-        return False
 
     def _record(self, record: Record, coordinator_epoch: int) -> None:
         transactional_id = decode_key(record.key) if record.key is not None else None
@@ -133,7 +122,7 @@ class TransactionFold:
     def _value(self, transactional_id: str, record: Record, value: TransactionLogValue, coordinator_epoch: int) -> None:
         view = self._view(transactional_id, record, value, coordinator_epoch)
         end = None
-        if record.offset >= self.news_from:
+        if record.offset >= self.backlog_end:
             end = End(view.state, record.timestamp, value.last_update_ms, coordinator_epoch)
         formers = {self._owner.get(transactional_id, value.producer_id)}
         if value.previous_producer_id >= 0:
@@ -195,25 +184,25 @@ class TransactionFold:
         the verdict an idle id equals an absent one, and loading a million of them would take minutes.
         """
         for producer_id, view in self._views.items():
-            is_past = not view.is_live and view.log_offset < self.news_from
+            is_past = not view.is_live and view.log_offset < self.backlog_end
             if not (is_past and is_first):
                 yield self._fact(producer_id, view, is_past=is_past)
         for transactional_id, offset in self._gone.items():
-            if offset >= self.news_from or not is_first:
+            if offset >= self.backlog_end or not is_first:
                 yield TransactionalIdGone(transactional_id, self.log_partition, offset)
 
     def forget_idle_backlog(self) -> None:
-        """Forgets idle ids whose records are all below `news_from`; a later record counts as the first of its id.
+        """Forgets idle ids whose records are all below `backlog_end`; a later record counts as the first of its id.
 
         `facts(is_first=True)` does not return these ids.
         """
-        kept = {of for of, view in self._views.items() if view.is_live or view.log_offset >= self.news_from}
+        kept = {of for of, view in self._views.items() if view.is_live or view.log_offset >= self.backlog_end}
         self._views = {of: view for of, view in self._views.items() if of in kept}
         self._held = {of: held for of, held in self._held.items() if of in kept}
         self._ended = {of: ended for of, ended in self._ended.items() if of in kept}
         self._first_ends = {of: end for of, end in self._first_ends.items() if of in kept}
         self._owner = {name: owner for name, owner in self._owner.items() if owner in kept}
-        self._gone = {name: offset for name, offset in self._gone.items() if offset >= self.news_from}
+        self._gone = {name: offset for name, offset in self._gone.items() if offset >= self.backlog_end}
 
     def _fact(self, producer_id: ProducerId, view: CoordinatorView, *, is_past: bool) -> TransactionSeen:
         held = self._held.get(producer_id, frozenset())

@@ -27,6 +27,6 @@ def clocks_of(
             continue
         is_new = fold.log_partition in followed
         highest_ms = fold.stamps.lowest_ms - previous_listed_ms if is_new else None
-        told = Clock(fold.stamps.last_ms - end.coordinator_listed_ms, highest_ms, end.coordinator_listed_ms)
-        found[at.leader] = both(found.get(at.leader), told)
+        clock = Clock(fold.stamps.last_ms - end.coordinator_listed_ms, highest_ms, end.coordinator_listed_ms)
+        found[at.leader] = both(found.get(at.leader), clock)
     return found

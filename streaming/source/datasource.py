@@ -23,7 +23,8 @@ from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import SourceOptions, parse_options
 from txnwatch.streaming.source.packed_facts import PACKED_DDL
-from txnwatch.streaming.source.read_plan import ReadPlan, plan_reads, run_plan
+from txnwatch.streaming.source.plan_run import run_plan
+from txnwatch.streaming.source.read_plan import ReadPlan, plan_reads
 from txnwatch.streaming.source.worker_memory import freeze_loaded_modules
 
 FORMAT = "kafka-transactions"

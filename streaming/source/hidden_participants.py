@@ -117,7 +117,7 @@ def hidden_topics(cluster: Cluster, names: Iterable[str]) -> dict[str, str]:
     if not missing:
         return {}
     try:
-        told = cluster.named(missing)
+        named = cluster.named(missing)
     except BrokerError as exc:
         return dict.fromkeys(missing, str(exc))
-    return {name: topic.error for name, topic in told.items() if topic.is_hidden and topic.error is not None}
+    return {name: topic.error for name, topic in named.items() if topic.is_hidden and topic.error is not None}

@@ -74,6 +74,6 @@ def _tells_nothing(previous: SourceOffset, following: SourceOffset) -> bool:
     is_whole = all(
         not at.is_stale and at.offset == at.listed and at.offset != NOT_BEGUN for at in following.positions.values()
     )
-    told = (following.cluster_id, following.news_from, following.scan_interval_ms)
-    known = (previous.cluster_id, previous.news_from, previous.scan_interval_ms)
-    return is_whole and told == known and following.positions == previous.positions
+    following_shared = (following.cluster_id, following.backlog_end, following.scan_interval_ms)
+    previous_shared = (previous.cluster_id, previous.backlog_end, previous.scan_interval_ms)
+    return is_whole and following_shared == previous_shared and following.positions == previous.positions

@@ -13,13 +13,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from txnwatch.state.model.backoff import doubled
 from txnwatch.state.model.errors import BrokerError, CheckpointError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.streaming.admin.broker_settings import ScanInterval
-from txnwatch.streaming.client import cluster as ends
+from txnwatch.streaming.client import list_offsets as ends
 from txnwatch.streaming.client.clock import wall_clock_ms
-from txnwatch.streaming.client.cluster import Cluster, ListedOffset
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.list_offsets import ListedOffset
 from txnwatch.streaming.source.idle_barriers import IDLE_S, can_skip, read_next_barrier
 from txnwatch.streaming.source.offsets import SourceOffset, is_data
 from txnwatch.streaming.source.options import EARLIEST, SourceOptions
@@ -181,8 +183,8 @@ class Lister:
         Partitions found here have no start offset yet. So they are not begun, and stale, until the next round.
         """
         try:
-            told = self._cluster.named([TRANSACTION_STATE_TOPIC]).get(TRANSACTION_STATE_TOPIC)
-            if told is not None and told.partitions:
+            topic = self._cluster.named([TRANSACTION_STATE_TOPIC]).get(TRANSACTION_STATE_TOPIC)
+            if topic is not None and topic.partitions:
                 self._cluster.refresh()
         except BrokerError:
             return None
@@ -267,12 +269,12 @@ class Lister:
         for request in granted:
             at = following.positions.get(request.partition)
             if at is None or not at.is_stale:
-                pause = min(max(1, 2 * self._granted.get(request, (0, 0))[1]), _LONGEST_PAUSE)
-                self._granted[request] = (number + pause, pause)
+                times = self._granted[request][1] + 1 if request in self._granted else 0
+                self._granted[request] = (number + doubled(1, _LONGEST_PAUSE, times), times)
         partitions = {request.partition for request in requests}
         self._granted = {
-            request: (due, pause)
-            for request, (due, pause) in self._granted.items()
+            request: (due, times)
+            for request, (due, times) in self._granted.items()
             if request.partition in partitions and number < due + _LONGEST_PAUSE
         }
 

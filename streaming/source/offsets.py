@@ -16,7 +16,7 @@ from txnwatch.state.model.errors import CheckpointError
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 
-VERSION = 4
+VERSION = 5
 NOT_BEGUN = -1
 
 
@@ -49,7 +49,7 @@ class SourceOffset:
         positions: of data partitions and of partitions of `__transaction_state`.
         begun: partitions that this batch reads for the first time, by their first offset.
         reread: partitions whose range in this batch starts below the end of the last range, by its start.
-        news_from: of partitions of `__transaction_state`: records below this offset existed before reading began or
+        backlog_end: of partitions of `__transaction_state`: records below this offset existed before reading began or
             restarted. They are history.
         gone: partitions dropped since the last offset, with their topic id.
         scan_interval_ms: how often coordinators look for expired transactions; None until a broker answers.
@@ -63,7 +63,7 @@ class SourceOffset:
     begun: dict[TopicPartition, int] = field(default_factory=dict)
     reread: dict[TopicPartition, int] = field(default_factory=dict)
     gone: dict[TopicPartition, str] = field(default_factory=dict)
-    news_from: dict[TopicPartition, int] = field(default_factory=dict)
+    backlog_end: dict[TopicPartition, int] = field(default_factory=dict)
     scan_interval_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -79,13 +79,13 @@ class SourceOffset:
                 position.leader,
             ]
         return {
+            "backlog_end": _starts_out(self.backlog_end),
             "barrier": self.barrier,
             "begun": _starts_out(self.begun),
             "cluster_id": self.cluster_id,
             "coordinator_listed_ms": self.coordinator_listed_ms,
             "data_listed_ms": self.data_listed_ms,
             "gone": {str(partition): topic_id for partition, topic_id in sorted(self.gone.items())},
-            "news_from": _starts_out(self.news_from),
             "reread": _starts_out(self.reread),
             "scan_interval_ms": self.scan_interval_ms,
             "topics": topics,
@@ -121,7 +121,7 @@ class SourceOffset:
             _starts_in(raw["begun"]),
             _starts_in(raw["reread"]),
             {TopicPartition.parse(text): topic_id for text, topic_id in raw["gone"].items()},
-            _starts_in(raw["news_from"]),
+            _starts_in(raw["backlog_end"]),
             raw["scan_interval_ms"],
         )
 

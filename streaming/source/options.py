@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.client.security import Security, security_of
 

@@ -99,12 +99,12 @@ def plan(
             for partition, position in previous.positions.items()
             if partition not in known and (is_begun(position) or position.topic_id)  # else only the name was known
         },
-        news_from=_news_from(previous, listing, begun, back),
+        backlog_end=_backlog_end(previous, listing, begun, back),
         scan_interval_ms=listing.scan_interval_ms,
     )
 
 
-def _news_from(
+def _backlog_end(
     previous: SourceOffset,
     listing: Listing,
     begun: Mapping[TopicPartition, int],
@@ -120,10 +120,10 @@ def _news_from(
     for partition, answer in listing.answers.items():
         if partition.topic != TRANSACTION_STATE_TOPIC:
             continue
-        was_found_later = partition not in previous.positions or previous.news_from.get(partition) == 0
+        was_found_later = partition not in previous.positions or previous.backlog_end.get(partition) == 0
         is_short = answer.end is None or answer.end <= _JUST_MADE
         was_made_later = previous.barrier > 0 and was_found_later and is_short
-        kept = 0 if partition in begun else previous.news_from.get(partition, 0)
+        kept = 0 if partition in begun else previous.backlog_end.get(partition, 0)
         if answer.end is not None and ((partition in begun and not was_made_later) or back.get(partition, 1) <= 0):
             kept = answer.end
         kept = kept if answer.end is None else min(kept, answer.end)

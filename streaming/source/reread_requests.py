@@ -77,8 +77,15 @@ def _held_by_nobody_known(emitted: Collection[Finding]) -> Iterator[TopicPartiti
     standing = [said for said in emitted if isinstance(said, LastStableOffsetBlocked)]
     if not standing:
         return
-    open_now = (told for said in emitted if isinstance(said, OpenTransactions) for told in said.transactions)
-    owned = {(span.partition, span.start_offset) for told in open_now if told.state != UNOWNED for span in told.spans}
+    open_now = (
+        transaction for said in emitted if isinstance(said, OpenTransactions) for transaction in said.transactions
+    )
+    owned = {
+        (span.partition, span.start_offset)
+        for transaction in open_now
+        if transaction.state != UNOWNED
+        for span in transaction.spans
+    }
     for said in standing:
         if (said.partition, said.offset) not in owned:
             yield said.partition

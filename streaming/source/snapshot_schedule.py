@@ -23,7 +23,8 @@ from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, OpenDes
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.streaming.admin.describe_producers import describe_producers
-from txnwatch.streaming.client.cluster import READ_COMMITTED, Cluster
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.list_offsets import READ_COMMITTED
 from txnwatch.streaming.client.metadata import Metadata
 from txnwatch.streaming.source.offsets import Position, SourceOffset, is_data
 from txnwatch.streaming.source.options import SourceOptions

@@ -51,48 +51,75 @@ def decode_fetch_response(body: memoryview, version: int) -> FetchAnswer:
         WireError: the bytes do not follow the schema.
     """
     reader = Reader(body)
-    flexible = version >= _FLEXIBLE_SINCE
+    throttle_ms, error_code, topics = read_beginning(reader, version)
+    partitions: list[PartitionData] = []
+    for _ in range(topics):
+        topic, count = read_topic(reader, version)
+        partitions.extend(_partition(reader, topic, version) for _ in range(count))
+        skip_tags(reader, version)
+    skip_tags(reader, version)
+    reader.expect_end("fetch response")
+    return FetchAnswer(throttle_ms, error_code, partitions)
+
+
+def read_beginning(reader: Reader, version: int) -> tuple[int, int, int]:
+    """Reads up to the first topic: throttle time, error code, number of topics."""
     throttle_ms = reader.int32("throttle time")
     error_code = 0
     if version >= _SESSIONS_SINCE:
         error_code = reader.int16("error code")
         reader.int32("session id")
-    partitions: list[PartitionData] = []
-    for _ in range(_count(reader, "responses", flexible=flexible)):
-        topic: str | bytes
-        if version >= _TOPIC_IDS_SINCE:
-            topic = bytes(reader.take(16, "topic id"))
-        else:
-            topic = reader.compact_string("topic") if flexible else reader.string("topic")
-        count = _count(reader, "partitions", flexible=flexible)
-        partitions.extend(_partition(reader, topic, version) for _ in range(count))
-        if flexible:
-            reader.tagged_fields("topic tags")
-    if flexible:
-        reader.tagged_fields("response tags")
-    reader.expect_end("fetch response")
-    return FetchAnswer(throttle_ms, error_code, partitions)
+    return throttle_ms, error_code, _count(reader, "responses", version)
 
 
-def _partition(reader: Reader, topic: str | bytes, version: int) -> PartitionData:
-    flexible = version >= _FLEXIBLE_SINCE
+def read_topic(reader: Reader, version: int) -> tuple[str | bytes, int]:
+    """Reads up to a topic's first partition: its name or id, and the number of partitions."""
+    topic: str | bytes
+    if version >= _TOPIC_IDS_SINCE:
+        topic = bytes(reader.take(16, "topic id"))
+    else:
+        topic = reader.compact_string("topic") if version >= _FLEXIBLE_SINCE else reader.string("topic")
+    return topic, _count(reader, "partitions", version)
+
+
+class PartitionHead(NamedTuple):
+    """What stands before a partition's records."""
+
+    partition: int
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    records_size: int
+
+
+def read_partition_head(reader: Reader, version: int) -> PartitionHead:
+    """Reads up to a partition's records."""
     index = reader.int32("partition index")
     error_code = reader.int16("partition error code")
     high_watermark = reader.int64("high watermark")
     last_stable_offset = reader.int64("last stable offset")
     log_start_offset = reader.int64("log start offset") if version >= _LOG_START_SINCE else -1
-    for _ in range(max(0, _count(reader, "aborted transactions", flexible=flexible))):
+    for _ in range(_count(reader, "aborted transactions", version)):
         reader.take(16, "aborted transaction")
-        if flexible:
-            reader.tagged_fields("aborted transaction tags")
+        skip_tags(reader, version)
     if version >= _PREFERRED_SINCE:
         reader.int32("preferred read replica")
-    size = reader.unsigned_varint("records") - 1 if flexible else reader.int32("records")
-    records = reader.take(size, "records") if size > 0 else NO_RECORDS
-    epoch, end = _diverging(reader) if flexible else (-1, -1)
-    return PartitionData(
-        topic, index, error_code, high_watermark, last_stable_offset, log_start_offset, epoch, end, records
-    )
+    size = reader.unsigned_varint("records") - 1 if version >= _FLEXIBLE_SINCE else reader.int32("records")
+    return PartitionHead(index, error_code, high_watermark, last_stable_offset, log_start_offset, max(0, size))
+
+
+def skip_tags(reader: Reader, version: int) -> None:
+    """Skips the tagged fields that end a structure."""
+    if version >= _FLEXIBLE_SINCE:
+        reader.tagged_fields("tags")
+
+
+def _partition(reader: Reader, topic: str | bytes, version: int) -> PartitionData:
+    head = read_partition_head(reader, version)
+    records = reader.take(head.records_size, "records") if head.records_size else NO_RECORDS
+    epoch, end = _diverging(reader) if version >= _FLEXIBLE_SINCE else (-1, -1)
+    return PartitionData(topic, *head[:5], epoch, end, records)
 
 
 def _diverging(reader: Reader) -> tuple[int, int]:
@@ -103,5 +130,5 @@ def _diverging(reader: Reader) -> tuple[int, int]:
     return inner.int32("diverging epoch"), inner.int64("diverging end offset")
 
 
-def _count(reader: Reader, field: str, *, flexible: bool) -> int:
-    return reader.unsigned_varint(field) - 1 if flexible else reader.int32(field)
+def _count(reader: Reader, field: str, version: int) -> int:
+    return max(0, reader.unsigned_varint(field) - 1 if version >= _FLEXIBLE_SINCE else reader.int32(field))

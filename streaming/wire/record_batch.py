@@ -1,6 +1,6 @@
 """Record batches: the 61-byte header that consumers hide, and, for the few batches we may read, the records.
 
-Law: users' records are never read. `walk` reads headers only and skips `records` by length; headers are never
+Law: users' records are never read. batch_walker.py reads headers only and skips `records` by length; headers are never
 compressed. `records` is only for `__transaction_state` and for control batches.
 
 Format: KIP-98, class `org.apache.kafka.common.record.DefaultRecordBatch` (magic 2). Entries of magic 0 and 1 begin with
@@ -22,6 +22,7 @@ HEADER_SIZE = 61
 LENGTH_OVERHEAD = 12  # base offset and length are not counted in `length`
 LENGTH_POSITION = 8
 MAGIC_POSITION = 16
+SMALLEST_LENGTH = HEADER_SIZE - LENGTH_OVERHEAD
 SMALLEST_OLD_LENGTH = 14  # magic 0: crc, magic, attributes, key length, value length
 CURRENT_MAGIC = 2
 
@@ -91,62 +92,20 @@ def check_entry(buffer: memoryview | bytes, position: int) -> None:
     if magic > CURRENT_MAGIC:
         raise WireError("magic", position + MAGIC_POSITION, magic, f"at most {CURRENT_MAGIC}")
     length: int = _LENGTH.unpack_from(buffer, position + LENGTH_POSITION)[0]
-    smallest = SMALLEST_OLD_LENGTH if magic < CURRENT_MAGIC else HEADER_SIZE - LENGTH_OVERHEAD
+    smallest = SMALLEST_OLD_LENGTH if magic < CURRENT_MAGIC else SMALLEST_LENGTH
     if length < smallest:
         raise WireError("batch length", position + LENGTH_POSITION, length, f"at least {smallest}")
 
 
-def end_of_old_entry(buffer: memoryview | bytes, position: int) -> int | None:
-    """The end of an entry of magic 0 or 1 that is too short for a batch header; None if it is not complete.
-
-    Such an entry can be the last one of a response, where a batch header no longer fits.
-    """
-    if position + MAGIC_POSITION >= len(buffer) or buffer[position + MAGIC_POSITION] >= CURRENT_MAGIC:
-        return None
-    check_entry(buffer, position)
+def end_of_entry(buffer: memoryview | bytes, position: int) -> int:
+    """Where the entry at a byte position ends, of any magic; this may be behind the end of the buffer."""
     length: int = _LENGTH.unpack_from(buffer, position + LENGTH_POSITION)[0]
-    end = position + LENGTH_OVERHEAD + length
-    return end if end <= len(buffer) else None
+    return position + LENGTH_OVERHEAD + length
 
 
-def end_of_whole_entries(buffer: memoryview | bytes) -> int:
-    """The end of the last complete batch of a segment file; what follows, if anything, is an incomplete one.
-
-    Raises:
-        WireError: a length or magic that no broker writes.
-    """
-    position, size = 0, len(buffer)
-    while position + HEADER_SIZE <= size:
-        check_entry(buffer, position)
-        following: int = position + LENGTH_OVERHEAD + _LENGTH.unpack_from(buffer, position + LENGTH_POSITION)[0]
-        if following > size:
-            return position
-        position = following
-    while (old := end_of_old_entry(buffer, position)) is not None:
-        position = old
-    return position
-
-
-def walk(buffer: memoryview | bytes, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Yields (position, header) of each complete batch of magic 2 in a Fetch response's `records`, from `position` on.
-
-    A batch that is cut off at the end of the buffer ends the walk: Fetch may return one, and it is fetched again.
-
-    Raises:
-        WireError: a length or magic that no broker writes.
-    """
-    size = len(buffer)
-    while position + HEADER_SIZE <= size:
-        header = BatchHeader._make(HEADER.unpack_from(buffer, position))
-        is_old = header.magic != CURRENT_MAGIC or header.length < HEADER_SIZE - LENGTH_OVERHEAD
-        if is_old:
-            check_entry(buffer, position)
-        following = position + LENGTH_OVERHEAD + header.length
-        if following > size:
-            return
-        if not is_old:
-            yield position, header
-        position = following
+def header_at(buffer: memoryview | bytes, position: int) -> BatchHeader:
+    """The header of the complete batch of magic 2 at a byte position."""
+    return BatchHeader._make(HEADER.unpack_from(buffer, position))
 
 
 def records(buffer: memoryview | bytes, position: int, header: BatchHeader) -> Iterator[Record]:

@@ -64,8 +64,8 @@ def measure(way: str, ids: int) -> dict[str, float]:
     end = end_of_large_log(ids)
     fold: PlainWalk | TransactionFold = {
         "plain walk": PlainWalk,
-        "two passes": lambda: FirstReadFold(0, 0, end, news_from=end, room=HeldBytes()),
-        "exact fold": lambda: TransactionFold(0, 0, end, news_from=end),
+        "two passes": lambda: FirstReadFold(0, 0, end, backlog_end=end, room=HeldBytes()),
+        "exact fold": lambda: TransactionFold(0, 0, end, backlog_end=end),
     }[way]()
     seconds, size = 0.0, 0
     for chunk in a_large_log(ids, live_every=ids // LIVE):

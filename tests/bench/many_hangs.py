@@ -26,7 +26,7 @@ from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
 
 SIZES = (10, 100, 1_000)

@@ -41,6 +41,7 @@ ONE_RECORD = (4_000, 40_000, 400_000)
 SLOW_MB, SLOW_BATCHES = 80, 40_000  # kafka-python is not asked for more
 LARGE, MIDDLE = 1_000_000, 16_000
 BESIDE = "librdkafka"
+OURS = {"header walk", "fold", "fold to Arrow"}
 
 
 def run(directory: Path, rows: list[Row]) -> None:
@@ -88,7 +89,8 @@ def _compare(shape: str, topics: dict[int, Where]) -> list[Row]:
         theirs = _median(measured[BESIDE])
         for way, found in measured.items():
             row = rows.setdefault(way, Row("scan", f"{shape}: {way}", unit, BESIDE))
-            row.points.append(_point(size, found, _median(measured["fold to Arrow"]), theirs))
+            batches = measured["header walk"][0].batches if way in OURS else 0
+            row.points.append(_point(size, found, _median(measured["fold to Arrow"]), theirs, batches))
     return list(rows.values())
 
 
@@ -96,14 +98,14 @@ def _median(found: list[Spent]) -> float:
     return statistics.median(spent.wall_s for spent in found)
 
 
-def _point(size: int, found: list[Spent], folded_s: float, theirs_s: float) -> Point:
+def _point(size: int, found: list[Spent], folded_s: float, theirs_s: float, batches: int) -> Point:
     wall_s = _median(found)
     cpu = [spent.cpu_s for spent in found if spent.cpu_s is not None]
     figures = {"x the fold to Arrow": wall_s / folded_s}
     if found[0].size:
         figures["MB/s"] = found[0].size / wall_s / 1e6
-    if found[0].batches:
-        figures["batches/s"] = found[0].batches / wall_s
+    if batches:
+        figures["batches/s"] = batches / wall_s
     return Point(size, wall_s, statistics.median(cpu) if cpu else None, wall_s / theirs_s, figures)
 
 

@@ -22,7 +22,7 @@ from kafka import TopicPartition as PythonPartition
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model import ids
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.partition_fold import PartitionFold
@@ -36,7 +36,7 @@ _SENDER += "b=memoryview(bytes(1<<20))\nwhile n: s.sendall(b[:n]); n-=min(n,len(
 
 
 class Spent(NamedTuple):
-    """What one reading took; `size` and `batches` where the way sees them."""
+    """What one reading took; `size` and `batches` where the way counts them."""
 
     wall_s: float
     cpu_s: float | None
@@ -63,10 +63,12 @@ class Where:
 class BareScan:
     """Walks headers and does nothing with them: what the fold is compared with."""
 
+    reads_records = False
+
     def __init__(self, start: int, end: int) -> None:
         self.position, self.end = start, end
         self.leader_epoch = -1
-        self.size = self.batches = 0
+        self.batches = 0
 
     @property
     def is_done(self) -> bool:
@@ -84,7 +86,6 @@ class BareScan:
             batches += 1
         self.batches += batches
         self.position = position
-        self.size += at
 
 
 def timed(read: Callable[[], tuple[int, int]]) -> Spent:
@@ -132,7 +133,7 @@ def ours(where: Where, fold: Callable[[int, int], Any], *, to_arrow: bool = Fals
                     [fact for one in reads for fact in one.fold.facts(one.partition, one.topic_id, 0)], BUCKETS
                 )
             assert not any(one.notices for one in reads)
-            return sum(one.fold.size for one in reads), sum(one.fold.batches for one in reads)
+            return sum(one.size for one in reads), sum(getattr(one.fold, "batches", 0) for one in reads)
 
         return timed(read)
 

@@ -25,7 +25,7 @@ from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
 
 MINUTES = int(os.environ.get("BENCH_STEADY_MINUTES", "60"))

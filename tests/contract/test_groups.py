@@ -17,7 +17,7 @@ from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import security_of
 
 MANY = 1_200

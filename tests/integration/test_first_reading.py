@@ -44,10 +44,10 @@ def told(cluster: Cluster, partition: TopicPartition, way: Way) -> list[object]:
 
 def both(cluster: Cluster, partition: TopicPartition, held_bytes: int) -> list[list[object]]:
     def fast(start: int, end: int) -> TransactionFold:
-        return FirstReadFold(partition.partition, start, end, news_from=end, room=HeldBytes(held_bytes))
+        return FirstReadFold(partition.partition, start, end, backlog_end=end, room=HeldBytes(held_bytes))
 
     def exact(start: int, end: int) -> TransactionFold:
-        return TransactionFold(partition.partition, start, end, news_from=end)
+        return TransactionFold(partition.partition, start, end, backlog_end=end)
 
     return [told(cluster, partition, way) for way in (fast, exact)]
 

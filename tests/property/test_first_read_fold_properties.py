@@ -16,8 +16,9 @@ from txnwatch.state.model.errors import WireError
 from txnwatch.streaming.log import first_read_fold as past_fold
 from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
 from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.wire.glance import glance
-from txnwatch.streaming.wire.record_batch import records, walk
+from txnwatch.streaming.wire.batch_walker import walk
+from txnwatch.streaming.wire.quick_decode import quick_decode
+from txnwatch.streaming.wire.record_batch import records
 from txnwatch.streaming.wire.transaction_log import decode_key, decode_value
 
 _damages = st.lists(st.tuples(st.integers(0, 2_000), st.integers(1, 255)), max_size=2)
@@ -68,8 +69,8 @@ def both_ways(
     shown = []
     for start, end in pairwise(bounds):
         fast, exact = (
-            FirstReadFold(0, start, end, news_from=news, room=HeldBytes()),
-            TransactionFold(0, start, end, news_from=news),
+            FirstReadFold(0, start, end, backlog_end=news, room=HeldBytes()),
+            TransactionFold(0, start, end, backlog_end=news),
         )
         shown.append(
             (
@@ -93,10 +94,10 @@ def test_both_ways_give_the_same_facts(
 
 
 @given(coordinator_logs(), _damages)
-def test_a_glance_returns_what_decoding_returns_or_nothing(log: list[Placed], damages: list[tuple[int, int]]) -> None:
+def test_a_quick_decode_equals_decoding_or_is_none(log: list[Placed], damages: list[tuple[int, int]]) -> None:
     for placed in log:
         raw = _damaged(placed.raw, damages)
-        seen = glance(raw, 0)
+        seen = quick_decode(raw, 0)
         if seen is None:
             continue
         ((position, header),) = walk(raw)
@@ -155,7 +156,7 @@ def _ignores_holes(fold: FirstReadFold, *args: Any) -> None:
 
 
 def _takes_prepare_for_idle(raw: bytes, at: int) -> Any:
-    seen = glance(raw, at)
+    seen = quick_decode(raw, at)
     return (*seen[:-1], False) if seen is not None and raw[seen[0] - 20] % 2 else seen
 
 
@@ -166,7 +167,7 @@ MUTANTS = {
     "ignores the previous producer id": mock.patch.object(FirstReadFold, "_note", _ignores_the_previous_id),
     "ignores whose an id was": mock.patch.object(FirstReadFold, "_note", _ignores_the_name),
     "ignores holes": mock.patch.object(FirstReadFold, "_note", _ignores_holes),
-    "takes live ones for idle": mock.patch.object(past_fold, "glance", _takes_prepare_for_idle),
+    "takes live ones for idle": mock.patch.object(past_fold, "quick_decode", _takes_prepare_for_idle),
     "forgets what it knew": mock.patch.object(FirstReadFold, "forget_idle_backlog", lambda fold: fold._views.clear()),
 }
 

@@ -18,7 +18,7 @@ from txnwatch.state.model.facts import Barrier, Fact
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.source import read_plan
+from txnwatch.streaming.source import plan_run
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.read_plan import ReadPlan
 
@@ -72,7 +72,7 @@ class MiddleOfEverything(Wrapped):
     """The clock is the middle of what any records allow, read again or not, and nothing else tells an age."""
 
     def read(self, plan: ReadPlan) -> list[Fact]:
-        with mock.patch.object(read_plan, "clocks_of", _middle):
+        with mock.patch.object(plan_run, "clocks_of", _middle):
             return super().read(plan)
 
     def patch(self) -> AbstractContextManager[object]:

@@ -39,7 +39,7 @@ from txnwatch.state.model.findings import CoverInDoubt, Finding, OwnerInDoubt
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import TransactionListing
 from txnwatch.state.model.transaction import Marker, ProducerState, Span
-from txnwatch.streaming.client.cluster import LATEST, READ_UNCOMMITTED, ListedOffset
+from txnwatch.streaming.client.list_offsets import LATEST, READ_UNCOMMITTED, ListedOffset
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.source.read_plan import ReadPlan
 

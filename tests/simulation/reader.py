@@ -38,7 +38,7 @@ from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.log.first_read_fold import HeldBytes
 from txnwatch.streaming.source import lister as listing
-from txnwatch.streaming.source import read_plan
+from txnwatch.streaming.source import plan_run, read_plan
 from txnwatch.streaming.source import snapshot_schedule as census
 from txnwatch.streaming.source.hidden_participants import hidden_participants
 from txnwatch.streaming.source.idle_barriers import NextBarrierDue, can_skip
@@ -123,7 +123,7 @@ class Reader:
             self.lister._rota._behind_due_s = float("inf")  # nor does a census hide what a gap that is read again shows
         data_limit = 1 + rng.randrange(8) if rng.random() < 0.4 else None
         self.limits = Limits(data_limit)
-        self.log_bytes = read_plan.LOG_BYTES
+        self.log_bytes = plan_run.LOG_BYTES
         if rng.random() < 0.3:
             self.log_bytes = (1 + rng.randrange(6)) * _LOG_BYTES
             self.options = replace(self.options, control_file="rereads")
@@ -172,7 +172,7 @@ class Reader:
         """From now on every request is answered, and next to nothing of the data is read."""
         self.crashes, self.lateness = 0.0, 0.0
         self.view.unanswered = self.view.throttled = 0.0
-        self.limits, self.log_bytes = Limits(data_offsets=1), read_plan.LOG_BYTES
+        self.limits, self.log_bytes = Limits(data_offsets=1), plan_run.LOG_BYTES
         log = self.world.data.get(self.straggler) if self.straggler is not None else None
         if log is not None:
             log.write_much(_MUCH)
@@ -292,15 +292,15 @@ class Reader:
     def read(self, plan: ReadPlan) -> list[Fact]:
         """One task."""
         room = HeldBytes(self.log_bytes)
-        reads = [read_plan._read(found, self.options, room) for found in plan.ranges]
-        with mock.patch.multiple(read_plan, LOG_BYTES=self.log_bytes, LOG_BYTES_AT_FIRST=self.log_bytes):
-            budgets = read_plan.budgets(plan, reads, self.options, 0.0)
+        reads = [plan_run.range_read(found, self.options, room) for found in plan.ranges]
+        with mock.patch.multiple(plan_run, LOG_BYTES=self.log_bytes, LOG_BYTES_AT_FIRST=self.log_bytes):
+            budgets = plan_run.budgets(plan, reads, self.options, 0.0)
         if budgets:
             self.view.read_within(reads, budgets)
         else:
             for read in reads:
                 self.view.read(read)
-        facts = [*read_plan._facts(plan, reads), *self.census(plan)]
+        facts = [*plan_run.plan_facts(plan, reads), *self.census(plan)]
         if plan.end is not None:
             facts += hidden_participants(facts, plan.end.positions, self.options, self.view)  # type: ignore[arg-type]
         for notice in facts:

@@ -14,13 +14,7 @@ from simulation.world import World
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, UNKNOWN_PARTITION, ActiveProducer
-from txnwatch.streaming.client.cluster import (
-    EARLIEST,
-    LATEST,
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    ListedOffset,
-)
+from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ListedOffset
 from txnwatch.streaming.client.metadata import NO_LEADER, Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.log import fetch
 from txnwatch.streaming.log.range_read import RangeRead
@@ -202,7 +196,7 @@ class View:
         read.absences = 0
         if not log.has_leader or self._rng.random() < self.unanswered:
             return "no leader"
-        answer = log.fetch(read.fold.position, fetch._last_epoch(read), 1 + int(self._rng.random() * 6))
+        answer = log.fetch(read.fold.position, read.last_fetched_epoch, 1 + int(self._rng.random() * 6))
         if answer.error_code:
             return fetch._refusal(self, read, answer.error_code)  # type: ignore[arg-type]
         records = b"".join([entry.encoded() for entry in answer.entries])

@@ -22,8 +22,9 @@ from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.log.first_read_fold import HeldBytes
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.plan_run import plan_facts, range_read
 from txnwatch.streaming.source.planner import Answer, Limits, Listing, plan
-from txnwatch.streaming.source.read_plan import _facts, _read, plan_reads
+from txnwatch.streaming.source.read_plan import plan_reads
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 _OPTIONS = parse_options({"kafka.bootstrap.servers": "unused:1", "subscribe": "orders"})
@@ -85,11 +86,11 @@ class ClockedLog:
         back = {self._partition(number): 0 for number in reread}
         end = plan(self.offset, listing, Limits(), back)
         first, *_ = plan_reads(self.offset, end, _OPTIONS)
-        reads = [_read(found, _OPTIONS, HeldBytes()) for found in first.ranges]
+        reads = [range_read(found, _OPTIONS, HeldBytes()) for found in first.ranges]
         for read in reads:
             for batch in self.logs[read.partition.partition].batches[read.start : read.end]:
                 read.fold.feed(batch)
-        facts = list(_facts(first, reads))
+        facts = list(plan_facts(first, reads))
         self.barrier = next(fact for fact in facts if isinstance(fact, Barrier))
         said = process(self.bucket, self.store, facts, self.policy, speaks_for_partitions=True)
         self.offset = end

@@ -27,7 +27,9 @@ class Mutant(NamedTuple):
 
 
 _OPENS = "if seen is None or seen.open_offset is None:"
-_MINE = "elif attributes & TRANSACTIONAL and producer_id >= 0 and base >= start:"
+_MINE = "if attributes & TRANSACTIONAL and first >= start:"
+_SEEN = "find_open(encoded) or self._taken_up(encoded, first)"
+_NOBODY = "if producer_id < 0:"
 _MARKER = "        if self._keep_episodes and producer"
 _CLOSED = "        producer.open_offset = None"
 _ENDS = "marker.offset > prior.start_offset:"
@@ -45,10 +47,12 @@ MUTANTS: dict[str, Mutant] = {
     "a newer epoch in data begins anew": Mutant(fold, _OPENS, f"{_OPENS[:-1]} or seen.epoch < epoch:"),
     "a marker is dropped": Mutant(fold, _CLOSED, "        pass"),
     "an abort does not close": Mutant(fold, _CLOSED, f"        if marker.commit:\n    {_CLOSED}"),
-    "an emptied batch opens nothing": Mutant(fold, _MINE, f"{_MINE[:-1]} and header[-1]:"),
+    "an emptied batch opens nothing": Mutant(fold, _MINE, f"{_MINE[:-1]} and header_at(buffer, at).record_count:"),
     "data outside of transactions opens": Mutant(fold, _MINE, _MINE.replace("attributes & TRANSACTIONAL and ", "")),
-    "nobody opens": Mutant(fold, _MINE, _MINE.replace("producer_id >= 0", "producer_id >= -1")),
-    "the last batch opens": Mutant(fold, _OPENS, "if seen is None or True:"),
+    "nobody opens": Mutant(fold, _NOBODY, "if producer_id < -1:"),
+    "the last batch opens": Mutant(
+        fold, _SEEN, "self._opened(producer_of(encoded)[0], first, producer_of(encoded)[1])"
+    ),
     "the state waits for a newer epoch": Mutant(spans, _ENDS, f"{_ENDS[:-1]} and marker.producer_epoch > prior.epoch:"),
     "the state minds the epoch": Mutant(spans, _ENDS, f"{_ENDS[:-1]} and marker.producer_epoch >= prior.epoch:"),
     "the state never closes": Mutant(spans, "prior is None or closing is not None else", "prior is None else"),

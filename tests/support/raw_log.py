@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.streaming.client.cluster import EARLIEST, Cluster
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.list_offsets import EARLIEST
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.wire.batch_walker import walk
 from txnwatch.streaming.wire.control_record import EndTransactionMarker, read_marker
-from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader, Record, records, walk
+from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader, Record, records
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class RawFold:
     end: int
     position: int = -1
     leader_epoch: int = -1
+    reads_records: bool = True
     batches: list[RawBatch] = field(default_factory=list)
     on_feed: Callable[[RawFold], None] = lambda _: None
     responses: int = 0

@@ -22,7 +22,7 @@ from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.embedded.redis import EmbeddedRedis
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
 
 _SERVERS = "TXNWATCH_TEST_SERVERS"

@@ -23,8 +23,9 @@ from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.batch_list import BatchList, read_batches
 from txnwatch.streaming.log.coordinator_log import LogRecord, read_records, records_of
+from txnwatch.streaming.wire.batch_walker import end_of_whole_entries
 from txnwatch.streaming.wire.control_record import EndTransactionMarker
-from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, LENGTH_POSITION, BatchHeader, end_of_whole_entries
+from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, LENGTH_POSITION, BatchHeader
 from txnwatch.streaming.wire.transaction_log import decode_key, decode_value
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -13,7 +13,8 @@ from txnwatch.cli.output import CommandAnswer, Duration, NotChecked
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ports import ListedTransaction, TransactionDescription
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.streaming.admin.queries import Filters, describe_at, list_filtered
+from txnwatch.streaming.admin.describe_transactions import describe_at
+from txnwatch.streaming.admin.queries import Filters, list_filtered
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.hidden_participants import hidden_of
@@ -101,7 +102,7 @@ def _answer(cluster: Cluster, filters: Filters) -> CommandAnswer:
     for row in listed:
         if row.state.is_live:
             live.setdefault(row.coordinator, []).append(row.transactional_id)
-    described, _ = describe_at(cluster, live)  # only details: a missing one stays empty
+    described = describe_at(cluster, live)  # only details: one that is missing stays empty
     hidden = hidden_of(cluster, described.values())
     now_ms = wall_clock_ms()
     listed = sorted(listed, key=lambda row: (row.transactional_id, row.coordinator))

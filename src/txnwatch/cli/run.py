@@ -20,6 +20,7 @@ from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.cli.log_output import log_incident, log_to_stdout
 from txnwatch.cli.settings_flags import add_flags, flag_values
 from txnwatch.config import RunSettings, load_settings
+from txnwatch.state.model.backoff import doubled
 from txnwatch.state.model.errors import BrokerError, CheckpointError, QueryError
 from txnwatch.streaming.job.checkpoint import locked
 
@@ -69,7 +70,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _supervise(watch: Watch, session: SparkSession, stop: threading.Event) -> None:
-    pause = _FIRST_PAUSE_S
+    failures = 0
     while not stop.is_set():
         try:
             ledger = watch.open_ledger()
@@ -77,19 +78,21 @@ def _supervise(watch: Watch, session: SparkSession, stop: threading.Event) -> No
                 LOG.info(f"{len(ledger.open_incidents)} incidents are still open from before the start")
             query = _started(watch, session)
         except (BrokerError, QueryError) as exc:
-            LOG.warning(f"{exc}; next attempt in {pause:.0f} s")
-            stop.wait(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            pause_s = doubled(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures)
+            LOG.warning(f"{exc}; next attempt in {pause_s:.0f} s")
+            stop.wait(pause_s)
+            failures += 1
             continue
         before = watch.batches
         _watch_query(watch, query, stop, session)
         if stop.is_set():
             _stop_between_batches(query)
             return
-        LOG.warning(f"the query ended: {_why(query)}; restarting it in {pause:.0f} s")
+        pause_s = doubled(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures)
+        LOG.warning(f"the query ended: {_why(query)}; restarting it in {pause_s:.0f} s")
         _quietly(query.stop)
-        stop.wait(pause)
-        pause = _FIRST_PAUSE_S if watch.batches > before else min(2 * pause, _LONGEST_PAUSE_S)
+        stop.wait(pause_s)
+        failures = 0 if watch.batches > before else failures + 1
 
 
 def _started(watch: Watch, session: SparkSession) -> StreamingQuery:

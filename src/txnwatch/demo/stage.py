@@ -31,7 +31,8 @@ from txnwatch.sinks.delivery.event_log import read_events
 from txnwatch.state.model.errors import BrokerError, TxnwatchError
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.streaming.client.cluster import READ_COMMITTED, Cluster
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.list_offsets import READ_COMMITTED
 
 TOPIC, COPIES, PARTITIONS = "payments", "ledger", 3
 ZOMBIE = "checkout-7"

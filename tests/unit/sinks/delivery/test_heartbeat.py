@@ -23,7 +23,7 @@ from txnwatch.state.model.findings import BucketCount, CensusIncomplete, Finding
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.incident import is_incident_id
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.job.progress import Progress
 from txnwatch.streaming.source.options import parse_options

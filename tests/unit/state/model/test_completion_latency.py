@@ -131,7 +131,7 @@ def test_a_bound_belongs_to_what_it_bounds(took_ms: int) -> None:
 
 
 def test_a_first_reading_counts_nothing_that_ended_before_it() -> None:
-    fold = TransactionFold(0, 0, 4, news_from=4)
+    fold = TransactionFold(0, 0, 4, backlog_end=4)
     again = [*COMMITTED, Saying(S.ONGOING, 200)]
     fold.feed(b"".join(saying.encoded(offset) for offset, saying in enumerate(again)))
     (fact,) = [fact for fact in fold.facts(is_first=True) if isinstance(fact, TransactionSeen)]

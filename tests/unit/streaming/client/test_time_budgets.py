@@ -10,8 +10,9 @@ import pytest
 
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client import cluster as cluster_module
-from txnwatch.streaming.client.cluster import Cluster, ListedOffset
-from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.list_offsets import ListedOffset
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset

@@ -21,8 +21,9 @@ from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.fact_rows import FACTS, fact_rows
 from txnwatch.streaming.source.offsets import Position, SourceOffset
-from txnwatch.streaming.source.read_plan import Range, ReadPlan, _facts
-from txnwatch.streaming.wire.record_batch import walk
+from txnwatch.streaming.source.plan_run import plan_facts
+from txnwatch.streaming.source.read_plan import Range, ReadPlan
+from txnwatch.streaming.wire.batch_walker import walk
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
@@ -93,7 +94,7 @@ def batch_of(log: list[bytes], start: int, end: int, *, at_once: bool) -> list[F
     assert read.fold.is_done
     offset = SourceOffset("cluster", 1, 900, 901, {LOG: Position("id", end, 0, end)})
     plan = ReadPlan((Range(LOG, "id", start, end, -1, must_check=False),), 900, offset)
-    rows = FACTS.record_batch(fact_rows(_facts(plan, [read]), buckets=1)).to_pylist()
+    rows = FACTS.record_batch(fact_rows(plan_facts(plan, [read]), buckets=1)).to_pylist()
     return [fact_of(row) for row in rows]
 
 

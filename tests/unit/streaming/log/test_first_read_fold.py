@@ -17,10 +17,10 @@ from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
 from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.source import read_plan
 from txnwatch.streaming.source.fact_rows import FACTS, fact_rows
 from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.plan_run import plan_facts, range_read
 from txnwatch.streaming.source.read_plan import OFFSETS_WORTH_A_TASK, ReadPlan, plan_reads
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
@@ -36,7 +36,9 @@ def log(number: int) -> TopicPartition:
 def listed(ends: dict[int, int], *, known: bool = False) -> tuple[SourceOffset, SourceOffset]:
     """A batch that begins to read partitions of the log, or goes on with them."""
     positions = {log(number): Position("id", end, 0, end, leader=number % 2) for number, end in ends.items()}
-    end = SourceOffset("cluster", 1, NOW_MS, NOW_MS + 1, positions, news_from={log(n): end for n, end in ends.items()})
+    end = SourceOffset(
+        "cluster", 1, NOW_MS, NOW_MS + 1, positions, backlog_end={log(n): end for n, end in ends.items()}
+    )
     if not known:
         return SourceOffset.beginning(), replace(end, begun=dict.fromkeys(positions, 0))
     before = {partition: replace(at, offset=1, listed=1) for partition, at in positions.items()}
@@ -94,10 +96,10 @@ def facts_of(plans: list[ReadPlan]) -> list[Fact]:
     facts: list[Fact] = []
     for plan in plans:
         room = HeldBytes()
-        reads = [read_plan._read(found, OPTIONS, room) for found in plan.ranges]
+        reads = [range_read(found, OPTIONS, room) for found in plan.ranges]
         for read in reads:
             read.fold.feed(a_log(read.partition.partition))
-        rows = FACTS.record_batch(fact_rows(read_plan._facts(plan, reads), buckets=1)).to_pylist()
+        rows = FACTS.record_batch(fact_rows(plan_facts(plan, reads), buckets=1)).to_pylist()
         facts.extend(fact_of(row) for row in rows)
     return facts
 
@@ -129,14 +131,14 @@ def test_two_notices_about_a_hidden_partition_count_once() -> None:
 def test_memory_is_limited_and_all_live_ids_are_emitted() -> None:
     ids, room = 3_000, HeldBytes(100_000)
     end = end_of_large_log(ids)
-    folds = [FirstReadFold(number, 0, end, news_from=end, room=room) for number in range(2)]
+    folds = [FirstReadFold(number, 0, end, backlog_end=end, room=room) for number in range(2)]
     most = 0
     for chunk in a_large_log(ids, live_every=30, chunk_bytes=30_000):
         for fold in folds:
             fold.feed(chunk)
             most = max(most, sum(one.size for one in folds))
     assert 50_000 < most <= 100_000
-    exact = TransactionFold(0, 0, end, news_from=end)
+    exact = TransactionFold(0, 0, end, backlog_end=end)
     exact.feed(b"".join(a_large_log(ids, live_every=30)))
     told = [fact for fact in folds[0].facts() if isinstance(fact, TransactionSeen)]
     assert told == list(exact.facts(is_first=True))
@@ -154,7 +156,7 @@ def a_record_of(offset: int, name: str, producer_id: int, state: S, previous_id:
 
 def test_what_has_ended_by_the_time_room_is_made_is_forgotten() -> None:
     room = HeldBytes(0)  # each answer makes the second pass at once
-    fold, exact = FirstReadFold(0, 0, 9, news_from=9, room=room), TransactionFold(0, 0, 9, news_from=9)
+    fold, exact = FirstReadFold(0, 0, 9, backlog_end=9, room=room), TransactionFold(0, 0, 9, backlog_end=9)
     for offset, state in enumerate([S.ONGOING, S.COMPLETE_COMMIT, S.ONGOING]):
         fold.feed(a_record_of(offset, "app", 5, state))
         assert len(fold._views) == len(fold._owner) == len(fold._held) == int(state.is_live)
@@ -167,7 +169,7 @@ def test_what_has_ended_by_the_time_room_is_made_is_forgotten() -> None:
 
 def test_whoever_names_a_producer_id_as_the_previous_one_has_ended_it() -> None:
     answer = a_record_of(0, "app", 5, S.ONGOING) + a_record_of(1, "another", 6, S.EMPTY, previous_id=5)
-    fold, exact = FirstReadFold(0, 0, 2, news_from=2, room=HeldBytes()), TransactionFold(0, 0, 2, news_from=2)
+    fold, exact = FirstReadFold(0, 0, 2, backlog_end=2, room=HeldBytes()), TransactionFold(0, 0, 2, backlog_end=2)
     fold.feed(answer)
     exact.feed(answer)
     assert list(fold.facts()) == list(exact.facts(is_first=True)) == []

@@ -11,7 +11,8 @@ from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.read_budget import Budget
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.read_plan import LOG_BYTES, LOG_BYTES_AT_FIRST, Range, ReadPlan, budgets
+from txnwatch.streaming.source.plan_run import LOG_BYTES, LOG_BYTES_AT_FIRST, budgets
+from txnwatch.streaming.source.read_plan import Range, ReadPlan
 
 MB = 1 << 20
 
@@ -108,11 +109,11 @@ def test_the_tasks_of_a_batch_share_its_bytes_and_each_has_its_time() -> None:
 def test_what_begins_the_first_reading_of_the_log_may_read_more() -> None:
     options = parse_options({**OPTIONS, "controlFile": "rereads"})
     log = a_read(10, TRANSACTION_STATE_TOPIC)
-    first = Range(log.partition, "id", 0, 10, -1, must_check=False, news_from=10, is_first=True)
+    first = Range(log.partition, "id", 0, 10, -1, must_check=False, backlog_end=10, is_first=True)
     for found, expected in (
         (first, LOG_BYTES_AT_FIRST),
         (replace(first, is_first=False), LOG_BYTES),
-        (replace(first, news_from=9), LOG_BYTES),
+        (replace(first, backlog_end=9), LOG_BYTES),
     ):
         (of_log,) = [one for one in budgets(ReadPlan((found,), 0), [log], options, 0.0) if one.reads]
         assert of_log.max_bytes == expected

@@ -31,8 +31,9 @@ from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.plan_run import plan_facts
 from txnwatch.streaming.source.planner import Answer, Limits, Listing, plan
-from txnwatch.streaming.source.read_plan import _facts, plan_reads
+from txnwatch.streaming.source.read_plan import plan_reads
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
@@ -105,9 +106,9 @@ def test_holes_count_and_the_log_is_proven_where_all_before_had_been_read(
     is_tail: bool,  # noqa: FBT001 - a case
     is_proven: bool,  # noqa: FBT001 - a case
 ) -> None:
-    before = SourceOffset("cluster", 6, 900, 901, {LOG: Position("log-id", 5, 3, 5)}, news_from={LOG: 3})
+    before = SourceOffset("cluster", 6, 900, 901, {LOG: Position("log-id", 5, 3, 5)}, backlog_end={LOG: 3})
     positions = {LOG: Position("log-id", 9, 3, 9)}
-    end = SourceOffset("cluster", 7, 1000, 1001, positions, reread=reread, news_from={LOG: 3})
+    end = SourceOffset("cluster", 7, 1000, 1001, positions, reread=reread, backlog_end={LOG: 3})
     plan = plan_reads(before, end, OPTIONS)[0]
     (found,) = plan.ranges
     assert found.is_tail == is_tail
@@ -117,7 +118,7 @@ def test_holes_count_and_the_log_is_proven_where_all_before_had_been_read(
 def test_a_log_that_is_read_for_the_first_time_is_not_proven_yet() -> None:
     end = SourceOffset("cluster", 1, 1000, 1001, {LOG: Position("log-id", 9, 3, 9)}, begun={LOG: 0})
     plan = plan_reads(SourceOffset.beginning(), end, OPTIONS)[0]
-    (barrier,) = _facts(replace(plan, ranges=()), [])
+    (barrier,) = plan_facts(replace(plan, ranges=()), [])
     assert isinstance(barrier, Barrier)
     assert barrier.stale_coordinator == {0}
 

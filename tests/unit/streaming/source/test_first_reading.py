@@ -12,9 +12,11 @@ from txnwatch.state.model.findings import OutstandingGap, SpanCandidate
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.log.first_read_fold import HeldBytes
-from txnwatch.streaming.source import read_plan
+from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.read_budget import Budget
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.plan_run import plan_facts, range_read
 from txnwatch.streaming.source.planner import Answer, Limits, Listing, plan
 from txnwatch.streaming.source.read_plan import Range, plan_reads
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
@@ -52,11 +54,11 @@ class Watched:
         rereads = self.rereads if back is None else {LOG: back}
         following = plan(self.done, listing, Limits(), rereads)
         (task,) = plan_reads(self.done, following, OPTIONS)
-        reads = [read_plan._read(found, OPTIONS, HeldBytes()) for found in task.ranges]
+        reads = [range_read(found, OPTIONS, HeldBytes()) for found in task.ranges]
         for read in reads:
             self._read(read, records)
         self.ranges: list[Range] = list(task.ranges)
-        facts = list(read_plan._facts(task, reads))
+        facts = list(plan_facts(task, reads))
         self.told = [fact for fact in facts if isinstance(fact, TransactionSeen)]
         (self.barrier,) = [fact for fact in facts if isinstance(fact, Barrier)]
         others = [fact for fact in facts if not isinstance(fact, Barrier)]
@@ -67,13 +69,13 @@ class Watched:
         return list(said)
 
     def _read(self, read: object, records: int) -> None:
-        assert isinstance(read, read_plan.RangeRead)
+        assert isinstance(read, RangeRead)
         for offset in sorted(self.records):
             if read.fold.position <= offset and read.needs_fetch:
                 self.fetches += 1
                 read.fold.feed(self.records[offset])
                 read.is_answered, read.size = True, read.size + 1
-                budget = read_plan.Budget([read], max_bytes=records)
+                budget = Budget([read], max_bytes=records)
                 budget.stop_spent(0.0)
 
 
@@ -106,7 +108,7 @@ def test_what_was_there_is_not_new_up_to_the_end_that_was_listed_first() -> None
         assert watched.run.ended == [], "what had ended before us took as long as it took"
         bounds = {clock.highest_ms for clock in watched.barrier.clocks.values()}
         assert bounds <= {None}, "a record of last week does not tell how late it is"
-        assert all(found.start < found.news_from for found in watched.ranges)
+        assert all(found.start < found.backlog_end for found in watched.ranges)
         assert 0 in watched.barrier.stale_coordinator, "not read to its end, or just now, while the cleaner went on"
     assert batches == 5
     watched.batch()
@@ -124,7 +126,7 @@ def test_what_comes_after_the_end_that_was_listed_first_is_new() -> None:
     watched.records[2] = a_log_record(2, 5, S.COMPLETE_COMMIT, NOW_MS)
     watched.end = 3
     watched.batch()
-    assert [found.start < found.news_from for found in watched.ranges] == [False]
+    assert [found.start < found.backlog_end for found in watched.ranges] == [False]
     assert watched.run.ended
     assert watched.run.producer(5).view is not None
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.client.cluster import Cluster, ListedOffset
-from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.list_offsets import ListedOffset
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import NOT_BEGUN, Position, SourceOffset

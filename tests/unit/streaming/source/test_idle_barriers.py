@@ -69,7 +69,7 @@ NEEDED = {
     "the batch before read again": (replace(BEFORE, reread={ORDERS: 2}), SAME, QUIET),
     "something is read again": (BEFORE, replace(SAME, reread={ORDERS: 2}), QUIET),
     "a partition is gone": (BEFORE, replace(SAME, gone={ORDERS: "id"}), QUIET),
-    "the past of a log ends elsewhere": (BEFORE, replace(SAME, news_from={LOG: 5}), QUIET),
+    "the past of a log ends elsewhere": (BEFORE, replace(SAME, backlog_end={LOG: 5}), QUIET),
     "coordinators look less often": (BEFORE, replace(SAME, scan_interval_ms=60_000), QUIET),
 }
 

@@ -10,8 +10,9 @@ import pytest
 from txnwatch.state.model.facts import CensusTaken
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import ActiveProducer
-from txnwatch.streaming.client.cluster import Cluster, ListedOffset
-from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.list_offsets import ListedOffset
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.source import lister as lister_module
 from txnwatch.streaming.source import snapshot_schedule as census_module

@@ -95,15 +95,15 @@ def test_the_text_is_pinned_because_checkpoints_hold_it() -> None:
         begun={TopicPartition("orders", 10): 4},
         reread={ORDERS: 2},
         gone={PAYMENTS: "id-p"},
-        news_from={LOG: 6},
+        backlog_end={LOG: 6},
         scan_interval_ms=2000,
     )
     assert text(offset) == (
-        '{"barrier": 7, "begun": {"orders-10": 4}, "cluster_id": "cluster", "coordinator_listed_ms": 1001, '
-        '"data_listed_ms": 1000, "gone": {"payments-1": "id-p"}, "news_from": {"__transaction_state-3": 6}, '
-        '"reread": {"orders-0": 2}, "scan_interval_ms": 2000, '
+        '{"backlog_end": {"__transaction_state-3": 6}, "barrier": 7, "begun": {"orders-10": 4}, '
+        '"cluster_id": "cluster", "coordinator_listed_ms": 1001, "data_listed_ms": 1000, '
+        '"gone": {"payments-1": "id-p"}, "reread": {"orders-0": 2}, "scan_interval_ms": 2000, '
         '"topics": {"__transaction_state": {"id": "id-t", "partitions": {"3": [-1, -1, 0, 1, -1]}}, '
-        '"orders": {"id": "id-o", "partitions": {"0": [5, 2, 8, 1, 4], "10": [9, 3, 9, 0, -1]}}}, "version": 4}'
+        '"orders": {"id": "id-o", "partitions": {"0": [5, 2, 8, 1, 4], "10": [9, 3, 9, 0, -1]}}}, "version": 5}'
     )
 
 

@@ -177,15 +177,17 @@ NEWS: dict[str, tuple[int, Position | None, int | None, Answer, Rereads, int]] =
 
 
 @pytest.mark.parametrize(
-    ("barrier", "known", "news_from", "answer", "rereads", "expected"), NEWS.values(), ids=NEWS.keys()
+    ("barrier", "known", "backlog_end", "answer", "rereads", "expected"), NEWS.values(), ids=NEWS.keys()
 )
 def test_what_was_in_the_log_when_reading_began_is_not_new(
-    barrier: int, known: Position | None, news_from: int | None, answer: Answer, rereads: Rereads, expected: int
+    barrier: int, known: Position | None, backlog_end: int | None, answer: Answer, rereads: Rereads, expected: int
 ) -> None:
-    known_news = {} if news_from is None else {LOG: news_from}
-    before = SourceOffset("cluster", barrier, 900, 901, {} if known is None else {LOG: known}, news_from=known_news)
+    known_backlog = {} if backlog_end is None else {LOG: backlog_end}
+    before = SourceOffset(
+        "cluster", barrier, 900, 901, {} if known is None else {LOG: known}, backlog_end=known_backlog
+    )
     found = plan(before, Listing("cluster", {LOG: answer}, 1000, 1001), NO_LIMITS, rereads)
-    assert found.news_from.get(LOG, 0) == expected
+    assert found.backlog_end.get(LOG, 0) == expected
 
 
 @pytest.mark.parametrize(("barrier", "expected"), [(0, 30), (6, 0)], ids=["there at the start", "made later"])
@@ -196,7 +198,7 @@ def test_a_log_that_answers_late_is_as_old_as_when_it_was_found(barrier: int, ex
             json.loads(json.dumps(plan(before, Listing("cluster", {LOG: answer}, 1000, 1001), NO_LIMITS, {}).to_json()))
         )
         at_first = expected if before.positions[LOG].offset >= 0 else 0
-        assert before.news_from.get(LOG, 0) == at_first
+        assert before.backlog_end.get(LOG, 0) == at_first
 
 
 REREADS: dict[str, tuple[Position | None, Answer, Rereads, Rereads]] = {

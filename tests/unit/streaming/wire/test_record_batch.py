@@ -13,14 +13,8 @@ from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchB
 from support.batches import DELETE_HORIZON, LOG_APPEND_TIME, a_batch, a_marker, a_record, an_old_entry, varint
 from support.batches import TIMESTAMP_MS as NOW
 from txnwatch.state.model.errors import WireError
-from txnwatch.streaming.wire.record_batch import (
-    HEADER_SIZE,
-    BatchHeader,
-    end_of_old_entry,
-    end_of_whole_entries,
-    records,
-    walk,
-)
+from txnwatch.streaming.wire.batch_walker import end_of_whole_entries, walk
+from txnwatch.streaming.wire.record_batch import HEADER_SIZE, BatchHeader, records
 
 Plain = tuple[int, int, bytes | None, bytes | None]  # offset, timestamp, key, value
 
@@ -115,14 +109,14 @@ def test_an_old_entry_at_the_end_of_a_response_is_found_though_no_header_fits() 
     start = len(segment) - len(short)
     assert len(short) < HEADER_SIZE
     assert [header.base_offset for _, header in walk(segment)] == [0]
-    assert end_of_old_entry(segment, start) == len(segment)
+    assert end_of_whole_entries(segment) == len(segment)
     for size in range(start, len(segment)):
-        assert end_of_old_entry(segment[:size], start) is None, f"cut at {size}"
+        assert end_of_whole_entries(segment[:size]) == start, f"cut at {size}"
 
 
 def test_the_beginning_of_a_batch_is_no_old_entry() -> None:
     for size in range(HEADER_SIZE):
-        assert end_of_old_entry(a_batch(0)[:size], 0) is None
+        assert end_of_whole_entries(a_batch(0)[:size]) == 0
 
 
 def patched(position: int, layout: str, value: int, entry: bytes | None = None) -> bytes:
@@ -153,7 +147,7 @@ def test_what_no_broker_writes_is_a_wire_error(buffer: bytes, message: str) -> N
 
 def test_a_short_old_entry_that_no_broker_writes_is_a_wire_error() -> None:
     with pytest.raises(WireError, match="batch length at byte 8: expected at least 14, found 13"):
-        end_of_old_entry(patched(8, ">i", 13, an_old_entry()), 0)
+        list(walk(patched(8, ">i", 13, an_old_entry())))
 
 
 def test_an_error_comes_after_the_batches_before_it() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import CANNOT_DECODE, NoticeKind
@@ -22,7 +22,8 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.log_extent import Extent, list_extents, read_parts
 from txnwatch.streaming.log.partition_fold import marker_at
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.wire.record_batch import BatchHeader, walk
+from txnwatch.streaming.wire.batch_walker import BatchWalker
+from txnwatch.streaming.wire.record_batch import BatchHeader
 
 _BELOW = 100_000  # offsets; a last marker further down is not found
 _ANSWER_S = 2.0  # for an answer that is under way when the budget ends
@@ -41,7 +42,7 @@ class _Reading:
 
 
 class SpanHistoryReader:
-    """Reads the pasts of open spans, and continues reads that did not finish; not thread-safe."""
+    """Reads the histories of open spans, and continues reads that did not finish; not thread-safe."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -54,9 +55,9 @@ class SpanHistoryReader:
         wanted = set(left)
         with self._cluster.budget(until - time.monotonic() + _ANSWER_S):
             while left and time.monotonic() < until:
-                told = self._one_of_each_partition(left, until)
-                found |= {span: past for span, past in told.items() if span in wanted}
-                left = [span for span in left if span not in told]
+                answers = self._one_of_each_partition(left, until)
+                found |= {span: history for span, history in answers.items() if span in wanted}
+                left = [span for span in left if span not in answers]
         now_s = time.monotonic()
         self._kept = {at: one for at, one in self._kept.items() if now_s - one.used_s < _KEPT_S}
         return found | dict.fromkeys(left, SpanHistory(problem=_NO_TIME))
@@ -66,22 +67,24 @@ class SpanHistoryReader:
         at: dict[TopicPartition, list[SpanStart]] = {}
         for span in spans:
             at.setdefault(span.partition, []).append(span)
-        told = self._begin({partition: near(found) for partition, found in at.items() if partition not in self._kept})
+        answers = self._begin(
+            {partition: near(found) for partition, found in at.items() if partition not in self._kept}
+        )
         readings = [self._kept.pop(partition) for partition in at if partition in self._kept]
         before = [reading.read.fold.position for reading in readings]
         try:
             read_parts(self._cluster, [reading.read for reading in readings], until)
         except BrokerError as exc:
-            return told | {span: SpanHistory(problem=str(exc)) for reading in readings for span in reading.spans}
+            return answers | {span: SpanHistory(problem=str(exc)) for reading in readings for span in reading.spans}
         for reading, position in zip(readings, before, strict=True):
             if reading.read.needs_fetch:
                 reading.used_s = time.monotonic()
                 self._kept[reading.spans[0].partition] = reading
                 why = STILL_READING if reading.read.fold.position > position else _NOTHING_CAME
-                told |= dict.fromkeys(reading.spans, SpanHistory(problem=why))
+                answers |= dict.fromkeys(reading.spans, SpanHistory(problem=why))
             else:
-                told |= _told(reading)
-        return told
+                answers |= _answers_of(reading)
+        return answers
 
     def _begin(self, groups: dict[TopicPartition, tuple[SpanStart, ...]]) -> dict[SpanStart, SpanHistory]:
         """Lists the logs; those that cannot be listed are answered, and a read of each other one is kept for later."""
@@ -89,14 +92,14 @@ class SpanHistoryReader:
             logs = list_extents(self._cluster, groups) if groups else []
         except BrokerError as exc:
             return {span: SpanHistory(problem=str(exc)) for group in groups.values() for span in group}
-        told: dict[SpanStart, SpanHistory] = {}
+        answers: dict[SpanStart, SpanHistory] = {}
         for log in logs:
             if log.problem is not None:
-                told |= dict.fromkeys(groups[log.partition], SpanHistory(problem=log.problem))
+                answers |= dict.fromkeys(groups[log.partition], SpanHistory(problem=log.problem))
             else:
                 part = _part(log, groups[log.partition])
                 self._kept[log.partition] = _Reading(groups[log.partition], part, time.monotonic())
-        return told
+        return answers
 
 
 def near(spans: Iterable[SpanStart]) -> tuple[SpanStart, ...]:
@@ -112,40 +115,31 @@ def _part(log: Extent, spans: tuple[SpanStart, ...]) -> RangeRead:
     return log.part(fold, spans[0].start_offset - _BELOW, spans[-1].start_offset + 1)
 
 
-def _told(reading: _Reading) -> dict[SpanStart, SpanHistory]:
+def _answers_of(reading: _Reading) -> dict[SpanStart, SpanHistory]:
     """The answers of a finished read; a part that could not be read is a problem, unless it can never be decoded."""
     for notice in reading.read.notices:
         if notice.kind is NoticeKind.GAP and notice.detail.startswith(CANNOT_DECODE):
             return dict.fromkeys(reading.spans, SpanHistory())
         if notice.kind is not NoticeKind.LOST:  # retention deleted these offsets; the fold began above them
             return dict.fromkeys(reading.spans, SpanHistory(problem=notice.detail))
-    return dict(reading.read.fold.pasts())
+    return dict(reading.read.fold.histories())
 
 
-@dataclass(slots=True)
-class SpanHistoryFold:
-    """The pasts of some spans of one partition, lowest first, from one walk; a fold for `read_ranges`.
+class SpanHistoryFold(BatchWalker):
+    """The histories of some spans of one partition, lowest first, from one walk; a fold for `read_ranges`.
 
     A producer's last marker is unknown if a later offset is missing, because that offset may have held a later marker.
     """
 
-    spans: tuple[SpanStart, ...]
-    position: int
-    end: int
-    leader_epoch: int = -1
-    _begin: int = field(init=False)
-    _reached: int = 0
-    _has_hole: bool = False
-    _markers: dict[int, Marker | None] = field(default_factory=dict)  # None if compaction has emptied it
-    _found: dict[SpanStart, SpanHistory] = field(default_factory=dict)
+    reads_records = False
 
-    def __post_init__(self) -> None:
-        self._begin = self.position
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the whole range has been walked."""
-        return self.position >= self.end
+    def __init__(self, spans: tuple[SpanStart, ...], start: int, end: int) -> None:
+        super().__init__(start, end)
+        self.spans = spans
+        self._reached = 0
+        self._has_hole = False
+        self._markers: dict[int, Marker | None] = {}  # None if compaction has emptied it
+        self._found: dict[SpanStart, SpanHistory] = {}
 
     def feed(self, buffer: memoryview | bytes) -> None:
         """Walks the `records` of one Fetch response.
@@ -154,22 +148,25 @@ class SpanHistoryFold:
             WireError: bytes that no broker writes.
         """
         producers = {span.producer_id for span in self.spans}
-        for at, header in walk(buffer):
-            for span in self._reached_by(header.base_offset):
-                self._missing_up_to(span.start_offset)
-                self._found[span] = self._past(span, _epoch_of(header, span))
-            self._missing_up_to(min(header.base_offset, self.end))
-            if header.base_offset >= self.end:
-                self.position = self.end
-                return
+        for at, header in self.headers(buffer):
+            self._reach(header)
             if header.is_control and header.producer_id in producers:
                 self._markers[header.producer_id] = marker_at(buffer, at, header)
-            self.leader_epoch, self.position = header.leader_epoch, header.last_offset + 1
 
-    def pasts(self) -> Iterator[tuple[SpanStart, SpanHistory]]:
+    def beyond_end(self, header: BatchHeader) -> None:
+        """Finds the spans that have no batch of their own below the end of the range."""
+        self._reach(header)
+
+    def _reach(self, header: BatchHeader) -> None:
+        for span in self._reached_by(header.base_offset):
+            self._missing_up_to(span.start_offset)
+            self._found[span] = self._history(span, _epoch_of(header, span))
+        self._missing_up_to(min(header.base_offset, self.end))
+
+    def histories(self) -> Iterator[tuple[SpanStart, SpanHistory]]:
         """The results, once the range is walked; the epoch is None if a span does not begin with a batch."""
         for span in self.spans:
-            yield span, self._found.get(span) or self._past(span, None)
+            yield span, self._found.get(span) or self._history(span, None)
 
     def _reached_by(self, offset: int) -> Iterator[SpanStart]:
         while self._reached < len(self.spans) and self.spans[self._reached].start_offset <= offset:
@@ -181,9 +178,9 @@ class SpanHistoryFold:
             self._has_hole = True
             self._markers.clear()
 
-    def _past(self, span: SpanStart, epoch: ProducerEpoch | None) -> SpanHistory:
+    def _history(self, span: SpanStart, epoch: ProducerEpoch | None) -> SpanHistory:
         has_marker = span.producer_id in self._markers
-        is_first = self._begin == 0 and not self._has_hole and not has_marker
+        is_first = self.start == 0 and not self._has_hole and not has_marker
         return SpanHistory(epoch, self._markers.get(span.producer_id), is_first)
 
 

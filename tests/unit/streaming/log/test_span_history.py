@@ -14,11 +14,11 @@ from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import CANNOT_DECODE, NoticeKind
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import STILL_READING, SpanHistory, SpanStart
-from txnwatch.streaming.client.cluster import EARLIEST, LATEST, ListedOffset
+from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST, ListedOffset
 from txnwatch.streaming.client.metadata import Metadata, TopicInfo
 from txnwatch.streaming.log import log_extent as extent
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.log.span_past import _BELOW, SpanHistoryFold, SpanHistoryReader, near
+from txnwatch.streaming.log.span_history import _BELOW, SpanHistoryFold, SpanHistoryReader, near
 
 MINE, OTHER = 7, 8
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
@@ -51,7 +51,7 @@ def told(past: SpanHistory) -> tuple[int, int | None, bool]:
 def test_the_last_marker(begin: int, batches: list[bytes], marker: int | None, is_first: bool) -> None:  # noqa: FBT001
     fold = SpanHistoryFold((a_span(5),), begin, 6)
     fold.feed(b"".join(batches))
-    (past,) = dict(fold.pasts()).values()
+    (past,) = dict(fold.histories()).values()
     assert (past.last_marker.offset if past.last_marker is not None else None, past.is_first) == (marker, is_first)
 
 

@@ -1,4 +1,4 @@
-"""A glance has no answer for what it has not followed to the last byte; whoever gets none decodes."""
+"""A quick_decode has no answer for what it has not followed to the last byte; whoever gets none decodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from support.batches import COMMIT, CONTROL, LOG_APPEND_TIME, TIMESTAMP_MS, a_batch, a_record
 from support.transaction_log import a_key, a_value
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.streaming.wire.glance import glance
+from txnwatch.streaming.wire.quick_decode import quick_decode
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 V1 = TransactionLogValue(1, 5, 0, 60_000, S.ONGOING, (("orders", (0, 1)),), 1, 1, 4, -1, 2)
@@ -40,15 +40,15 @@ def a_log_batch(key: bytes = KEY, value: bytes | None = a_value(V1), *records: b
 )
 def test_what_brokers_write_is_decoded(value: TransactionLogValue | None, expected: tuple[int, int, bool]) -> None:
     raw = a_log_batch(value=None if value is None else a_value(value))
-    assert glance(raw, 0) == (len(raw), 7, 3, TIMESTAMP_MS, KEY, *expected)
-    assert glance(b"ab" + raw + raw, 2) == (2 + len(raw), 7, 3, TIMESTAMP_MS, KEY, *expected)
-    assert [glance(raw[:size], 0) for size in range(len(raw))] == [None] * len(raw), "cut off"
+    assert quick_decode(raw, 0) == (len(raw), 7, 3, TIMESTAMP_MS, KEY, *expected)
+    assert quick_decode(b"ab" + raw + raw, 2) == (2 + len(raw), 7, 3, TIMESTAMP_MS, KEY, *expected)
+    assert [quick_decode(raw[:size], 0) for size in range(len(raw))] == [None] * len(raw), "cut off"
 
 
 def test_a_name_of_more_than_one_byte_of_length_and_the_brokers_stamp() -> None:
     key = a_key("x" * 300)
     raw = a_log_batch(key, max_timestamp=99, attributes=LOG_APPEND_TIME)
-    assert glance(raw, 0) == (len(raw), 7, 3, 99, key, 5, 4, True)
+    assert quick_decode(raw, 0) == (len(raw), 7, 3, 99, key, 5, 4, True)
 
 
 def changed(value: TransactionLogValue, at: int, to: bytes) -> bytes:
@@ -90,4 +90,4 @@ DECODED: dict[str, Callable[[], bytes]] = {
 
 @pytest.mark.parametrize("raw", DECODED.values(), ids=DECODED.keys())
 def test_everything_else_has_to_be_decoded(raw: Callable[[], bytes]) -> None:
-    assert glance(raw(), 0) is None
+    assert quick_decode(raw(), 0) is None

@@ -1,9 +1,9 @@
 """A fast reader of one usual batch of `__transaction_state`: takes a few fields from its bytes without decoding it.
 
-Law: `glance` returns what the exact decoders (record_batch.py, transaction_log.py) would return for the same bytes, or
-None. None means only that the caller has to decode the batch. So a batch is accepted only if it could be followed to
-its last byte: one plain record, varints of at most two bytes, ASCII names, value versions 0 and 1, and the tags that
-brokers write, in the order in which they write them.
+Law: `quick_decode` returns what the exact decoders (record_batch.py, transaction_log.py) would return for the same
+bytes, or None. None means only that the caller has to decode the batch. So a batch is accepted only if it could be
+followed to its last byte: one plain record, varints of at most two bytes, ASCII names, value versions 0 and 1, and the
+tags that brokers write, in the order in which they write them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_PRODUCER_ID = -1
 # Where the batch ends in the buffer, its base offset and leader epoch; the record's timestamp, its encoded key (equal
 # keys are equal transactional ids), the producer id and the previous one (NO_ID for a tombstone, or if there is none),
 # and whether the state is Ongoing or Prepare*. A plain tuple, because it is created a million times.
-Glance = tuple[int, int, int, int, bytes, int, int, bool]
+QuickDecoded = tuple[int, int, int, int, bytes, int, int, bool]
 
 # base offset, length, leader epoch, magic, attributes, last offset delta, both timestamps, record count
 _header = struct.Struct(">qiib4xhiqq14xi").unpack_from
@@ -38,7 +38,7 @@ _MOST_TOPICS = 1_000
 _NOWHERE = 1 << 62  # beyond every end, so a comparison with the end fails
 
 
-def glance(raw: bytes, at: int) -> Glance | None:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a call costs
+def quick_decode(raw: bytes, at: int) -> QuickDecoded | None:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a call costs
     """The batch at `at`; None if it has to be decoded or is cut off."""
     try:
         base_offset, length, leader_epoch, magic, attributes, delta, base_ms, max_ms, count = _header(raw, at)
