@@ -1,8 +1,8 @@
 """Writes the pages that are generated from code, and links terms: `make docs`. A test compares the pages.
 
-The pages and their sources: docs/verdicts.md (the table of verdicts), docs/abort.md (the table of refusals),
-docs/events.md (the Avro schema), docs/cli.md (the parser), deploy/reference-config.toml (the settings model),
-docs/configuration.md (the same model), docs/spark-source.md (the options and the schema of the source),
+The pages and their sources: docs/verdicts.md (the tables of verdicts and of the proof), docs/abort.md (the table of
+refusals), docs/events.md (the Avro schema), docs/cli.md (the parser), deploy/reference-config.toml (the settings
+model), docs/configuration.md (the same model), docs/spark-source.md (the options and the schema of the source),
 docs/metrics.md (the table of metrics), docs/faults.md (docs/faults.json, the results of the last `make faults`),
 docs/benchmarks.md and docs/capacity.md (docs/benchmarks.json, the results of the last `make bench`),
 docs/decisions/README.md (the titles of the decisions), and two files of the Helm chart: values.schema.json (the
@@ -33,6 +33,8 @@ from txnwatch.config import RunSettings
 from txnwatch.metrics.table import COORDINATOR, METRICS
 from txnwatch.sinks.delivery.heartbeat import EVENT_TYPE
 from txnwatch.state.abort.rules import REFUSALS
+from txnwatch.state.detection.proof import PHASE_MEANS, TRANSITIONS, Output, Sight
+from txnwatch.state.detection.span_events import EFFECTS, Effect
 from txnwatch.state.model.verdicts import REASON_MEANS, VERDICTS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -62,8 +64,62 @@ def verdicts_page() -> str:
         "|---|---|",
         *(f"| `{reason}` | {why} |" for reason, why in REASON_MEANS.items()),
         "",
+        *_proof(),
+        *_span_events(),
     ]
     return "\n".join(lines)
+
+
+def _proof() -> list[str]:
+    """The table that state/detection/span_look.py executes."""
+    cells = {
+        key: f"{after.phase}" + (f"; {after.output}" if after.output is not Output.NOTHING else "")
+        for key, after in TRANSITIONS.items()
+    }
+    return [
+        "## How a span is proven to hang",
+        "",
+        "At each barrier, an open span is in one of these phases. The columns are what the barrier shows: whether a",
+        "live transaction holds the span, and whether the span was seen open after the first look without an owner. A",
+        "cell has the next phase, and what follows. *candidate*: a fresh read has to confirm that it hangs; it is",
+        "emitted again with growing pauses. *wait*: the partition is not read to a later end yet. A dash: not",
+        "possible. A barrier that proves nothing changes nothing.",
+        "",
+        f"| phase | meaning | {' | '.join(Sight)} |",
+        f"|---|---|{'---|' * len(Sight)}",
+        *(
+            f"| {phase} | {meaning} | {' | '.join(cells.get((phase, sight), '-') for sight in Sight)} |"
+            for phase, meaning in PHASE_MEANS.items()
+        ),
+        "",
+    ]
+
+
+def _span_events() -> list[str]:
+    """The table that state/detection/span_events.py executes."""
+    return [
+        "## What ends a span, or restarts its proof",
+        "",
+        "| event | the span | its proof | why |",
+        "|---|---|---|---|",
+        *(
+            f"| {event} | {_left(effect)} | {_proof_after(effect)} | {effect.why} |"
+            for event, effect in EFFECTS.items()
+        ),
+        "",
+    ]
+
+
+def _left(effect: Effect) -> str:
+    if effect.end is not None:
+        return f"ends: `{effect.end}`"
+    return "only its first batch is left" if effect.keeps_first_batch else "unchanged"
+
+
+def _proof_after(effect: Effect) -> str:
+    if effect.end is not None:
+        return "-"
+    return "starts again" if effect.restarts_proof else "continues"
 
 
 def events_page() -> str:
@@ -292,7 +348,7 @@ def abort_page() -> str:
             "| refusal | when | what to do | event |",
             "|---|---|---|---|",
             *(
-                f"| `{rule.refusal}` | {rule.when} | {rule.what_to_do} | {'yes' if rule.is_told else 'no'} |"
+                f"| `{rule.refusal}` | {rule.when} | {rule.what_to_do} | {'yes' if rule.is_published else 'no'} |"
                 for rule in REFUSALS
             ),
             "",

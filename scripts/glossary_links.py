@@ -28,7 +28,7 @@ TERMS = {
     "marker": r"markers?",
     "micro-batch": r"micro-batch(?:es)?",
     "participant": r"participants?",
-    "pinned partition": r"pinned partitions?|pinned",
+    "pinned partition": r"pinned partitions?",
     "scan": r"(?:scans?|scanned)(?! interval)",
     "span": r"spans?",
     "stray write": r"stray writes?",

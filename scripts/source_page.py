@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from txnwatch.streaming.source import fact_rows
+from collections.abc import Iterator
+from typing import get_args
+
+from txnwatch.state.model.facts import Fact
+from txnwatch.streaming.source.fact_rows import FACTS
+from txnwatch.streaming.source.history_rows import HISTORY, FinishedTransaction
 from txnwatch.streaming.source.options import KNOWN, SourceOptions, parse_options
+from txnwatch.streaming.source.row_format import ddl_of, kind_of
 
 ABOUT = """\
 The package has a PySpark data source, `kafka-transactions`, that you can use in your own Spark programs, without
@@ -32,14 +38,14 @@ history = (
     .option("episodes", "true")
     .load()
 )
-ended = history.filter("kind = 'episode'").select(
-    "partition", "producer_id", "txn_start_offset", "last_marker_offset", "last_marker_commit"
+ended = history.filter("kind = 'finished_transaction'").select(
+    "finished_transaction.partition", "finished_transaction.episode.*"
 )
 ended.show()
 ```
 
-A batch query fails if no broker answers. A row of kind `notice` names a range that the query could not read, and the
-reason. Check these rows before you use the result.
+A batch query fails if no broker answers. A row of kind `partition_notice` names a range that the query could not read,
+and the reason. Check these rows before you use the result.
 
 ## Open transactions, continuously
 
@@ -55,8 +61,8 @@ facts = (
     .option("buckets", "1")
     .load()
 )
-open_now = facts.filter("kind = 'producer' AND txn_start_offset IS NOT NULL").select(
-    "topic", "partition", "producer_id", "producer_epoch", "txn_start_offset"
+open_now = facts.filter("producer_seen.open_offset IS NOT NULL").select(
+    "producer_seen.partition", "producer_seen.producer_id", "producer_seen.epoch", "producer_seen.open_offset"
 )
 query = open_now.writeStream.format("memory").queryName("open_now").start()
 ```
@@ -75,15 +81,17 @@ unknown option is an error. `controlFile`, `nextBarrierFile` and `packed` are fo
 ROWS = """\
 ## Rows
 
-The column `kind` determines which other columns have a value; all others are null. Times are in epoch milliseconds.
+The column `kind` names the column that has a value; all others are null. This column is a struct: `producer_seen.*`
+selects its fields. Its fields are those of a class of the detector (`state/model/facts.py`), so they change with the
+detector. Times are in epoch milliseconds. A row of a fact also has the column `bucket`.
 
-| kind | one row for each | most important columns |
-|---|---|---|
+| kind | meaning |
+|---|---|
 """
 COLUMNS = """\
-## Columns
+## Fields
 
-| column | type |
+| field | type |
 |---|---|
 """
 CLASS = """\
@@ -120,57 +128,9 @@ OPTIONS = {
     "nextBarrierFile": "next_barrier_file",
     "packed": "packed",
 }
-_EPISODE_COLUMNS = """\
-`producer_id`, `producer_epoch`, `txn_start_offset`, `last_offset`, `last_marker_offset`, `last_marker_commit` \
-(true: COMMIT, false: ABORT)"""
-_PRODUCER_COLUMNS = """\
-`range_start`, `range_end`, `producer_id`, `producer_epoch`, `txn_start_offset` (first offset of what is open at the \
-end of the range; null if nothing is open), `first_marker_offset`, `last_marker_offset`"""
-_TRANSACTION_COLUMNS = """\
-`transactional_id`, `producer_id`, `transaction_state`, `transaction_timeout_ms`, `transaction_start_ms`, \
-`participants`"""
-_NOTICE_COLUMNS = """\
-`range_start`, `range_end`, `detail` (JSON: `notice` is gap, lost, truncated, deleted, hidden or left, and `detail` \
-has the reason)"""
-_BARRIER_COLUMNS = """\
-`listed_ms`, `detail` (JSON: the number, and the partitions about which the barrier proves nothing)"""
-KINDS = (
-    (fact_rows.EPISODE, "finished transaction on a partition (only with `episodes`)", _EPISODE_COLUMNS),
-    (
-        fact_rows.PRODUCER,
-        "producer that wrote transactional data, or whose transaction a marker ended, in a read range of a partition",
-        _PRODUCER_COLUMNS,
-    ),
-    (
-        fact_rows.TRANSACTION,
-        "producer id with a record in a read range of `__transaction_state`",
-        _TRANSACTION_COLUMNS,
-    ),
-    (fact_rows.GONE, "transactional id that was removed from `__transaction_state`", "`transactional_id`"),
-    (
-        fact_rows.OPEN,
-        "open transaction that a census shows",
-        "`producer_id`, `producer_epoch`, `txn_start_offset`, `last_timestamp_ms`",
-    ),
-    (fact_rows.CENSUS, "census", "`detail` (JSON: the partitions that answered, and those that did not)"),
-    (
-        fact_rows.LAST_STABLE,
-        "partition whose last stable offset is below the end that was read",
-        "`range_end` (the last stable offset)",
-    ),
-    (fact_rows.BARRIER, "barrier, in each bucket", _BARRIER_COLUMNS),
-    (
-        fact_rows.LOG_READ,
-        "task that reads `__transaction_state` beside the task that emits the barrier",
-        "`detail` (JSON: offsets that compaction removed, and bounds of the brokers' clocks)",
-    ),
-    (fact_rows.NOTICE, "range that could not be read, or change of a whole partition", _NOTICE_COLUMNS),
-    (
-        fact_rows.THROTTLED,
-        "reader that brokers throttled by a quota",
-        "`detail` (JSON: milliseconds for each type of request)",
-    ),
-)
+
+
+KINDS = {kind_of(of): of for of in (FinishedTransaction, *get_args(Fact))}
 
 
 def source_page(generated: str) -> str:
@@ -184,10 +144,20 @@ def source_page(generated: str) -> str:
     defaults = parse_options({"kafka.bootstrap.servers": "broker:9092", "subscribe": "topic"})
     lines = ["# The Spark source", "", generated]
     lines.append(ABOUT + "\n".join(_option(name, field, defaults) for name, field in OPTIONS.items()))
-    lines += ["", ROWS + "\n".join(f"| `{kind}` | {what} | {columns} |" for kind, what, columns in KINDS)]
-    types = (column.split(" ") for column in fact_rows.DDL.split(", "))
-    lines += ["", COLUMNS + "\n".join(f"| `{name}` | {kind} |" for name, kind in types), "", CLASS]
+    lines += ["", ROWS + "\n".join(f"| `{kind}` | {_first_line(of)} |" for kind, of in KINDS.items())]
+    fields = (f"| `{kind}.{name}` | {ddl} |" for kind in KINDS for name, ddl in _fields(kind))
+    lines += ["", COLUMNS + "\n".join(fields), "", CLASS]
     return "\n".join(lines)
+
+
+def _first_line(of: type) -> str:
+    return " ".join((of.__doc__ or "").split("\n\n")[0].split())
+
+
+def _fields(kind: str) -> Iterator[tuple[str, str]]:
+    rows = HISTORY if kind in HISTORY.schema.names else FACTS
+    for field in rows.schema.field(kind).type:
+        yield field.name, ddl_of(field.type)
 
 
 def _option(name: str, field: str | None, defaults: SourceOptions) -> str:

@@ -21,24 +21,24 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from txnwatch.sinks.abort.marker_write import action, look_after, read_afresh, write
+from txnwatch.sinks.abort.marker_protocol import MarkerProtocol, read_after
 from txnwatch.sinks.incidents.confirm import confirm_spans
 from txnwatch.sinks.incidents.ledger import CONFIRM_BUDGET_MS, Ledger
 from txnwatch.sinks.incidents.own_findings import Marked, read_anew
 from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage
 from txnwatch.state.abort.decision import HOUR_MS, AbortSpec, Refused, decide_abort, objection
+from txnwatch.state.abort.protocol import action, is_left_without_result, recovered
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.model.incident import IncidentEvent, updated
 from txnwatch.state.model.incident_payload import ActionResult, Decision, Refusal
 from txnwatch.state.model.ports import Lease, Log
-from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.model.verdicts import RULE_OF
 
 OFF, ON = "off", "on"
 MARKERS_AT_A_TIME = 5
 FRESH_MS = 5_000  # the greatest age of the read on which a marker is written
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 60_000
-_ABANDONED_MS = 60_000
 _UNPROVEN_MS = 150_000  # the state repeats a candidate within a minute; a start takes less than another minute
 _IDLE_HOLDER_MS = 300_000
 Tries = dict[str, tuple[int, int]]  # by incident: the number of tries, and the time of the next one
@@ -65,10 +65,10 @@ class AutoAbort:
     now_ms: Callable[[], int]
     log: Log = logging.getLogger("txnwatch.abort")  # noqa: RUF009 - one object by design
     counts: Counter[str] = field(default_factory=Counter)
-    _told: dict[str, set[str]] = field(default_factory=dict)
+    _published: dict[str, set[str]] = field(default_factory=dict)
     _tries: Tries = field(default_factory=dict)
-    _looked: Tries = field(default_factory=dict)
-    _told_markers: set[Marked] = field(default_factory=set)
+    _read_tries: Tries = field(default_factory=dict)
+    _published_markers: set[Marked] = field(default_factory=set)
     _unproven: dict[str, int] = field(default_factory=dict)
     _tripped: tuple[int, str] | None = None
     _idle_since_ms: int | None = None
@@ -78,12 +78,16 @@ class AutoAbort:
 
         Call it before each batch of the ledger, so that the result is published before the end.
         """
-        left = [one for one in _of_a_watch(self.ledger.open_incidents) if self._is_left_open(one)]
-        self._looked = {one.incident_id: self._looked.get(one.incident_id, (0, 0)) for one in left}
+        left = [
+            one
+            for one in _of_a_watch(self.ledger.open_incidents)
+            if is_left_without_result(one.action, self.instance, self.now_ms())
+        ]
+        self._read_tries = {one.incident_id: self._read_tries.get(one.incident_id, (0, 0)) for one in left}
         for incident in left:
-            if self._is_due(self._looked, incident):
-                self._later(self._looked, incident)
-                self._tell_what_became_of(incident)
+            if self._is_due(self._read_tries, incident):
+                self._later(self._read_tries, incident)
+                self._publish_result_from_log(incident)
 
     def on_batch(self) -> None:
         """Decides about every open incident that is due; at most `MARKERS_AT_A_TIME` markers per batch."""
@@ -94,7 +98,7 @@ class AutoAbort:
             self._watch_the_holder(proven)
             return
         self._idle_since_ms = None
-        self._told_markers = self._markers_told()
+        self._published_markers = self._markers_on_topic()
         self._forget({incident.incident_id for incident, _ in proven})
         written = 0
         for incident, evidence in proven:
@@ -133,7 +137,8 @@ class AutoAbort:
             self.lease.close()
 
     def _forget(self, known: set[str]) -> None:
-        self._told = {one: said for one, said in self._told.items() if one in known or one in self._unproven}
+        kept = known | self._unproven.keys()
+        self._published = {one: reasons for one, reasons in self._published.items() if one in kept}
         self._tries = {one: tried for one, tried in self._tries.items() if one in known}
 
     def _is_due(self, tries: Tries, incident: IncidentEvent) -> bool:
@@ -156,12 +161,12 @@ class AutoAbort:
 
     def _markers_last_hour(self, now_ms: int) -> int:
         """Our own markers and those on the topic: a forged event can use up the budget, and never extend it."""
-        done = self.ledger.findings.marked | self._told_markers
+        done = self.ledger.findings.marked | self._published_markers
         return sum(now_ms - HOUR_MS < at_ms <= now_ms for _, at_ms in done)
 
-    def _markers_told(self) -> set[Marked]:
-        told = ((event.incident_id, event.action) for event in self.ledger.incidents if event.action is not None)
-        return {(incident_id, done.at_ms) for incident_id, done in told if done.decision is Decision.ABORT}
+    def _markers_on_topic(self) -> set[Marked]:
+        decided = ((event.incident_id, event.action) for event in self.ledger.incidents if event.action is not None)
+        return {(incident_id, done.at_ms) for incident_id, done in decided if done.decision is Decision.ABORT}
 
     def _decide(self, incident: IncidentEvent, evidence: ProvenHang) -> bool:
         """Decides about one incident. Returns whether a marker was sent."""
@@ -181,69 +186,45 @@ class AutoAbort:
                 self._trip(f"{evidence.candidate.partition}: {decision.detail}")
             return False
         if self.mode != ON:
-            self._tell_once(incident, Decision.DRY_RUN, None, "it would be aborted now", decision)
+            self._publish_once(incident, Decision.DRY_RUN, None, "it would be aborted now", decision)
             return False
         return self._act(incident, found, decision, read_ms)
 
     def _act(self, incident: IncidentEvent, found: SpanConfirmation, spec: AbortSpec, read_ms: int) -> bool:
         assert found.reading is not None
-        stable, now_ms = found.reading.last_stable_offset, self.now_ms()
+        now_ms, stable = self.now_ms(), found.reading.last_stable_offset
         begun = action(Decision.ABORT, self.instance, now_ms, spec=spec, stable_before=stable)
-        ahead = updated(incident, now_ms, action=begun, evidence=read_afresh(incident, found.reading, now_ms))
-        if not self.ledger.tell(ahead):
-            self._end(
-                ahead, ActionResult.FAILED, "no marker was written: the event that announces it could not be delivered"
-            )
+        protocol = MarkerProtocol(
+            self.ledger.admin,
+            self.ledger.tell,
+            self.now_ms,
+            obstacle=lambda: self._obstacle(read_ms),
+            before_write=lambda: self.ledger.findings.marking(incident.incident_id, now_ms),
+        )
+        event, result = protocol.run(incident, spec, begun, found.reading)
+        assert event.action is not None
+        self.counts[f"aborts {event.action.result or f'refused ({event.action.refusal})'}"] += 1
+        if result is None:
             return False
-        if self.lease is None or not self.lease.is_held_now():
-            self._end(ahead, ActionResult.FAILED, "no marker was written: this instance no longer holds the lease")
-            return False
-        if self.now_ms() - read_ms > FRESH_MS:
-            self._end(ahead, ActionResult.FAILED, "no marker was written: the fresh read was too old")
-            return False
-        self.ledger.findings.marking(incident.incident_id, now_ms)
-        came_to = write(self.ledger.admin, ahead, spec)
-        if came_to.is_denied:
-            rule = RULE_OF_REFUSAL[Refusal.NOT_AUTHORIZED]
-            self._end(ahead, None, f"{came_to.detail}: {rule.what_to_do}", Decision.REFUSED, Refusal.NOT_AUTHORIZED)
-            self._trip(f"the broker refuses markers: {came_to.detail}")
-            return True
-        self._end(ahead, came_to.result, came_to.detail, stable_after=came_to.stable_after)
-        if came_to.is_ours and came_to.closed_by is not None:
-            self.ledger.wrote(incident, came_to.closed_by)
-        if came_to.result != ActionResult.VERIFIED:
-            self._trip(f"the abort on {incident.topic}-{incident.partition} ended with the result {came_to.result}")
+        if result.is_ours and result.closed_by is not None:
+            self.ledger.wrote(incident, result.closed_by)
+        if result.is_denied:
+            self._trip(f"the broker refuses markers: {result.detail}")
+        elif result.result is not ActionResult.VERIFIED:
+            self._trip(f"the abort on {incident.topic}-{incident.partition} ended with the result {result.result}")
         return True
 
-    def _end(
-        self,
-        ahead: IncidentEvent,
-        result: ActionResult | None,
-        detail: str | None,
-        decision: Decision = Decision.ABORT,
-        refusal: Refusal | None = None,
-        *,
-        stable_after: int | None = None,
-        is_counted: bool = True,
-    ) -> None:
-        assert ahead.action is not None
-        report = replace(
-            ahead.action,
-            decision=decision,
-            refusal=refusal,
-            result=result,
-            detail=detail,
-            last_stable_offset_after=stable_after,
-        )
-        if is_counted:
-            self.counts[f"aborts {result or f'refused ({refusal})'}"] += 1
-        self.ledger.tell(updated(ahead, self.now_ms(), action=report))
+    def _obstacle(self, read_ms: int) -> str | None:
+        """Why the marker must not be written now, after its announcement."""
+        if self.lease is None or not self.lease.is_held_now():
+            return "this instance no longer holds the lease"
+        return "the fresh read was too old" if self.now_ms() - read_ms > FRESH_MS else None
 
     def _refuse(self, incident: IncidentEvent, refused: Refused) -> None:
-        if RULE_OF_REFUSAL[refused.refusal].is_told:
-            self._tell_once(incident, Decision.REFUSED, refused.refusal, refused.detail)
+        if RULE_OF_REFUSAL[refused.refusal].is_published:
+            self._publish_once(incident, Decision.REFUSED, refused.refusal, refused.detail)
 
-    def _tell_once(
+    def _publish_once(
         self,
         incident: IncidentEvent,
         decision: Decision,
@@ -252,15 +233,15 @@ class AutoAbort:
         spec: AbortSpec | None = None,
     ) -> None:
         """Publishes a decision that leads to no marker, once for each incident and reason."""
-        said = self._told.setdefault(incident.incident_id, set())
-        if not said and incident.action is not None:
-            said.add(f"{incident.action.decision} {incident.action.refusal}")
-        if f"{decision} {refusal}" in said:
+        published = self._published.setdefault(incident.incident_id, set())
+        if not published and incident.action is not None:
+            published.add(f"{incident.action.decision} {incident.action.refusal}")
+        if f"{decision} {refusal}" in published:
             return
-        said.add(f"{decision} {refusal}")
+        published.add(f"{decision} {refusal}")
         self.counts[f"aborts {decision}" + (f" ({refusal})" if refusal is not None else "")] += 1
-        told = action(decision, self.instance, self.now_ms(), refusal=refusal, detail=detail, spec=spec)
-        self.ledger.tell(updated(incident, self.now_ms(), action=told))
+        decided = action(decision, self.instance, self.now_ms(), refusal=refusal, detail=detail, spec=spec)
+        self.ledger.tell(updated(incident, self.now_ms(), action=decided))
 
     def _trip(self, why: str) -> None:
         """Opens the circuit breaker until the cooldown is over, because unexpected results come in numbers."""
@@ -269,31 +250,19 @@ class AutoAbort:
         pause = f"the automatic abort stops for {self.cooldown_ms / 1000:.0f} s"
         self.log.warning(f"circuit breaker open: {pause}: {why}")
 
-    def _is_left_open(self, incident: IncidentEvent) -> bool:
-        """Whether it was announced and has no result: by us before a restart, or by an instance that is gone."""
-        done = incident.action
-        if done is None or done.decision is not Decision.ABORT or done.result is not None:
-            return False
-        return done.by == self.instance or self.now_ms() - done.at_ms > _ABANDONED_MS
-
-    def _tell_what_became_of(self, incident: IncidentEvent) -> None:
-        """Publishes the result of an announced marker, by the log alone.
+    def _publish_result_from_log(self, incident: IncidentEvent) -> None:
+        """Publishes the result of an announced marker, by the log alone; without one, it is read again after a pause.
 
         Of the announcement only the place is used. Its `end_before` is a claim.
         """
+        assert incident.action is not None
         claimed = replace(incident, evidence=replace(incident.evidence, end_before=None))
         with self.ledger.admin.within(CONFIRM_BUDGET_MS):
-            came_to = look_after(self.ledger.admin, claimed, commit=False)
-        if came_to.result == ActionResult.UNKNOWN:
-            return  # it is read again after a pause
-        detail = "a marker was announced without a result; this result is from the log"
-        if came_to.result == ActionResult.STILL_OPEN:
-            detail += ": the transaction is open, so no marker has ended it"
-        elif came_to.detail is not None:
-            detail += f"; {came_to.detail}"
-        self._end(incident, came_to.result, detail, stable_after=came_to.stable_after, is_counted=False)
+            result = recovered(incident.action, read_after(self.ledger.admin, claimed, commit=False))
+        if result is not None:
+            self.ledger.tell(updated(incident, self.now_ms(), action=result))
 
 
 def _of_a_watch(incidents: Iterable[IncidentEvent]) -> list[IncidentEvent]:
     """Incidents about hanging transactions, without those of aborts by hand."""
-    return [one for one in incidents if one.verdict == Verdict.HANGING and not one.is_by_hand]
+    return [one for one in incidents if RULE_OF[one.verdict].needs_marker and not one.is_by_hand]

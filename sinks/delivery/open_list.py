@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from txnwatch.state.model.errors import SinkError
-from txnwatch.state.model.findings import Emitted, OpenTransaction, OpenTransactions
+from txnwatch.state.model.findings import Finding, OpenTransaction, OpenTransactions
 
 SHOWN = 1_000
 _PAUSE_MS, _UNCHANGED_PAUSE_MS, _AWAY_PAUSE_MS = 1_000, 20_000, 30_000
@@ -26,7 +26,7 @@ class OpenList:
         self._due_ms = 0
         self._again_ms = 0
 
-    def on_batch(self, emitted: Sequence[Emitted], now_ms: int) -> None:
+    def on_batch(self, emitted: Sequence[Finding], now_ms: int) -> None:
         """Publishes the list after a micro-batch, if it is due."""
         if now_ms < self._due_ms:
             return

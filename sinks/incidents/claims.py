@@ -11,20 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from txnwatch.sinks.incidents import event_builder, resolutions
+from txnwatch.sinks.incidents import event_builder
 from txnwatch.sinks.incidents.commands import Origin, suggested
 from txnwatch.sinks.incidents.confirm import confirm_spans, confirm_transactions
 from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings
+from txnwatch.state.evidence import incident_end
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.evidence.resolution import is_premature
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
+from txnwatch.state.model.ids import ProducerEpoch, ProducerId
 from txnwatch.state.model.incident import IncidentEvent, SpanKey, resolved, transaction_incident_id, updated
 from txnwatch.state.model.incident_payload import Action, ActionResult, ExpectedOutcome, Resolution
 from txnwatch.state.model.ports import TransactionAdmin
 from txnwatch.state.model.transaction import CoordinatorView, Span
-from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict
+from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict, rank
 
 _IDENTITY = ("topic", "partition", "topic_id", "producer_id", "txn_start_offset", "transactional_id")
 _BEGINNING = ("action", "resolution", "detected_at_ms", "detection_latency_ms")
@@ -191,18 +193,18 @@ class Claims:
         spans = [one for one in incidents if self._is_strange_span(one)][:CANDIDATES_AT_A_TIME]
         for one in incidents:
             if self.store.is_double(one):
-                yield one, resolutions.no_longer_open(now_ms, "another open incident is about the same transaction")
+                yield one, incident_end.no_longer_open(now_ms, "another open incident is about the same transaction")
         answers = confirm_spans(self.admin, [asked_about(one) for one in spans])
         for one, (_, found) in zip(spans, answers, strict=True):
             if found.answer is Answer.REFUTED and found.description is not None:
-                yield one, resolutions.refuted(now_ms, found.description)
-        strange = (one for one in incidents if one.verdict == Verdict.LATE and not self.is_found(one))
+                yield one, incident_end.refuted(now_ms, found.description)
+        strange = (one for one in incidents if RULE_OF[one.verdict].is_past_timeout and not self.is_found(one))
         late = [one for one in strange if one.transactional_id is not None]
         owners = self.admin.describe_transactions([one.transactional_id or "" for one in late]) if late else {}
         for one in late:
             owner = owners[one.transactional_id or ""]
             if is_premature(owner, one, now_ms):
-                yield one, resolutions.refuted(now_ms, owner)
+                yield one, incident_end.refuted(now_ms, owner)
 
     def _is_strange_span(self, incident: IncidentEvent) -> bool:
         """Whether another writer published it, and this process has not found it, also not before a restart."""
@@ -226,11 +228,6 @@ def differs(published: IncidentEvent, found: IncidentEvent) -> bool:
     return found.expected_outcome not in {ExpectedOutcome.UNKNOWN, published.expected_outcome}
 
 
-def rank(verdict: Verdict) -> int:
-    """The verdict's place in the table of rules: a lower one is worse."""
-    return list(RULE_OF).index(verdict)
-
-
 def _is_elsewhere(one: IncidentEvent, other: IncidentEvent) -> bool:
     """Whether two events of one incident have different subjects."""
     pairs = [(getattr(one, name), getattr(other, name)) for name in _IDENTITY]
@@ -248,11 +245,12 @@ def asked_about(incident: IncidentEvent) -> SpanCandidate:
     """A published incident as a candidate for a fresh read: does this producer's transaction hang there?"""
     assert incident.span is not None
     assert incident.txn_start_offset is not None
-    (topic_id, partition, producer_id), start, epoch = incident.span, incident.txn_start_offset, incident.producer_epoch
+    (topic_id, partition, producer_id), start = incident.span, incident.txn_start_offset
+    epoch = ProducerEpoch(incident.producer_epoch)
     return SpanCandidate(
         verdict=Verdict.HANGING,
         reason=Reason.NO_TRANSACTIONAL_ID,
-        producer_id=producer_id,
+        producer_id=ProducerId(producer_id),
         partition=partition,
         span=Span(topic_id, start, epoch, epoch, start, 0, 0, 0),
         view=None,

@@ -7,8 +7,9 @@ from dataclasses import fields
 from typing import Any
 
 from txnwatch.sinks.incidents.commands import Origin, end_hanging, explain_id, explain_partition
-from txnwatch.sinks.incidents.resolutions import decided_outcome
+from txnwatch.state.evidence.blocked_reads import blocked_reads
 from txnwatch.state.evidence.confirmation import SpanConfirmation, TransactionConfirmation
+from txnwatch.state.evidence.incident_end import decided_outcome
 from txnwatch.state.evidence.known_outcome import known_outcome
 from txnwatch.state.model.findings import (
     SpanCandidate,
@@ -25,7 +26,7 @@ from txnwatch.state.model.incident_payload import (
 )
 from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.transaction import CoordinatorView
-from txnwatch.state.model.verdicts import RULE_OF, Verdict
+from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict
 
 
 def hanging_event(
@@ -43,8 +44,8 @@ def hanging_event(
     view, description, span = candidate.view, found.description, candidate.span
     completed_ms = view.record_timestamp_ms if view is not None and not view.is_live else 0
     since_ms = max(span.first_seen_ms, completed_ms)
-    outcome = outcome or outcome_of(candidate, found)
-    stable = reading.last_stable_offset if reading.last_stable_offset >= 0 else None
+    outcome = outcome or known_outcome(candidate, found).word
+    blocked = blocked_reads(reading, producer.txn_start_offset)
     return IncidentEvent(
         incident_id=span_incident_id(
             origin.cluster_id,
@@ -78,12 +79,10 @@ def hanging_event(
         last_write_ms=producer.last_timestamp_ms,
         transaction_timeout_ms=description.timeout_ms if description is not None else None,
         age_ms=max(0, now_ms - span.first_seen_ms),
-        last_stable_offset=stable,
-        high_watermark=reading.high_watermark,
-        hidden_records=reading.high_watermark - stable if stable is not None else None,
-        is_lso_blocker=(
-            producer.txn_start_offset <= max(stable, reading.log_start_offset) if stable is not None else None
-        ),
+        last_stable_offset=blocked.last_stable_offset,
+        high_watermark=blocked.high_watermark,
+        hidden_records=blocked.hidden_records,
+        is_lso_blocker=blocked.is_lso_blocker,
         cleanup_policy=cleanup_policy,
         evidence=_span_evidence(candidate, found, now_ms),
         expected_outcome=outcome,
@@ -94,18 +93,13 @@ def hanging_event(
     )
 
 
-def outcome_of(candidate: SpanCandidate, found: SpanConfirmation) -> ExpectedOutcome:
-    """The expected outcome for an event; `found.past` must be set."""
-    return known_outcome(candidate, found).word
-
-
 def transaction_event(
     origin: Origin, candidate: TransactionCandidate, found: TransactionConfirmation, now_ms: int
 ) -> IncidentEvent:
     """The event that opens an incident about a transaction the coordinator still has."""
     view, description = candidate.view, found.description
     assert description is not None
-    stuck = candidate.verdict is Verdict.STUCK_PREPARE
+    stuck = RULE_OF[candidate.verdict].family is Family.PREPARE
     since_ms = view.record_timestamp_ms if stuck else view.start_ms
     return IncidentEvent(
         incident_id=transaction_incident_id(
@@ -189,13 +183,7 @@ def surroundings(incident: IncidentEvent, reading: PartitionReading) -> dict[str
     """Event fields of the partition around an open span, from a fresh read."""
     if reading.problem is not None or reading.last_stable_offset < 0 or incident.txn_start_offset is None:
         return {}
-    stable = reading.last_stable_offset
-    return {
-        "last_stable_offset": stable,
-        "high_watermark": reading.high_watermark,
-        "hidden_records": reading.high_watermark - stable,
-        "is_lso_blocker": incident.txn_start_offset <= max(stable, reading.log_start_offset),
-    }
+    return blocked_reads(reading, incident.txn_start_offset)._asdict()
 
 
 def changes(known: IncidentEvent, event: IncidentEvent) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from txnwatch.sinks.incidents import event_builder, resolutions
+from txnwatch.sinks.incidents import event_builder
+from txnwatch.state.evidence import incident_end
 from txnwatch.state.evidence.affected_groups import UnmovedOffset, affected_groups, observe, with_unanswered
 from txnwatch.state.evidence.resolution import is_held, is_refuted, is_same_transaction, span_is_over
 from txnwatch.state.model.ids import TopicPartition
@@ -93,11 +94,11 @@ class FollowUp:
             if incident.incident_id not in spans:
                 yield from _transaction(incident, owner, now_ms)
             elif self._absences[spans[incident.incident_id]] >= ABSENCES_OF_A_DELETED_TOPIC:
-                yield Finding(incident, resolutions.partition_gone(now_ms))
+                yield Finding(incident, incident_end.partition_gone(now_ms))
             elif (why := is_over[incident.incident_id]) is not None:
-                yield Finding(incident, resolutions.no_longer_open(now_ms, why))
+                yield Finding(incident, incident_end.no_longer_open(now_ms, why))
             elif incident.verdict == Verdict.HANGING and owner is not None and is_refuted(incident, owner):
-                yield Finding(incident, resolutions.refuted(now_ms, owner))
+                yield Finding(incident, incident_end.refuted(now_ms, owner))
             else:
                 partition = spans[incident.incident_id]
                 changes = event_builder.surroundings(incident, readings[partition]) | around.get(partition, {})
@@ -156,7 +157,7 @@ def where(incident: IncidentEvent) -> TopicPartition:
 def _transaction(incident: IncidentEvent, owner: TransactionDescription | None, now_ms: int) -> Iterator[Finding]:
     if owner is not None and owner.problem is None and not is_same_transaction(owner, incident):
         has = f"has the id in state {owner.state}" if owner.state is not None else "no longer has the id"
-        yield Finding(incident, resolutions.no_longer_open(now_ms, f"the coordinator {has}"))
+        yield Finding(incident, incident_end.no_longer_open(now_ms, f"the coordinator {has}"))
 
 
 def _owner(incident: IncidentEvent, owner: TransactionDescription | None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
 
-from txnwatch.sinks.incidents.resolutions import no_longer_open
+from txnwatch.state.evidence.incident_end import no_longer_open
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import (
     SPENT_SEQUENCE,

@@ -31,7 +31,7 @@ from txnwatch.sinks.incidents.span_incidents import OUTCOME_BUDGET_MS, SpanIncid
 from txnwatch.sinks.incidents.transaction_incidents import TransactionIncidents
 from txnwatch.sinks.incidents.unanswered import Answers
 from txnwatch.state.abort.case import ProvenHang
-from txnwatch.state.model.findings import Emitted, SpanEnded
+from txnwatch.state.model.findings import Finding, SpanEnded
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.ports import ConsumerGroups, TransactionAdmin
@@ -138,7 +138,7 @@ class Ledger:
         """The latest event of every open incident, oldest first."""
         return self.store.open_incidents
 
-    def on_batch(self, emitted: Sequence[Emitted]) -> None:
+    def on_batch(self, emitted: Sequence[Finding]) -> None:
         """Processes one micro-batch: ends first, then new candidates, then a check of open incidents."""
         now_ms = self.now_ms()
         self.doubted.clear()

@@ -21,7 +21,7 @@ from txnwatch.state.abort.case import ProvenHang, data_of
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.known_outcome import Outcome, known_outcome
 from txnwatch.state.model.backoff import doubled
-from txnwatch.state.model.findings import Emitted, SpanCandidate
+from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent, updated
 from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.ports import STILL_READING, SpanHistory, SpanStart, TransactionAdmin
@@ -63,7 +63,7 @@ class OutcomeRetries:
         if outcome.word == ExpectedOutcome.UNKNOWN:
             self._take(incident, _Awaited(candidate, incident.time_ms), outcome.awaited, incident.time_ms)
 
-    def found(self, emitted: Iterable[Emitted], now_ms: int) -> Iterator[IncidentEvent]:
+    def found(self, emitted: Iterable[Finding], now_ms: int) -> Iterator[IncidentEvent]:
         """The next events of incidents whose outcomes are now known."""
         for candidate in emitted:
             if isinstance(candidate, SpanCandidate):

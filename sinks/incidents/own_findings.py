@@ -13,11 +13,11 @@ from typing import NamedTuple, Protocol
 
 from txnwatch.sinks.incidents.confirm import with_past
 from txnwatch.sinks.incidents.confirmation_queue import GONE_MS
-from txnwatch.sinks.incidents.event_builder import outcome_of
 from txnwatch.state.abort.case import ProvenHang
 from txnwatch.state.abort.decision import HOUR_MS
+from txnwatch.state.abort.proven_outcome import combined, with_history
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.outcome import expected_outcome
+from txnwatch.state.evidence.known_outcome import known_outcome
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.incident import SpanKey
 from txnwatch.state.model.incident_payload import ExpectedOutcome
@@ -102,13 +102,13 @@ class Findings:
     def confirmed(self, candidate: SpanCandidate, found: SpanConfirmation, now_ms: int) -> ProvenHang:
         """Stores the evidence of a confirmed hanging span; `found.past` must be set."""
         assert found.producer is not None
-        key, outcome = key_of(candidate), outcome_of(candidate, found)
+        key, outcome = key_of(candidate), known_outcome(candidate, found).word
         new = ProvenHang(candidate, found.producer, outcome, candidate, now_ms)
         before = self._spans.get(key)
         if before is not None and before.start_offset == new.start_offset:
             new = replace(new, since_ms=before.since_ms)
         for earlier in (before, self._kept.pop(key, None)):
-            new = _together(new, earlier)
+            new = combined(new, earlier)
         self._spans[key], self._is_changed = new, True
         return new
 
@@ -143,15 +143,6 @@ class Findings:
         self._is_changed = False
 
 
-def _together(new: ProvenHang, earlier: ProvenHang | None) -> ProvenHang:
-    """Combines evidence of the same data: a known outcome stays known, and two different ones give UNKNOWN."""
-    if earlier is None or earlier.data != new.data or earlier.outcome == ExpectedOutcome.UNKNOWN:
-        return new
-    if new.outcome == ExpectedOutcome.UNKNOWN:
-        return replace(new, outcome=earlier.outcome, witness=earlier.witness)
-    return new if new.outcome == earlier.outcome else replace(new, outcome=ExpectedOutcome.UNKNOWN)
-
-
 def read_anew(
     admin: TransactionAdmin, evidence: ProvenHang, found: SpanConfirmation
 ) -> tuple[ProvenHang, SpanConfirmation]:
@@ -166,8 +157,4 @@ def read_anew(
     past = with_past(admin, candidate, found).past
     if past.problem is not None:
         return evidence, replace(found, answer=Answer.UNKNOWN, why=past.problem)
-    place, epochs = candidate.partition, (row.producer_epoch, row.coordinator_epoch)
-    again = expected_outcome(place, epochs[0], evidence.witness.view, past, epochs[1])
-    now = expected_outcome(place, epochs[0], candidate.view, past, epochs[1])
-    is_same = again == evidence.outcome and now in {ExpectedOutcome.UNKNOWN, again}
-    return (evidence if is_same else replace(evidence, outcome=ExpectedOutcome.UNKNOWN)), found
+    return with_history(evidence, row, past), found

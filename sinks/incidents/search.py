@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from txnwatch.sinks.incidents.confirm import confirm_spans, confirm_transactions, with_pasts
 from txnwatch.state.evidence.age_claims import Claim, LeaderStamp, claims
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation, TransactionConfirmation
 from txnwatch.state.evidence.screening import open_spans, overdue_transaction, screen, settled, view_of
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import ProducerId, TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.ports import PartitionReading, TransactionAdmin, TransactionDescription, TransactionListing
 from txnwatch.state.model.transaction import CoordinatorView
-from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.model.verdicts import RULE_OF, Verdict
 
 _AT_ONCE = 1_000
 _TRIES = 3
@@ -151,7 +153,7 @@ class Searcher:
     def _log(self, candidates: Sequence[SpanCandidate], live: Sequence[TransactionDescription]) -> Log:
         """What `__transaction_state` adds to the coordinators' answers: former owners, and broker timestamps."""
         wanted = {candidate.producer_id for candidate in candidates}
-        wanted |= {one.producer_id for one in live if self._needs_log(one)}
+        wanted |= {ProducerId(one.producer_id) for one in live if self._needs_log(one)}
         return self.read_log(wanted) if wanted else Log()
 
     def _needs_log(self, described: TransactionDescription) -> bool:
@@ -159,7 +161,7 @@ class Searcher:
             return False
         view = view_of(described)
         return view.state.is_prepare or any(
-            claim.verdict is Verdict.LATE for claim in claims(view, None, self.policy, self.now_ms())
+            RULE_OF[claim.verdict].is_past_timeout for claim in claims(view, None, self.policy, self.now_ms())
         )
 
     def _confirm(
@@ -195,7 +197,7 @@ class Searcher:
             if why_not is not None:
                 found.not_checked[_named(described.transactional_id)] = why_not
             if claim is not None and view is not None:
-                candidates.append(overdue_transaction(described.producer_id, view, claim, self.now_ms()))
+                candidates.append(overdue_transaction(ProducerId(described.producer_id), view, claim, self.now_ms()))
         for candidate, confirmed in confirm_transactions(self.admin, candidates):
             name = candidate.view.transactional_id
             has_moved = confirmed.description is not None and confirmed.description.coordinator != coordinators[name]

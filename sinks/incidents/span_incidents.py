@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from txnwatch.sinks.incidents import event_builder, resolutions
+from txnwatch.sinks.incidents import event_builder
 from txnwatch.sinks.incidents.claims import Claims, differs, found_too
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.confirm import confirm_contradicted, confirm_spans, with_pasts
@@ -16,11 +16,12 @@ from txnwatch.sinks.incidents.open_checks import SECOND_LOOK_MS, OpenChecks
 from txnwatch.sinks.incidents.outcome_retries import OutcomeRetries
 from txnwatch.sinks.incidents.own_findings import Findings, key_of
 from txnwatch.sinks.incidents.unanswered import Answers
+from txnwatch.state.evidence import incident_end
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.evidence.known_outcome import Outcome, known_outcome
 from txnwatch.state.model.findings import (
     CoverInDoubt,
-    Emitted,
+    Finding,
     OwnerInDoubt,
     SpanCandidate,
     SpanEnd,
@@ -57,7 +58,7 @@ class SpanIncidents:
     now_ms: Callable[[], int]
     refuted: set[TopicPartition]
 
-    def ended(self, emitted: Sequence[Emitted], now_ms: int) -> Iterable[IncidentEvent]:
+    def ended(self, emitted: Sequence[Finding], now_ms: int) -> Iterable[IncidentEvent]:
         """The ends of incidents whose span has ended."""
         ends = [
             (ended, incident)
@@ -71,12 +72,12 @@ class SpanIncidents:
         for ended, incident in ends:
             ours = self.findings.marker((ended.span.topic_id, ended.partition, ended.producer_id))
             owner = owners.get(incident.transactional_id or "")
-            yield self.claims.end(incident, resolutions.span_resolution(ended, incident, owner, now_ms, ours), now_ms)
+            yield self.claims.end(incident, incident_end.span_resolution(ended, incident, owner, now_ms, ours), now_ms)
         for one in emitted:
             if isinstance(one, SpanEnded):
                 self.findings.over((one.span.topic_id, one.partition, one.producer_id))
 
-    def learned_owners(self, emitted: Sequence[Emitted], now_ms: int) -> Iterable[IncidentEvent]:
+    def learned_owners(self, emitted: Sequence[Finding], now_ms: int) -> Iterable[IncidentEvent]:
         """Updates with the owner, if a candidate that is repeated names it now."""
         for candidate in emitted:
             if isinstance(candidate, SpanCandidate) and candidate.view is not None and self._is_open(candidate):
@@ -85,7 +86,7 @@ class SpanIncidents:
                     name = candidate.view.transactional_id
                     yield self.store.enter(self.claims.as_found(updated(known, now_ms, transactional_id=name)))
 
-    def stray_writes(self, emitted: Sequence[Emitted], now_ms: int) -> Iterable[IncidentEvent]:
+    def stray_writes(self, emitted: Sequence[Finding], now_ms: int) -> Iterable[IncidentEvent]:
         """Events for stray writes. No fresh read: the log shows two epochs in one span, or two barriers prove it."""
         for stray in emitted:
             if isinstance(stray, StrayWrite):
@@ -96,9 +97,9 @@ class SpanIncidents:
                 event = replace(event, incident_id=self.store.unused(event.incident_id))
                 yield self.store.enter(event)
                 if stray.joined.marker is not None:
-                    yield self.store.enter(resolved(event, now_ms, resolutions.absorbed(stray.joined.marker, now_ms)))
+                    yield self.store.enter(resolved(event, now_ms, incident_end.absorbed(stray.joined.marker, now_ms)))
 
-    def new(self, emitted: Sequence[Emitted]) -> Iterable[IncidentEvent]:
+    def new(self, emitted: Sequence[Finding]) -> Iterable[IncidentEvent]:
         """Events about candidates that a fresh read confirms."""
         now_ms = self.now_ms()
         candidates = (one for one in emitted if isinstance(one, SpanCandidate) and not self._is_settled(one))
@@ -143,7 +144,7 @@ class SpanIncidents:
         known, now_ms = self.store.open_span(*key_of(candidate)), event.time_ms
         if known is not None and known.txn_start_offset != event.txn_start_offset:
             yield self.claims.end(
-                known, resolutions.no_longer_open(now_ms, "another transaction is open there now"), now_ms
+                known, incident_end.no_longer_open(now_ms, "another transaction is open there now"), now_ms
             )
             known = None
         if known is None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from txnwatch.sinks.incidents import event_builder, resolutions
-from txnwatch.sinks.incidents.claims import Claims, differs, found_too, rank
+from txnwatch.sinks.incidents import event_builder
+from txnwatch.sinks.incidents.claims import Claims, differs, found_too
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.confirm import confirm_transactions
 from txnwatch.sinks.incidents.confirmation_queue import ConfirmationQueues
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings
 from txnwatch.sinks.incidents.unanswered import Answers
-from txnwatch.state.model.findings import Emitted, TransactionCandidate, TransactionMoved
+from txnwatch.state.evidence import incident_end
+from txnwatch.state.model.findings import Finding, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.incident import IncidentEvent, updated
 from txnwatch.state.model.ports import TransactionAdmin
+from txnwatch.state.model.verdicts import rank
 
 
 @dataclass(slots=True)
@@ -31,15 +33,15 @@ class TransactionIncidents:
     answers: Answers
     now_ms: Callable[[], int]
 
-    def moved(self, emitted: Sequence[Emitted], now_ms: int) -> Iterable[IncidentEvent]:
+    def moved(self, emitted: Sequence[Finding], now_ms: int) -> Iterable[IncidentEvent]:
         """The ends of incidents whose transaction the coordinator has moved on."""
         for moved in emitted:
             if isinstance(moved, TransactionMoved):
                 incident = self.store.open_one(self.claims.transaction_id(moved.producer_id, moved.said_view, moved))
                 if incident is not None:
-                    yield self.claims.end(incident, resolutions.transaction_resolution(moved, now_ms), now_ms)
+                    yield self.claims.end(incident, incident_end.transaction_resolution(moved, now_ms), now_ms)
 
-    def new(self, emitted: Sequence[Emitted]) -> Iterable[IncidentEvent]:
+    def new(self, emitted: Sequence[Finding]) -> Iterable[IncidentEvent]:
         """Events about candidates that a fresh read confirms."""
         candidates = (one for one in emitted if isinstance(one, TransactionCandidate) and self._is_worse(one))
         new = [one for one in self.queues.transactions.next(candidates, self.now_ms()) if self._is_worse(one)]

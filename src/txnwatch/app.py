@@ -31,7 +31,7 @@ from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.sinks.incidents.retention import Retention
 from txnwatch.spark_output import output_to
 from txnwatch.state.model.facts import NoticeKind
-from txnwatch.state.model.findings import BucketCount, Emitted, PartitionAlarm, ViewHealed
+from txnwatch.state.model.findings import BucketCount, Finding, PartitionAlarm, ViewHealed
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import Log
 from txnwatch.streaming.admin.admin import ClusterAdmin
@@ -43,7 +43,7 @@ from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.job.checkpoint import local_directory
 from txnwatch.streaming.job.preflight import check_cluster
 from txnwatch.streaming.job.progress import Progress, read_progress
-from txnwatch.streaming.source.idle_barriers import NextBarrierDue, write_next_barrier
+from txnwatch.streaming.source.idle_barriers import next_barrier_due, write_next_barrier
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.reread_requests import requests_after, write_requests
 from txnwatch.watch.coverage import Coverage
@@ -283,7 +283,7 @@ class Watch:
         self.metrics.on_event(event)
         self.on_event(event)
 
-    def on_batch(self, batch_id: int, emitted: list[Emitted]) -> None:
+    def on_batch(self, batch_id: int, emitted: list[Finding]) -> None:
         """Processes the output of one micro-batch, in the driver."""
         assert self._ledger is not None
         emitted = self._throttling.on_batch(emitted)
@@ -305,20 +305,20 @@ class Watch:
         )
         self.batches += 1
 
-    def _write_next_barrier(self, emitted: list[Emitted]) -> None:
-        """Writes the due time of the next barrier: at once, unless every bucket and the ledger can wait."""
+    def _write_next_barrier(self, emitted: list[Finding]) -> None:
+        """Writes the due time of the next barrier, if every bucket has counted its producers."""
         assert self._ledger is not None
         counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
-        if len(counts) == self.options.buckets:
-            due_ms = min(count.due_ms for count in counts) if self._ledger.can_wait else 0
-            write_next_barrier(self._scratch / _NEXT_BARRIER_FILE, NextBarrierDue(counts[0].barrier, due_ms))
+        due = next_barrier_due(counts, self.options.buckets, can_wait=self._ledger.can_wait)
+        if due is not None:
+            write_next_barrier(self._scratch / _NEXT_BARRIER_FILE, due)
 
-    def _beat(self, emitted: list[Emitted], now_ms: int) -> None:
+    def _beat(self, emitted: list[Finding], now_ms: int) -> None:
         if self._pulse is not None:
             self._pulse.on_batch(emitted, now_ms)
         self._listening.remove_expired_heartbeats(self.settings.events_retention_ms, now_ms, self._bury)
 
-    def _report(self, finding: Emitted) -> None:
+    def _report(self, finding: Finding) -> None:
         """Reports a finding that an operator should know and that is not an incident event."""
         match finding:
             case PartitionAlarm(notice):

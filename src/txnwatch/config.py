@@ -11,6 +11,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -206,13 +207,11 @@ class RunSettings(BaseModel):
     @property
     def policy(self) -> DetectionPolicy:
         """The thresholds of detection."""
-        return DetectionPolicy(
-            late_buffer_ms=self.late_buffer_ms,
-            coordinator_scan_interval_ms=self.coordinator_scan_interval_ms,
-            stuck_prepare_ms=self.stuck_prepare_ms,
-            long_running_fraction=self.long_running_fraction,
-            long_running_min_ms=self.long_running_min_ms,
-        )
+        return DetectionPolicy(**{name: getattr(self, name) for name in THRESHOLDS})
+
+
+_THRESHOLD_NAMES = {spec.name for spec in fields(DetectionPolicy)}
+THRESHOLDS = tuple(name for name in RunSettings.model_fields if name in _THRESHOLD_NAMES)
 
 
 def load_settings(

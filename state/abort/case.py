@@ -37,6 +37,21 @@ class AbortPolicy:
     commit: bool = False
 
 
+def operator_policy(*, commit: bool, may_lose: bool) -> AbortPolicy:
+    """The policy of an operator: no waiting time, lists or budgets, and an unknown outcome is allowed.
+
+    `may_lose` also allows an ABORT marker for data whose commit was acknowledged.
+    """
+    outcomes = set(ExpectedOutcome) if may_lose else set(ExpectedOutcome) - {ExpectedOutcome.COMMIT}
+    return AbortPolicy(
+        after_ms=0,
+        budget_per_hour=None,
+        breaker_incidents=None,
+        outcomes=frozenset(outcomes),
+        commit=commit,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Counts so far, and the state of the breaker; `tripped` is why the breaker is open, None if it is not."""

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from txnwatch.state.abort.case import Case
+from txnwatch.state.abort.case import Case, ProvenHang
 from txnwatch.state.abort.rules import REFUSALS
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
@@ -84,6 +84,14 @@ def objection(case: Case) -> Refused | None:
         if detail is not None:
             return Refused(rule.refusal, detail)
     return None
+
+
+def unless_outcome_changed(shown: ProvenHang, again: ProvenHang, decision: AbortSpec | Refused) -> AbortSpec | Refused:
+    """The decision on a second read; a refusal if the outcome is no longer the one that the operator has seen."""
+    if again.outcome == shown.outcome or isinstance(decision, Refused):
+        return decision
+    detail = f"the outcome was {shown.outcome}, and can no longer be read"
+    return Refused(Refusal.OUTCOME_UNKNOWN, detail)
 
 
 def partition_of(incident: IncidentEvent) -> TopicPartition:

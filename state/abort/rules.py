@@ -21,7 +21,7 @@ class RefusalRule(NamedTuple):
 
     Attributes:
         needs_reading: whether it uses the fresh read; the other checks come first and need no request.
-        is_told: whether an event reports the refusal; a refusal that passes by itself is not reported.
+        is_published: whether an event reports the refusal; a refusal that passes by itself is not reported.
     """
 
     refusal: Refusal
@@ -29,7 +29,7 @@ class RefusalRule(NamedTuple):
     what_to_do: str
     check: Callable[[Case], str | None]
     needs_reading: bool = False
-    is_told: bool = True
+    is_published: bool = True
 
 
 def _not_proven_here(case: Case) -> str | None:
@@ -195,7 +195,7 @@ REFUSALS: tuple[RefusalRule, ...] = (
         "`abort_after_ms` has not passed since this process proved the hang",
         "wait",
         _too_early,
-        is_told=False,
+        is_published=False,
     ),
     RefusalRule(
         Refusal.BREAKER_OPEN,
@@ -230,7 +230,7 @@ REFUSALS: tuple[RefusalRule, ...] = (
         "wait: the incident will be resolved",
         _already_over,
         needs_reading=True,
-        is_told=False,
+        is_published=False,
     ),
     RefusalRule(
         Refusal.CHANGED_SINCE_OPENED,

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple, TypeVar
 
 from txnwatch.state.model.facts import PartitionNotice, TransactionalIdGone
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, ProducerId, TopicPartition
 from txnwatch.state.model.transaction import ProducerState
 
 _Key = TypeVar("_Key")
@@ -41,12 +41,14 @@ class Awaited:
     __slots__ = ("_by_log", "_by_name", "_by_partition", "_places")
 
     def __init__(self) -> None:
-        self._places: dict[int, Places] = {}
-        self._by_partition: dict[TopicPartition, set[int]] = {}
-        self._by_log: dict[int, set[int]] = {}
-        self._by_name: dict[str, tuple[int, ...]] = {}  # usually one: a set for each would use most of the memory
+        self._places: dict[ProducerId, Places] = {}
+        self._by_partition: dict[TopicPartition, set[ProducerId]] = {}
+        self._by_log: dict[int, set[ProducerId]] = {}
+        self._by_name: dict[
+            str, tuple[ProducerId, ...]
+        ] = {}  # usually one: a set for each would use most of the memory
 
-    def put(self, producer_id: int, places: Places) -> None:
+    def put(self, producer_id: ProducerId, places: Places) -> None:
         """Adds the producer, or moves it to its new keys."""
         before = self._places.get(producer_id)
         if before == places:
@@ -61,13 +63,13 @@ class Awaited:
             named = self._by_name.get(places.transactional_id, ())
             self._by_name[places.transactional_id] = (*named, producer_id)
 
-    def drop(self, producer_id: int) -> None:
+    def drop(self, producer_id: ProducerId) -> None:
         """Removes a producer that has nothing open or live."""
         before = self._places.pop(producer_id, None)
         if before is not None:
             self._leave(producer_id, before)
 
-    def _leave(self, producer_id: int, places: Places) -> None:
+    def _leave(self, producer_id: ProducerId, places: Places) -> None:
         for partition in places.partitions:
             _take_out(self._by_partition, partition, producer_id)
         if places.transactional_id is not None:
@@ -83,15 +85,15 @@ class Awaited:
         """The data partitions with an open span."""
         return self._by_partition.keys()
 
-    def on(self, partitions: Iterable[TopicPartition]) -> list[int]:
+    def on(self, partitions: Iterable[TopicPartition]) -> list[ProducerId]:
         """Producers with an open span on one of the data partitions."""
         return sorted(set().union(*(self._by_partition.get(partition, ()) for partition in partitions)))
 
-    def in_logs(self, log_partitions: Iterable[int]) -> list[int]:
+    def in_logs(self, log_partitions: Iterable[int]) -> list[ProducerId]:
         """Producers whose id is in one of these partitions of the coordinators' log."""
         return sorted(set().union(*(self._by_log.get(log_partition, ()) for log_partition in log_partitions)))
 
-    def concerned_by(self, fact: PartitionNotice | TransactionalIdGone) -> list[int]:
+    def concerned_by(self, fact: PartitionNotice | TransactionalIdGone) -> list[ProducerId]:
         """Producers that the fact may change."""
         if isinstance(fact, TransactionalIdGone):
             return sorted(self._by_name.get(fact.transactional_id, ()))
@@ -100,7 +102,7 @@ class Awaited:
         return self.on([fact.partition])
 
 
-def _take_out(index: dict[_Key, set[int]], key: _Key, producer_id: int) -> None:
+def _take_out(index: dict[_Key, set[ProducerId]], key: _Key, producer_id: ProducerId) -> None:
     index[key].discard(producer_id)
     if not index[key]:
         del index[key]

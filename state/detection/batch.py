@@ -6,8 +6,9 @@ First come partition-wide facts, then the facts of each log by offset, then the 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from dataclasses import replace
 from typing import Any, get_args
+
+from msgspec.structs import replace
 
 from txnwatch.state.model.broker_clocks import both
 from txnwatch.state.model.facts import (

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.batch import Batch
 from txnwatch.state.detection.bucket_state import BucketState, Standing
-from txnwatch.state.detection.evaluate import NEVER_MS, BarrierContext, at_rest_until, due_ms, judge
+from txnwatch.state.detection.evaluate import NEVER_MS, at_rest_until, due_ms, judge
 from txnwatch.state.detection.loaded_producers import LoadedProducers, ProducerStore
 from txnwatch.state.detection.open_transactions import keep_oldest, must_emit, oldest, worth_telling
 from txnwatch.state.detection.producer_snapshot import described_open, doubted, not_described, not_there
@@ -33,8 +34,8 @@ from txnwatch.state.detection.read_gaps import (
     recreated_logs,
     unread_before,
 )
-from txnwatch.state.detection.transitions import forget_unseen
 from txnwatch.state.detection.unreadable_ranges import give_up
+from txnwatch.state.detection.view_transitions import forget_unseen
 from txnwatch.state.model.completion_latency import Tally
 from txnwatch.state.model.facts import Barrier, Fact, NoticeKind, ProducerSeen, TransactionSeen
 from txnwatch.state.model.findings import (
@@ -42,7 +43,7 @@ from txnwatch.state.model.findings import (
     CensusIncomplete,
     CensusReason,
     CensusRequest,
-    Emitted,
+    Finding,
     LastStableOffsetBlocked,
     OpenTransactions,
     OutstandingGap,
@@ -63,7 +64,7 @@ def process(
     policy: DetectionPolicy,
     *,
     speaks_for_partitions: bool,
-) -> list[Emitted]:
+) -> list[Finding]:
     """Runs one batch of facts through a bucket, changing `bucket` and `store`; returns the findings.
 
     `speaks_for_partitions` is True for one bucket only: notices reach every bucket and are reported once.
@@ -73,62 +74,62 @@ def process(
     """
     batch = Batch(facts)
     give_up(bucket, batch, policy)
-    desk = LoadedProducers(bucket, store)
+    loaded = LoadedProducers(bucket, store)
     number = batch.barrier.number
     begin_readings(bucket, batch)
-    _apply_to_awaited(batch, desk)
+    _apply_to_awaited(batch, loaded)
     again = read_again(bucket, batch)
     unread = unread_before(bucket, batch)
     for seen in batch.for_one:
-        if isinstance(seen, TransactionSeen) and seen.is_past and not desk.awaits(seen.producer_id):
+        if isinstance(seen, TransactionSeen) and seen.is_past and not loaded.awaits(seen.producer_id):
             pass_over(bucket, seen.view)
             continue
         told = in_reading(seen, bucket, batch.barrier)
-        desk.time(told, again)
+        loaded.time(told, again)
         is_consecutive = _place_of(seen) not in unread and not (
-            isinstance(seen, TransactionSeen) and is_before_hole(bucket, desk.load(seen.producer_id).view)
+            isinstance(seen, TransactionSeen) and is_before_hole(bucket, loaded.load(seen.producer_id).view)
         )
-        desk.apply(seen.producer_id, told, number, is_consecutive=is_consecutive)
-    desk.name_strays()
+        loaded.apply(seen.producer_id, told, number, is_consecutive=is_consecutive)
+    loaded.name_strays()
     close_gaps(bucket, batch)
     note_gaps(bucket, batch.notices)
     note_holes(bucket, batch)
-    _forget_unseen(set(finished_readings(bucket, batch)), desk)
-    _take_census(batch, desk)
+    _forget_unseen(set(finished_readings(bucket, batch)), loaded)
+    _take_census(batch, loaded)
     if speaks_for_partitions:
-        desk.emitted.extend(PartitionAlarm(notice) for notice in batch.notices if notice.kind is not NoticeKind.LEFT)
-        desk.emitted.extend(_standing_still(bucket, batch, policy))
-        desk.emitted.extend(CensusRequest(partition, CensusReason.HIDDEN) for partition in note_hidden(bucket, batch))
+        loaded.emitted.extend(PartitionAlarm(notice) for notice in batch.notices if notice.kind is not NoticeKind.LEFT)
+        loaded.emitted.extend(_standing_still(bucket, batch, policy))
+        loaded.emitted.extend(CensusRequest(partition, CensusReason.HIDDEN) for partition in note_hidden(bucket, batch))
         undescribed = note_undescribed(bucket, batch)
-        desk.emitted.extend(CensusRequest(partition, CensusReason.FAILED) for partition in undescribed)
-        desk.emitted.extend(_incomplete(batch))
-        desk.emitted.extend(RequestsThrottled(tuple(told.throttled_ms.items())) for told in batch.throttled)
-    _judge_all(batch.barrier, desk, policy, speaks_for_partitions=speaks_for_partitions)
-    desk.store_changes()
-    return desk.emitted
+        loaded.emitted.extend(CensusRequest(partition, CensusReason.FAILED) for partition in undescribed)
+        loaded.emitted.extend(_incomplete(batch))
+        loaded.emitted.extend(RequestsThrottled(tuple(told.throttled_ms.items())) for told in batch.throttled)
+    _judge_all(batch.barrier, loaded, policy, speaks_for_partitions=speaks_for_partitions)
+    loaded.store_changes()
+    return loaded.emitted
 
 
-def _apply_to_awaited(batch: Batch, desk: LoadedProducers) -> None:
+def _apply_to_awaited(batch: Batch, loaded: LoadedProducers) -> None:
     """Applies facts that name no producer to the producers they concern."""
     if not batch.barrier.risen and not batch.for_awaited:
         return
     for partition in sorted(batch.barrier.risen):
-        for producer_id in desk.awaited.on([partition]):
-            desk.take(doubted(desk.load(producer_id), partition))
+        for producer_id in loaded.awaited.on([partition]):
+            loaded.take(doubted(loaded.load(producer_id), partition))
     for fact in batch.for_awaited:
-        for producer_id in desk.awaited.concerned_by(fact):
-            desk.apply(producer_id, fact, batch.barrier.number)
+        for producer_id in loaded.awaited.concerned_by(fact):
+            loaded.apply(producer_id, fact, batch.barrier.number)
 
 
-def _forget_unseen(log_partitions: set[int], desk: LoadedProducers) -> None:
+def _forget_unseen(log_partitions: set[int], loaded: LoadedProducers) -> None:
     """Removes the ids that complete readings of the coordinators' log did not show again."""
     if not log_partitions:
         return
-    for producer_id in sorted({*desk.awaited.in_logs(log_partitions), *desk.touched} & desk.bucket.agenda.keys()):
-        view = desk.known(producer_id).view
+    for producer_id in sorted({*loaded.awaited.in_logs(log_partitions), *loaded.touched} & loaded.bucket.agenda.keys()):
+        view = loaded.known(producer_id).view
         if view is not None and view.log_partition in log_partitions:
-            reading = desk.bucket.readings.get(view.log_partition, 0)
-            desk.take(forget_unseen(desk.load(producer_id), view.log_partition, reading))
+            reading = loaded.bucket.readings.get(view.log_partition, 0)
+            loaded.take(forget_unseen(loaded.load(producer_id), view.log_partition, reading))
 
 
 def _place_of(seen: ProducerSeen | TransactionSeen) -> TopicPartition:
@@ -137,41 +138,41 @@ def _place_of(seen: ProducerSeen | TransactionSeen) -> TopicPartition:
     return TopicPartition(TRANSACTION_STATE_TOPIC, seen.view.log_partition)
 
 
-def _take_census(batch: Batch, desk: LoadedProducers) -> None:
+def _take_census(batch: Batch, loaded: LoadedProducers) -> None:
     """Opens what the batch's census shows as open; ends what it should show and does not."""
     if not batch.censuses:
         return
-    brackets = {partition: as_read(desk.bucket, partition, bracket) for partition, bracket in batch.brackets()}
+    brackets = {partition: as_read(loaded.bucket, partition, bracket) for partition, bracket in batch.brackets()}
     number = batch.barrier.number
     shown: set[tuple[int, TopicPartition]] = set()
     for fact in batch.described:
         bracket = brackets.get(fact.partition)
         if bracket is not None and fact.start_offset < bracket.below:
             shown.add((fact.producer_id, fact.partition))
-            step = described_open(desk.known(fact.producer_id), fact, bracket, number)
-            if step.emitted or step.producer is not desk.known(fact.producer_id):
-                desk.load(fact.producer_id)
-                desk.take(step)
+            step = described_open(loaded.known(fact.producer_id), fact, bracket, number)
+            if step.emitted or step.producer is not loaded.known(fact.producer_id):
+                loaded.load(fact.producer_id)
+                loaded.take(step)
     known = batch.known_to_round()
     looked_at = {
         *brackets,
-        *(partition for partition in desk.awaited.partitions if known is not None and partition not in known),
+        *(partition for partition in loaded.awaited.partitions if known is not None and partition not in known),
     }
-    for producer_id in sorted({*desk.awaited.on(looked_at), *desk.touched}):
-        for partition in desk.known(producer_id).spans:
+    for producer_id in sorted({*loaded.awaited.on(looked_at), *loaded.touched}):
+        for partition in loaded.known(producer_id).spans:
             bracket = brackets.get(partition)
             if bracket is None and known is not None and partition not in known:
-                desk.take(not_there(desk.load(producer_id), partition))
+                loaded.take(not_there(loaded.load(producer_id), partition))
             elif bracket is not None and (producer_id, partition) not in shown:
-                desk.take(not_described(desk.load(producer_id), partition, bracket, number))
+                loaded.take(not_described(loaded.load(producer_id), partition, bracket, number))
 
 
 def _judge_all(
-    barrier: Barrier, desk: LoadedProducers, policy: DetectionPolicy, *, speaks_for_partitions: bool
+    barrier: Barrier, loaded: LoadedProducers, policy: DetectionPolicy, *, speaks_for_partitions: bool
 ) -> None:
-    bucket = desk.bucket
+    bucket = loaded.bucket
     has_changed = _take_clocks(bucket, barrier)
-    bench = BarrierContext(
+    context = BarrierContext(
         barrier,
         policy,
         bucket.gaps,
@@ -180,43 +181,43 @@ def _judge_all(
         bucket.clocks,
         recreated_logs=recreated_logs(bucket),
     )
-    due = set(bucket.agenda) if has_changed else bucket.agenda.due(bench.now_ms)
-    for producer_id in sorted(due | desk.touched.keys()):
-        producer = desk.load(producer_id)
-        next_ms = at_rest_until(producer, bench)
+    due = set(bucket.agenda) if has_changed else bucket.agenda.due(context.now_ms)
+    for producer_id in sorted(due | loaded.touched.keys()):
+        producer = loaded.load(producer_id)
+        next_ms = at_rest_until(producer, context)
         if next_ms is None:
-            desk.take(judge(producer, bench))
-            producer = desk.touched[producer_id]
-            next_ms = due_ms(producer, bench)
-        desk.follow(producer, bench)
+            loaded.take(judge(producer, context))
+            producer = loaded.touched[producer_id]
+            next_ms = due_ms(producer, context)
+        loaded.follow(producer, context)
         if producer.is_awaited:
             bucket.agenda.put(producer_id, next_ms)
         else:
             bucket.agenda.drop(producer_id)
-    desk.emitted.extend(CensusRequest(partition) for partition in sorted(bench.wanted))
+    loaded.emitted.extend(CensusRequest(partition) for partition in sorted(context.wanted))
     if speaks_for_partitions:
-        desk.emitted.append(_unproven(bucket, barrier))
-        desk.emitted.extend(_outstanding(bucket))
-    desk.emitted.extend(_figures(bucket, bench, desk.ended))
+        loaded.emitted.append(_unproven(bucket, barrier))
+        loaded.emitted.extend(_outstanding(bucket))
+    loaded.emitted.extend(_figures(bucket, context, loaded.ended))
 
 
-def _figures(bucket: BucketState, bench: BarrierContext, ended: Tally) -> Iterable[Emitted]:
+def _figures(bucket: BucketState, context: BarrierContext, ended: Tally) -> Iterable[Finding]:
     keep_oldest(bucket.followed)
-    told = tuple(worth_telling(bucket.followed, bench))
+    told = tuple(worth_telling(bucket.followed, context))
     oldest_open_ms, oldest_prepared_ms = oldest(told)
     yield BucketCount(
-        barrier=bench.barrier.number,
+        barrier=context.barrier.number,
         awaited=len(bucket.agenda),
-        waiting=tuple(sorted(bench.waiting.items())),
+        waiting=tuple(sorted(context.waiting.items())),
         clocks=tuple(sorted(bucket.clocks.brokers.items())),
-        data_listed_ms=bench.barrier.data_listed_ms,
-        behind=len(bench.barrier.limited_data | bucket.left.keys()),
+        data_listed_ms=context.barrier.data_listed_ms,
+        behind=len(context.barrier.limited_data | bucket.left.keys()),
         states=tuple(sorted(bucket.states.items())),
         oldest_open_ms=oldest_open_ms,
         oldest_prepared_ms=oldest_prepared_ms,
         due_ms=_due_ms(bucket),
     )
-    if must_emit(bucket, told, bench.barrier.number):
+    if must_emit(bucket, told, context.barrier.number):
         yield OpenTransactions(bucket.number, told)
     latencies = ended.latencies()
     if latencies:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ from txnwatch.state.detection.awaited_producers import Awaited
 from txnwatch.state.detection.look_times import Agenda
 from txnwatch.state.model.broker_clocks import Clocks
 from txnwatch.state.model.findings import OpenTransaction
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import ProducerId, TopicPartition
 
 NEEDS_CENSUS = -1  # a gap that no reading can close, only a census at the leader
 FROM_BEGINNING = -1  # a partition of the coordinators' log that is read again as a new reading
@@ -33,11 +32,10 @@ class Failing(NamedTuple):
 
 
 @dataclass(slots=True)
-class BucketState:
-    """The state that a bucket's producers share between batches.
+class SharedState:
+    """The part of a bucket's state that is stored field by field: each field that has changed, as a whole.
 
     Attributes:
-        agenda: producer ids with an open span or a live transaction -> when (our clock, ms) the next look is due.
         gaps, coordinator_gaps: lowest offset of an unread range, kept until a re-read from there, or NEEDS_CENSUS (of
             the coordinators' log FROM_BEGINNING).
         failing: data partitions with a range that could not be read and is not given up yet.
@@ -54,17 +52,9 @@ class BucketState:
             kept until the planner knows them.
         undescribed: scanned partitions whose last census failed.
         states: how many awaited producer ids are in each state.
-        followed: the oldest open transactions, by producer id.
         told: a digest of the last emitted open list; None if that list may not have arrived.
-        number: the number of this bucket.
-        awaited: the index of the producers on the agenda; None until it is used.
-        shown: the list of which `told` is the digest, if it was made in this process.
-        barrier: the last barrier evaluated in this process; the same one again is another attempt.
-
-    `number` and the fields after it are never stored.
     """
 
-    agenda: Agenda = field(default_factory=Agenda)
     gaps: dict[TopicPartition, int] = field(default_factory=dict)
     left: dict[TopicPartition, int] = field(default_factory=dict)
     failing: dict[TopicPartition, Failing] = field(default_factory=dict)
@@ -77,9 +67,27 @@ class BucketState:
     scan_interval_ms: int | None = None
     hidden: dict[TopicPartition, int] = field(default_factory=dict)
     undescribed: set[TopicPartition] = field(default_factory=set)
-    states: Counter[str] = field(default_factory=Counter)
-    followed: dict[int, OpenTransaction] = field(default_factory=dict)
+    states: dict[str, int] = field(default_factory=dict)
     told: int | None = None
+
+
+@dataclass(slots=True)
+class BucketState(SharedState):
+    """The state that a bucket's producers share between batches.
+
+    Attributes:
+        agenda: producer ids with an open span or a live transaction -> when (our clock, ms) the next look is due.
+        followed: the oldest open transactions, by producer id.
+        number: the number of this bucket.
+        awaited: the index of the producers on the agenda; None until it is used.
+        shown: the list of which `told` is the digest, if it was made in this process.
+        barrier: the last barrier evaluated in this process; the same one again is another attempt.
+
+    Of `agenda` and `followed` the entries that have changed are stored; the other four are never stored.
+    """
+
+    agenda: Agenda = field(default_factory=Agenda)
+    followed: dict[ProducerId, OpenTransaction] = field(default_factory=dict)
     number: int = 0
     awaited: Awaited | None = field(default=None, compare=False, repr=False)
     shown: tuple[OpenTransaction, ...] | None = field(default=None, compare=False, repr=False)

@@ -14,7 +14,7 @@ Pure: no I/O, no clock.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from txnwatch.state.model.transaction import ITS_OWN, UNKNOWN_PREVIOUS, CoordinatorView, EpochUse, TransactionState
 
@@ -47,7 +47,7 @@ def follow(prior: CoordinatorView | None, view: CoordinatorView, *, is_consecuti
         return view
     if same is not None:
         return _at_its_end(replace(view, data_epoch=same.data_epoch, epoch_use=same.epoch_use))
-    use = _use(prior if is_consecutive else None, view.data_epoch) if view.data_epoch >= 0 else EpochUse.SHARED
+    use = _use(prior if is_consecutive else None, view.data_epoch) if view.data_epoch is not None else EpochUse.SHARED
     return _at_its_end(replace(view, epoch_use=use))
 
 
@@ -57,50 +57,56 @@ def is_same_transaction(prior: CoordinatorView, view: CoordinatorView) -> bool:
         return False
     if view.state is TransactionState.ONGOING:
         return prior.state is TransactionState.ONGOING and prior.producer_epoch == view.producer_epoch
-    if prior.state in _COMPLETE and view.epoch_use is EpochUse.UNJUDGED and view.data_epoch >= 0:
+    if prior.state in _COMPLETE and view.epoch_use is EpochUse.UNJUDGED and view.data_epoch is not None:
         return False  # its own range has its Ongoing record: another transaction, even if the start is equal
     return prior.state.is_live or (prior.state is view.state and prior.producer_epoch == view.producer_epoch)
 
 
 def is_unused(view: CoordinatorView, epoch: int) -> bool:
     """Whether no transaction can have written data of this epoch yet: it was handed out, and none has begun with it."""
-    if view.producer_epoch != epoch or view.superseded_by >= 0:
+    if view.producer_epoch != epoch or view.superseded_by is not None:
         return False
     if view.state is TransactionState.EMPTY:
         return view.epoch_use in ITS_OWN and view.data_epoch != epoch
-    return view.state in _COMPLETE and 0 <= view.data_epoch < epoch
+    return view.state in _COMPLETE and view.data_epoch is not None and view.data_epoch < epoch
 
 
 def _was_out_before(prior: CoordinatorView | None, view: CoordinatorView, same: CoordinatorView | None) -> bool:
     """Whether a range begins with an InitProducerId whose epoch was handed out before, so it is not its first use."""
     if prior is None or same is not None or view.epoch_use is not EpochUse.FIRST:
         return False
-    return prior.superseded_by < 0 and prior.producer_epoch >= view.data_epoch
+    return _has_reached(prior, view.data_epoch)
+
+
+def _has_reached(prior: CoordinatorView, data_epoch: int | None) -> bool:
+    """Whether the id had this epoch, or a later one, before."""
+    return prior.superseded_by is None and (data_epoch is None or prior.producer_epoch >= data_epoch)
 
 
 def _after_init(prior: CoordinatorView | None, view: CoordinatorView, *, is_consecutive: bool) -> CoordinatorView:
     """The view after an InitProducerId; a repeated one returns the same epoch again, also after a transaction."""
     if prior is None:
         return view if is_consecutive else replace(view, previous_outcome=UNKNOWN_PREVIOUS)
-    if prior.producer_epoch == view.producer_epoch and prior.superseded_by < 0 and view.epoch_use is EpochUse.FIRST:
+    if prior.producer_epoch == view.producer_epoch and prior.superseded_by is None and view.epoch_use is EpochUse.FIRST:
         view = replace(view, epoch_use=_use(prior if is_consecutive else None, view.producer_epoch))
     participants = view.participants or prior.participants
-    data_epoch = view.data_epoch if view.data_epoch >= 0 else prior.data_epoch
+    data_epoch = view.data_epoch if view.data_epoch is not None else prior.data_epoch
     view = replace(view, participants=participants, data_epoch=data_epoch)
-    if view.previous_outcome:
-        was_out = prior.superseded_by < 0 and prior.producer_epoch >= view.data_epoch  # before its range began
-        return replace(view, previous_outcome=UNKNOWN_PREVIOUS, previous_end_epoch=-1) if was_out else view
-    outcome, end_epoch = _past(prior, view) if is_consecutive else (UNKNOWN_PREVIOUS, -1)
+    if view.previous_outcome is not None:
+        was_out = _has_reached(prior, view.data_epoch)  # before its range began
+        return replace(view, previous_outcome=UNKNOWN_PREVIOUS, previous_end_epoch=None) if was_out else view
+    outcome, end_epoch = _past(prior, view) if is_consecutive else (UNKNOWN_PREVIOUS, None)
     return replace(view, previous_outcome=outcome, previous_end_epoch=end_epoch)
 
 
-def _past(prior: CoordinatorView, view: CoordinatorView) -> tuple[str, int]:
+def _past(prior: CoordinatorView, view: CoordinatorView) -> tuple[str | None, int | None]:
     """How the last transaction before an InitProducerId ended, if no other has used its epoch, or ever will."""
     if prior.state is TransactionState.EMPTY:
         return prior.previous_outcome, prior.previous_end_epoch
-    is_its_own = prior.state in _COMPLETE and prior.epoch_use in ITS_OWN and view.producer_epoch > prior.data_epoch
+    is_raised = prior.data_epoch is None or view.producer_epoch > prior.data_epoch
+    is_its_own = prior.state in _COMPLETE and prior.epoch_use in ITS_OWN and is_raised
     if not is_its_own or prior.state.outcome is None:
-        return UNKNOWN_PREVIOUS, -1
+        return UNKNOWN_PREVIOUS, None
     return prior.state.outcome, prior.producer_epoch
 
 

@@ -7,24 +7,28 @@ because every loaded producer is evaluated at the barrier.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from dataclasses import replace
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from txnwatch.state.detection.awaited_producers import Awaited, places_of
+from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.evaluate import BarrierContext
 from txnwatch.state.detection.open_transactions import follow, state_of, youngest_to_follow
-from txnwatch.state.detection.transitions import ProducerFact, Step, apply, is_newer
+from txnwatch.state.detection.step import Step
+from txnwatch.state.detection.transitions import ProducerFact, apply
+from txnwatch.state.detection.view_transitions import is_newer
 from txnwatch.state.model.completion_latency import Tally
 from txnwatch.state.model.facts import ProducerSeen, TransactionSeen
-from txnwatch.state.model.findings import Emitted, StrayWrite
+from txnwatch.state.model.findings import Finding, StrayWrite
+from txnwatch.state.model.ids import ProducerId
 from txnwatch.state.model.transaction import ProducerState
 
 
 class ProducerStore(Protocol):
     """Storage for producers between batches."""
 
-    def get(self, producer_id: int) -> ProducerState | None:
+    def get(self, producer_id: ProducerId) -> ProducerState | None:
         """The latest version of the producer, or None."""
 
     def put(self, producer: ProducerState) -> None:
@@ -36,10 +40,10 @@ class LoadedProducers:
 
     def __init__(self, bucket: BucketState, store: ProducerStore) -> None:
         self.bucket = bucket
-        self.emitted: list[Emitted] = []
+        self.emitted: list[Finding] = []
         self._store = store
-        self._stored: dict[int, ProducerState] = {}
-        self.touched: dict[int, ProducerState] = {}
+        self._stored: dict[ProducerId, ProducerState] = {}
+        self.touched: dict[ProducerId, ProducerState] = {}
         self.ended = Tally()
         self._youngest_ms = youngest_to_follow(bucket.followed)
 
@@ -52,7 +56,7 @@ class LoadedProducers:
                 self.bucket.awaited.put(producer_id, places_of(self.known(producer_id)))
         return self.bucket.awaited
 
-    def known(self, producer_id: int) -> ProducerState:
+    def known(self, producer_id: ProducerId) -> ProducerState:
         """The producer as it is now; does not load it for evaluation."""
         if producer_id in self.touched:
             return self.touched[producer_id]
@@ -60,11 +64,11 @@ class LoadedProducers:
             self._stored[producer_id] = self._store.get(producer_id) or ProducerState(producer_id)
         return self._stored[producer_id]
 
-    def awaits(self, producer_id: int) -> bool:
+    def awaits(self, producer_id: ProducerId) -> bool:
         """Whether the producer has an open span or a live transaction, or is loaded in this batch."""
         return producer_id in self.touched or producer_id in self.bucket.agenda
 
-    def load(self, producer_id: int) -> ProducerState:
+    def load(self, producer_id: ProducerId) -> ProducerState:
         """Loads the producer, so that it is evaluated at the barrier."""
         producer = self.touched[producer_id] = self.known(producer_id)
         return producer
@@ -74,7 +78,9 @@ class LoadedProducers:
         self.touched[step.producer.producer_id] = step.producer
         self.emitted.extend(step.emitted)
 
-    def apply(self, producer_id: int, fact: ProducerFact, barrier_number: int, *, is_consecutive: bool = True) -> None:
+    def apply(
+        self, producer_id: ProducerId, fact: ProducerFact, barrier_number: int, *, is_consecutive: bool = True
+    ) -> None:
         """Applies one fact to one producer."""
         self.take(apply(self.load(producer_id), fact, barrier_number, is_consecutive=is_consecutive))
 
@@ -88,14 +94,14 @@ class LoadedProducers:
             if prior is not None and fact.first_end is not None:
                 self.ended.finish(prior, fact.first_end)
 
-    def follow(self, producer: ProducerState, bench: BarrierContext) -> None:
+    def follow(self, producer: ProducerState, context: BarrierContext) -> None:
         """Counts the producer by its state, and keeps it in the open list while it has something open."""
         was, now_is = state_of(self._stored[producer.producer_id]), state_of(producer)
         if was != now_is:
             for state, change in ((was, -1), (now_is, 1)):
                 if state is not None:
-                    self.bucket.states[state] += change
-        follow(self.bucket.followed, producer, bench, self._youngest_ms)
+                    self.bucket.states[state] = self.bucket.states.get(state, 0) + change
+        follow(self.bucket.followed, producer, context, self._youngest_ms)
 
     def name_strays(self) -> None:
         """Adds the owner to stray writes: a batch's data is applied before the coordinator records that name it."""

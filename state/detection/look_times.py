@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
 
+from txnwatch.state.model.ids import ProducerId
+
 _SPARE = 64  # old entries that the heap may have before it is rebuilt
 
 
-class Agenda(Mapping[int, int]):
+class Agenda(Mapping[ProducerId, int]):
     """Producer id -> our clock in ms; 0 is at every barrier.
 
     Attributes:
@@ -22,19 +24,19 @@ class Agenda(Mapping[int, int]):
 
     __slots__ = ("_heap", "_times", "changed")
 
-    def __init__(self, times: Mapping[int, int] | None = None) -> None:
-        self._times: dict[int, int] = dict(times or {})
-        self._heap: list[tuple[int, int]] = []
-        self.changed: set[int] = set(self._times)
+    def __init__(self, times: Mapping[ProducerId, int] | None = None) -> None:
+        self._times: dict[ProducerId, int] = dict(times or {})
+        self._heap: list[tuple[int, ProducerId]] = []
+        self.changed: set[ProducerId] = set(self._times)
         self._sort()
 
-    def __getitem__(self, producer_id: int) -> int:
+    def __getitem__(self, producer_id: ProducerId) -> int:
         return self._times[producer_id]
 
     def __contains__(self, producer_id: object) -> bool:
         return producer_id in self._times
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Iterator[ProducerId]:
         return iter(self._times)
 
     def __len__(self) -> int:
@@ -43,7 +45,7 @@ class Agenda(Mapping[int, int]):
     def __repr__(self) -> str:
         return f"Agenda({self._times})"
 
-    def put(self, producer_id: int, when_ms: int) -> None:
+    def put(self, producer_id: ProducerId, when_ms: int) -> None:
         """Sets when the producer is evaluated next."""
         if self._times.get(producer_id) != when_ms:
             self._times[producer_id] = when_ms
@@ -52,14 +54,14 @@ class Agenda(Mapping[int, int]):
             if len(self._heap) > 2 * len(self._times) + _SPARE:
                 self._sort()
 
-    def drop(self, producer_id: int) -> None:
+    def drop(self, producer_id: ProducerId) -> None:
         """Removes a producer that has nothing open."""
         if self._times.pop(producer_id, None) is not None:
             self.changed.add(producer_id)
 
-    def due(self, now_ms: int) -> set[int]:
+    def due(self, now_ms: int) -> set[ProducerId]:
         """The producers that are due at `now_ms`."""
-        found: dict[int, tuple[int, int]] = {}
+        found: dict[ProducerId, tuple[int, ProducerId]] = {}
         while self._heap and self._heap[0][0] <= now_ms:
             entry = heappop(self._heap)
             if self._times.get(entry[1]) == entry[0]:

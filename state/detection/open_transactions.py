@@ -10,27 +10,19 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 from zlib import crc32
 
+from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.evaluate import BarrierContext
-from txnwatch.state.model.findings import Emitted, OpenSpan, OpenTransaction, OpenTransactions
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.serializer import pack
+from txnwatch.state.model.findings import Finding, OpenSpan, OpenTransaction, OpenTransactions
+from txnwatch.state.model.ids import ProducerId
+from txnwatch.state.model.serializer import encode
 from txnwatch.state.model.transaction import ProducerState
 
 FOLLOWED = 128  # per bucket
 _ANY_MS = 2**63
 EMIT_EVERY = 20  # barriers; emitted also if unchanged
 UNOWNED = "unowned"
-
-
-def open_transaction_of(raw: Iterable[Any]) -> OpenTransaction:
-    """Restores an OpenTransaction from plain values."""
-    producer_id, transactional_id, state, since_ms, prepared_ms, spans = raw
-    told = tuple(OpenSpan(TopicPartition(*partition), start, seen) for partition, start, seen in spans)
-    return OpenTransaction(producer_id, transactional_id, state, since_ms, prepared_ms, told)
 
 
 def state_of(producer: ProducerState) -> str | None:
@@ -40,25 +32,28 @@ def state_of(producer: ProducerState) -> str | None:
     return UNOWNED if producer.spans else None
 
 
-def youngest_to_follow(followed: Mapping[int, OpenTransaction]) -> int:
+def youngest_to_follow(followed: Mapping[ProducerId, OpenTransaction]) -> int:
     """The latest start of a transaction that gets a place; a full list has none for those younger than all in it."""
     return max(told.since_ms for told in followed.values()) if len(followed) >= FOLLOWED else _ANY_MS
 
 
 def follow(
-    followed: dict[int, OpenTransaction], producer: ProducerState, bench: BarrierContext, youngest_ms: int = _ANY_MS
+    followed: dict[ProducerId, OpenTransaction],
+    producer: ProducerState,
+    context: BarrierContext,
+    youngest_ms: int = _ANY_MS,
 ) -> None:
     """Adds the producer to the open list, updates it there, or removes it."""
     state = state_of(producer)
     if state is None:
         followed.pop(producer.producer_id, None)
         return
-    since_ms, prepared_ms = _since(producer, bench)
+    since_ms, prepared_ms = _since(producer, context)
     if producer.producer_id in followed or since_ms <= youngest_ms:
         followed[producer.producer_id] = _open(producer, state, since_ms, prepared_ms)
 
 
-def keep_oldest(followed: dict[int, OpenTransaction]) -> None:
+def keep_oldest(followed: dict[ProducerId, OpenTransaction]) -> None:
     """Removes the youngest transactions above the limit."""
     if len(followed) > FOLLOWED:
         oldest = heapq.nsmallest(FOLLOWED, followed.values(), key=_by_age)
@@ -66,11 +61,11 @@ def keep_oldest(followed: dict[int, OpenTransaction]) -> None:
         followed.update((told.producer_id, told) for told in oldest)
 
 
-def worth_telling(followed: Mapping[int, OpenTransaction], bench: BarrierContext) -> Iterator[OpenTransaction]:
+def worth_telling(followed: Mapping[ProducerId, OpenTransaction], context: BarrierContext) -> Iterator[OpenTransaction]:
     """Transactions that have been open for a while or are prepared, oldest first."""
-    latest_ms = bench.now_ms - bench.policy.listed_after_ms
+    latest_ms = context.now_ms - context.policy.listed_after_ms
     for told in sorted(followed.values(), key=_by_age):
-        if told.since_ms <= latest_ms or told.prepared_ms >= 0:
+        if told.since_ms <= latest_ms or told.prepared_ms is not None:
             yield told
 
 
@@ -81,7 +76,7 @@ def must_emit(bucket: BucketState, told: tuple[OpenTransaction, ...], barrier_nu
     attempt at the same barrier may be lost. The digest of the emitted list is part of the state, because another worker
     may run the next batch.
     """
-    digest = bucket.told if bucket.told is not None and told == bucket.shown else crc32(pack(told))
+    digest = bucket.told if bucket.told is not None and told == bucket.shown else crc32(encode(told))
     is_turn = (barrier_number + bucket.number) % EMIT_EVERY == 0
     is_heard = digest == bucket.told and barrier_number > bucket.barrier
     bucket.told, bucket.shown, bucket.barrier = digest, told, barrier_number
@@ -94,9 +89,9 @@ class LastOpenLists:
     def __init__(self) -> None:
         self._told: dict[int, OpenTransactions] = {}
 
-    def whole(self, emitted: Iterable[Emitted]) -> list[Emitted]:
+    def whole(self, emitted: Iterable[Finding]) -> list[Finding]:
         """The findings of one batch, with the last open lists of all buckets."""
-        others: list[Emitted] = []
+        others: list[Finding] = []
         for said in emitted:
             if isinstance(said, OpenTransactions):
                 self._told[said.bucket] = said
@@ -109,18 +104,19 @@ def _by_age(told: OpenTransaction) -> tuple[int, int]:
     return told.since_ms, told.producer_id
 
 
-def _since(producer: ProducerState, bench: BarrierContext) -> tuple[int, int]:
-    """Since when something is open, and since when it is prepared, -1 if it is not."""
-    times, prepared_ms, view = [span.first_seen_ms for span in producer.spans.values()], -1, producer.view
+def _since(producer: ProducerState, context: BarrierContext) -> tuple[int, int | None]:
+    """Since when something is open, and since when it is prepared, None if it is not."""
+    times, view = [span.first_seen_ms for span in producer.spans.values()], producer.view
+    prepared_ms = None
     if view is not None and view.is_live:
         # An aborted transaction that was empty has no start and no data.
-        ahead_ms = bench.clocks.ahead_ms(view, bench.now_ms)
+        ahead_ms = context.clocks.ahead_ms(view, context.now_ms)
         times.append((view.start_ms if view.start_ms >= 0 else view.record_timestamp_ms) - ahead_ms)
-        prepared_ms = view.record_timestamp_ms - ahead_ms if view.state.is_prepare else -1
+        prepared_ms = view.record_timestamp_ms - ahead_ms if view.state.is_prepare else None
     return min(times), prepared_ms
 
 
-def _open(producer: ProducerState, state: str, since_ms: int, prepared_ms: int) -> OpenTransaction:
+def _open(producer: ProducerState, state: str, since_ms: int, prepared_ms: int | None) -> OpenTransaction:
     spans = tuple(
         OpenSpan(partition, span.start_offset, span.first_seen_ms) for partition, span in sorted(producer.spans.items())
     )
@@ -128,8 +124,8 @@ def _open(producer: ProducerState, state: str, since_ms: int, prepared_ms: int) 
     return OpenTransaction(producer.producer_id, name, state, since_ms, prepared_ms, spans)
 
 
-def oldest(told: Iterable[OpenTransaction]) -> tuple[int, int]:
-    """The start of the oldest, and the time since when the longest prepared one is prepared; -1 for none."""
+def oldest(told: Iterable[OpenTransaction]) -> tuple[int | None, int | None]:
+    """The start of the oldest, and the time since when the longest prepared one is prepared; None for none."""
     known = list(told)
-    prepared = [one.prepared_ms for one in known if one.prepared_ms >= 0]
-    return min((one.since_ms for one in known), default=-1), min(prepared, default=-1)
+    prepared = [one.prepared_ms for one in known if one.prepared_ms is not None]
+    return min((one.since_ms for one in known), default=None), min(prepared, default=None)

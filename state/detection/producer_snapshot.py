@@ -16,7 +16,7 @@ scan has opened, below P, can be seen again by the census, which helps to prove 
 start. If the census no longer shows it, no candidate is emitted. But the census cannot drop it: the marker that ended
 it is above P, will be read, and shows how it ended. The log decides nothing there until it is read to its end. The
 hand-over needs no step of its own: a span that is ahead belongs to the scan once the scan has read its beginning, with
-all looks that it had (transitions.py).
+all looks that it had (span_transitions.py).
 
 A span that begins at L or above is left to the log, or to the next census. A census is later than all listings of its
 batch, so a span that it opens is evaluated from the next barrier on: T of its own batch is older than the observation.
@@ -24,13 +24,15 @@ batch, so a span that it opens is evaluated from the next barrier on: T of its o
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
-from txnwatch.state.detection.transitions import Step, absorbed, ended, without
+from txnwatch.state.detection.span_events import SpanEvent, after_event, ended
+from txnwatch.state.detection.span_transitions import absorbed
+from txnwatch.state.detection.step import Step
 from txnwatch.state.model.facts import CensusListing, Joined, OpenDescribed
-from txnwatch.state.model.findings import Emitted, Mismatch, SpanEnd, StrayWrite, ViewHealed
+from txnwatch.state.model.findings import Finding, Mismatch, StrayWrite, ViewHealed
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.transaction import UNREAD, ProducerState, Span
+from txnwatch.state.model.transaction import ProducerState, Span
 
 
 def described_open(producer: ProducerState, fact: OpenDescribed, bracket: CensusListing, number: int) -> Step:
@@ -43,14 +45,14 @@ def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Census
     is_another = prior.start_offset != fact.start_offset  # a span is identified by its start: the proof restarts
     is_reading = not bracket.is_scanned  # if the partition is scanned and read this far, the log decides
     seen_again = is_reading and prior.uncovered_at is not None and prior.reseen_at is None
-    emitted: tuple[Emitted, ...] = ()
+    emitted: tuple[Finding, ...] = ()
     if fact.producer_epoch > prior.epoch:  # data of a newer epoch, which we have not read, has joined it
         emitted = () if prior.absorbed else (_joined_unseen(producer, fact, bracket, prior),)
         prior = absorbed(prior)
     span = replace(
         prior,
         start_offset=fact.start_offset,
-        start_epoch=UNREAD if is_another else prior.start_epoch,
+        start_epoch=None if is_another else prior.start_epoch,
         epoch=fact.producer_epoch,
         by_census=prior.by_census and is_reading,
         is_ahead_of_scan=prior.is_ahead_of_scan and is_reading,
@@ -90,15 +92,16 @@ def _joined_unseen(producer: ProducerState, fact: OpenDescribed, bracket: Census
 def _opened(
     producer: ProducerState, prior: Span | None, fact: OpenDescribed, bracket: CensusListing, number: int
 ) -> Step:
-    how = SpanEnd.CENSUS if prior is not None and prior.topic_id == bracket.topic_id else SpanEnd.PARTITION_GONE
-    emitted = ended(producer.producer_id, fact.partition, prior, how) if prior is not None else ()
+    is_same_topic = prior is not None and prior.topic_id == bracket.topic_id
+    event = SpanEvent.CENSUS_WITHOUT_IT if is_same_topic else SpanEvent.PARTITION_GONE
+    emitted = ended(producer.producer_id, fact.partition, prior, event) if prior is not None else ()
     if bracket.is_scanned and not bracket.is_first:
         healed = ViewHealed(fact.partition, producer.producer_id, fact.start_offset, Mismatch.OPEN)
         emitted = (*emitted, healed)
     span = Span(
         topic_id=bracket.topic_id,
         start_offset=fact.start_offset,
-        start_epoch=UNREAD,
+        start_epoch=None,
         epoch=fact.producer_epoch,
         last_offset=fact.start_offset,
         last_timestamp_ms=fact.last_timestamp_ms,
@@ -106,7 +109,7 @@ def _opened(
         eligible_from=number + 1,
         by_census=not bracket.is_scanned,
         is_ahead_of_scan=bracket.is_behind,
-        seen_at=-1 if bracket.is_scanned else number,
+        seen_at=None if bracket.is_scanned else number,
     )
     return Step(_with(producer, fact.partition, span), emitted)
 
@@ -115,7 +118,7 @@ def not_there(producer: ProducerState, partition: TopicPartition) -> Step:
     """The producer after a complete round of the census that found no such partition."""
     span = producer.spans[partition]
     return (
-        without(producer, partition, span, SpanEnd.PARTITION_GONE)
+        after_event(producer, partition, span, SpanEvent.PARTITION_GONE)
         if span.by_census and not span.is_ahead_of_scan
         else Step(producer)
     )
@@ -125,13 +128,14 @@ def not_described(producer: ProducerState, partition: TopicPartition, bracket: C
     """The producer after a census of batch `number` that does not show its span."""
     span = producer.spans[partition]
     if span.topic_id != bracket.topic_id:
-        return without(producer, partition, span, SpanEnd.PARTITION_GONE)
+        return after_event(producer, partition, span, SpanEvent.PARTITION_GONE)
     if span.start_offset >= bracket.below:
         # The log was truncated. The scan goes back, and opens again what it reads above that point.
-        return without(producer, partition, span, SpanEnd.TRUNCATED)
-    is_over = span.start_offset < bracket.stable or span.census_absent_at is not None
+        return after_event(producer, partition, span, SpanEvent.TRUNCATED_AWAY)
+    is_below_stable = bracket.stable is not None and span.start_offset < bracket.stable
+    is_over = is_below_stable or span.census_absent_at is not None
     if is_over and span.by_census and not bracket.is_scanned:
-        return without(producer, partition, span, SpanEnd.CENSUS)
+        return after_event(producer, partition, span, SpanEvent.CENSUS_WITHOUT_IT)
     span = replace(
         span,
         census_absent_at=number if span.census_absent_at is None else span.census_absent_at,

@@ -11,7 +11,8 @@ re-created. The new topic may have other partitions, so nothing counts as gone b
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from txnwatch.state.detection.batch import Batch
 from txnwatch.state.detection.bucket_state import FROM_BEGINNING, NEEDS_CENSUS, RECREATED, BucketState

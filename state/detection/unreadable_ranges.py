@@ -8,7 +8,7 @@ depends on it stays unproven.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from txnwatch.state.detection.batch import Batch
 from txnwatch.state.detection.bucket_state import BucketState, Failing

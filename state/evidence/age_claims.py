@@ -38,7 +38,7 @@ from typing import NamedTuple
 
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.transaction import CoordinatorView
-from txnwatch.state.model.verdicts import Threshold, Verdict, thresholds
+from txnwatch.state.model.verdicts import RULE_OF, Threshold, Verdict, thresholds
 
 _CLOSE_MS = 1_000
 
@@ -91,7 +91,7 @@ def _open_for_ms(view: CoordinatorView, led: LeaderStamp | None, threshold: Thre
     if stamp_ms is None:
         return None
     open_for_ms = stamp_ms - view.start_ms + age_ms
-    if threshold.verdict is Verdict.LATE:
+    if RULE_OF[threshold.verdict].is_past_timeout:
         if led is None:
             return None
         led_for_ms = threshold.age_ms - view.timeout_ms

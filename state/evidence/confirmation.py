@@ -1,6 +1,6 @@
 """Evaluates a fresh read of a candidate: confirmed, refuted or unknown. Pure: the reading is done elsewhere.
 
-A hanging candidate is read in the order partition, coordinator, partition. This is the proof of model/verdicts.py
+A hanging candidate is read in the order partition, coordinator, partition. This is the proof of detection/proof.py
 again, on fresh answers: open before, owned by no live transaction, still the same span after. Anything less is unknown.
 An unknown candidate waits until it is emitted again.
 """

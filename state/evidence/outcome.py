@@ -45,7 +45,7 @@ def expected_outcome(
         past: what the partition's log shows about the start of the span.
         coordinator_epoch: from DescribeProducers; -1 if the leader knows no marker of the producer.
     """
-    if view is None or view.is_live or view.superseded_by >= 0 or view.reading > 0:
+    if view is None or view.is_live or view.superseded_by is not None or view.reading > 0:
         return ExpectedOutcome.UNKNOWN
     if past.start_epoch != epoch:
         return ExpectedOutcome.UNKNOWN  # the data has more than one epoch, or its first batch was not read
@@ -60,8 +60,10 @@ def expected_outcome(
 def _end_of_the_only_owner(view: CoordinatorView) -> _End | None:
     """The end of the only possible owner: the transaction in view, or the last one before an InitProducerId."""
     if view.state is TransactionState.EMPTY:
-        is_known = view.previous_outcome in {ExpectedOutcome.COMMIT, ExpectedOutcome.ABORT}
-        return _End(ExpectedOutcome(view.previous_outcome), view.previous_end_epoch) if is_known else None
+        outcome, end_epoch = view.previous_outcome, view.previous_end_epoch
+        if outcome is None or end_epoch is None:
+            return None
+        return _End(ExpectedOutcome(outcome), end_epoch)
     outcome = view.state.outcome
     if outcome is None or view.epoch_use not in ITS_OWN:
         return None
@@ -77,7 +79,7 @@ def _where_its_marker_is_missing(
         # A leader that knows no marker may have lost its producer state, if the beginning of its log is gone. It would
         # then accept a late write. While it has the state, it refuses a late write if the end has raised the epoch.
         # Whether it lost the state cannot be detected, so an outcome that publishes data must be seen in the log.
-        is_raised = end.producer_epoch > view.data_epoch
+        is_raised = view.data_epoch is not None and end.producer_epoch > view.data_epoch
         is_forgotten = is_raised and coordinator_epoch == NO_MARKER_KNOWN and outcome == ExpectedOutcome.ABORT
         is_without = past.is_first or is_forgotten
         return outcome if is_without else None

@@ -5,7 +5,7 @@ since transaction.version 2; before that, when it aborts by itself). An administ
 the partition. So a raised epoch is the coordinator's. The same epoch is the administrator's if no coordinator can have
 written it: no id owns the producer id, or the id's last transaction began before the data was written. A later
 transaction of the same epoch (versions 0 and 1) may have absorbed the data: then the writer is unknown. `txnwatch` is
-the result only for a marker that this process has written and verified (sinks/abort/marker_write.py). A marker names no
+the result only for a marker that this process has written and verified (state/abort/protocol.py). A marker names no
 author, so after a restart, and in another instance, it counts as an administrator's.
 """
 
@@ -16,7 +16,7 @@ from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import EndedBy
 from txnwatch.state.model.ports import PartitionReading, TransactionDescription
 from txnwatch.state.model.transaction import Marker
-from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.model.verdicts import RULE_OF, Family
 
 EARLY_MS = 5_000  # how much two clocks may differ
 
@@ -85,4 +85,5 @@ def is_premature(owner: TransactionDescription, incident: IncidentEvent, now_ms:
 def is_same_transaction(owner: TransactionDescription, incident: IncidentEvent) -> bool:
     """Whether the coordinator still has the same transaction in the same state."""
     is_one = owner.producer_id == incident.producer_id and owner.state == incident.transaction_state
-    return is_one and (incident.verdict == Verdict.STUCK_PREPARE or owner.start_ms == incident.open_since_ms)
+    begins_with_decision = RULE_OF[incident.verdict].family is Family.PREPARE
+    return is_one and (begins_with_decision or owner.start_ms == incident.open_since_ms)

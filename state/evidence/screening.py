@@ -1,6 +1,6 @@
 """find-hanging without a log: evaluates one round of answers about everything that is open. Pure: no I/O, no clock.
 
-The proof is that of model/verdicts.py, with answers of brokers instead of a log. Each step begins after the one before
+The proof is that of detection/proof.py, with answers of brokers instead of a log. Each step begins after the one before
 has been answered in full:
 
     P1  the leader of every partition: what is open, and from which offset (DescribeProducers)
@@ -15,7 +15,7 @@ and held the partition, or it was complete. If it was complete, its marker had b
 P2 was asked, and P2 would not show the span. Conclusion: a span that is not held at C1, and is open from the same
 offset at P2, will get no marker, whatever ran in between and however young it is. The proof has no age threshold and no
 timestamp: it finds a hang of a second ago, and a client clock that is a year ahead hides nothing. C2 is for the one
-exception in model/verdicts.py (the producer's next transaction has added the partition again, and its marker will also
+exception in detection/proof.py (the producer's next transaction has added the partition again, and its marker will also
 close the old data). P3 is for a span that ended after P2. Steps P2, C2, P3 are `assess_span`, the function that
 confirms the candidates of the stream.
 
@@ -31,13 +31,16 @@ the reason, and never hanging.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from txnwatch.state.evidence.age_claims import Claim
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation, coordinator_reading, covers
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
+from txnwatch.state.model.ids import ProducerEpoch, ProducerId
 from txnwatch.state.model.ports import ActiveProducer, PartitionReading, TransactionDescription, TransactionListing
-from txnwatch.state.model.transaction import UNREAD, CoordinatorView, Span
+from txnwatch.state.model.transaction import CoordinatorView, Span
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 BOTH_LOOKS = (1, 2)
@@ -73,7 +76,7 @@ def _candidate(reading: PartitionReading, row: ActiveProducer, read_ms: int) -> 
     span = Span(
         topic_id=reading.topic_id,
         start_offset=row.txn_start_offset,
-        start_epoch=UNREAD,
+        start_epoch=None,
         epoch=row.producer_epoch,
         last_offset=row.txn_start_offset,
         last_timestamp_ms=row.last_timestamp_ms,
@@ -133,7 +136,7 @@ def view_of(description: TransactionDescription) -> CoordinatorView:
         log_partition=-1,
         log_offset=-1,
         state=description.state,
-        producer_epoch=description.producer_epoch,
+        producer_epoch=ProducerEpoch(description.producer_epoch),
         timeout_ms=description.timeout_ms,
         start_ms=description.start_ms,
         last_update_ms=-1,
@@ -142,7 +145,9 @@ def view_of(description: TransactionDescription) -> CoordinatorView:
     )
 
 
-def overdue_transaction(producer_id: int, view: CoordinatorView, claim: Claim, now_ms: int) -> TransactionCandidate:
+def overdue_transaction(
+    producer_id: ProducerId, view: CoordinatorView, claim: Claim, now_ms: int
+) -> TransactionCandidate:
     """A candidate that the coordinator has confirmed; `now_ms` is our clock when it was asked."""
     return TransactionCandidate(
         verdict=claim.verdict,

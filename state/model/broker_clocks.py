@@ -39,8 +39,9 @@ What cannot be detected: a clock that was set forward between a record and the s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct, field
 
 from txnwatch.state.model.transaction import CoordinatorView
 
@@ -67,7 +68,7 @@ def was_listed(view: CoordinatorView, barrier: Barrier) -> bool:
     leader = barrier.leaders.get(view.log_partition)
     if leader is None:
         return view.log_partition not in barrier.stale_coordinator
-    return view.coordinator_epoch <= leader.epoch
+    return view.coordinator_epoch is None or view.coordinator_epoch <= leader.epoch
 
 
 class Leadership(NamedTuple):
@@ -81,13 +82,13 @@ class Leadership(NamedTuple):
 class Clock(NamedTuple):
     """A broker's clock minus ours: at least `lowest_ms`, at most `highest_ms` (None: not known), as of `at_ms`.
 
-    `set_ms` is when (our clock) it was last detected that the clock had been set, -1 if never.
+    `set_ms` is when (our clock) it was last detected that the clock had been set, None if never.
     """
 
     lowest_ms: int
     highest_ms: int | None
     at_ms: int
-    set_ms: int = -1
+    set_ms: int | None = None
 
     def now(self, now_ms: int) -> Clock:
         """The bounds at a later time; they widen, because clocks drift."""
@@ -112,7 +113,8 @@ def both(one: Clock | None, other: Clock) -> Clock:
         return other
     highest = [told.highest_ms for told in (one, other) if told.highest_ms is not None]
     lowest_ms = max(one.lowest_ms, other.lowest_ms)
-    return Clock(lowest_ms, min(highest, default=None), max(one.at_ms, other.at_ms), max(one.set_ms, other.set_ms))
+    set_ms = max((told.set_ms for told in (one, other) if told.set_ms is not None), default=None)
+    return Clock(lowest_ms, min(highest, default=None), max(one.at_ms, other.at_ms), set_ms)
 
 
 def learned(known: Clock | None, told: Clock) -> Clock:
@@ -130,8 +132,7 @@ def learned(known: Clock | None, told: Clock) -> Clock:
     return now if is_higher or is_lower else known
 
 
-@dataclass(slots=True)
-class Clocks:
+class Clocks(Struct, array_like=True):
     """The brokers' clocks, and the leader of each partition of the coordinators' log."""
 
     brokers: dict[int, Clock] = field(default_factory=dict)
@@ -170,11 +171,13 @@ class Clocks:
             return seen_ms
         reign, clock = known
         broker_now_ms = now_ms + clock.now(now_ms).lowest_ms
-        is_same_clock = view.coordinator_epoch == reign.epoch and view.since_ms >= clock.set_ms
+        valid_ms = max(reign.since_ms, clock.set_ms) if clock.set_ms is not None else reign.since_ms
+        is_unset = clock.set_ms is None or view.since_ms >= clock.set_ms
+        is_same_clock = view.coordinator_epoch == reign.epoch and is_unset
         stamped_ms = broker_now_ms - view.record_timestamp_ms if is_same_clock else 0
         if view.state.is_prepare:
             return max(seen_ms, stamped_ms)
-        led_ms = max(now_ms - max(reign.since_ms, clock.set_ms), stamped_ms)
+        led_ms = max(now_ms - valid_ms, stamped_ms)
         return max(seen_ms, min(broker_now_ms - view.start_ms, view.timeout_ms + led_ms))
 
     def ahead_ms(self, view: CoordinatorView, now_ms: int) -> int:

@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState
 
@@ -48,13 +48,6 @@ class End(NamedTuple):
     record_timestamp_ms: int
     last_update_ms: int
     coordinator_epoch: int
-
-
-def latencies_of(raw: Iterable[Iterable[Any]]) -> tuple[Latencies, ...]:
-    """Restores Latencies from the plain lists of JSON or MessagePack."""
-    return tuple(
-        Latencies(Stage(stage), TransactionState(state), sum_ms, tuple(counts)) for stage, state, sum_ms, counts in raw
-    )
 
 
 _PREPARED_AS = {

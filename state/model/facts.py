@@ -8,13 +8,15 @@ are sorted before they are applied.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from msgspec import field
+
 from txnwatch.state.model.broker_clocks import Clock, Leader
 from txnwatch.state.model.completion_latency import End, Latencies
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.record import Variant
 from txnwatch.state.model.transaction import CoordinatorView, Marker
 
 
@@ -27,14 +29,13 @@ class Joined(NamedTuple):
     """
 
     start_offset: int
-    start_epoch: int
+    start_epoch: ProducerEpoch
     offset: int
-    epoch: int
+    epoch: ProducerEpoch
     marker: Marker | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerSeen:
+class ProducerSeen(Variant, frozen=True):
     """What one producer wrote in transactions on one partition in one read range [range_start, range_end).
 
     Attributes:
@@ -52,24 +53,23 @@ class ProducerSeen:
 
     partition: TopicPartition
     topic_id: str
-    producer_id: int
+    producer_id: ProducerId
     range_start: int
     range_end: int
     first_offset: int | None
-    first_epoch: int
+    first_epoch: ProducerEpoch
     first_marker: Marker | None
     last_marker: Marker | None
     open_offset: int | None
-    open_epoch: int
-    epoch: int
+    open_epoch: ProducerEpoch
+    epoch: ProducerEpoch
     last_offset: int
     last_timestamp_ms: int
     listed_ms: int
     joined: Joined | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionSeen:
+class TransactionSeen(Variant, frozen=True):
     """The state of one producer id's transaction at the end of one read range of the coordinators' log.
 
     `view` is the state after the range. Its `superseded_by` is set if the record of the transactional id now names
@@ -84,7 +84,7 @@ class TransactionSeen:
             producer id is awaited.
     """
 
-    producer_id: int
+    producer_id: ProducerId
     view: CoordinatorView
     held: frozenset[TopicPartition] = frozenset()
     ended: tuple[Latencies, ...] = ()
@@ -92,8 +92,7 @@ class TransactionSeen:
     is_past: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionalIdGone:
+class TransactionalIdGone(Variant, frozen=True):
     """A tombstone in the coordinators' log; it names no producer id, so every bucket gets a copy."""
 
     transactional_id: str
@@ -117,8 +116,7 @@ KEEPS_WHAT_IS_KNOWN = READ_LATER | {NoticeKind.HIDDEN}  # the data read before s
 CANNOT_DECODE = "cannot decode"  # prefix of the `detail` of a decode failure
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionNotice:
+class PartitionNotice(Variant, frozen=True):
     """An event that concerns every producer of a partition; every bucket gets a copy.
 
     GAP: offsets [from_offset, to_offset) were listed and could not be read yet. LOST: they can never be read, because
@@ -146,7 +144,7 @@ class CensusListing(NamedTuple):
 
     Attributes:
         below: end offset listed before the description; the census covers transactions that begin below it.
-        stable: the leader's last stable offset, listed after the description; -1 if the leader did not return it. A
+        stable: the leader's last stable offset, listed after the description; None if the leader did not return it. A
             marker above the high watermark ends its transaction in the leader's memory and can still be lost. This
             cannot happen to a transaction that begins below `stable`.
         is_scanned: the log of the partition is also read, and was read to `below` when the census was taken.
@@ -156,14 +154,13 @@ class CensusListing(NamedTuple):
 
     topic_id: str
     below: int
-    stable: int
+    stable: int | None
     is_scanned: bool
     is_first: bool = False
     is_behind: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CensusTaken:
+class CensusTaken(Variant, frozen=True):
     """The partitions that leaders described while a batch was read (a census); every bucket gets a copy.
 
     The open transactions are separate `OpenDescribed` facts, each only in the bucket of its producer id. A census is an
@@ -183,8 +180,7 @@ class CensusTaken:
     failed_scanned: frozenset[TopicPartition] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class OpenDescribed:
+class OpenDescribed(Variant, frozen=True):
     """A transaction that DescribeProducers returns as open on a partition of the batch's census.
 
     Attributes:
@@ -192,15 +188,14 @@ class OpenDescribed:
     """
 
     partition: TopicPartition
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
     start_offset: int
     last_timestamp_ms: int
     listed_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class LastStable:
+class LastStable(Variant, frozen=True):
     """A leader's last stable offset below the end that was read, so something is open there. Sent to one bucket."""
 
     partition: TopicPartition
@@ -208,15 +203,13 @@ class LastStable:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Throttled:
+class Throttled(Variant, frozen=True):
     """How long brokers have throttled a reader, by request type; for metrics only, no verdict uses it."""
 
     throttled_ms: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class LogRead:
+class LogRead(Variant, frozen=True):
     """What a task found in the coordinators' log while another task brings the barrier; it is merged into the barrier.
 
     Attributes:
@@ -227,8 +220,7 @@ class LogRead:
     clocks: Mapping[int, Clock]
 
 
-@dataclass(frozen=True, slots=True)
-class Barrier:
+class Barrier(Variant, frozen=True):
     """One pair of listings (D, T): the ends of all data partitions, then the ends of the coordinators' log.
 
     D is complete before the first end of T is requested. The exceptions below name the partitions for which the pair

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from txnwatch.state.model.broker_clocks import Clock
 from txnwatch.state.model.completion_latency import Latencies
 from txnwatch.state.model.facts import Joined, PartitionNotice
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import ProducerId, TopicPartition
+from txnwatch.state.model.record import Variant
 from txnwatch.state.model.transaction import CoordinatorView, Marker, Span
 from txnwatch.state.model.verdicts import Reason, Verdict
 
@@ -24,8 +24,7 @@ class SpanEnd(StrEnum):
     PARTITION_GONE = "partition_gone"
 
 
-@dataclass(frozen=True, slots=True)
-class SpanCandidate:
+class SpanCandidate(Variant, frozen=True):
     """A span that two barriers prove to be hanging; a fresh read confirms it before an event is sent.
 
     `first_barrier` found it uncovered, `second_barrier` found it still open and uncovered.
@@ -33,7 +32,7 @@ class SpanCandidate:
 
     verdict: Verdict
     reason: Reason
-    producer_id: int
+    producer_id: ProducerId
     partition: TopicPartition
     span: Span
     view: CoordinatorView | None
@@ -43,8 +42,7 @@ class SpanCandidate:
     coordinator_listed_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class CoverInDoubt:
+class CoverInDoubt(Variant, frozen=True):
     """A span held by a transaction that is too old: ask the coordinator whether it still holds the span.
 
     If it does not, the log as read and the coordinator disagree, and two looks must confirm the candidate.
@@ -53,8 +51,7 @@ class CoverInDoubt:
     candidate: SpanCandidate
 
 
-@dataclass(frozen=True, slots=True)
-class OwnerInDoubt:
+class OwnerInDoubt(Variant, frozen=True):
     """Open data whose producer id is in no read part of the coordinators' log, while another part is unread.
 
     The unread part may name its owner, so the log proves nothing: ask the coordinators, in two looks.
@@ -63,15 +60,14 @@ class OwnerInDoubt:
     candidate: SpanCandidate
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionCandidate:
+class TransactionCandidate(Variant, frozen=True):
     """A live transaction that violates a time-based rule.
 
     `age_ms` is the minimum time in its state (broker_clocks.py); `overdue_ms` is the part of it above the threshold.
     """
 
     verdict: Verdict
-    producer_id: int
+    producer_id: ProducerId
     view: CoordinatorView
     spans: tuple[tuple[TopicPartition, int], ...]
     overdue_ms: int
@@ -80,44 +76,39 @@ class TransactionCandidate:
     age_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class SpanEnded:
+class SpanEnded(Variant, frozen=True):
     """The end of a span about which a finding was emitted."""
 
-    producer_id: int
+    producer_id: ProducerId
     partition: TopicPartition
     span: Span
     how: SpanEnd
     marker: Marker | None
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionMoved:
+class TransactionMoved(Variant, frozen=True):
     """A transaction has left the state in which a candidate was emitted; `view` is its state now."""
 
-    producer_id: int
+    producer_id: ProducerId
     verdict: Verdict
     said_view: CoordinatorView
     view: CoordinatorView
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionAlarm:
+class PartitionAlarm(Variant, frozen=True):
     """A notice about a partition, emitted once and not once per bucket."""
 
     notice: PartitionNotice
 
 
-@dataclass(frozen=True, slots=True)
-class OutstandingGap:
+class OutstandingGap(Variant, frozen=True):
     """A range that is still unread; repeated at every barrier until a re-read closes it."""
 
     partition: TopicPartition
     from_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLimitReached:
+class ReadLimitReached(Variant, frozen=True):
     """Where reading of a partition stopped at the read limit of a batch; repeated until reading continues."""
 
     partition: TopicPartition
@@ -135,38 +126,33 @@ class CensusReason(StrEnum):
     DOUBT = "its leader contradicts what was read"
 
 
-@dataclass(frozen=True, slots=True)
-class CensusRequest:
+class CensusRequest(Variant, frozen=True):
     """A partition whose producers should be described soon."""
 
     partition: TopicPartition
     why: CensusReason = CensusReason.PROOF
 
 
-@dataclass(frozen=True, slots=True)
-class LastStableOffsetBlocked:
+class LastStableOffsetBlocked(Variant, frozen=True):
     """A last stable offset that has not moved for a while, although data is written above it; its holder is unknown."""
 
     partition: TopicPartition
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class CensusIncomplete:
+class CensusIncomplete(Variant, frozen=True):
     """The partitions whose leaders did not describe them in a census; empty if all did."""
 
     failed: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Unproven:
+class Unproven(Variant, frozen=True):
     """Partitions for which this barrier proves nothing: their leader returned no end, or they are not read to it."""
 
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RequestsThrottled:
+class RequestsThrottled(Variant, frozen=True):
     """How long brokers have throttled our reads since the last report, by request type."""
 
     throttled_ms: tuple[tuple[str, int], ...]
@@ -179,25 +165,23 @@ class Mismatch(StrEnum):
     CLOSED = "closed"  # open in our state, closed at its leader
 
 
-@dataclass(frozen=True, slots=True)
-class ViewHealed:
+class ViewHealed(Variant, frozen=True):
     """A wrong view of a scanned partition was corrected; counted and reported, because it must not happen."""
 
     partition: TopicPartition
-    producer_id: int
+    producer_id: ProducerId
     start_offset: int
     mismatch: Mismatch
 
 
-@dataclass(frozen=True, slots=True)
-class StrayWrite:
+class StrayWrite(Variant, frozen=True):
     """Data that no transaction owned and that a later transaction of its producer has absorbed.
 
     `joined` has the offsets, and the marker that decided the data if it is in the log already. `first_barrier` and
     `second_barrier` are the two looks that proved it, or -1 if two epochs in one span proved it.
     """
 
-    producer_id: int
+    producer_id: ProducerId
     partition: TopicPartition
     topic_id: str
     joined: Joined
@@ -208,8 +192,7 @@ class StrayWrite:
     second_barrier: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class BucketCount:
+class BucketCount(Variant, frozen=True):
     """Counts of one bucket at a barrier.
 
     Attributes:
@@ -218,7 +201,7 @@ class BucketCount:
         behind: data partitions of the whole cluster that were listed and, because of a limit, not read to their ends; a
             census shows what is open there.
         clocks: bounds on the brokers' clocks.
-        oldest_open_ms, oldest_prepared_ms: since when, by our clock; -1 for none.
+        oldest_open_ms, oldest_prepared_ms: since when, by our clock; None if nothing is open.
         due_ms: when, by our clock, the bucket must run again if no fact arrives before; 0 is at once.
     """
 
@@ -229,8 +212,8 @@ class BucketCount:
     data_listed_ms: int
     behind: int
     states: tuple[tuple[str, int], ...]
-    oldest_open_ms: int
-    oldest_prepared_ms: int
+    oldest_open_ms: int | None
+    oldest_prepared_ms: int | None
     due_ms: int
 
 
@@ -249,19 +232,18 @@ class OpenTransaction(NamedTuple):
         transactional_id: None until the coordinators' log has named it.
         state: the state of the transaction, or `unowned` if no live transaction owns the open data.
         since_ms: when it began, as far as known.
-        prepared_ms: when its outcome was decided, -1 if it is not decided.
+        prepared_ms: when its outcome was decided, None if it is not decided.
     """
 
-    producer_id: int
+    producer_id: ProducerId
     transactional_id: str | None
     state: str
     since_ms: int
-    prepared_ms: int
+    prepared_ms: int | None
     spans: tuple[OpenSpan, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OpenTransactions:
+class OpenTransactions(Variant, frozen=True):
     """The complete list of the oldest open transactions of one bucket; emitted when it has changed.
 
     It is also emitted every 20 barriers (10 s at the default trigger), at another barrier for each bucket, because the
@@ -274,14 +256,13 @@ class OpenTransactions:
     transactions: tuple[OpenTransaction, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionsEnded:
+class TransactionsEnded(Variant, frozen=True):
     """Completion times of the transactions that ended in the coordinators' log, summed."""
 
     latencies: tuple[Latencies, ...]
 
 
-Emitted = (
+Finding = (
     SpanCandidate
     | StrayWrite
     | CoverInDoubt

@@ -1,13 +1,16 @@
-"""Names of partitions and topics, and the name of the coordinators' log topic."""
+"""Names of partitions, topics and producers, and the name of the coordinators' log topic."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import NamedTuple, NewType
 
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 TOPIC_NAME_RULE = "a topic's name: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'"
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+ProducerId = NewType("ProducerId", int)
+ProducerEpoch = NewType("ProducerEpoch", int)  # of a producer; the epoch of a leader is an int
 
 
 class TopicPartition(NamedTuple):

@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.transaction import UNREAD, Marker, TransactionState
+from txnwatch.state.model.transaction import Marker, TransactionState
 
 # Brokers learn of a deletion one after the other, and each look asks another broker. A topic counts as deleted after
 # this many absences in a row.
@@ -34,8 +34,8 @@ class Log(Protocol):
 class ActiveProducer(NamedTuple):
     """One row of DescribeProducers; `txn_start_offset` and `coordinator_epoch` are -1 for none."""
 
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
     last_sequence: int
     last_timestamp_ms: int
     coordinator_epoch: int
@@ -98,7 +98,7 @@ class ListedTransaction(NamedTuple):
     """One row of ListTransactions."""
 
     transactional_id: str
-    producer_id: int
+    producer_id: ProducerId
     state: TransactionState
     coordinator: int
 
@@ -129,8 +129,8 @@ class MarkerSpec(NamedTuple):
     """
 
     partition: TopicPartition
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
     coordinator_epoch: int
     commit: bool = False
     leader_epoch: int = -1
@@ -140,7 +140,7 @@ class SpanStart(NamedTuple):
     """An open span, identified by its start."""
 
     partition: TopicPartition
-    producer_id: int
+    producer_id: ProducerId
     start_offset: int
 
 
@@ -148,13 +148,13 @@ class SpanHistory(NamedTuple):
     """What a partition's log shows about the start of an open span and about the data below it.
 
     Attributes:
-        start_epoch: producer epoch of its first batch; UNREAD if the batch is gone or could not be read.
+        start_epoch: producer epoch of its first batch; None if the batch is gone or could not be read.
         last_marker: the producer's last marker below the span, if nothing between the two is missing.
         is_first: whether the log is complete from offset 0 on and has no marker of the producer.
         problem: why it could not be read now, or not to its end; None if the log has given all it has.
     """
 
-    start_epoch: int = UNREAD
+    start_epoch: ProducerEpoch | None = None
     last_marker: Marker | None = None
     is_first: bool = False
     problem: str | None = None

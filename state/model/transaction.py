@@ -8,10 +8,12 @@ this module.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 
-from txnwatch.state.model.ids import TopicPartition
+from msgspec import field
+
+from txnwatch.state.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.record import Record
 
 
 class TransactionState(StrEnum):
@@ -69,12 +71,11 @@ _OUTCOME = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(Record, frozen=True):
     """A control record that ended a transaction on a partition."""
 
     offset: int
-    producer_epoch: int
+    producer_epoch: ProducerEpoch
     commit: bool
     coordinator_epoch: int
     timestamp_ms: int
@@ -85,26 +86,21 @@ class Marker:
         return "commit" if self.commit else "abort"
 
 
-UNREAD = -1  # the epoch is unknown, because its batch was not read
-
-
-@dataclass(frozen=True, slots=True)
-class Emission:
+class Emission(Record, frozen=True):
     """How often a candidate was emitted, and when it is due again; the pauses grow until it ends."""
 
     times: int
     next_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Record, frozen=True):
     """Transactional data of one producer on one partition that no marker has closed.
 
     Attributes:
         topic_id: the topic's id in Kafka's notation; a re-created topic has another one.
         start_offset: first offset of the open data (an upper bound if the beginning was not read).
         start_epoch, epoch: producer epoch of the first and of the last batch. They differ if a later transaction of the
-            same producer has joined the open data (the leader closes nothing on an epoch bump). The first is UNREAD if
+            same producer has joined the open data (the leader closes nothing on an epoch bump). The first is None if
             its batch was not read: DescribeProducers does not return it.
         last_offset, last_timestamp_ms: of the last batch read; the timestamp is the client's clock.
         first_seen_ms: our clock when the ends of the batch that first showed the span were listed. A span found by a
@@ -114,7 +110,7 @@ class Span:
         uncovered_at: barrier of the first look that found no live transaction holding the span, else None.
         by_census: the span is known only from a census: its partition is not scanned, or not read that far yet.
         is_ahead_of_scan: the second case of `by_census`; the scan will reach the start of the span.
-        seen_at: batch of the last census that replaced the log and showed the span.
+        seen_at: batch of the last census that replaced the log and showed the span, None if there was none.
         reseen_at: batch of the first such census after `uncovered_at`.
         census_absent_at: batch of the first census in which the leader did not show the span as open, else None.
         ended_at: batch of the census from which on the span has certainly ended, else None.
@@ -125,8 +121,8 @@ class Span:
 
     topic_id: str
     start_offset: int
-    start_epoch: int
-    epoch: int
+    start_epoch: ProducerEpoch | None
+    epoch: ProducerEpoch
     last_offset: int
     last_timestamp_ms: int
     first_seen_ms: int
@@ -134,7 +130,7 @@ class Span:
     uncovered_at: int | None = None
     by_census: bool = False
     is_ahead_of_scan: bool = False
-    seen_at: int = -1
+    seen_at: int | None = None
     reseen_at: int | None = None
     census_absent_at: int | None = None
     ended_at: int | None = None
@@ -143,9 +139,9 @@ class Span:
     said: Emission | None = None
 
     @property
-    def oldest_epoch(self) -> int:
+    def oldest_epoch(self) -> ProducerEpoch:
         """The epoch of the first batch if it was read, else that of the last batch."""
-        return self.start_epoch if self.start_epoch != UNREAD else self.epoch
+        return self.start_epoch if self.start_epoch is not None else self.epoch
 
 
 class EpochUse(StrEnum):
@@ -161,24 +157,24 @@ ITS_OWN = frozenset({EpochUse.FIRST, EpochUse.RAISED})
 UNKNOWN_PREVIOUS = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorView:
+class CoordinatorView(Record, frozen=True):
     """The latest coordinator record about a producer id; times are the broker's clock.
 
     Attributes:
         participants: the partitions of the current transaction; once it is complete, its last set (the Complete* record
             does not contain it).
-        superseded_by: the producer id that the transactional id uses now, or -1.
+        superseded_by: the producer id that the transactional id uses now, None if it still uses this one.
         reading: number of the reading of its log partition that showed the record. A log that lost its tail is read
             again from its beginning; then a record can be new although its offset was passed before.
-        data_epoch: the epoch of the data of the transaction in view, -1 if its beginning was not read; after an
+        data_epoch: the epoch of the data of the transaction in view, None if its beginning was not read; after an
             InitProducerId, that of the last transaction.
         epoch_use: whether another transaction may have written data of that epoch.
-        coordinator_epoch: the leader epoch under which the record was appended; it rises with every failover.
+        coordinator_epoch: the leader epoch under which the record was appended; it rises with every failover. None
+            if the view is not from the log.
         since_ms: our clock when the log end that first showed the transaction in this state was listed.
         previous_outcome: after an InitProducerId, how the last transaction ended, if no other can have written data of
-            `data_epoch`: commit, abort, or UNKNOWN_PAST if others can; "" if not evaluated yet.
-        previous_end_epoch: the producer epoch of that end, and so of its markers.
+            `data_epoch`: commit, abort, or UNKNOWN_PREVIOUS if others can; None if not evaluated yet.
+        previous_end_epoch: the producer epoch of that end, and so of its markers; None if it is not known.
         may_lack_later_records: whether later records may have existed and be lost; only a command that reads the log
             once, and has not followed it, cannot exclude this.
     """
@@ -187,26 +183,26 @@ class CoordinatorView:
     log_partition: int
     log_offset: int
     state: TransactionState
-    producer_epoch: int
+    producer_epoch: ProducerEpoch
     timeout_ms: int
     start_ms: int
     last_update_ms: int
     record_timestamp_ms: int
     participants: frozenset[TopicPartition] = frozenset()
-    superseded_by: int = -1
+    superseded_by: ProducerId | None = None
     reading: int = 0
-    data_epoch: int = -1
+    data_epoch: ProducerEpoch | None = None
     epoch_use: EpochUse = EpochUse.UNJUDGED
-    coordinator_epoch: int = -1
+    coordinator_epoch: int | None = None
     since_ms: int = -1
-    previous_outcome: str = ""
-    previous_end_epoch: int = -1
+    previous_outcome: str | None = None
+    previous_end_epoch: ProducerEpoch | None = None
     may_lack_later_records: bool = False
 
     @property
     def is_live(self) -> bool:
         """Whether the coordinator still has to write markers for this producer id."""
-        return self.state.is_live and self.superseded_by < 0
+        return self.state.is_live and self.superseded_by is None
 
     def holds(self, partition: TopicPartition) -> bool:
         """Whether the partition is a participant of a live transaction of the producer; then its marker will come."""
@@ -216,15 +212,14 @@ class CoordinatorView:
 COVER = "cover"
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerState:
+class ProducerState(Record, frozen=True):
     """All that is known about one producer id.
 
     `said` has one entry per emitted time-based verdict, and one under COVER for questions to the coordinator about its
     spans. The spans have their own `said`.
     """
 
-    producer_id: int
+    producer_id: ProducerId
     spans: dict[TopicPartition, Span] = field(default_factory=dict)
     view: CoordinatorView | None = None
     said: dict[str, Emission] = field(default_factory=dict)

@@ -1,29 +1,17 @@
-"""The verdicts: one table, and the pure rules for them. Docs and event types are generated from the table.
+"""The verdicts: one table. Thresholds, ranks, incident families, metrics, events and docs derive from it.
 
-The proof of `hanging` (why it needs two barriers and no grace time). D(k) are the ends of the data partitions at
-barrier k; T(k) are the ends of the coordinators' log, listed after them. Kafka guarantees: (a) a partition is added to
-the transaction, and that record is committed to `__transaction_state`, before the first transactional batch is
-appended; (b) every participant's marker is committed before Complete* is written. Take a span that is open in the data
-up to D(k). If it is healthy, then by (a) its transaction is in T(k): it is live and holds the partition, or it is
-complete. If it is complete, then by (b) its marker was committed before T(k), so the marker is below any end D(k')
-listed after T(k). Conclusion: if no live transaction holds the span at T(k), and the span is *still* open when the
-partition is read to such a D(k'), then (a) or (b) was violated and no marker will come. The last look, at a T listed
-after D(k'), is for one exception only: the producer's next transaction may have added the partition again, and then its
-marker will also close the old data.
-
-Each reason why a look proves nothing is a `Look` value of its own. It is counted, and the span waits for the next look.
+A new verdict is a member of `Verdict` and a row of `VERDICTS`. A verdict about the age of a live transaction needs
+nothing else: its row has the rule for the age.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
-from txnwatch.state.model.facts import Barrier
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
-from txnwatch.state.model.transaction import CoordinatorView, ProducerState, Span, TransactionState
+from txnwatch.state.model.transaction import CoordinatorView, TransactionState
 
 
 class Verdict(StrEnum):
@@ -63,117 +51,138 @@ REASON_MEANS: dict[Reason, str] = {
 }
 
 
+class Family(StrEnum):
+    """What a verdict is about. Verdicts of one family about one subject share an incident; its id hashes the value."""
+
+    SPAN = "span"
+    ONGOING = "ongoing"
+    PREPARE = "prepare"
+
+
+AgeRule = Callable[[CoordinatorView, DetectionPolicy, int], int | None]
+_DEFAULTS = DetectionPolicy()
+
+
+def is_two_phase(view: CoordinatorView) -> bool:
+    """Whether no timeout ends the transaction: it is two-phase, and its outcome is not decided."""
+    return view.timeout_ms == TWO_PHASE_TIMEOUT_MS and not view.state.is_prepare
+
+
+def _stuck_after_ms(_: CoordinatorView, policy: DetectionPolicy, __: int) -> int | None:
+    return policy.stuck_prepare_ms
+
+
+def late_after_ms(view: CoordinatorView, policy: DetectionPolicy, scan_interval_ms: int) -> int | None:
+    """The age from which on the coordinator of an ongoing transaction is late; None if it has no timeout."""
+    return None if is_two_phase(view) else view.timeout_ms + scan_interval_ms + policy.late_buffer_ms
+
+
+def _long_running_after_ms(view: CoordinatorView, policy: DetectionPolicy, _: int) -> int | None:
+    """None also if the age of the warning is not below the timeout: then the coordinator aborts first."""
+    age_ms = max(int(view.timeout_ms * policy.long_running_fraction), policy.long_running_min_ms)
+    return age_ms if not is_two_phase(view) and age_ms < view.timeout_ms else None
+
+
 class VerdictRule(NamedTuple):
-    """One row of the verdict table."""
+    """One row of the verdict table.
+
+    Attributes:
+        when, says, ends_by_itself: text for the docs.
+        age_rule: the age above which a live transaction of this family has the verdict, by its view, the policy and the
+            scan interval of its coordinator; None if the verdict depends on more than the age, or does not apply.
+        is_past_timeout: the verdict says that the timeout has passed, so the coordinator's own clock can refute it.
+        needs_marker: no marker will come, so txnwatch may write one.
+        is_read_again: a fresh read confirms it before it is published; else the log alone proves it.
+    """
 
     verdict: Verdict
-    family: str
+    family: Family
     severity: Severity
     when: str
     says: str
     ends_by_itself: str
+    age_rule: AgeRule | None = None
+    is_past_timeout: bool = False
+    needs_marker: bool = False
+    is_read_again: bool = True
 
 
+# The order is the rank: the worst verdict is first.
 VERDICTS: tuple[VerdictRule, ...] = (
     VerdictRule(
         Verdict.HANGING,
-        "span",
+        Family.SPAN,
         Severity.CRITICAL,
         "open on a partition, held by no live transaction at two barriers, and confirmed by a fresh read",
         "no marker will ever come: read_committed consumers stop here until txnwatch or an administrator writes one",
         "no, unless the producer's next transaction absorbs it",
+        needs_marker=True,
     ),
     VerdictRule(
         Verdict.STUCK_PREPARE,
-        "prepare",
+        Family.PREPARE,
         Severity.CRITICAL,
-        "in Prepare* for longer than `stuck_prepare_ms` (30 s)",
+        f"in Prepare* for longer than `stuck_prepare_ms` ({_DEFAULTS.stuck_prepare_ms // 1000} s)",
         "the outcome is decided, but the coordinator has not written all markers, or cannot write them",
         "yes, when the leaders of the partitions accept the markers; no, if a leader has refused one",
+        age_rule=_stuck_after_ms,
     ),
     VerdictRule(
         Verdict.LATE,
-        "ongoing",
+        Family.ONGOING,
         Severity.WARNING,
-        "in Ongoing for longer than its timeout, the brokers' scan interval and a buffer together; never for two-phase "
-        "transactions",
+        "in Ongoing for longer than its timeout, the brokers' scan interval and `late_buffer_ms` "
+        f"({_DEFAULTS.late_buffer_ms // 1000} s) together; never for two-phase transactions",
         "the coordinator should have aborted it by now, and has not aborted it",
         "yes, but it is not known when: the coordinator still owns it",
+        age_rule=late_after_ms,
+        is_past_timeout=True,
     ),
     VerdictRule(
         Verdict.LONG_RUNNING,
-        "ongoing",
+        Family.ONGOING,
         Severity.INFO,
-        "in Ongoing for longer than 0.8 of its own timeout, and longer than two minutes",
+        f"in Ongoing for longer than `long_running_fraction` ({_DEFAULTS.long_running_fraction}) of its own timeout, "
+        f"and longer than `long_running_min_ms` ({_DEFAULTS.long_running_min_ms // 1000} s)",
         "early warning: the coordinator will abort it when its timeout is reached",
         "yes, at its timeout",
+        age_rule=_long_running_after_ms,
     ),
     VerdictRule(
         Verdict.STRAY_WRITE,
-        "span",
+        Family.SPAN,
         Severity.WARNING,
         "the producer's next transaction absorbed data that no transaction owned, before the data was proven to hang",
         "nothing hangs, but exactly-once was broken there: the data is committed or aborted with a transaction that it "
         "does not belong to",
         "yes, with the transaction that absorbed it",
+        is_read_again=False,
     ),
 )
 
 RULE_OF: dict[Verdict, VerdictRule] = {rule.verdict: rule for rule in VERDICTS}
-ONGOING, PREPARE = "ongoing", "prepare"
+_RANK = {rule.verdict: rank for rank, rule in enumerate(VERDICTS)}
+_FAMILY_OF_STATE = {
+    TransactionState.ONGOING: Family.ONGOING,
+    TransactionState.PREPARE_COMMIT: Family.PREPARE,
+    TransactionState.PREPARE_ABORT: Family.PREPARE,
+}
+_AGE_RULES: dict[TransactionState, tuple[tuple[Verdict, AgeRule], ...]] = {
+    state: tuple(
+        (rule.verdict, rule.age_rule) for rule in reversed(VERDICTS) if rule.family is family and rule.age_rule
+    )
+    for state, family in _FAMILY_OF_STATE.items()
+}
 
 
-class Look(StrEnum):
-    """What one barrier shows about one span. Only UNCOVERED counts towards a verdict."""
-
-    COVERED = "covered"
-    UNCOVERED = "uncovered"
-    TOO_EARLY = "seen_after_the_barrier"
-    ENDING = "a_census_did_not_show_it"
-    COORDINATOR_UNPROVEN = "coordinator_log_not_read_to_its_end"
-    COORDINATOR_NOT_SHOWN = "coordinator_log_not_shown"
-    DATA_UNPROVEN = "partition_not_read_to_its_end"
+def rank(verdict: Verdict) -> int:
+    """The place of the verdict in the table: a lower one is worse."""
+    return _RANK[verdict]
 
 
-def look_at(
-    producer: ProducerState,
-    partition: TopicPartition,
-    span: Span,
-    barrier: Barrier,
-    unread_coordinator: Container[int],
-) -> Look:
-    """What the coordinators' log, as far as it is proven at this barrier, shows about the owner of a span.
-
-    `unread_coordinator` holds the partitions of `__transaction_state` with a gap. A known transactional id can only be
-    in its own partition of that log; an unknown producer id can be in any of them.
-    """
-    if span.census_absent_at is not None:
-        return Look.ENDING
-    if not barrier.has_coordinator_log:
-        return Look.COORDINATOR_NOT_SHOWN
-    view = producer.view
-    if view is None:
-        unproven = bool(barrier.stale_coordinator) or bool(unread_coordinator)
-    else:
-        unproven = view.log_partition in barrier.stale_coordinator or view.log_partition in unread_coordinator
-    if unproven:
-        return Look.COORDINATOR_UNPROVEN
-    if view is not None and view.holds(partition):
-        return Look.COVERED
-    return Look.UNCOVERED if barrier.number >= span.eligible_from else Look.TOO_EARLY
-
-
-def reason_of(view: CoordinatorView | None, partition: TopicPartition) -> Reason:
-    """Why the span has no owner, according to the coordinators' log; the confirming read may find a better reason."""
-    if view is None or view.state is TransactionState.DEAD:
-        return Reason.NO_TRANSACTIONAL_ID
-    if view.superseded_by >= 0:
-        return Reason.PRODUCER_ID_SUPERSEDED
-    if view.is_live and partition not in view.participants:
-        return Reason.NOT_A_PARTICIPANT
-    if view.state is TransactionState.EMPTY:
-        return Reason.NOT_STARTED
-    return Reason.ALREADY_COMPLETED if partition in view.participants else Reason.NOT_A_PARTICIPANT
+def family_of(view: CoordinatorView) -> Family | None:
+    """The family of time-based verdicts that can apply in this state, None in an idle state."""
+    return _FAMILY_OF_STATE[view.state] if view.is_live else None
 
 
 class Threshold(NamedTuple):
@@ -185,14 +194,16 @@ class Threshold(NamedTuple):
 
 def thresholds(view: CoordinatorView, policy: DetectionPolicy, scan_interval_ms: int) -> tuple[Threshold, ...]:
     """The time-based verdicts of a live transaction, by ascending age; broker_clocks.py has its minimum age."""
-    if view.state.is_prepare:
-        return (Threshold(Verdict.STUCK_PREPARE, policy.stuck_prepare_ms),)
-    if view.state is not TransactionState.ONGOING or view.timeout_ms == TWO_PHASE_TIMEOUT_MS:
-        return ()
-    late = view.timeout_ms + scan_interval_ms + policy.late_buffer_ms
-    warn = max(int(view.timeout_ms * policy.long_running_fraction), policy.long_running_min_ms)
-    found = (Threshold(Verdict.LONG_RUNNING, warn), Threshold(Verdict.LATE, late))
-    return found if warn < view.timeout_ms else found[1:]
+    found = [
+        Threshold(verdict, age_ms)
+        for verdict, rule in _AGE_RULES.get(view.state, ())
+        if (age_ms := rule(view, policy, scan_interval_ms)) is not None
+    ]
+    return tuple(sorted(found, key=_age_ms))
+
+
+def _age_ms(threshold: Threshold) -> int:
+    return threshold.age_ms
 
 
 def doubt_ms(view: CoordinatorView, policy: DetectionPolicy, scan_interval_ms: int) -> int:

@@ -19,28 +19,50 @@ A producer with nothing open is removed at the first snapshot that finds it unch
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
-from txnwatch.state.detection.awaited_producers import Awaited
+from txnwatch.state.detection.awaited_producers import Awaited, places_of
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.open_transactions import open_transaction_of
 from txnwatch.state.model.findings import OpenTransaction
-from txnwatch.state.model.serializer import pack_versioned, unpack_versioned
+from txnwatch.state.model.ids import ProducerId
+from txnwatch.state.model.record import Record
+from txnwatch.state.model.serializer import Serializer
 from txnwatch.state.model.transaction import ProducerState
-from txnwatch.state.store.codec import (
-    VERSION,
-    decode_producer,
-    decode_shared,
-    encode_producer,
-    encode_shared,
-    places_in,
-)
+from txnwatch.state.store.codec import STORED_PARTS, decode_producer, decode_shared, encode_producer, encode_shared
 
 TOKEN_BYTES = 8
 MAX_ENTRIES = 256
 _APART = 8  # entries by which buckets differ, so that they write their snapshots in different batches
 _SMALL_LOG = 1 << 16  # bytes; a smaller log is not worth a snapshot
-_OFF = -1  # the time of a producer that is not on the agenda
+
+
+class Head(Record, frozen=True):
+    """The sequence of the last entry, and the tokens of the entries since the last snapshot, joined."""
+
+    sequence: int
+    tokens: bytes
+
+
+class Entry(Record, frozen=True):
+    """One entry of the log.
+
+    Attributes:
+        parts: fields of the shared state that have changed.
+        followed: changes of the open list; None removes a producer.
+        producer_ids, rows, written_ms: the producers that have changed, and when (our clock).
+        times: changes of the agenda; None removes a producer.
+    """
+
+    parts: dict[str, bytes]
+    followed: dict[ProducerId, OpenTransaction | None]
+    producer_ids: list[ProducerId]
+    rows: list[bytes]
+    written_ms: list[int]
+    times: dict[ProducerId, int | None]
+
+
+HEADS = Serializer[Head](Head, (Entry, *STORED_PARTS))
+ENTRIES = Serializer[Entry](Entry, STORED_PARTS)
 
 
 class LogStore(Protocol):
@@ -74,13 +96,13 @@ class KeptBucket:
         self.bucket = BucketState(number=number, awaited=Awaited())
         self._sequence = 0
         self._tokens: list[bytes] = []
-        self._rows: dict[int, bytes] = {}
-        self._written_ms: dict[int, int] = {}
-        self._objects: dict[int, ProducerState] = {}
-        self._used: dict[int, ProducerState] = {}
-        self._changed: dict[int, ProducerState] = {}
+        self._rows: dict[ProducerId, bytes] = {}
+        self._written_ms: dict[ProducerId, int] = {}
+        self._objects: dict[ProducerId, ProducerState] = {}
+        self._used: dict[ProducerId, ProducerState] = {}
+        self._changed: dict[ProducerId, ProducerState] = {}
         self._shared: dict[str, bytes] = {}
-        self._followed: dict[int, OpenTransaction] = {}
+        self._followed: dict[ProducerId, OpenTransaction] = {}
         self._snapshot_bytes = self._log_bytes = 0
 
     @property
@@ -89,18 +111,18 @@ class KeptBucket:
         return len(self._objects)
 
     @property
-    def producer_ids(self) -> frozenset[int]:
+    def producer_ids(self) -> frozenset[ProducerId]:
         """All known producer ids, also idle ones."""
         return frozenset(self._rows)
 
-    def get(self, producer_id: int) -> ProducerState | None:
+    def get(self, producer_id: ProducerId) -> ProducerState | None:
         """The latest version of the producer, or None."""
         found = self._used.get(producer_id) or self._objects.get(producer_id)
         if found is None:
             row = self._rows.get(producer_id)
             if row is None:
                 return None
-            found = decode_producer(producer_id, row)
+            found = decode_producer(row)
         self._used[producer_id] = found
         return found
 
@@ -112,7 +134,9 @@ class KeptBucket:
         """Stores the changes since `load`; `token` is random, `now_ms` is our clock at the batch's barrier."""
         shared, followed, agenda = encode_shared(self.bucket), self.bucket.followed, self.bucket.agenda
         parts = {name: part for name, part in shared.items() if self._shared.get(name) != part}
-        followed_now = {pid: told for pid, told in followed.items() if self._followed.get(pid) != told}
+        followed_now: dict[ProducerId, OpenTransaction | None] = {
+            pid: told for pid, told in followed.items() if self._followed.get(pid) != told
+        }
         let_go = self._followed.keys() - followed.keys()
         rows = {pid: encode_producer(producer) for pid, producer in self._changed.items()}
         if parts or followed_now or let_go or rows or agenda.changed:
@@ -120,18 +144,18 @@ class KeptBucket:
             self._written_ms.update(dict.fromkeys(rows, now_ms))
             if self._needs_snapshot():
                 self._forget_idle(now_ms - retention_ms)
-                entry = _entry(shared, dict(followed), self._rows, self._written_ms, agenda)
+                entry = _entry(shared, {**followed}, self._rows, self._written_ms, {**agenda})
                 store.clear()
                 self._tokens, self._snapshot_bytes, self._log_bytes = [], len(entry), 0
             else:
-                left: dict[int, OpenTransaction | None] = dict.fromkeys(let_go)
-                times = {pid: agenda.get(pid, _OFF) for pid in agenda.changed}
+                left: dict[ProducerId, OpenTransaction | None] = dict.fromkeys(let_go)
+                times = {pid: agenda.get(pid) for pid in agenda.changed}
                 entry = _entry(parts, followed_now | left, rows, dict.fromkeys(rows, now_ms), times)
                 self._log_bytes += len(entry)
             self._sequence += 1
             self._tokens.append(token)
             store.put_entry(self._sequence, entry)
-            store.put_head(pack_versioned(VERSION, self._sequence, b"".join(self._tokens)))
+            store.put_head(HEADS.encode(Head(self._sequence, b"".join(self._tokens))))
             self._shared, self._followed = shared, dict(followed)
         agenda.settle()
         self._changed = {}
@@ -172,34 +196,34 @@ class KeptBucket:
             self.bucket.agenda.settle()
             self.bucket.shown = None
 
-    def _take(self, entry: bytes) -> None:
-        parts, followed, producer_ids, rows, written_ms, times = unpack_versioned(VERSION, entry)
-        decode_shared(self.bucket, parts)
-        self._shared.update(parts)
-        for producer_id, told in followed.items():
+    def _take(self, packed: bytes) -> None:
+        entry = ENTRIES.decode(packed)
+        decode_shared(self.bucket, entry.parts)
+        self._shared.update(entry.parts)
+        for producer_id, told in entry.followed.items():
             if told is None:
                 self.bucket.followed.pop(producer_id, None)
             else:
-                self.bucket.followed[producer_id] = open_transaction_of(told)
-        self._rows.update(zip(producer_ids, rows, strict=True))
-        self._written_ms.update(zip(producer_ids, written_ms, strict=True))
-        for producer_id in producer_ids:
+                self.bucket.followed[producer_id] = told
+        self._rows.update(zip(entry.producer_ids, entry.rows, strict=True))
+        self._written_ms.update(zip(entry.producer_ids, entry.written_ms, strict=True))
+        for producer_id in entry.producer_ids:
             self._objects.pop(producer_id, None)
             self._used.pop(producer_id, None)
         agenda = self.bucket.agenda
-        for producer_id, when_ms in times.items():
-            if when_ms == _OFF:
+        for producer_id, when_ms in entry.times.items():
+            if when_ms is None:
                 agenda.drop(producer_id)
             else:
                 agenda.put(producer_id, when_ms)
-        self._place({*producer_ids, *times})
+        self._place({*entry.producer_ids, *entry.times})
 
-    def _place(self, producer_ids: set[int]) -> None:
+    def _place(self, producer_ids: set[ProducerId]) -> None:
         awaited = self.bucket.awaited
         assert awaited is not None
         for producer_id in producer_ids:
             if producer_id in self.bucket.agenda:
-                awaited.put(producer_id, places_in(self._rows[producer_id]))
+                awaited.put(producer_id, places_of(decode_producer(self._rows[producer_id])))
             else:
                 awaited.drop(producer_id)
 
@@ -213,8 +237,11 @@ def load(kept: KeptBucket | None, store: LogStore, number: int) -> KeptBucket:
     head = store.head()
     if head is None:
         return KeptBucket(number)
-    sequence, joined = unpack_versioned(VERSION, head)
-    tokens = [joined[at : at + TOKEN_BYTES] for at in range(0, len(joined), TOKEN_BYTES)]
+    known = HEADS.decode(head)
+    sequence, tokens = (
+        known.sequence,
+        [known.tokens[at : at + TOKEN_BYTES] for at in range(0, len(known.tokens), TOKEN_BYTES)],
+    )
     missing = kept.lacks(sequence, tokens) if kept is not None else None
     if kept is not None and missing is not None:
         kept.read(store, missing, tokens)
@@ -226,11 +253,12 @@ def load(kept: KeptBucket | None, store: LogStore, number: int) -> KeptBucket:
 
 
 def _entry(
-    parts: Mapping[str, bytes],
-    followed: Mapping[int, OpenTransaction | None],
-    rows: Mapping[int, bytes],
-    written_ms: Mapping[int, int],
-    times: Mapping[int, int],
+    parts: dict[str, bytes],
+    followed: dict[ProducerId, OpenTransaction | None],
+    rows: Mapping[ProducerId, bytes],
+    written_ms: Mapping[ProducerId, int],
+    times: dict[ProducerId, int | None],
 ) -> bytes:
-    columns: tuple[list[Any], ...] = (list(rows), list(rows.values()), [written_ms[pid] for pid in rows])
-    return pack_versioned(VERSION, dict(parts), dict(followed), *columns, dict(times))
+    return ENTRIES.encode(
+        Entry(parts, followed, list(rows), list(rows.values()), [written_ms[pid] for pid in rows], times)
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from kafka.protocol.admin import DescribeConfigsRequest
@@ -80,9 +80,11 @@ class ScanInterval:
         return max(self._known_ms.values(), default=None)
 
 
-def policy_of(cluster: Cluster) -> DetectionPolicy:
-    """The thresholds for a command that looks once, with the scan interval of the brokers."""
-    return DetectionPolicy(coordinator_scan_interval_ms=ScanInterval().largest_ms(cluster, 0.0))
+def with_scan_interval(policy: DetectionPolicy, cluster: Cluster) -> DetectionPolicy:
+    """The thresholds for a command that looks once: without a configured scan interval, that of the brokers counts."""
+    if policy.coordinator_scan_interval_ms is not None:
+        return policy
+    return replace(policy, coordinator_scan_interval_ms=ScanInterval().largest_ms(cluster, 0.0))
 
 
 def scan_interval_warning(cluster: Cluster) -> str | None:

@@ -24,12 +24,11 @@ from txnwatch.state.detection.bucket import process
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.store.bucket_log import TOKEN_BYTES, KeptBucket, load
-from txnwatch.streaming.job.output_rows import encode_emitted
-from txnwatch.streaming.source.fact_rows import PARTITION_BUCKET
-from txnwatch.streaming.source.packed_facts import unpack_facts
+from txnwatch.streaming.job.output_rows import FINDINGS
+from txnwatch.streaming.source.packed_facts import PARTITION_BUCKET, unpack_facts
 from txnwatch.streaming.source.worker_memory import freeze_what_stays
 
-_EMITTED_ROW = Row("kind", "payload")
+_FINDING_ROW = Row("finding")
 _RUN_ID = "spark.jobGroup.id"  # Spark runs the jobs of a streaming query in a job group named after the run
 _kept: dict[tuple[str, int], KeptBucket] = {}
 _kept_of = ""
@@ -63,7 +62,7 @@ class BucketProcessor(StatefulProcessor):  # type: ignore[misc]
         emitted = process(kept.bucket, kept, facts, self._policy, speaks_for_partitions=number == PARTITION_BUCKET)
         kept.write(store, os.urandom(TOKEN_BYTES), barrier.coordinator_listed_ms, self._policy.idle_retention_ms)
         _kept[place] = kept
-        return iter([_EMITTED_ROW(*encode_emitted(said)) for said in emitted])
+        return iter([_FINDING_ROW(FINDINGS.encode(finding)) for finding in emitted])
 
     def close(self) -> None:
         """Nothing to release."""

@@ -16,11 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from txnwatch.state.detection.open_transactions import LastOpenLists
-from txnwatch.state.model.findings import Emitted
+from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.job.checkpoint import local_directory
 from txnwatch.streaming.job.operator import BucketProcessor
-from txnwatch.streaming.job.output_rows import OUTPUT_DDL, decode_emitted
+from txnwatch.streaming.job.output_rows import FINDINGS, OUTPUT_DDL
 from txnwatch.streaming.job.planning_processes import plan_without_daemons, run_tasks_with_daemons
 from txnwatch.streaming.source.datasource import FORMAT, TransactionsDataSource
 
@@ -111,7 +111,7 @@ def is_executing(session: SparkSession) -> bool:
 
 
 def start(
-    session: SparkSession, settings: JobSettings, on_batch: Callable[[int, list[Emitted]], None]
+    session: SparkSession, settings: JobSettings, on_batch: Callable[[int, list[Finding]], None]
 ) -> StreamingQuery:
     """Starts the query; `on_batch(batch_id, emitted)` runs in the driver once for every micro-batch."""
     remembered = LastOpenLists()
@@ -119,7 +119,7 @@ def start(
 
     def collect(frame: DataFrame, batch_id: int) -> None:
         run_tasks_with_daemons(session)  # the batch is planned, and none of its tasks has started
-        emitted = [decode_emitted(row["kind"], row["payload"]) for row in frame.collect()]
+        emitted = [FINDINGS.decode(row["finding"]) for row in frame.collect()]
         on_batch(batch_id, remembered.whole(emitted))
 
     facts = session.readStream.format(FORMAT).options(**settings.source_options, packed="true").load()

@@ -9,8 +9,10 @@ returned as a problem beside the answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from txnwatch.state.evidence.age_claims import LeaderStamp
 from txnwatch.state.model.facts import TransactionSeen
@@ -79,7 +81,8 @@ def read_views(cluster: Cluster, producer_ids: Collection[int]) -> LogViews:
         fold.feed(read.fold.kept, read.fold.hole_end_before)
         for fact in fold.facts():
             if isinstance(fact, TransactionSeen) and fact.producer_id in producer_ids:
-                is_earlier = fact.view.coordinator_epoch < epochs[read.partition]
+                epoch = fact.view.coordinator_epoch
+                is_earlier = epoch is None or epoch < epochs[read.partition]
                 found.views[fact.producer_id] = replace(fact.view, may_lack_later_records=is_earlier)
     return found
 

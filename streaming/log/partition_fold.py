@@ -17,13 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from txnwatch.state.model.facts import Joined, ProducerSeen
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.record import Record
 from txnwatch.state.model.transaction import Marker
 from txnwatch.streaming.wire.batch_walker import NO_PRODUCER, BatchWalker, producer_of
 from txnwatch.streaming.wire.control_record import MarkerType, read_marker
 from txnwatch.streaming.wire.record_batch import CONTROL, DELETE_HORIZON, TRANSACTIONAL, BatchHeader, header_at
+
+_NO_EPOCH: Final = ProducerEpoch(-1)  # nothing was read whose epoch it would be
 
 
 @dataclass(slots=True)
@@ -34,25 +38,24 @@ class _Producer:
         encoded: its id and epoch as the batches have them while its transaction is open, else empty.
     """
 
-    epoch: int
+    epoch: ProducerEpoch
     encoded: bytes = NO_PRODUCER
     first_offset: int | None = None
-    first_epoch: int = -1
+    first_epoch: ProducerEpoch = _NO_EPOCH
     first_marker: Marker | None = None
     last_marker: Marker | None = None
     open_offset: int | None = None
-    open_epoch: int = -1
+    open_epoch: ProducerEpoch = _NO_EPOCH
     last_offset: int = -1
     last_timestamp_ms: int = -1
     joined: Joined | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Episode:
+class Episode(Record, frozen=True):
     """One transaction on one partition, from its first batch to its marker; used to read history."""
 
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
     start_offset: int
     last_offset: int
     last_timestamp_ms: int
@@ -86,7 +89,7 @@ class PartitionFold(BatchWalker):
         super().__init__(start, end)
         self.episodes: list[Episode] = []
         self._keep_episodes = keep_episodes
-        self._producers: dict[int, _Producer] = {}
+        self._producers: dict[ProducerId, _Producer] = {}
         # The producers with an open transaction, by the bytes of id and epoch: most runs need no integers.
         self._open: dict[bytes, _Producer] = {}
 
@@ -121,7 +124,7 @@ class PartitionFold(BatchWalker):
         self._open[encoded] = seen
         return seen
 
-    def _opened(self, producer_id: int, base: int, epoch: int) -> _Producer:
+    def _opened(self, producer_id: ProducerId, base: int, epoch: ProducerEpoch) -> _Producer:
         seen = self._producers.setdefault(producer_id, _Producer(epoch))
         seen.open_offset, seen.open_epoch = base, epoch
         if seen.first_marker is None:
@@ -166,7 +169,7 @@ class PartitionFold(BatchWalker):
             )
 
 
-def _episode(producer_id: int, producer: _Producer, marker: Marker) -> Episode:
+def _episode(producer_id: ProducerId, producer: _Producer, marker: Marker) -> Episode:
     assert producer.open_offset is not None
     return Episode(
         producer_id=producer_id,

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import CANNOT_DECODE, NoticeKind
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import ProducerEpoch, TopicPartition
 from txnwatch.state.model.ports import STILL_READING, SpanHistory, SpanStart
-from txnwatch.state.model.transaction import UNREAD, Marker
+from txnwatch.state.model.transaction import Marker
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.log_extent import Extent, list_extents, read_parts
 from txnwatch.streaming.log.partition_fold import marker_at
@@ -164,9 +164,9 @@ class SpanHistoryFold(BatchWalker):
         self._missing_up_to(min(header.base_offset, self.end))
 
     def histories(self) -> Iterator[tuple[SpanStart, SpanHistory]]:
-        """The results, once the range is walked; the epoch is UNREAD if a span does not begin with a batch."""
+        """The results, once the range is walked; the epoch is None if a span does not begin with a batch."""
         for span in self.spans:
-            yield span, self._found.get(span) or self._history(span, UNREAD)
+            yield span, self._found.get(span) or self._history(span, None)
 
     def _reached_by(self, offset: int) -> Iterator[SpanStart]:
         while self._reached < len(self.spans) and self.spans[self._reached].start_offset <= offset:
@@ -178,12 +178,12 @@ class SpanHistoryFold(BatchWalker):
             self._has_hole = True
             self._markers.clear()
 
-    def _history(self, span: SpanStart, epoch: int) -> SpanHistory:
+    def _history(self, span: SpanStart, epoch: ProducerEpoch | None) -> SpanHistory:
         has_marker = span.producer_id in self._markers
         is_first = self.start == 0 and not self._has_hole and not has_marker
         return SpanHistory(epoch, self._markers.get(span.producer_id), is_first)
 
 
-def _epoch_of(header: BatchHeader, span: SpanStart) -> int:
+def _epoch_of(header: BatchHeader, span: SpanStart) -> ProducerEpoch | None:
     is_its_own = header.base_offset == span.start_offset and header.producer_id == span.producer_id
-    return int(header.producer_epoch) if is_its_own and not header.is_control else UNREAD
+    return header.producer_epoch if is_its_own and not header.is_control else None

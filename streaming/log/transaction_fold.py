@@ -9,12 +9,15 @@ are consecutive only if no offset between them is missing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
+from operator import attrgetter
+
+from msgspec.structs import replace
 
 from txnwatch.state.detection.epoch_lineage import begun, follow
 from txnwatch.state.model.completion_latency import End, Tally
 from txnwatch.state.model.facts import TransactionalIdGone, TransactionSeen
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import ProducerId, TopicPartition
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState
 from txnwatch.streaming.log.compaction_holes import last_hole_end
 from txnwatch.streaming.wire.batch_walker import BatchWalker
@@ -22,6 +25,9 @@ from txnwatch.streaming.wire.record_batch import BatchHeader, Record, records
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value
 
 _COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
+# A view has the values of its record that have the same name, so a new field of both needs no change here.
+_COPIED = tuple(spec.name for spec in fields(TransactionLogValue) if spec.name in CoordinatorView.__struct_fields__)
+_values_of = attrgetter(*_COPIED)
 
 
 @dataclass(slots=True)
@@ -52,12 +58,12 @@ class TransactionFold(BatchWalker):
         self.hole: int | None = None
         self.last_hole_end = start
         self.stamps: Stamps | None = None
-        self._views: dict[int, CoordinatorView] = {}
-        self._held: dict[int, frozenset[TopicPartition]] = {}
-        self._owner: dict[str, int] = {}
+        self._views: dict[ProducerId, CoordinatorView] = {}
+        self._held: dict[ProducerId, frozenset[TopicPartition]] = {}
+        self._owner: dict[str, ProducerId] = {}
         self._gone: dict[str, int] = {}
-        self._ended: dict[int, Tally] = {}
-        self._first_ends: dict[int, End] = {}
+        self._ended: dict[ProducerId, Tally] = {}
+        self._first_ends: dict[ProducerId, End] = {}
 
     def feed(self, buffer: memoryview | bytes, hole_end_before: Mapping[int, int] | None = None) -> None:
         """Decodes the `records` of one Fetch response.
@@ -118,9 +124,11 @@ class TransactionFold(BatchWalker):
         end = None
         if record.offset >= self.backlog_end:
             end = End(view.state, record.timestamp, value.last_update_ms, coordinator_epoch)
-        for former in {value.previous_producer_id, self._owner.get(transactional_id, -1)}:
-            if former >= 0 and former != value.producer_id:
-                self._supersede(former, view, value.producer_id, end)
+        formers = {self._owner.get(transactional_id, value.producer_id)}
+        if value.previous_producer_id >= 0:
+            formers.add(ProducerId(value.previous_producer_id))
+        for former in formers - {value.producer_id}:
+            self._supersede(former, view, value.producer_id, end)
         if view.is_live:
             self._held[value.producer_id] = self._held.get(value.producer_id, frozenset()) | view.participants
         self._time(value.producer_id, end)
@@ -132,7 +140,7 @@ class TransactionFold(BatchWalker):
         self._views[value.producer_id] = view
         self._owner[transactional_id] = value.producer_id
 
-    def _time(self, producer_id: int, end: End | None) -> None:
+    def _time(self, producer_id: ProducerId, end: End | None) -> None:
         """Measures a transaction that ends here; if it was prepared before the range, the state does so."""
         if end is None or end.state not in _COMPLETE:
             return
@@ -142,7 +150,7 @@ class TransactionFold(BatchWalker):
         elif prior.state.is_prepare:
             self._ended.setdefault(producer_id, Tally()).finish(prior, end)
 
-    def _supersede(self, former: int, view: CoordinatorView, successor: int, end: End | None) -> None:
+    def _supersede(self, former: ProducerId, view: CoordinatorView, successor: ProducerId, end: End | None) -> None:
         self._time(former, end)
         prior = self._views.get(former)
         held = prior.participants if prior is not None else frozenset()
@@ -155,11 +163,7 @@ class TransactionFold(BatchWalker):
             transactional_id=transactional_id,
             log_partition=self.log_partition,
             log_offset=record.offset,
-            state=value.state,
-            producer_epoch=value.producer_epoch,
             timeout_ms=value.transaction_timeout_ms,
-            start_ms=value.start_ms,
-            last_update_ms=value.last_update_ms,
             record_timestamp_ms=record.timestamp,
             participants=frozenset(
                 TopicPartition(topic, partition)
@@ -167,6 +171,7 @@ class TransactionFold(BatchWalker):
                 for partition in partitions
             ),
             coordinator_epoch=coordinator_epoch,
+            **dict(zip(_COPIED, _values_of(value), strict=True)),
         )
 
     def facts(self, *, is_first: bool = False) -> Iterator[TransactionSeen | TransactionalIdGone]:
@@ -199,7 +204,7 @@ class TransactionFold(BatchWalker):
         self._owner = {name: owner for name, owner in self._owner.items() if owner in kept}
         self._gone = {name: offset for name, offset in self._gone.items() if offset >= self.backlog_end}
 
-    def _fact(self, producer_id: int, view: CoordinatorView, *, is_past: bool) -> TransactionSeen:
+    def _fact(self, producer_id: ProducerId, view: CoordinatorView, *, is_past: bool) -> TransactionSeen:
         held = self._held.get(producer_id, frozenset())
         held = held - view.participants if view.is_live else held
         ended = self._ended.get(producer_id)

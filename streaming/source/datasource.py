@@ -17,8 +17,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.source.fact_rows import DDL
-from txnwatch.streaming.source.history_rows import unlisted
+from txnwatch.streaming.source.fact_rows import FACTS
+from txnwatch.streaming.source.history_rows import HISTORY, unlisted
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import SourceOptions, parse_options
@@ -47,8 +47,11 @@ class TransactionsDataSource(DataSource):  # type: ignore[misc]
         return FORMAT
 
     def schema(self) -> str:
-        """The schema of facts, as DDL."""
-        return PACKED_DDL if parse_options(self.options).packed else DDL
+        """The schema of facts, or of finished transactions, as DDL."""
+        options = parse_options(self.options)
+        if options.episodes:
+            return HISTORY.ddl
+        return PACKED_DDL if options.packed else FACTS.ddl
 
     def streamReader(self, schema: object) -> TransactionsStreamReader:  # noqa: N802 - Spark's name
         """A reader for a streaming query."""

@@ -7,12 +7,26 @@ that retention removed, that was truncated, or that cannot be read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice
-from txnwatch.streaming.log.partition_fold import PartitionFold
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.record import Variant
+from txnwatch.streaming.log.partition_fold import Episode
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.source.fact_rows import EPISODE, Row, notice_row
 from txnwatch.streaming.source.offsets import SourceOffset, is_data
+from txnwatch.streaming.source.row_format import Row, RowFormat, row_of
+
+
+class FinishedTransaction(Variant, frozen=True):
+    """One transaction on one partition, with its marker."""
+
+    partition: TopicPartition
+    topic_id: str
+    episode: Episode
+
+
+HISTORY: Final = RowFormat(FinishedTransaction | PartitionNotice)
 
 
 def unlisted(end: SourceOffset) -> tuple[PartitionNotice, ...]:
@@ -29,31 +43,12 @@ def episode_rows(reads: Iterable[RangeRead], missing: Iterable[PartitionNotice])
     """The rows of one task."""
     for notice in missing:
         if is_data(notice.partition):
-            yield notice_row(notice)
+            yield row_of(notice)
     for read in reads:
         if not is_data(read.partition):
             continue
         for fold in (*read.earlier, read.fold):
-            yield from _ended(read, fold)
+            for episode in fold.episodes:
+                yield row_of(FinishedTransaction(read.partition, read.topic_id, episode))
         for notice in read.notices:
-            yield notice_row(notice)
-
-
-def _ended(read: RangeRead, fold: PartitionFold) -> Iterator[Row]:
-    for episode in fold.episodes:
-        yield {
-            "kind": EPISODE,
-            "topic": read.partition.topic,
-            "partition": read.partition.partition,
-            "topic_id": read.topic_id,
-            "producer_id": episode.producer_id,
-            "producer_epoch": episode.producer_epoch,
-            "txn_start_offset": episode.start_offset,
-            "last_offset": episode.last_offset,
-            "last_timestamp_ms": episode.last_timestamp_ms,
-            "last_marker_offset": episode.marker.offset,
-            "last_marker_epoch": episode.marker.producer_epoch,
-            "last_marker_commit": episode.marker.commit,
-            "last_marker_coordinator_epoch": episode.marker.coordinator_epoch,
-            "last_marker_timestamp_ms": episode.marker.timestamp_ms,
-        }
+            yield row_of(notice)

@@ -17,9 +17,11 @@ At least every `IDLE_S` a barrier takes place, because heartbeats, metrics and e
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from txnwatch.state.model.findings import BucketCount
 from txnwatch.streaming.source.offsets import NOT_BEGUN, SourceOffset
 from txnwatch.streaming.source.reread_requests import replace_text
 
@@ -31,6 +33,16 @@ class NextBarrierDue(NamedTuple):
 
     barrier: int
     due_ms: int
+
+
+def next_barrier_due(counts: Sequence[BucketCount], buckets: int, *, can_wait: bool) -> NextBarrierDue | None:
+    """When the next barrier is due: at once, unless every bucket and the ledger can wait. None if a bucket is missing.
+
+    `can_wait`: no incident is open, and no candidate and no event is queued.
+    """
+    if len(counts) != buckets:
+        return None
+    return NextBarrierDue(counts[0].barrier, min(count.due_ms for count in counts) if can_wait else 0)
 
 
 def write_next_barrier(path: Path, next_due: NextBarrierDue) -> None:

@@ -1,6 +1,6 @@
 """Lists the ends of all partitions: first D (all data partitions), then T (all of `__transaction_state`).
 
-Law: T is requested only after D is complete, because the proof depends on that order (state/model/verdicts.py). An end
+Law: T is requested only after D is complete, because the proof depends on that order (state/detection/proof.py). An end
 is the leader's answer to ListOffsets(LATEST, read_uncommitted) under its current epoch. After a failover the leader
 answers OFFSET_NOT_AVAILABLE until its high watermark is reliable. The high watermark of a Fetch has no such guarantee.
 """

@@ -20,13 +20,14 @@ from txnwatch.streaming.log.read_budget import NO_LIMIT, Budget
 from txnwatch.streaming.log.read_rate import ReadRate
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.coordinator_clocks import clocks_of
-from txnwatch.streaming.source.fact_rows import Row, fact_rows, record_batch
+from txnwatch.streaming.source.fact_rows import FACTS, fact_rows
 from txnwatch.streaming.source.hidden_participants import hidden_participants
-from txnwatch.streaming.source.history_rows import episode_rows
+from txnwatch.streaming.source.history_rows import HISTORY, episode_rows
 from txnwatch.streaming.source.offsets import is_data
 from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.streaming.source.packed_facts import packed_batch
 from txnwatch.streaming.source.read_plan import Range, ReadPlan
+from txnwatch.streaming.source.row_format import Row, RowFormat
 from txnwatch.streaming.source.snapshot_schedule import take_census
 
 ROWS_PER_ARROW_BATCH = 10_000
@@ -52,7 +53,7 @@ def run_plan(plan: ReadPlan, options: SourceOptions, cluster: Cluster, asking: C
         rate=ReadRate(options.max_bytes_per_second / plan.tasks) if options.max_bytes_per_second is not None else None,
     )
     if options.episodes:
-        yield from _arrow(episode_rows(reads, plan.unlisted))
+        yield from _arrow(HISTORY, episode_rows(reads, plan.unlisted))
         return
     facts = [*plan_facts(plan, reads), *_census_facts(plan, asking)]
     if plan.end is not None:
@@ -61,7 +62,7 @@ def run_plan(plan: ReadPlan, options: SourceOptions, cluster: Cluster, asking: C
     if options.packed:
         yield packed_batch(facts, options.buckets)
     else:
-        yield from _arrow(fact_rows(facts, options.buckets))
+        yield from _arrow(FACTS, fact_rows(facts, options.buckets))
 
 
 def budgets(plan: ReadPlan, reads: Iterable[RangeRead], options: SourceOptions, now_s: float) -> list[Budget]:
@@ -156,11 +157,11 @@ def _throttled(plan: ReadPlan, *clusters: Cluster) -> Iterator[Fact]:
         yield Throttled(throttled_ms)
 
 
-def _arrow(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+def _arrow(rows_of: RowFormat, rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
     chunk: list[Row] = []
     for row in rows:
         chunk.append(row)
         if len(chunk) == ROWS_PER_ARROW_BATCH:
-            yield record_batch(chunk)
+            yield rows_of.record_batch(chunk)
             chunk = []
-    yield record_batch(chunk)
+    yield rows_of.record_batch(chunk)

@@ -19,7 +19,7 @@ from txnwatch.state.detection.open_transactions import UNOWNED
 from txnwatch.state.model.findings import (
     CensusReason,
     CensusRequest,
-    Emitted,
+    Finding,
     LastStableOffsetBlocked,
     OpenTransactions,
     OutstandingGap,
@@ -48,7 +48,7 @@ def census_of(partition: TopicPartition, why: CensusReason) -> RereadRequest:
     return RereadRequest(partition, NEEDS_CENSUS, why)
 
 
-def requests_after(emitted: Collection[Emitted], doubted: Iterable[TopicPartition]) -> set[RereadRequest]:
+def requests_after(emitted: Collection[Finding], doubted: Iterable[TopicPartition]) -> set[RereadRequest]:
     """The requests after a batch: gaps to read again, and partitions to describe.
 
     `emitted` has the open transactions of every bucket, also those emitted in earlier batches. `doubted` are partitions
@@ -68,7 +68,7 @@ def requests_after(emitted: Collection[Emitted], doubted: Iterable[TopicPartitio
     return requests | {RereadRequest(partition, start) for partition, start in unread.items()}
 
 
-def _held_by_nobody_known(emitted: Collection[Emitted]) -> Iterator[TopicPartition]:
+def _held_by_nobody_known(emitted: Collection[Finding]) -> Iterator[TopicPartition]:
     """Partitions whose last stable offset does not move, and where no known transaction with an owner begins.
 
     If a known transaction with an owner begins there, it holds the offset: no two transactions begin at one offset. A

@@ -175,7 +175,12 @@ def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
         if isinstance(producers, str) or not is_whole or ids.get(partition.topic) != asked.topic_id:
             continue
         taken[partition] = CensusListing(
-            asked.topic_id, below, stable.offset, asked.below is not None, asked.is_first, asked.is_behind
+            asked.topic_id,
+            below,
+            stable.offset if stable.offset >= 0 else None,
+            asked.below is not None,
+            asked.is_first,
+            asked.is_behind,
         )
         for producer in producers:
             if 0 <= producer.txn_start_offset < below:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+from txnwatch.state.model.ids import ProducerEpoch, ProducerId
 from txnwatch.streaming.wire.record_batch import (
     CONTROL,
     CURRENT_MAGIC,
@@ -167,7 +168,7 @@ def end_of_whole_entries(buffer: memoryview | bytes) -> int:
     return end
 
 
-def producer_of(encoded: bytes) -> tuple[int, int]:
+def producer_of(encoded: bytes) -> tuple[ProducerId, ProducerEpoch]:
     """The producer id and epoch of a run."""
     producer_id, epoch = _producer(encoded)
-    return producer_id, epoch
+    return ProducerId(producer_id), ProducerEpoch(epoch)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from txnwatch.state.model.errors import WireError
+from txnwatch.state.model.ids import ProducerEpoch, ProducerId
 from txnwatch.streaming.wire.primitives import Reader
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -46,8 +47,8 @@ class BatchHeader(NamedTuple):
     last_offset_delta: int
     base_timestamp: int
     max_timestamp: int
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
     base_sequence: int
     record_count: int
 

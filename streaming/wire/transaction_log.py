@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from txnwatch.state.model.errors import WireError
+from txnwatch.state.model.ids import ProducerEpoch, ProducerId
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.wire.primitives import Reader
 
@@ -33,8 +34,8 @@ class TransactionLogValue:
     """
 
     version: int
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
     transaction_timeout_ms: int
     state: TransactionState
     partitions: TopicPartitions | None
@@ -73,8 +74,8 @@ def decode_value(value: memoryview | bytes) -> TransactionLogValue:
             "value version", 0, version, f"0 to {_HIGHEST_VALUE_VERSION} (if the broker is newer, upgrade txnwatch)"
         )
     flexible = version >= 1
-    producer_id = reader.int64("producer id")
-    producer_epoch = reader.int16("producer epoch")
+    producer_id = ProducerId(reader.int64("producer id"))
+    producer_epoch = ProducerEpoch(reader.int16("producer epoch"))
     timeout_ms = reader.int32("transaction timeout")
     state = _state(reader)
     partitions = _partitions(reader, flexible=flexible)

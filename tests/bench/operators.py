@@ -26,26 +26,27 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from bench import results
 from bench.idle import cpu_seconds
 from bench.results import Point
-from support.row_facts import fact_of
 from txnwatch.spark_output import output_to
 from txnwatch.state.detection.transitions import apply
 from txnwatch.state.model.facts import Barrier, Fact, ProducerSeen, TransactionSeen
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.serializer import PartSerializer
 from txnwatch.state.model.transaction import CoordinatorView, Marker, ProducerState, TransactionState
 from txnwatch.state.store.codec import decode_producer, encode_producer
 from txnwatch.streaming.job.operator import BucketProcessor
 from txnwatch.streaming.job.output_rows import OUTPUT_DDL
 from txnwatch.streaming.job.query import spark_session
-from txnwatch.streaming.source.fact_rows import DDL, SCHEMA, fact_rows, record_batch
-from txnwatch.streaming.source.packed_facts import PACKED_DDL, packed_batch
+from txnwatch.streaming.source.packed_facts import PACKED_DDL, bucket_of, packed_batch
 
 SIZES, OF_EACH_SHAPE = (100, 1_000, 10_000), 1_000
 OPEN, TIMEOUT_MS = (1_000, 10_000, 100_000), 900_000
 TIMES_KNOWN, BUCKETS = 20, 16
 SECONDS, START_S = 20, 120.0
 TRIGGER_MS = 500
-_PRODUCER_ID = SCHEMA.get_field_index("producer_id")
+ROWS = pa.schema([("bucket", pa.int32()), ("producer_id", pa.int64()), ("fact", pa.binary())])
+ROWS_DDL = "bucket INT, producer_id BIGINT, fact BINARY"
+FACT = PartSerializer[Fact](Fact)
 
 
 class SyntheticReader(DataSourceStreamReader):  # type: ignore[misc]
@@ -72,7 +73,16 @@ class SyntheticReader(DataSourceStreamReader):  # type: ignore[misc]
         facts: list[Fact] = [Barrier(number, number * TRIGGER_MS, number * TRIGGER_MS)] if task == 0 else []
         for step in range(task, changing, self._tasks):
             facts.extend(_facts(number, (number * changing + step) % (TIMES_KNOWN * changing)))
-        yield packed_batch(facts, BUCKETS) if self._is_packed else record_batch(fact_rows(facts, BUCKETS))
+        yield packed_batch(facts, BUCKETS) if self._is_packed else _a_row_each(facts)
+
+
+def _a_row_each(facts: list[Fact]) -> pa.RecordBatch:
+    rows = [
+        {"bucket": bucket_of(fact.producer_id, BUCKETS), "producer_id": fact.producer_id, "fact": FACT.encode(fact)}
+        for fact in facts
+        if isinstance(fact, ProducerSeen | TransactionSeen)
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=ROWS)
 
 
 class SyntheticSource(DataSource):  # type: ignore[misc]
@@ -81,7 +91,7 @@ class SyntheticSource(DataSource):  # type: ignore[misc]
         return "synthetic-facts"
 
     def schema(self) -> str:
-        return PACKED_DDL if "packed" in self.options else DDL
+        return PACKED_DDL if "packed" in self.options else ROWS_DDL
 
     def streamReader(self, schema: object) -> SyntheticReader:
         del schema
@@ -112,8 +122,8 @@ class KeyPerProducer(StatefulProcessor):  # type: ignore[misc]
     def handleInputRows(self, key: tuple[int], rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         del timerValues
         stored = self._state.get()
-        producer = decode_producer(key[0], bytes(stored[0])) if stored is not None else ProducerState(key[0])
-        self._state.update((encode_producer(_applied(producer, (fact_of(row) for row in rows))),))
+        producer = decode_producer(bytes(stored[0])) if stored is not None else ProducerState(key[0])
+        self._state.update((encode_producer(_applied(producer, (FACT.decode(row[-1]) for row in rows))),))
         return iter(())
 
     def close(self) -> None:
@@ -130,14 +140,7 @@ class PandasBuckets(StatefulProcessor):  # type: ignore[misc]
         self, key: tuple[int], rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
         del key, timerValues
-        _apply_to_map(
-            self._map,
-            (
-                list(row.values())
-                for frame in rows
-                for row in pa.Table.from_pandas(frame, SCHEMA, preserve_index=False).to_pylist()
-            ),
-        )
+        _apply_to_map(self._map, (row for frame in rows for row in frame.itertuples(index=False)))
         return iter(())
 
     def close(self) -> None:
@@ -161,12 +164,11 @@ class RowBuckets(StatefulProcessor):  # type: ignore[misc]
 
 def _apply_to_map(producers: Any, rows: Iterable[Sequence[Any]]) -> None:
     facts: dict[int, list[Fact]] = {}
-    for row in rows:
-        if row[_PRODUCER_ID] is not None:
-            facts.setdefault(row[_PRODUCER_ID], []).append(fact_of(row))
+    for _, producer_id, fact in rows:
+        facts.setdefault(producer_id, []).append(FACT.decode(fact))
     for producer_id, told in facts.items():
         stored = producers.getValue((producer_id,))
-        producer = decode_producer(producer_id, bytes(stored[0])) if stored is not None else ProducerState(producer_id)
+        producer = decode_producer(bytes(stored[0])) if stored is not None else ProducerState(producer_id)
         producers.updateValue((producer_id,), (encode_producer(_applied(producer, told)),))
 
 
@@ -247,8 +249,6 @@ def measure(
     source = source.option("only_first", str(only_first).lower())
     is_packed = isinstance(processor, BucketProcessor)
     frame = (source.option("packed", "true") if is_packed else source).load()
-    if key == "producer_id":
-        frame = frame.filter("producer_id IS NOT NULL")
     grouped = frame.groupBy(key)
     transform = grouped.transformWithStateInPandas if in_pandas else grouped.transformWithState
     query = (

@@ -11,7 +11,7 @@ from support.topics import unique
 from support.waiting import eventually
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import MarkerSpec, PartitionReading, SpanHistory, SpanStart, TransactionAdmin
-from txnwatch.state.model.transaction import UNREAD, TransactionState
+from txnwatch.state.model.transaction import TransactionState
 
 _IN_TIME_S = 15.0
 
@@ -231,7 +231,7 @@ class AdminContract:
         assert nowhere.problem is not None, "not known, because nobody could be asked"
         assert nowhere == SpanHistory(problem=nowhere.problem)
         beyond = past_of(stage, partition, owner, 9)
-        assert (beyond.start_epoch, beyond.problem) == (UNREAD, None), "not known, because nothing is there"
+        assert (beyond.start_epoch, beyond.problem) == (None, None), "not known, because nothing is there"
 
     def test_the_pasts_of_many_spans_are_read_in_parallel(self, stage: Stage) -> None:
         here, there = stage.create_topic(unique("pasts"), partitions=2)

@@ -260,8 +260,8 @@ class TestRedisMirror(ViewContract):
 
     def test_what_is_open_is_replaced_as_a_whole_and_goes_by_itself(self, stage: RedisStage) -> None:
         span = OpenSpan(TopicPartition("orders", 3), 99, 1_500)
-        first = OpenTransaction(7, "checkout-\u00fc", "Ongoing", 1_000, -1, (span,))
-        second = OpenTransaction(8, None, "unowned", 2_000, -1, ())
+        first = OpenTransaction(7, "checkout-\u00fc", "Ongoing", 1_000, None, (span,))
+        second = OpenTransaction(8, None, "unowned", 2_000, None, ())
         show_open = stage.sink.show_open
         show_open([second, first])
         described = {"transactional_id": "checkout-\u00fc", "producer_id": 7, "state": "Ongoing"}

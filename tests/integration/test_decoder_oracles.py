@@ -172,7 +172,7 @@ def test_the_folded_view_of_a_producer_id_is_its_last_record(logs: Logs) -> None
         views = {
             fact.view.transactional_id: (fact.view.state.id, fact.producer_id, fact.view.log_offset)
             for fact in facts
-            if not isinstance(fact, TransactionalIdGone) and fact.view.superseded_by < 0
+            if not isinstance(fact, TransactionalIdGone) and fact.view.superseded_by is None
         }
         gone = {fact.transactional_id: fact.log_offset for fact in facts if isinstance(fact, TransactionalIdGone)}
         assert gone == {name: int(record["offset"]) for name, record in last.items() if record["value"] is None}

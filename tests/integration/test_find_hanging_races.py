@@ -13,6 +13,7 @@ from txnwatch.embedded.applications import exactly_once_copier, transactional_wr
 from txnwatch.embedded.faults import stray_write
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.client.cluster import Cluster
 
 LOOKS_S = 8.0
@@ -39,7 +40,7 @@ def test_only_what_hangs_is_ever_reported_as_hanging(cluster: Cluster, busy: lis
     hang = (busy[1], hung.producer_id)
     covered, proven, deadline = 0, 0, time.monotonic() + LOOKS_S
     while time.monotonic() < deadline:
-        found = searcher_of(cluster).search(busy)
+        found = searcher_of(cluster, DetectionPolicy()).search(busy)
         said = {(candidate.partition, candidate.producer_id) for candidate, _ in found.hanging}
         assert said <= {hang}
         assert said or found.not_checked, "what hangs is found, or not everything was answered, and that is said"

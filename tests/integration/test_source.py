@@ -21,7 +21,7 @@ from txnwatch.embedded.faults import late_write_after_abort
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.spark_output import output_to
-from txnwatch.state.model.findings import Emitted, SpanCandidate
+from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.client.cluster import Cluster
@@ -74,10 +74,10 @@ def test_history_has_every_finished_transaction(
 ) -> None:
     partition, _ = history
     rows = read(spark, kafka, partition.topic, startingOffsets="earliest", episodes="true").collect()
-    found = [
-        (row["kind"], row["txn_start_offset"], row["last_marker_offset"], row["last_marker_commit"]) for row in rows
-    ]
-    assert sorted(found) == [("episode", 0, 2, True), ("episode", 3, 4, False)]
+    assert {row["kind"] for row in rows} == {"finished_transaction"}
+    finished = [row["finished_transaction"]["episode"] for row in rows]
+    found = [(one["start_offset"], one["marker"]["offset"], one["marker"]["commit"]) for one in finished]
+    assert sorted(found) == [(0, 2, True), (3, 4, False)]
 
 
 def test_a_batch_read_returns_what_is_open_and_its_owner(
@@ -85,8 +85,9 @@ def test_a_batch_read_returns_what_is_open_and_its_owner(
 ) -> None:
     partition, hung = history
     facts = read(spark, kafka, partition.topic, startingOffsets="earliest")
-    (row,) = facts.filter(f"kind = 'producer' AND producer_id = {hung.producer_id}").collect()
-    assert (row["txn_start_offset"], row["last_marker_offset"], row["last_marker_commit"]) == (5, 4, False)
+    (row,) = facts.filter(f"producer_seen.producer_id = {hung.producer_id}").collect()
+    seen = row["producer_seen"]
+    assert (seen["open_offset"], seen["last_marker"]["offset"], seen["last_marker"]["commit"]) == (5, 4, False)
     assert row["bucket"] == hung.producer_id % 16
     assert facts.filter("kind = 'barrier'").count() == 16
 
@@ -97,8 +98,8 @@ def test_a_batch_read_ends_at_the_given_offset(
     partition, hung = history
     ends = json.dumps({partition.topic: {"0": 5}})
     facts = read(spark, kafka, partition.topic, startingOffsets="earliest", endingOffsets=ends)
-    (row,) = facts.filter(f"kind = 'producer' AND producer_id = {hung.producer_id}").collect()
-    assert row["txn_start_offset"] is None
+    (row,) = facts.select("producer_seen.*").filter(f"producer_id = {hung.producer_id}").collect()
+    assert row["open_offset"] is None
 
 
 def test_the_programs_of_the_page_about_the_source_run(
@@ -112,11 +113,11 @@ def test_the_programs_of_the_page_about_the_source_run(
     )
     names: dict[str, Any] = {"spark": spark}
     exec(batch.replace('"payments"', f'"{partition.topic}"'), names)
-    assert sorted(row["last_marker_commit"] for row in names["ended"].collect()) == [False, True]
+    assert sorted(row["marker"]["commit"] for row in names["ended"].collect()) == [False, True]
     spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path))
     exec(stream, names)
     try:
-        found = "SELECT producer_id, txn_start_offset FROM open_now"
+        found = "SELECT producer_id, open_offset FROM open_now"
         eventually(lambda: (hung.producer_id, 5) in map(tuple, spark.sql(found).collect()), BATCH_S, "the open span")
     finally:
         names["query"].stop()
@@ -129,9 +130,9 @@ def test_planning_leaves_no_process_behind_and_tasks_keep_their_workers(
     partition, hung = history
     options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": partition.topic}
     settings = JobSettings(options, str(tmp_path), 200, DetectionPolicy())
-    before, batches = _python_processes("pyspark.sql.worker."), list[tuple[int, list[Emitted]]]()
+    before, batches = _python_processes("pyspark.sql.worker."), list[tuple[int, list[Finding]]]()
 
-    def take(number: int, emitted: list[Emitted]) -> None:
+    def take(number: int, emitted: list[Finding]) -> None:
         batches.append((number, emitted))
 
     for _ in range(2):  # the second start plans again
@@ -158,10 +159,8 @@ def test_latest_begins_where_the_oldest_open_transaction_does(
     spark: SparkSession, kafka: EmbeddedKafka, history: tuple[TopicPartition, RawProducer]
 ) -> None:
     partition, hung = history
-    rows = read(spark, kafka, partition.topic).filter("kind = 'producer'").collect()
-    assert [(row["producer_id"], row["range_start"], row["txn_start_offset"]) for row in rows] == [
-        (hung.producer_id, 5, 5)
-    ]
+    rows = read(spark, kafka, partition.topic).filter("kind = 'producer_seen'").select("producer_seen.*").collect()
+    assert [(row["producer_id"], row["range_start"], row["open_offset"]) for row in rows] == [(hung.producer_id, 5, 5)]
 
 
 def test_a_stream_picks_up_new_topics_and_partitions_and_raises_a_barrier_each_time(
@@ -171,8 +170,11 @@ def test_a_stream_picks_up_new_topics_and_partitions_and_raises_a_barrier_each_t
     create_topic(cluster, f"{prefix}-before")
     seen: list[dict[str, Any]] = []
 
+    def told(kind: str) -> list[dict[str, Any]]:
+        return [row[kind] for row in seen if row["kind"] == kind]
+
     def take(frame: DataFrame, _: int) -> None:
-        seen.extend(row.asDict() for row in frame.collect())
+        seen.extend(row.asDict(recursive=True) for row in frame.collect())
 
     query = (
         spark.readStream.format(FORMAT)
@@ -193,17 +195,18 @@ def test_a_stream_picks_up_new_topics_and_partitions_and_raises_a_barrier_each_t
         producer.add(late)
         producer.produce(late)
         rows = eventually(
-            lambda: [row for row in seen if row["kind"] == "producer" and row["topic"] == late.topic],
+            lambda: [found for found in told("producer_seen") if found["partition"]["topic"] == late.topic],
             BATCH_S,
             "data of a topic made later",
         )
         assert rows[0]["range_start"] == 0
-        assert rows[0]["txn_start_offset"] == 0
-        states = [row["transaction_state"] for row in seen if row["transactional_id"] == producer.transactional_id]
+        assert rows[0]["open_offset"] == 0
+        views = [found["view"] for found in told("transaction_seen")]
+        states = [view["state"] for view in views if view["transactional_id"] == producer.transactional_id]
         assert states[-1] == "Ongoing"
     finally:
         query.stop()
-    barriers = [json.loads(row["detail"])["number"] for row in seen if row["kind"] == "barrier"]
+    barriers = [found["number"] for found in told("barrier")]
     assert barriers == list(range(1, len(barriers) + 1))
 
 
@@ -215,7 +218,8 @@ def test_a_stream_goes_on_where_its_checkpoint_ends(
     ranges: list[tuple[int, int]] = []
 
     def take(frame: DataFrame, _: int) -> None:
-        ranges.extend((row["range_start"], row["range_end"]) for row in frame.filter("kind = 'producer'").collect())
+        rows = frame.filter("kind = 'producer_seen'").select("producer_seen.*").collect()
+        ranges.extend((row["range_start"], row["range_end"]) for row in rows)
 
     def run_once() -> None:
         (

@@ -18,7 +18,7 @@ from support.ledger_world import World
 from support.shared_log import SharedLog
 from txnwatch.sinks.incidents.incident_store import KEPT_MS
 from txnwatch.state.evidence.update_rules import worth_telling
-from txnwatch.state.model.findings import Emitted, SpanCandidate
+from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent
 
 NAMES = ("a", "b", "c")
@@ -42,7 +42,7 @@ class Game:
         self._was_deaf = False
         self.hanging: dict[str, SpanCandidate] = {}
         self.partitions = dict(zip(NAMES, self.world.admin.create_topic("data", len(NAMES)), strict=True))
-        self._acts: dict[str, Callable[[str, int], tuple[Emitted, ...]]] = {
+        self._acts: dict[str, Callable[[str, int], tuple[Finding, ...]]] = {
             "hang": self._hang,
             "end": self._end,
             "traffic": self._traffic,
@@ -74,7 +74,7 @@ class Game:
         for _ in range(8):
             self.play(("quiet", 0, 0, 61_000, False))
 
-    def _hang(self, name: str, _: int) -> tuple[Emitted, ...]:
+    def _hang(self, name: str, _: int) -> tuple[Finding, ...]:
         if name not in self.hanging and not self._is_open(name):
             self.world.admin.begin(name, self.partitions[name])
             self.world.admin.lose_markers(name, commit=False)
@@ -90,20 +90,20 @@ class Game:
     def is_recent(self, event: IncidentEvent) -> bool:
         return self.world.now_ms - event.time_ms < KEPT_MS
 
-    def _end(self, name: str, _: int) -> tuple[Emitted, ...]:
+    def _end(self, name: str, _: int) -> tuple[Finding, ...]:
         candidate = self.hanging.pop(name, None)
         return () if candidate is None else (self.world.abort(candidate),)
 
-    def _traffic(self, name: str, instance: int) -> tuple[Emitted, ...]:
+    def _traffic(self, name: str, instance: int) -> tuple[Finding, ...]:
         self.world.admin.plain(self.partitions[name], 7 if instance else 300)
         return ()
 
-    def _commit(self, name: str, _: int) -> tuple[Emitted, ...]:
+    def _commit(self, name: str, _: int) -> tuple[Finding, ...]:
         at = self.world.admin.partitions[self.partitions[name]]
         self.world.groups.commit(f"group-{name}", self.partitions[name], at.last_stable_offset)
         return ()
 
-    def _join(self, name: str, _: int) -> tuple[Emitted, ...]:
+    def _join(self, name: str, _: int) -> tuple[Finding, ...]:
         """The producer's next transaction takes the span in; from then on the state says nothing of it."""
         if name in self.hanging:
             del self.hanging[name]
@@ -112,22 +112,22 @@ class Game:
             self.world.admin.end(name, commit=True)
         return ()
 
-    def _unread(self, name: str, _: int) -> tuple[Emitted, ...]:
+    def _unread(self, name: str, _: int) -> tuple[Finding, ...]:
         partition = self.partitions[name]
         if self.world.admin.problems.pop(partition, None) is None:
             self.world.admin.problems[partition] = "NOT_LEADER_OR_FOLLOWER"
         return ()
 
-    def _away(self, _: str, __: int) -> tuple[Emitted, ...]:
+    def _away(self, _: str, __: int) -> tuple[Finding, ...]:
         self.log.is_away = not self.log.is_away
         return ()
 
-    def _redis(self, _: str, __: int) -> tuple[Emitted, ...]:
+    def _redis(self, _: str, __: int) -> tuple[Finding, ...]:
         self.world.redis.latest.clear()
         self.world.redis.is_emptied = True
         return ()
 
-    def _restart(self, _: str, instance: int) -> tuple[Emitted, ...]:
+    def _restart(self, _: str, instance: int) -> tuple[Finding, ...]:
         self.ledgers[instance] = self.world.another(self.log)
         self.listening[instance] = self.ledgers[instance].new_records
         return ()

@@ -16,7 +16,7 @@ from txnwatch.state.detection import epoch_lineage as lineage
 from txnwatch.state.detection.epoch_lineage import begun, follow
 from txnwatch.state.evidence.outcome import expected_outcome
 from txnwatch.state.model.ports import SpanHistory
-from txnwatch.state.model.transaction import UNREAD, CoordinatorView, EpochUse, Marker, Span
+from txnwatch.state.model.transaction import CoordinatorView, EpochUse, Marker, Span
 from txnwatch.state.model.transaction import TransactionState as S
 
 LIVES = 6_000
@@ -121,7 +121,7 @@ class Life:
         assert self.span is not None
         is_read, is_remembered = self.rng.random() < 0.8, self.had_marker and self.rng.random() < 0.7
         past = SpanHistory(
-            self.span.start_epoch if self.rng.random() < 0.95 else UNREAD,
+            self.span.start_epoch if self.rng.random() < 0.95 else None,
             self.last_marker if is_read else None,
             is_first=is_read and not self.had_marker,
         )

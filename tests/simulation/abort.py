@@ -39,7 +39,7 @@ from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.abort.case import AbortPolicy, ProvenHang
 from txnwatch.state.abort.decision import partition_of
-from txnwatch.state.model.findings import Emitted
+from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import ActionResult, ExpectedOutcome, IncidentStatus
 from txnwatch.state.model.ports import ActiveProducer, TransactionAdmin
@@ -75,7 +75,7 @@ class Actors:
         """Later with each batch, so that every pause between two tries is over."""
         return self.world.clocks.now_ms + self.calls * _BATCH_MS
 
-    def batch(self, emitted: Sequence[Emitted]) -> list[str]:
+    def batch(self, emitted: Sequence[Finding]) -> list[str]:
         """One micro-batch; returns what is wrong."""
         self.calls += 1
         if self.forger is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import reduce
 from unittest import mock
+
+from msgspec.structs import replace
 
 from simulation.mutants import ChangedBarrier, Wrapped
 from simulation.reader import Reader

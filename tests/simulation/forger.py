@@ -14,7 +14,7 @@ from dataclasses import replace
 from simulation.world import World
 from support.incidents import an_event, an_evidence
 from support.shared_log import SharedLog
-from txnwatch.sinks.abort.marker_write import action
+from txnwatch.state.abort.protocol import action
 from txnwatch.state.model.incident import IncidentEvent, resolved, span_incident_id
 from txnwatch.state.model.incident_payload import Decision, EndedBy, EndKind, ExpectedOutcome, Resolution
 

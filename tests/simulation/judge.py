@@ -99,7 +99,8 @@ class Judge:
                 f"CANDIDATE {name.partition}@{name.start} of {name.producer_id} ({candidate.reason}), {barriers}"
             )
         self.told[place] = name
-        if span.by_census or span.seen_at >= said.barrier.number - 1:
+        is_seen_now = span.seen_at is not None and span.seen_at >= said.barrier.number - 1
+        if span.by_census or is_seen_now:
             said = replace(said, since=said.before, data_listed=said.before)
         if not any(self._hung(real, said) for real in self._same(name)):
             self.problems.append(f"FALSE: {name} at barrier {said.barrier.number}")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from unittest import mock
+
+from msgspec.structs import replace
 
 from simulation.partition import DataPartition, Producer
 from simulation.reader import BatchResult, Listing, Reader
@@ -19,10 +20,10 @@ from simulation.view import View
 from simulation.world import Setting, World
 from support.facts import DictStore
 from txnwatch.state.detection import bucket as buckets
-from txnwatch.state.detection import evaluate as judge
-from txnwatch.state.detection import transitions as machine
+from txnwatch.state.detection import span_look, span_transitions
 from txnwatch.state.detection.producer_snapshot import described_open
-from txnwatch.state.detection.transitions import Step
+from txnwatch.state.detection.proof import Look, look_at
+from txnwatch.state.detection.step import Step
 from txnwatch.state.model.facts import (
     Barrier,
     CensusListing,
@@ -34,11 +35,10 @@ from txnwatch.state.model.facts import (
     ProducerSeen,
     TransactionSeen,
 )
-from txnwatch.state.model.findings import CoverInDoubt, Emitted, OwnerInDoubt
+from txnwatch.state.model.findings import CoverInDoubt, Finding, OwnerInDoubt
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import TransactionListing
 from txnwatch.state.model.transaction import Marker, ProducerState, Span
-from txnwatch.state.model.verdicts import Look, look_at
 from txnwatch.streaming.client.list_offsets import LATEST, READ_UNCOMMITTED, ListedOffset
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.source.read_plan import ReadPlan
@@ -62,7 +62,7 @@ class Wrapped(Reader):
     def patch(self) -> AbstractContextManager[object]:
         return nullcontext()
 
-    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Emitted]:
+    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Finding]:
         with self.patch():
             return super().process(number, store, facts)
 
@@ -144,7 +144,7 @@ class OlderTakenForTheOneAhead(Wrapped):
     """What the scan reads below an open transaction that a census has shown is taken for its beginning."""
 
     def patch(self) -> AbstractContextManager[object]:
-        return mock.patch.object(machine, "_is_past", return_value=False)
+        return mock.patch.object(span_transitions, "_is_past", return_value=False)
 
 
 class StaleLogIsFresh(ChangedBarrier):
@@ -169,7 +169,7 @@ class NoSecondLookAtTheLog(Wrapped):
             look = look_at(producer, partition, span, barrier, unread)
             return Look.UNCOVERED if look is Look.COVERED and span.uncovered_at is not None else look
 
-        return mock.patch.object(judge, "look_at", once)
+        return mock.patch.object(span_look, "look_at", once)
 
 
 class RotationToOneProducerIdOnly(Reader):
@@ -178,24 +178,26 @@ class RotationToOneProducerIdOnly(Reader):
     Asking the coordinators finds what that covers, but only once it is late: here nobody asks.
     """
 
-    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Emitted]:
+    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Finding]:
         return _undoubted(super().process(number, store, facts))
 
     def facts(self, facts: list[Fact]) -> list[Fact]:
-        return [fact for fact in facts if not (isinstance(fact, TransactionSeen) and fact.view.superseded_by >= 0)]
+        return [
+            fact for fact in facts if not (isinstance(fact, TransactionSeen) and fact.view.superseded_by is not None)
+        ]
 
 
 class OnlyANewerEpochCloses(Wrapped):
     """`>` instead of `>=` in the rule that closes a span."""
 
     def patch(self) -> AbstractContextManager[object]:
-        closing: Callable[[Span | None, ProducerSeen], Marker | None] = machine._closing_marker
+        closing: Callable[[Span | None, ProducerSeen], Marker | None] = span_transitions._closing_marker
 
         def strict(prior: Span | None, fact: ProducerSeen) -> Marker | None:
             marker = closing(prior, fact)
             return marker if prior is None or marker is None or marker.producer_epoch > prior.epoch else None
 
-        return mock.patch.object(machine, "_closing_marker", strict)
+        return mock.patch.object(span_transitions, "_closing_marker", strict)
 
 
 class OneMarkerLost(Reader):
@@ -245,14 +247,14 @@ class LogTailLostUnnoticed(Reader):
             return super().read(plan)
 
 
-def _undoubted(emitted: list[Emitted]) -> list[Emitted]:
+def _undoubted(emitted: list[Finding]) -> list[Finding]:
     return [said for said in emitted if not isinstance(said, CoverInDoubt)]
 
 
 class NobodyAsksForAnUnknownOwner(Reader):
     """What no part of the log that is read names waits until all of the log is read."""
 
-    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Emitted]:
+    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Finding]:
         emitted = super().process(number, store, facts)
         return [said for said in emitted if not isinstance(said, OwnerInDoubt)]
 
@@ -309,7 +311,7 @@ class TheOldLogStillCounts(Wrapped):
         with mock.patch.object(buckets, "forget_unseen", kept):
             yield
 
-    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Emitted]:
+    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Finding]:
         return _undoubted(super().process(number, store, facts))
 
 
@@ -323,7 +325,7 @@ class CensusJudgedAtOnce(Wrapped):
 
         with (
             mock.patch.object(buckets, "described_open", early),
-            mock.patch.object(judge, "_is_still_open", return_value=True),
+            mock.patch.object(span_look, "_is_still_open", return_value=True),
         ):
             yield
 

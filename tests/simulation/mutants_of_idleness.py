@@ -10,7 +10,7 @@ from simulation.reader import Reader
 from simulation.run import USUAL
 from simulation.world import Setting, World
 from txnwatch.state.detection.evaluate import NEVER_MS
-from txnwatch.state.model.findings import Emitted
+from txnwatch.state.model.findings import Finding
 from txnwatch.streaming.source.idle_barriers import NextBarrierDue
 from txnwatch.streaming.source.offsets import SourceOffset
 
@@ -20,7 +20,7 @@ QUIET = Setting(faults=frozenset({"stray write", "lost marker", "no leader"}), r
 class NothingIsEverDue(Reader):
     """What waits for a barrier, or for a time, is forgotten."""
 
-    def due_ms(self, emitted: Iterable[Emitted]) -> int:
+    def due_ms(self, emitted: Iterable[Finding]) -> int:
         del emitted
         return NEVER_MS
 

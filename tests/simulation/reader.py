@@ -27,7 +27,7 @@ from txnwatch.state.model.findings import (
     BucketCount,
     CensusIncomplete,
     CensusReason,
-    Emitted,
+    Finding,
     LastStableOffsetBlocked,
     OpenTransactions,
     OutstandingGap,
@@ -71,7 +71,7 @@ class BatchResult:
         before: the tick the batch before it began at: as old may a census be that a candidate rests on.
     """
 
-    emitted: list[Emitted]
+    emitted: list[Finding]
     barrier: Barrier
     since: int
     data_listed: int
@@ -215,7 +215,7 @@ class Reader:
         self.gaps = {gap.partition: gap.from_offset for gap in unread}
         return True
 
-    def requests_after(self, emitted: list[Emitted]) -> set[RereadRequest]:
+    def requests_after(self, emitted: list[Finding]) -> set[RereadRequest]:
         """What the driver asks its source for."""
         rereads = requests_after(emitted, ())
         standing = [said.partition for said in emitted if isinstance(said, LastStableOffsetBlocked)]
@@ -249,7 +249,7 @@ class Reader:
         world.note(f"barrier {end.barrier} listed: {_ends(end)}")
         return Listing(end, since, moments[0])
 
-    def due_ms(self, emitted: Iterable[Emitted]) -> int:
+    def due_ms(self, emitted: Iterable[Finding]) -> int:
         """When the next barrier has to be, as the driver works it out."""
         return min(said.due_ms for said in emitted if isinstance(said, BucketCount))
 
@@ -283,7 +283,7 @@ class Reader:
         self.rng.shuffle(facts)
         facts = self.facts(facts)
         barrier = next(fact for fact in facts if isinstance(fact, Barrier))
-        emitted: list[Emitted] = []
+        emitted: list[Finding] = []
         for number, store in enumerate(self.stores):
             self.world.churn()
             emitted.extend(self.process(number, store, facts))
@@ -326,7 +326,7 @@ class Reader:
         """What reaches the state; a mutant changes it on the way."""
         return facts
 
-    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Emitted]:
+    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Finding]:
         """One bucket: the facts of its producer ids and those that concern everybody."""
         count = len(self.stores)
         mine = [fact for fact in facts if getattr(fact, "producer_id", number) % count == number]

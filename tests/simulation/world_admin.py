@@ -21,7 +21,7 @@ from txnwatch.state.model.ports import (
     TransactionDescription,
     TransactionListing,
 )
-from txnwatch.state.model.transaction import UNREAD, Marker
+from txnwatch.state.model.transaction import Marker
 
 UNREAD_SHARE = 0.2  # how often a past cannot be read when it is asked for
 
@@ -72,7 +72,7 @@ class WorldAdmin:
         log = self.world.data.get(partition)
         if log is None or not log.is_listable:
             return SpanHistory(problem="no leader")
-        epoch, last, position, is_first = UNREAD, None, log.start, log.start == 0
+        epoch, last, position, is_first = None, None, log.start, log.start == 0
         for offset, next_offset, _, body in log.entries:
             if not log.start <= offset <= start_offset:
                 continue

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from support.fake_admin import FakeAdmin
 from support.fake_lease import FakeLease
 from support.ledger_world import World
+from support.one_look import a_searcher
 from txnwatch.sinks.abort.automatic import AutoAbort
+from txnwatch.sinks.abort.manual import ManualAbort, ManualTarget
+from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.streaming.client.clock import wall_clock_ms
 
 AT_ONCE = AbortPolicy(after_ms=0, budget_per_hour=3, breaker_incidents=2)
 COOLDOWN_MS = 600_000
+
+
+def a_manual_abort(admin: FakeAdmin, target: ManualTarget, now_ms: Callable[[], int] = wall_clock_ms) -> ManualAbort:
+    """An abort by hand on a cluster in memory."""
+    return ManualAbort(
+        target=target,
+        admin=admin,
+        search=lambda partition, is_wanted: a_searcher(admin, now_ms).search([partition], is_wanted),
+        absence=lambda partition: None if partition in admin.partitions else "not there",
+        origin=Origin("cluster", "a:1"),
+        operator="somebody@host",
+        now_ms=now_ms,
+        pause=lambda: None,
+    )
 
 
 class Stage(World):

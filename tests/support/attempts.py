@@ -30,7 +30,7 @@ from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.open_transactions import LastOpenLists
 from txnwatch.state.model.broker_clocks import Clock, Leader
 from txnwatch.state.model.facts import Barrier, CensusListing, CensusTaken, Fact, LastStable, NoticeKind, OpenDescribed
-from txnwatch.state.model.findings import Emitted, OpenTransactions
+from txnwatch.state.model.findings import Finding, OpenTransactions
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.transaction import TransactionState as S
@@ -90,7 +90,7 @@ class Plain:
     bucket: bytes = field(default_factory=lambda: encode_bucket(BucketState()))
     rows: dict[int, bytes] = field(default_factory=dict)
 
-    def run(self, facts: list[Fact]) -> tuple[Plain, list[Emitted]]:
+    def run(self, facts: list[Fact]) -> tuple[Plain, list[Finding]]:
         """The bucket after a batch, and what it says."""
         store, bucket = DictStore(), decode_bucket(self.bucket)
         store.rows = dict(self.rows)
@@ -153,7 +153,7 @@ class Query:
         self.committed = [*self.committed[-4:], (store.version, after)]
         return True
 
-    def _compare(self, now: KeptBucket, emitted: list[Emitted], after: Plain, expected: list[Emitted]) -> None:
+    def _compare(self, now: KeptBucket, emitted: list[Finding], after: Plain, expected: list[Finding]) -> None:
         assert _others(emitted) == _others(expected)
         if self.driver is not None:
             assert _open(self.driver.whole(emitted)) == _open(expected), "what the driver holds as open is so"
@@ -244,9 +244,9 @@ class Query:
         return facts
 
 
-def _others(emitted: list[Emitted]) -> list[Emitted]:
+def _others(emitted: list[Finding]) -> list[Finding]:
     return [said for said in emitted if not isinstance(said, OpenTransactions)]
 
 
-def _open(emitted: list[Emitted]) -> list[Emitted]:
+def _open(emitted: list[Finding]) -> list[Finding]:
     return [said for said in emitted if isinstance(said, OpenTransactions)]

@@ -15,7 +15,7 @@ from support.transaction_log import a_key, a_value
 from txnwatch.state.detection.bucket import process
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.model.facts import Barrier
-from txnwatch.state.model.findings import BucketCount, Emitted, TransactionCandidate
+from txnwatch.state.model.findings import BucketCount, Finding, TransactionCandidate
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.transaction import TransactionState
@@ -78,7 +78,7 @@ class ClockedLog:
         """Another broker takes a partition over."""
         self.logs[log].leader, self.logs[log].epoch = broker, self.logs[log].epoch + 1
 
-    def batch(self, after_ms: int = 500, *, stale: tuple[int, ...] = (), reread: tuple[int, ...] = ()) -> list[Emitted]:
+    def batch(self, after_ms: int = 500, *, stale: tuple[int, ...] = (), reread: tuple[int, ...] = ()) -> list[Finding]:
         """One micro-batch that is listed `after_ms` later; what was said, the figures left out."""
         self.now_ms += after_ms
         answers = {self._partition(number): self._answer(number, stale) for number in self.logs}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from txnwatch.state.detection.bucket import process
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.look_times import Agenda
-from txnwatch.state.detection.open_transactions import open_transaction_of
 from txnwatch.state.model.facts import (
     Barrier,
     CensusListing,
@@ -21,10 +22,17 @@ from txnwatch.state.model.facts import (
     TransactionalIdGone,
     TransactionSeen,
 )
-from txnwatch.state.model.findings import BucketCount, Emitted, OpenTransactions, TransactionsEnded, Unproven
+from txnwatch.state.model.findings import (
+    BucketCount,
+    Finding,
+    OpenTransaction,
+    OpenTransactions,
+    TransactionsEnded,
+    Unproven,
+)
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
-from txnwatch.state.model.serializer import pack, unpack
+from txnwatch.state.model.serializer import PartSerializer
 from txnwatch.state.model.transaction import CoordinatorView, Marker, ProducerState, TransactionState
 from txnwatch.state.store.codec import decode_producer, decode_shared, encode_producer, encode_shared
 
@@ -154,24 +162,26 @@ class DictStore:
     def get(self, producer_id: int) -> ProducerState | None:
         self.reads += 1
         row = self.rows.get(producer_id)
-        return decode_producer(producer_id, row) if row is not None else None
+        return decode_producer(row) if row is not None else None
 
     def put(self, producer: ProducerState) -> None:
         self.writes += 1
         self.rows[producer.producer_id] = encode_producer(producer)
 
 
+Whole = tuple[dict[int, int], dict[int, OpenTransaction], dict[str, bytes]]
+_WHOLE = PartSerializer[Whole](Whole)
+
+
 def encode_bucket(bucket: BucketState) -> bytes:
     """All of a bucket that is stored."""
-    whole: bytes = pack([dict(bucket.agenda), bucket.followed, encode_shared(bucket)])
-    return whole
+    return _WHOLE.encode((dict(bucket.agenda), bucket.followed, encode_shared(bucket)))
 
 
 def decode_bucket(row: bytes) -> BucketState:
     """The bucket as one finds it who has not seen it before."""
-    agenda, followed, shared = unpack(row)
-    told = {producer_id: open_transaction_of(one) for producer_id, one in followed.items()}
-    bucket = BucketState(Agenda(agenda), followed=told)
+    agenda, followed, shared = _WHOLE.decode(row)
+    bucket = BucketState(agenda=Agenda(agenda), followed=followed)
     decode_shared(bucket, shared)
     bucket.told = None
     return bucket
@@ -192,7 +202,7 @@ class BucketRun:
     def bucket(self) -> BucketState:
         return decode_bucket(self._bucket)
 
-    def batch(self, *facts: Fact, **exceptions: Any) -> list[Emitted]:
+    def batch(self, *facts: Fact, **exceptions: Any) -> list[Finding]:
         """Runs one batch and returns what it said, without what every batch says."""
         self.number += 1
         self.now_ms += self.step_ms

@@ -15,7 +15,7 @@ from support.shared_log import SharedLog
 from txnwatch.sinks.delivery.outbox import MirrorOutbox, TopicOutbox
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
-from txnwatch.state.model.findings import Emitted, SpanCandidate, SpanEnd, SpanEnded
+from txnwatch.state.model.findings import Finding, SpanCandidate, SpanEnd, SpanEnded
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import MarkerSpec
@@ -72,7 +72,7 @@ class World:
     def restart(self) -> None:
         self.ledger = self.a_ledger(self.topic.told)
 
-    def batch(self, *emitted: Emitted, after_ms: int = 500) -> None:
+    def batch(self, *emitted: Finding, after_ms: int = 500) -> None:
         self.now_ms += after_ms
         self.ledger.on_batch(emitted)
 

@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from txnwatch.state.detection import bucket
-from txnwatch.state.detection import loaded_producers as desk
-from txnwatch.state.detection import transitions as machine
+from txnwatch.state.detection import span_events
+from txnwatch.state.detection import span_transitions as spans
 from txnwatch.streaming.log import partition_fold as fold
 
 
@@ -54,20 +53,18 @@ MUTANTS: dict[str, Mutant] = {
     "the last batch opens": Mutant(
         fold, _SEEN, "self._opened(producer_of(encoded)[0], first, producer_of(encoded)[1])"
     ),
-    "the state waits for a newer epoch": Mutant(
-        machine, _ENDS, f"{_ENDS[:-1]} and marker.producer_epoch > prior.epoch:"
-    ),
-    "the state minds the epoch": Mutant(machine, _ENDS, f"{_ENDS[:-1]} and marker.producer_epoch >= prior.epoch:"),
-    "the state never closes": Mutant(machine, "prior is None or closing is not None else", "prior is None else"),
+    "the state waits for a newer epoch": Mutant(spans, _ENDS, f"{_ENDS[:-1]} and marker.producer_epoch > prior.epoch:"),
+    "the state minds the epoch": Mutant(spans, _ENDS, f"{_ENDS[:-1]} and marker.producer_epoch >= prior.epoch:"),
+    "the state never closes": Mutant(spans, "prior is None or closing is not None else", "prior is None else"),
     "a re-read does not show an earlier start": Mutant(
-        machine, "min(prior.start_offset, fact.open_offset)", "prior.start_offset"
+        spans, "min(prior.start_offset, fact.open_offset)", "prior.start_offset"
     ),
     "the highest epoch is the last": Mutant(
-        machine, "fact.epoch if later else prior.epoch", "max(fact.epoch, prior.epoch)"
+        spans, "fact.epoch if later else prior.epoch", "max(fact.epoch, prior.epoch)"
     ),
-    "a cut takes nothing": Mutant(machine, "span.start_offset >= notice.from_offset", "False"),
+    "a cut takes nothing": Mutant(span_events, "span.start_offset >= notice.from_offset", "False"),
     "a cut keeps the epoch": Mutant(
-        machine, "replace(span, epoch=span.oldest_epoch, last_offset=span.start_offset, ", "replace(span, "
+        span_events, "replace(span, epoch=span.oldest_epoch, last_offset=start, ", "replace(span, "
     ),
 }
 
@@ -83,6 +80,8 @@ def plant(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
         exec(compile(source.replace(mutant.right, mutant.wrong), "a mutant", "exec"), changed.__dict__)
     if module is fold:
         monkeypatch.setattr(fold, "PartitionFold", changed.PartitionFold)
-    else:
-        monkeypatch.setattr(desk, "apply", changed.apply)
-        monkeypatch.setattr(bucket, "forget_unseen", changed.forget_unseen)
+        return
+    for user in [found for name, found in sys.modules.items() if name.startswith("txnwatch.state.detection.")]:
+        for name, right in inspect.getmembers(user, inspect.isfunction):
+            if right.__module__ == module.__name__:
+                monkeypatch.setattr(user, name, getattr(changed, name))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from unittest import mock
+
+from msgspec.structs import replace
 
 from txnwatch.sinks.abort import automatic as abort
 from txnwatch.sinks.incidents.claims import asked_about

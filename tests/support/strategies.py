@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import replace
-
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from txnwatch.state.detection.bucket_state import BucketState, Failing, Standing
 from txnwatch.state.detection.look_times import Agenda
@@ -61,7 +59,7 @@ spans = st.builds(
     st.integers(0, 9),
     uncovered_at=st.none() | st.integers(0, 9),
     by_census=st.booleans(),
-    seen_at=st.integers(-1, 9),
+    seen_at=st.none() | st.integers(0, 9),
     reseen_at=st.none() | st.integers(0, 9),
     census_absent_at=st.none() | st.integers(0, 9),
     ended_at=st.none() | st.integers(0, 9),
@@ -81,7 +79,7 @@ views = st.builds(
     times,
     times,
     st.frozensets(data_partitions, max_size=3),
-    st.sampled_from([-1, 9]),
+    st.sampled_from([None, 9]),
 )
 producers = st.builds(
     ProducerState,
@@ -133,7 +131,7 @@ open_transactions = st.builds(
     st.sampled_from([None, "checkout-1"]),
     st.sampled_from(["Ongoing", "unowned"]),
     times,
-    st.integers(-1, 99),
+    st.none() | st.integers(0, 99),
     st.lists(st.builds(OpenSpan, data_partitions, offsets, times), max_size=2).map(tuple),
 )
 ends = st.builds(
@@ -147,7 +145,7 @@ latencies = st.builds(
     st.lists(st.integers(0, 9), min_size=len(BOUNDS_MS) + 1, max_size=len(BOUNDS_MS) + 1).map(tuple),
 )
 brokers = st.integers(1, 3)
-clocks = st.builds(Clock, st.integers(-9999, 9999), st.none() | st.integers(-9999, 9999), times, st.integers(-1, 99))
+clocks = st.builds(Clock, st.integers(-9999, 9999), st.none() | st.integers(-9999, 9999), times, st.none() | times)
 buckets = st.builds(
     BucketState,
     agenda=st.dictionaries(producer_ids, times, max_size=3).map(Agenda),
@@ -167,7 +165,7 @@ buckets = st.builds(
     scan_interval_ms=st.none() | times,
     hidden=st.dictionaries(data_partitions, st.integers(1, 9), max_size=2),
     undescribed=st.sets(data_partitions, max_size=2),
-    states=st.dictionaries(st.sampled_from(["Ongoing", "unowned"]), st.integers(1, 9), max_size=2).map(Counter),
+    states=st.dictionaries(st.sampled_from(["Ongoing", "unowned"]), st.integers(1, 9), max_size=2),
     followed=st.dictionaries(producer_ids, open_transactions, max_size=2),
 )
 barriers = st.builds(
@@ -192,7 +190,7 @@ notices = st.builds(
 
 
 joins = st.builds(Joined, offsets, epochs, offsets, epochs, st.none() | markers)
-brackets = st.builds(CensusListing, topic_ids, offsets, st.integers(-1, 60), st.booleans(), st.booleans())
+brackets = st.builds(CensusListing, topic_ids, offsets, st.none() | offsets, st.booleans(), st.booleans())
 censuses = st.builds(
     CensusTaken,
     st.dictionaries(data_partitions, brackets, max_size=2),

@@ -13,28 +13,30 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from txnwatch.cli.abort_by_hand import AbortRequest, ManualCase, act, decide, look, open_case
+from txnwatch.cli.abort_connection import abort_on_cluster
 from txnwatch.cli.asking import add_connection_flags, add_events_flags, add_output_flags, add_partition_flags
 from txnwatch.cli.flag_types import id64
-from txnwatch.cli.output import Answer, Line, write
+from txnwatch.cli.output import CommandAnswer, Line, write
 from txnwatch.config import CONFLUENT_AVRO
+from txnwatch.sinks.abort.manual import ManualTarget
 from txnwatch.sinks.delivery.encoding import FORMATS
-from txnwatch.sinks.incidents.commands import fence
+from txnwatch.sinks.incidents.commands import Origin, fence
 from txnwatch.state.abort.decision import Refused
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL
 from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.incident_payload import ActionResult, Refusal
+from txnwatch.state.model.incident_payload import ActionResult, ExpectedOutcome, Refusal
 from txnwatch.state.text.escape import printable
 
 _LOSS = {
-    "commit": "its COMMIT was acknowledged to the client: an abort destroys acknowledged data on this partition, while "
-    "the other partitions of the transaction keep theirs. `--result commit` completes it",
-    "unknown": "it is not known whether its commit was acknowledged to the client; if it was, an abort destroys "
-    "acknowledged data",
-    "abort": "its commit was not acknowledged to the client: an ABORT marker is the one that is missing",
-    "none": "no transaction ever owned the data: an abort hides it from read_committed consumers, and a commit is "
-    "impossible",
+    ExpectedOutcome.COMMIT: "its COMMIT was acknowledged to the client: an abort destroys acknowledged data on this "
+    "partition, while the other partitions of the transaction keep theirs. `--result commit` completes it",
+    ExpectedOutcome.UNKNOWN: "it is not known whether its commit was acknowledged to the client; if it was, an abort "
+    "destroys acknowledged data",
+    ExpectedOutcome.ABORT: "its commit was not acknowledged to the client: an ABORT marker is the one that is missing",
+    ExpectedOutcome.NONE: "no transaction ever owned the data: an abort hides it from read_committed consumers, and a "
+    "commit is impossible",
 }
 # Flags of Kafka's tool that are not supported, with the reason; docs/kafka-transactions.md has the reasons too.
 NOT_TAKEN = {
@@ -108,31 +110,31 @@ def run(parsed: argparse.Namespace) -> int:
 
     With --dry-run: 0 if the marker would be written, else 1.
     """
-    asked = AbortRequest(
-        topic=parsed.topic,
-        partition=parsed.partition,
+    target = ManualTarget(
+        partition=TopicPartition(parsed.topic, parsed.partition),
         start_offset=parsed.start_offset,
         producer_id=parsed.producer_id,
         is_commit=parsed.result == "commit",
         may_lose=parsed.lose_acknowledged_data,
     )
-    with open_case(parsed, asked) as case:
-        incident, evidence, found = look(case)
-        decision = decide(case, evidence, found)
+    with abort_on_cluster(parsed, target) as (abort, publishing):
+        incident, evidence, confirmation = abort.find()
+        decision = abort.decide(evidence, confirmation)
         if isinstance(decision, Refused):
-            return _refused(parsed, case, incident, decision)
-        loss = _LOSS_BY_COMMIT if asked.is_commit else _LOSS.get(incident.expected_outcome, _LOSS["unknown"])
+            return _refused(parsed, abort.origin, incident, decision)
+        loss = _LOSS_BY_COMMIT if target.is_commit else _LOSS[incident.expected_outcome]
         if parsed.dry_run:
-            _say(parsed, incident, "dry_run", f"would write a {parsed.result.upper()} marker: {loss}")
+            _show(parsed, incident, "dry_run", f"would write a {parsed.result.upper()} marker: {loss}")
             return 0
         if not parsed.yes and not _agreed(incident, parsed.result, loss):
-            _say(parsed, incident, "refused", "not confirmed: nothing was written")
+            _show(parsed, incident, "refused", "not confirmed: nothing was written")
             return 1
-        came_to = act(case, incident, evidence)
-        if isinstance(came_to, Refused):
-            return _refused(parsed, case, incident, came_to)
-        _say(parsed, incident, came_to.result, came_to.detail or f"closed; last stable offset {came_to.stable_after}")
-        return 0 if came_to.result == ActionResult.VERIFIED else 1
+        with publishing() as publish:
+            result = abort.end(incident, evidence, publish)
+        if isinstance(result, Refused):
+            return _refused(parsed, abort.origin, incident, result)
+        _show(parsed, incident, result.result, result.detail or f"closed; last stable offset {result.stable_after}")
+        return 0 if result.result is ActionResult.VERIFIED else 1
 
 
 def _agreed(incident: IncidentEvent, result: str, loss: str) -> bool:
@@ -145,18 +147,18 @@ def _agreed(incident: IncidentEvent, result: str, loss: str) -> bool:
     return sys.stdin.readline().strip() == "yes"
 
 
-def _refused(parsed: argparse.Namespace, case: ManualCase, incident: IncidentEvent, refused: Refused) -> int:
+def _refused(parsed: argparse.Namespace, origin: Origin, incident: IncidentEvent, refused: Refused) -> int:
     advice = RULE_OF_REFUSAL[refused.refusal].what_to_do
     if refused.refusal is Refusal.EPOCH_MAY_BE_REUSED and incident.transactional_id is not None:
-        command = fence(case.origin, incident.transactional_id)
+        command = fence(origin, incident.transactional_id)
         advice = f"restart its application, or run: {command}"
     if refused.refusal is Refusal.OUTCOME_WAS_COMMIT:
         advice += " (--lose-acknowledged-data allows it)"
-    _say(parsed, incident, f"refused ({refused.refusal})", f"{refused.detail}; {advice}")
+    _show(parsed, incident, f"refused ({refused.refusal})", f"{refused.detail}; {advice}")
     return 1
 
 
-def _say(parsed: argparse.Namespace, incident: IncidentEvent, result: str, detail: str) -> None:
+def _show(parsed: argparse.Namespace, incident: IncidentEvent, result: str, detail: str) -> None:
     """Writes the result row, as text or JSON."""
     row = Decided(
         topic=incident.topic,
@@ -170,7 +172,7 @@ def _say(parsed: argparse.Namespace, incident: IncidentEvent, result: str, detai
         result=result,
         detail=detail,
     )
-    write(Answer("abort", incident.cluster_id, Decided, [row]), parsed.format, is_wide=parsed.wide)
+    write(CommandAnswer("abort", incident.cluster_id, Decided, [row]), parsed.format, is_wide=parsed.wide)
 
 
 def _about(incident: IncidentEvent) -> str:

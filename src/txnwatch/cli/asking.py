@@ -9,11 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from txnwatch.cli.flag_types import id32, topic_name, words
-from txnwatch.cli.output import Answer, write
-from txnwatch.config import ENVIRONMENT_PREFIX, EVENTS_TOPIC
+from txnwatch.cli.output import CommandAnswer, write
+from txnwatch.cli.settings_flags import add_flags
+from txnwatch.config import ENVIRONMENT_PREFIX, EVENTS_TOPIC, THRESHOLDS, RunSettings, load_settings
 from txnwatch.connection import connected
 from txnwatch.sinks.incidents.commands import EventsFlags, Origin, suggested
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.client.cluster import Cluster
 
 _TIMEOUT_S = 15.0
@@ -39,6 +41,26 @@ def add_connection_flags(parser: argparse.ArgumentParser, *, is_required: bool =
         metavar="FILE",
         help=f"Java client properties file with security settings (or {_PROPERTIES})",
     )
+
+
+def add_configured_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the connection flags, `--config`, and the flags of the thresholds; `configured` reads them."""
+    add_connection_flags(parser, is_required=False)
+    add_flags(parser, RunSettings, only=THRESHOLDS)
+
+
+def configured(parsed: argparse.Namespace) -> DetectionPolicy:
+    """The thresholds as `run` has them: from flags, TXNWATCH_* variables and the file, in this order.
+
+    The file also has the connection, if no flag and no variable has it; it is set in `parsed`.
+
+    Raises:
+        ConfigError: a setting is unknown or invalid, or there is no bootstrap server.
+    """
+    names = ("bootstrap_server", "command_config", *THRESHOLDS)
+    settings = load_settings({name: getattr(parsed, name) for name in names}, parsed.config)
+    parsed.bootstrap_server, parsed.command_config = settings.bootstrap_server, settings.command_config
+    return settings.policy
 
 
 def add_partition_flags(parser: argparse.ArgumentParser, topic: str = "the topic", *, is_required: bool) -> None:
@@ -75,7 +97,7 @@ def add_output_flags(parser: argparse.ArgumentParser, *, can_find: bool = True, 
         parser.add_argument("--fail-on-found", action="store_true", help="exit code 3 if something was found")
 
 
-def ask(parsed: argparse.Namespace, question: Callable[[Cluster], Answer]) -> int:
+def ask(parsed: argparse.Namespace, question: Callable[[Cluster], CommandAnswer]) -> int:
     """Connects, asks, writes the answer; returns the exit code.
 
     Raises:
@@ -100,8 +122,8 @@ def with_command_from_here(event: IncidentEvent, parsed: argparse.Namespace) -> 
     if parsed.bootstrap_server is None:
         return replace(event, suggested_command=None)
     topic = parsed.events_topic if parsed.events_topic != EVENTS_TOPIC else None
-    told = EventsFlags(topic, schema_registry_url=parsed.schema_registry_url)
-    origin = Origin(event.cluster_id, parsed.bootstrap_server, _properties_path(parsed), told)
+    flags = EventsFlags(topic, schema_registry_url=parsed.schema_registry_url)
+    origin = Origin(event.cluster_id, parsed.bootstrap_server, _properties_path(parsed), flags)
     return replace(event, suggested_command=suggested(origin, event))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags, ask
 from txnwatch.cli.flag_types import count, id64, words
-from txnwatch.cli.output import Answer, NotChecked, Time, write
+from txnwatch.cli.output import CommandAnswer, NotChecked, Time, write
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
@@ -121,7 +121,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _show(row_type: type, rows: list[Any], parsed: argparse.Namespace, missing: tuple[NotChecked, ...] = ()) -> int:
-    answer = Answer("decode", "", row_type, rows, missing)
+    answer = CommandAnswer("decode", "", row_type, rows, missing)
     write(answer, parsed.format, is_wide=parsed.wide)
     return answer.exit_code(fail_on_found=False)
 
@@ -197,7 +197,7 @@ def _content(name: str) -> memoryview | bytes:
         raise ConfigError(f"--file {name}: {exc.strerror}") from exc
 
 
-def _from_cluster(cluster: Cluster, parsed: argparse.Namespace) -> Answer:
+def _from_cluster(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     row_type: type = LogRow
     if parsed.transactional_id is not None:
         found, problem = read_records(cluster, parsed.transactional_id)
@@ -208,7 +208,7 @@ def _from_cluster(cluster: Cluster, parsed: argparse.Namespace) -> Answer:
         batches, problem = read_batches(cluster, partition, parsed.offset, parsed.count)
         rows, row_type, what = [_batch_row(*batch) for batch in batches], BatchRow, str(partition)
     missing = () if problem is None else (NotChecked(what, problem),)
-    return Answer("decode", cluster.known.cluster_id, row_type, rows, missing)
+    return CommandAnswer("decode", cluster.known.cluster_id, row_type, rows, missing)
 
 
 def _log_row(record: LogRecord) -> LogRow:

@@ -13,7 +13,7 @@ from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.flag_types import words
-from txnwatch.cli.output import Answer, NotChecked, Time
+from txnwatch.cli.output import CommandAnswer, NotChecked, Time
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.state.model.ports import TransactionDescription
@@ -60,12 +60,12 @@ def run(parsed: argparse.Namespace) -> int:
     return ask(parsed, lambda cluster: _answer(cluster, parsed.transactional_id))
 
 
-def _answer(cluster: Cluster, transactional_id: str) -> Answer:
+def _answer(cluster: Cluster, transactional_id: str) -> CommandAnswer:
     described, last, problem = described_with_log(cluster, transactional_id)
     missing = hidden_of(cluster, [described])
     if problem is not None:
         missing["last update and duration of the last transaction"] = problem
-    return Answer(
+    return CommandAnswer(
         command="describe",
         cluster_id=cluster.known.cluster_id,
         row_type=DescribedRow,

@@ -9,7 +9,7 @@ from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags, ask
 from txnwatch.cli.flag_types import id32
-from txnwatch.cli.output import Answer, NotChecked, Time
+from txnwatch.cli.output import CommandAnswer, NotChecked, Time
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import ActiveProducer, ListedTransaction
@@ -53,7 +53,7 @@ def run(parsed: argparse.Namespace) -> int:
     return ask(parsed, lambda cluster: _answer(cluster, partition, parsed.broker_id))
 
 
-def _answer(cluster: Cluster, partition: TopicPartition, broker: int | None) -> Answer:
+def _answer(cluster: Cluster, partition: TopicPartition, broker: int | None) -> CommandAnswer:
     info = cluster.known.info(partition)
     if info is None:
         raise BrokerError(f"{partition}: {why_not_shown(cluster, partition.topic)}")
@@ -64,7 +64,7 @@ def _answer(cluster: Cluster, partition: TopicPartition, broker: int | None) -> 
     if isinstance(producers, str):
         raise BrokerError(f"{partition} at broker {node}: {producers}")
     names, problems = names_of(cluster, [row.producer_id for row in producers]) if producers else ({}, {})
-    return Answer(
+    return CommandAnswer(
         command="describe-producers",
         cluster_id=cluster.known.cluster_id,
         row_type=ProducerRow,

@@ -15,7 +15,7 @@ from typing import Any
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.diagnosis import Caller, CheckRow, Health, diagnose
 from txnwatch.cli.flag_types import redis_url, topic_name
-from txnwatch.cli.output import Answer
+from txnwatch.cli.output import CommandAnswer
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.java import java
 from txnwatch.setting_types import without_password
@@ -51,13 +51,13 @@ def run(parsed: argparse.Namespace) -> int:
     return ask(parsed, lambda cluster: _answer(cluster, parsed))
 
 
-def _answer(cluster: Cluster, parsed: argparse.Namespace) -> Answer:
+def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     config = str(parsed.command_config) if parsed.command_config is not None else None
     caller = Caller(parsed.bootstrap_server, principal_of(cluster.security), parsed.events_topic, config)
     rows = [*diagnose(check_up(cluster, parsed.events_topic, wall_clock_ms()), caller), *_here(parsed.redis_url)]
     missing = sum(row.status is Health.MISSING for row in rows)
     warnings = sum(row.status is Health.WARNING for row in rows)
-    return Answer(
+    return CommandAnswer(
         command="doctor",
         cluster_id=cluster.known.cluster_id,
         row_type=CheckRow,

@@ -6,15 +6,24 @@ import argparse
 import time
 from typing import Any
 
-from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags, ask, origin_of
+from txnwatch.cli.asking import (
+    add_configured_flags,
+    add_output_flags,
+    add_partition_flags,
+    ask,
+    configured,
+    origin_of,
+)
 from txnwatch.cli.describe import described_with_log
 from txnwatch.cli.explanation import Explanation, of_partition
 from txnwatch.cli.explanation_of_id import of_id
 from txnwatch.cli.find_hanging import searcher_of
 from txnwatch.cli.flag_types import words
-from txnwatch.cli.output import Answer, NotChecked
+from txnwatch.cli.output import CommandAnswer, NotChecked
+from txnwatch.sinks.incidents.search import Searcher
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -40,7 +49,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     parser.add_argument(
         "--transactional-id", type=words, metavar="ID", help="a transactional id, also if it looks like TOPIC-PARTITION"
     )
-    add_connection_flags(parser)
+    add_configured_flags(parser)
     add_output_flags(parser, has_table=False)
     parser.set_defaults(run=run)
 
@@ -50,17 +59,19 @@ def run(parsed: argparse.Namespace) -> int:
     flags = [parsed.target, parsed.topic, parsed.transactional_id]
     if sum(given is not None for given in flags) != 1 or (parsed.topic is None) is not (parsed.partition is None):
         raise ConfigError("expected exactly one of TOPIC-PARTITION, a transactional id, --topic with --partition")
-    return ask(parsed, lambda cluster: _answer(cluster, parsed))
+    policy = configured(parsed)
+    return ask(parsed, lambda cluster: _answer(cluster, parsed, policy))
 
 
-def _answer(cluster: Cluster, parsed: argparse.Namespace) -> Answer:
+def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolicy) -> CommandAnswer:
     missing: dict[str, str] = {}
+    searcher = searcher_of(cluster, policy)
     partition = _partition(cluster, parsed)
     if partition is not None:
-        explained = _of_partition(cluster, parsed, partition, missing)
+        explained = _of_partition(cluster, parsed, searcher, partition, missing)
     else:
-        explained = _of_id(cluster, parsed, parsed.transactional_id or parsed.target, missing)
-    return Answer(
+        explained = _of_id(cluster, parsed, searcher, missing)
+    return CommandAnswer(
         command="explain",
         cluster_id=cluster.known.cluster_id,
         row_type=Explanation,
@@ -96,9 +107,12 @@ def _is_id(cluster: Cluster, name: str) -> bool:
 
 
 def _of_partition(
-    cluster: Cluster, parsed: argparse.Namespace, partition: TopicPartition, missing: dict[str, str]
+    cluster: Cluster,
+    parsed: argparse.Namespace,
+    searcher: Searcher,
+    partition: TopicPartition,
+    missing: dict[str, str],
 ) -> Explanation:
-    searcher = searcher_of(cluster)
     for look in range(_LOOKS):
         found = searcher.search([partition])
         reading = found.readings[partition]
@@ -114,8 +128,8 @@ def _of_partition(
     return explained
 
 
-def _of_id(cluster: Cluster, parsed: argparse.Namespace, transactional_id: str, missing: dict[str, str]) -> Explanation:
-    described, last, problem = described_with_log(cluster, transactional_id)
+def _of_id(cluster: Cluster, parsed: argparse.Namespace, searcher: Searcher, missing: dict[str, str]) -> Explanation:
+    described, last, problem = described_with_log(cluster, parsed.transactional_id or parsed.target)
     if problem is not None:
         missing["the coordinator's log"] = problem
     missing.update(hidden_of(cluster, [described]))
@@ -128,6 +142,6 @@ def _of_id(cluster: Cluster, parsed: argparse.Namespace, transactional_id: str, 
         held |= view.participants if view is not None else frozenset()
     readings = ClusterAdmin(cluster).read_partitions(sorted(held))
     missing.update({str(partition): one.problem for partition, one in readings.items() if one.problem is not None})
-    found = searcher_of(cluster).judge(described)
+    found = searcher.judge(described)
     missing.update(found.not_checked)
     return of_id(origin_of(cluster, parsed), described, last, readings.values(), wall_clock_ms(), found)

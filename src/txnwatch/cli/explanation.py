@@ -7,17 +7,20 @@ from dataclasses import dataclass, replace
 
 from txnwatch.cli.event_lines import duration, utc
 from txnwatch.sinks.incidents.commands import Origin, end_hanging, explain_id, rehearse_abort
-from txnwatch.sinks.incidents.event_builder import outcome_of
 from txnwatch.sinks.incidents.search import Search
+from txnwatch.state.evidence.blocked_reads import hidden_records
 from txnwatch.state.evidence.confirmation import SpanConfirmation
+from txnwatch.state.evidence.expected_end import EndedBy, ExpectedEnd, expected_end
+from txnwatch.state.evidence.known_outcome import known_outcome
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident_payload import ExpectedOutcome
-from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
+from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.ports import PartitionReading, TransactionDescription
 from txnwatch.state.model.verdicts import REASON_MEANS, Verdict
 
 _YES, _NO, _NOT_KNOWN = "yes", "no", "unknown"
+_OPEN = "open"
 _NEVER_SURE = {
     "abort": "Its outcome was an abort: an ABORT marker is right.",
     "commit": "Its commit was acknowledged to the client: an ABORT marker would destroy acknowledged data.",
@@ -59,40 +62,44 @@ class End:
     state: str
     by_itself: str
     by_ms: int | None
-    words: str
+    text: str
 
 
-def end_of(described: TransactionDescription, now_ms: int, policy: DetectionPolicy, *, is_late: bool) -> End:
-    """How a live transaction will end, by its own timeout; `is_late`: its coordinator is proven to be late."""
-    state, timeout_ms = described.state, described.timeout_ms
-    assert state is not None
-    if state.is_prepare:
-        words = f"Its outcome is decided ({state.outcome}); it ends once the marker is written here."
-        return End("open", _NOT_KNOWN, None, words)
-    if timeout_ms == TWO_PHASE_TIMEOUT_MS:
-        return End("open", _NO, None, "It is a two-phase transaction: it has no timeout; only its client ends it.")
-    due_ms = described.start_ms + timeout_ms
-    last_ms = due_ms + policy.scan_interval_ms(None)
-    if is_late:
-        words = f"Its timeout passed {duration(max(0, now_ms - due_ms))} ago, and its coordinator has not aborted it."
-        return End(Verdict.LATE, _NOT_KNOWN, None, words)
-    if now_ms > last_ms + policy.late_buffer_ms:
-        words = (
-            f"By our clock its timeout passed {duration(now_ms - due_ms)} ago. By the clock of its coordinator it has "
-            "not passed, or this is not known: `txnwatch doctor` compares the clocks."
-        )
-        return End("open", _NOT_KNOWN, None, words)
-    words = (
-        f"It ends by itself: if its client does not end it, its coordinator aborts it between {utc(due_ms)} and "
-        f"{utc(last_ms)} (timeout {duration(timeout_ms)}, then the next scan)."
-    )
-    return End("open", _YES, last_ms, words)
+def end_of(described: TransactionDescription, proven: Verdict | None, policy: DetectionPolicy, now_ms: int) -> End:
+    """How a live transaction will end, as text; `proven` is the verdict that its coordinator has confirmed."""
+    end = expected_end(described, proven, policy, now_ms)
+    by_itself = _NOT_KNOWN if end.ends_by_itself is None else _YES if end.ends_by_itself else _NO
+    by_ms = end.last_ms if end.ends_by_itself else None
+    return End(proven or _OPEN, by_itself, by_ms, _how_it_ends(described, end, now_ms))
+
+
+def _how_it_ends(described: TransactionDescription, end: ExpectedEnd, now_ms: int) -> str:
+    assert described.state is not None
+    due_ms, last_ms = end.due_ms or 0, end.last_ms or 0
+    match end.by:
+        case EndedBy.MARKERS:
+            return f"Its outcome is decided ({described.state.outcome}); it ends once the marker is written here."
+        case EndedBy.CLIENT:
+            return "It is a two-phase transaction: it has no timeout; only its client ends it."
+        case EndedBy.LATE_COORDINATOR:
+            passed = duration(max(0, now_ms - due_ms))
+            return f"Its timeout passed {passed} ago, and its coordinator has not aborted it."
+        case EndedBy.TIMEOUT_IN_DOUBT:
+            return (
+                f"By our clock its timeout passed {duration(now_ms - due_ms)} ago. By the clock of its coordinator it "
+                "has not passed, or this is not known: `txnwatch doctor` compares the clocks."
+            )
+        case EndedBy.TIMEOUT:
+            return (
+                f"It ends by itself: if its client does not end it, its coordinator aborts it between {utc(due_ms)} "
+                f"and {utc(last_ms)} (timeout {duration(described.timeout_ms)}, then the next scan)."
+            )
 
 
 def of_partition(origin: Origin, partition: TopicPartition, found: Search, now_ms: int) -> Explanation:
     """Explains what holds the last stable offset of a partition."""
     reading = found.readings[partition]
-    hidden = max(0, reading.high_watermark - reading.last_stable_offset)
+    hidden = max(0, hidden_records(reading))
     spans = [span for span, _ in (*found.hanging, *found.covered, *found.unproven)]
     if not spans:
         return _nothing_open(partition, reading, hidden)
@@ -102,10 +109,10 @@ def of_partition(origin: Origin, partition: TopicPartition, found: Search, now_m
         f"{hidden} record{'s' if hidden != 1 else ''} up to {reading.high_watermark} are hidden from them, "
         "and the log cleaner stops there too."
     )
-    told = _told(origin, first, found, now_ms)
+    explained = _of_span(origin, first, found, now_ms)
     others = [span for span in spans if span is not first]
-    text = (*told.text[:1], held, *told.text[1:], *_others(others, found))
-    return replace(told, hidden_records=hidden, text=text)
+    text = (*explained.text[:1], held, *explained.text[1:], *_others(others, found))
+    return replace(explained, hidden_records=hidden, text=text)
 
 
 def _nothing_open(partition: TopicPartition, reading: PartitionReading, hidden: int) -> Explanation:
@@ -124,7 +131,7 @@ def _nothing_open(partition: TopicPartition, reading: PartitionReading, hidden: 
     return Explanation(str(partition), state, None, None, None, hidden, ends, None, None, tuple(text))
 
 
-def _told(origin: Origin, span: SpanCandidate, found: Search, now_ms: int) -> Explanation:
+def _of_span(origin: Origin, span: SpanCandidate, found: Search, now_ms: int) -> Explanation:
     for candidate, proof in found.hanging:
         if _is_same(candidate, span):
             return _hanging(origin, candidate, proof, now_ms)
@@ -156,7 +163,7 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
     described, start = proof.description, span.span.start_offset
     view_id = span.view.transactional_id if span.view is not None else None
     owner = described.transactional_id if described is not None else view_id
-    outcome = outcome_of(span, proof)
+    outcome = known_outcome(span, proof).word
     written_ms = span.span.last_timestamp_ms
     owned = f"Its owner is {owner!r}" if owner is not None else "It has no owner"
     state = f", now {described.state} at broker {described.coordinator}" if described is not None else ""
@@ -186,8 +193,7 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
 def _covered(
     origin: Origin, span: SpanCandidate, described: TransactionDescription, now_ms: int, found: Search
 ) -> Explanation:
-    is_late = verdict_of(described, found) is Verdict.LATE
-    end = end_of(described, now_ms, found.policy, is_late=is_late)
+    end = end_of(described, verdict_of(described, found), found.policy, now_ms)
     name = described.transactional_id
     age = duration(now_ms - described.start_ms)
     head = f"{span.partition}: {end.state}, held by a transaction in state {described.state}."
@@ -205,7 +211,7 @@ def _covered(
         ends_by_itself=end.by_itself,
         ends_by_ms=end.by_ms,
         next=explain_id(origin, name),
-        text=(head, _what(span), owner, end.words),
+        text=(head, _what(span), owner, end.text),
     )
 
 

@@ -8,11 +8,11 @@ from txnwatch.cli.event_lines import duration, utc
 from txnwatch.cli.explanation import Explanation, end_of, verdict_of
 from txnwatch.sinks.incidents.commands import Origin, explain_partition
 from txnwatch.sinks.incidents.search import Search
+from txnwatch.state.evidence.open_data import open_data
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS
 from txnwatch.state.model.ports import PartitionReading, TransactionDescription
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.state.model.verdicts import Verdict
 from txnwatch.streaming.log.coordinator_log import LogRecord
 
 
@@ -33,27 +33,26 @@ def of_id(
     if described.is_live:
         return _live_id(described, last, known, now_ms, found)
     name, state = described.transactional_id, described.state
-    left = [reading.partition for reading in known if reading.open_transaction(described.producer_id) is not None]
-    unread = [reading.partition for reading in known if reading.problem is not None]
+    data = open_data(described.producer_id, known)
     ended_ms = last.timestamp_ms if last is not None else None
     did = "It has not begun a transaction" if state is TransactionState.EMPTY else _ended(described, ended_ms)
     text = [f"{name}: {state}. {did}.", _producer(described)]
-    if left:
-        text.append(f"But its producer has open data on {_names(left)}, which no transaction of this id owns.")
-    if unread:
-        text.append(f"Whether it has open data on {_names(unread)} is not known: that could not be read.")
-    if not left and not unread:
+    if data.open:
+        text.append(f"But its producer has open data on {_names(data.open)}, which no transaction of this id owns.")
+    if data.unread:
+        text.append(f"Whether it has open data on {_names(data.unread)} is not known: that could not be read.")
+    if data.is_nothing_left:
         text.append("It waits for nothing. `txnwatch find-hanging` also finds open data on other partitions.")
     return Explanation(
         target=name,
-        state="unproven" if left or unread else "idle",
+        state="idle" if data.is_nothing_left else "unproven",
         transactional_id=name,
         producer_id=described.producer_id,
         since_ms=ended_ms,
         hidden_records=None,
         ends_by_itself=None,
         ends_by_ms=None,
-        next=explain_partition(origin, left[0]) if left else None,
+        next=explain_partition(origin, data.open[0]) if data.open else None,
         text=tuple(text),
     )
 
@@ -73,25 +72,24 @@ def _live_id(
     now_ms: int,
     found: Search,
 ) -> Explanation:
-    proven = verdict_of(described, found)
-    end = end_of(described, now_ms, found.policy, is_late=proven is Verdict.LATE)
+    end = end_of(described, verdict_of(described, found), found.policy, now_ms)
     name, state = described.transactional_id, described.state
     assert state is not None
     since_ms = described.start_ms
-    words, verdict = end.words, end.state
+    how_it_ends = end.text
     if state.is_prepare:
         since_ms = last.timestamp_ms if last is not None else since_ms
-        words, verdict = _waits(described, readings), proven or "open"
-    holds = [reading.partition for reading in readings if reading.open_transaction(described.producer_id) is not None]
+        how_it_ends = _waits(described, readings)
+    holds = open_data(described.producer_id, readings).open
     text = (
         f"{name}: {state} since {utc(since_ms)} ({duration(now_ms - since_ms)} ago).",
         _producer(described),
         f"It holds {_names(sorted(described.partitions)) or 'nothing'}; open data is on {_names(holds) or 'none'}.",
-        words,
+        how_it_ends,
     )
     return Explanation(
         target=name,
-        state=verdict,
+        state=end.state,
         transactional_id=name,
         producer_id=described.producer_id,
         since_ms=since_ms,
@@ -107,23 +105,18 @@ def _waits(described: TransactionDescription, readings: list[PartitionReading]) 
     """What a transaction in Prepare* waits for."""
     if not described.partitions:
         return "Every marker is written; only the coordinator's last record is missing."
-    asked = [reading for reading in readings if reading.partition in described.partitions]
-    away = [f"{reading.partition} ({reading.problem})" for reading in asked if reading.problem is not None]
-    refused = [
-        reading.partition
-        for reading in asked
-        if reading.problem is None and reading.open_transaction(described.producer_id) is None
-    ]
+    data = open_data(described.producer_id, readings, among=described.partitions)
     outcome = described.state.outcome if described.state is not None else None
-    words = f"Its outcome is decided: {outcome}. It waits for the markers of {_names(sorted(described.partitions))}."
-    if away:
-        words += f" Not reachable: {', '.join(away)}."
-    if refused:
-        words += (
-            f" On {_names(refused)} it is no longer open: a marker of another writer has closed it there, and the "
+    text = f"Its outcome is decided: {outcome}. It waits for the markers of {_names(sorted(described.partitions))}."
+    if data.unread:
+        unread = ", ".join(f"{partition} ({problem})" for partition, problem in data.unread.items())
+        text += f" Not reachable: {unread}."
+    if data.closed:
+        text += (
+            f" On {_names(data.closed)} it is no longer open: a marker of another writer has closed it there, and the "
             "leader may refuse the coordinator's own marker for ever."
         )
-    return words
+    return text
 
 
 def _producer(described: TransactionDescription) -> str:

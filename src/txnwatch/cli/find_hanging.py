@@ -13,9 +13,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
-from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags, ask, origin_of
+from txnwatch.cli.asking import (
+    add_configured_flags,
+    add_output_flags,
+    add_partition_flags,
+    ask,
+    configured,
+    origin_of,
+)
 from txnwatch.cli.flag_types import id32
-from txnwatch.cli.output import DETAIL, Answer, Duration, LeftOut, Line, NotChecked, Time
+from txnwatch.cli.output import DETAIL, CommandAnswer, Duration, LeftOut, Line, NotChecked, Time
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.event_builder import hanging_event, transaction_event
 from txnwatch.sinks.incidents.search import Log, Search, Searcher
@@ -23,9 +30,10 @@ from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.admin import transaction_age as open_for
 from txnwatch.streaming.admin.admin import ClusterAdmin
-from txnwatch.streaming.admin.broker_settings import policy_of
+from txnwatch.streaming.admin.broker_settings import with_scan_interval
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import read_views
@@ -67,7 +75,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "that are late by their own timeout, and those whose markers are outstanding. What could not be checked is "
         "listed as not checked.",
     )
-    add_connection_flags(parser)
+    add_configured_flags(parser)
     add_partition_flags(parser, "only this topic", is_required=False)
     parser.add_argument("--broker-id", type=id32, metavar="ID", help="only partitions that this broker leads")
     parser.add_argument(
@@ -86,22 +94,23 @@ def run(parsed: argparse.Namespace) -> int:
     """Checks once; exit code 3 for a finding with `--fail-on-found`, 1 if not all could be checked, else 0."""
     if parsed.partition is not None and parsed.topic is None:
         raise ConfigError("--partition needs --topic")
-    return ask(parsed, lambda cluster: _answer(cluster, parsed))
+    policy = configured(parsed)
+    return ask(parsed, lambda cluster: _answer(cluster, parsed, policy))
 
 
-def _answer(cluster: Cluster, parsed: argparse.Namespace) -> Answer:
+def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolicy) -> CommandAnswer:
     partitions = selected(cluster, parsed.topic, parsed.partition, parsed.broker_id)
     origin = origin_of(cluster, parsed)
     age = AgeFilter(parsed.max_transaction_timeout)
     with _progress(len(partitions)) as progress:
-        searcher = searcher_of(cluster, progress)
+        searcher = searcher_of(cluster, policy, progress)
         if parsed.topic is None:
             searcher.hidden = partial(hidden_of, cluster)
         found = searcher.search(partitions, age.is_wanted)
     where = scope(parsed.topic, parsed.partition, parsed.broker_id)
     events, elsewhere = _events(origin, found, set(partitions) if where else None)
     left_out = (*age.left_out(), *_elsewhere(elsewhere, where))
-    return Answer(
+    return CommandAnswer(
         command="find-hanging",
         cluster_id=origin.cluster_id,
         row_type=FoundRow,
@@ -182,15 +191,18 @@ def selected(
     return found
 
 
-def searcher_of(cluster: Cluster, progress: Callable[[int], None] = lambda _: None) -> Searcher:
-    """The search on a real cluster."""
+def searcher_of(
+    cluster: Cluster, policy: DetectionPolicy, progress: Callable[[int], None] = lambda _: None
+) -> Searcher:
+    """The search on a real cluster, with the configured thresholds."""
 
     def read_log(producer_ids: Collection[int]) -> Log:
         found = read_views(cluster, producer_ids)
         return Log(found.views, {str(partition): why for partition, why in found.problems.items()}, found.led)
 
     is_open_for_longer = partial(open_for.is_open_for_longer, cluster)
-    return Searcher(ClusterAdmin(cluster), read_log, is_open_for_longer, wall_clock_ms, policy_of(cluster), progress)
+    known = with_scan_interval(policy, cluster)
+    return Searcher(ClusterAdmin(cluster), read_log, is_open_for_longer, wall_clock_ms, known, progress)
 
 
 def _events(origin: Origin, found: Search, wanted: set[TopicPartition] | None) -> tuple[list[IncidentEvent], int]:
@@ -237,17 +249,17 @@ def summary(found: Search, events: int, where: str, *, is_all_judged: bool) -> s
     """The last line of the text output: an all-clear covers only what was checked."""
     at = f" on {where}" if where else ""
     if events:
-        said = f"{len(found.hanging)} hanging, {events - len(found.hanging)} late, long running or stuck{at}"
+        finding = f"{len(found.hanging)} hanging, {events - len(found.hanging)} late, long running or stuck{at}"
     elif found.not_checked:
-        said = f"nothing found{at}, but not everything was checked"
+        finding = f"nothing found{at}, but not everything was checked"
     elif not is_all_judged:
-        said = f"nothing found{at} that is older than --max-transaction-timeout"
+        finding = f"nothing found{at} that is older than --max-transaction-timeout"
     else:
-        said = f"nothing hangs, nothing is late or stuck{at}"
+        finding = f"nothing hangs, nothing is late or stuck{at}"
     checked = sum(reading.problem is None for reading in found.readings.values())
     parts = f", {len(found.not_checked)} not checked" if found.not_checked else ""
     spans = f"{len(found.covered)} {_counted(len(found.covered), 'open span')} held by live transactions"
-    return f"{said}: {checked} {_counted(checked, 'partition')} checked{parts}, {spans}"
+    return f"{finding}: {checked} {_counted(checked, 'partition')} checked{parts}, {spans}"
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.flag_types import id64, int64, words
-from txnwatch.cli.output import Answer, Duration, NotChecked
+from txnwatch.cli.output import CommandAnswer, Duration, NotChecked
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ports import ListedTransaction, TransactionDescription
 from txnwatch.state.model.transaction import TransactionState
@@ -93,7 +93,7 @@ def filters_of(parsed: argparse.Namespace) -> Filters:
     return Filters(states, tuple(parsed.producer_id), longer_than_ms, parsed.transactional_id_pattern)
 
 
-def _answer(cluster: Cluster, filters: Filters) -> Answer:
+def _answer(cluster: Cluster, filters: Filters) -> CommandAnswer:
     found = list_filtered(cluster, filters)
     listed = found.rows
     if filters.pattern is not None:  # brokers before 4.1 do not filter by pattern
@@ -109,7 +109,7 @@ def _answer(cluster: Cluster, filters: Filters) -> Answer:
     rows = [_row(row, described.get(row.transactional_id), now_ms) for row in listed]
     if filters.longer_than_ms >= 0:  # brokers before 3.8 do not filter by duration
         rows = [row for row in rows if row.open_for_ms is None or row.open_for_ms > filters.longer_than_ms]
-    return Answer(
+    return CommandAnswer(
         command="list",
         cluster_id=cluster.known.cluster_id,
         row_type=ListedRow,

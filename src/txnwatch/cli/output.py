@@ -78,7 +78,7 @@ class Prose(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CommandAnswer:
     """The result of one command.
 
     Attributes:
@@ -119,7 +119,7 @@ class Answer:
         return CLEAN if self.is_complete and not self.failed else FAILURE
 
 
-def write(answer: Answer, how: str, out: TextIO | None = None, *, is_wide: bool = False) -> None:
+def write(answer: CommandAnswer, how: str, out: TextIO | None = None, *, is_wide: bool = False) -> None:
     """Writes the answer as `text` or `json`, by default to standard output; `is_wide`: one line for each row."""
     stream = sys.stdout if out is None else out
     with delivering():
@@ -145,7 +145,7 @@ def delivering() -> Iterator[None]:
         raise OutputError(f"expected to write the answer to standard output, found: {exc.strerror}") from exc
 
 
-def envelope(answer: Answer) -> dict[str, Any]:
+def envelope(answer: CommandAnswer) -> dict[str, Any]:
     """The JSON envelope of the answer."""
     return {
         "command": answer.command,
@@ -159,7 +159,7 @@ def envelope(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _write_text(answer: Answer, stream: TextIO, width: int | None) -> None:
+def _write_text(answer: CommandAnswer, stream: TextIO, width: int | None) -> None:
     if issubclass(answer.row_type, Prose):
         for row in answer.rows:
             print(*(printable(line) for line in row.lines()), sep="\n", file=stream)
@@ -176,7 +176,7 @@ def _write_text(answer: Answer, stream: TextIO, width: int | None) -> None:
     stream.flush()
 
 
-def _write_table(answer: Answer, stream: TextIO, width: int | None) -> None:
+def _write_table(answer: CommandAnswer, stream: TextIO, width: int | None) -> None:
     shown = _shown(answer.row_type)
     in_row = {name: how for name, how in shown.items() if how.render is not None}
     columns = [

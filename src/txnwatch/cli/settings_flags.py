@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -32,9 +33,14 @@ _PLACEHOLDERS = {
 }
 
 
-def add_flags(parser: argparse.ArgumentParser, model: type[BaseModel]) -> None:
-    """Adds one flag for every field; values stay text, because the model validates them with their source."""
+def add_flags(parser: argparse.ArgumentParser, model: type[BaseModel], only: Collection[str] | None = None) -> None:
+    """Adds one flag for every field, or for those in `only`, and `--config`.
+
+    Values stay text, because the model validates them with their source.
+    """
     for name, spec in model.model_fields.items():
+        if only is not None and name not in only:
+            continue
         default = "" if spec.is_required() or spec.default in (None, "", ()) else f" (default: {spec.default})"
         parser.add_argument(
             f"--{name.replace('_', '-')}",

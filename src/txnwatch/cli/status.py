@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from txnwatch.cli.asking import add_connection_flags, add_events_flags, add_output_flags, with_command_from_here
 from txnwatch.cli.events_read import keys_of, read_events_topic
 from txnwatch.cli.flag_types import redis_url
-from txnwatch.cli.output import Answer, Duration, Line, NotChecked, Time, write
+from txnwatch.cli.output import CommandAnswer, Duration, Line, NotChecked, Time, write
 from txnwatch.cli.watchers import Watcher, listed, not_reached, unwatched, watchers_of
 from txnwatch.sinks.delivery.heartbeat import Heartbeat
 from txnwatch.sinks.delivery.redis_views import read_shown
@@ -88,7 +88,7 @@ def run(parsed: argparse.Namespace) -> int:
     alone = unwatched(told.clusters, watchers)
     missing = not_reached(watchers)
     clusters = sorted(told.clusters)
-    answer = Answer(
+    answer = CommandAnswer(
         "status",
         clusters[0] if len(clusters) == 1 else "",
         OpenIncident,

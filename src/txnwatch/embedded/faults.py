@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.errors import TxnwatchError
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.ports import MarkerSpec
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
@@ -83,7 +83,7 @@ def end_by_hand(cluster: Cluster, partition: TopicPartition, producer_id: int, *
     row = admin.read_partitions([partition])[partition].open_transaction(producer_id)
     if row is None:
         raise TxnwatchError(f"producer id {producer_id} has nothing open on {partition}")
-    marker = MarkerSpec(partition, producer_id, row.producer_epoch, max(0, row.coordinator_epoch), commit)
+    marker = MarkerSpec(partition, row.producer_id, row.producer_epoch, max(0, row.coordinator_epoch), commit)
     problem = admin.write_marker(marker)
     if problem is not None:
         raise TxnwatchError(f"the marker was refused: {problem}")
@@ -97,7 +97,8 @@ def foreign_marker(cluster: Cluster, partition: TopicPartition, producer: RawPro
     Raises:
         TxnwatchError: the broker rejects the marker.
     """
-    marker = MarkerSpec(partition, producer.producer_id, producer.producer_epoch, _FAR_EPOCH)
+    producer_id, epoch = ProducerId(producer.producer_id), ProducerEpoch(producer.producer_epoch)
+    marker = MarkerSpec(partition, producer_id, epoch, _FAR_EPOCH)
     problem = ClusterAdmin(cluster).write_marker(marker)
     if problem is not None:
         raise TxnwatchError(f"the marker was refused: {problem}")

@@ -28,7 +28,7 @@ from txnwatch.state.model.errors import SkipReason
 from txnwatch.state.model.findings import (
     BucketCount,
     CensusIncomplete,
-    Emitted,
+    Finding,
     OpenTransactions,
     OutstandingGap,
     PartitionAlarm,
@@ -57,8 +57,8 @@ class _Picture:
     judged_ms: int = -1
     data_listed_ms: int = -1
     caught_up_ms: int = -1
-    oldest_open_ms: int = -1
-    oldest_prepared_ms: int = -1
+    oldest_open_ms: int | None = None
+    oldest_prepared_ms: int | None = None
     pinned: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     left: Mapping[TopicPartition, int] = field(default_factory=dict)
 
@@ -125,7 +125,7 @@ class Metrics(Collector):
             latency.observe(event.detection_latency_ms / 1000)
 
     def on_batch(
-        self, batch_id: int, emitted: Sequence[Emitted], ledger: Ledger, *, is_ready: bool, evidence: MissingEvidence
+        self, batch_id: int, emitted: Sequence[Finding], ledger: Ledger, *, is_ready: bool, evidence: MissingEvidence
     ) -> None:
         """Updates the metrics at the end of a micro-batch, after the ledger has processed its output."""
         now_ms = self._now_ms()
@@ -137,7 +137,7 @@ class Metrics(Collector):
             self._count(emitted, now_ms)
         self._take_ledger(ledger)
 
-    def _count(self, emitted: Iterable[Emitted], now_ms: int) -> None:
+    def _count(self, emitted: Iterable[Finding], now_ms: int) -> None:
         self._made["batches_total"].inc()
         listed_ms = self._picture.data_listed_ms
         if listed_ms >= 0:
@@ -159,7 +159,7 @@ class Metrics(Collector):
                     with self._lock:
                         self._tally.add(latencies)
 
-    def _gauges(self, emitted: Sequence[Emitted], now_ms: int) -> None:
+    def _gauges(self, emitted: Sequence[Finding], now_ms: int) -> None:
         counts = [said for said in emitted if isinstance(said, BucketCount)]
         if not counts:
             return
@@ -188,7 +188,7 @@ class Metrics(Collector):
             self._made["inconclusive_looks"].labels(why).set(number)
         self._made["unread_gaps"].set(sum(isinstance(said, OutstandingGap) for said in emitted))
 
-    def _take_evidence(self, emitted: Sequence[Emitted], evidence: MissingEvidence) -> None:
+    def _take_evidence(self, emitted: Sequence[Finding], evidence: MissingEvidence) -> None:
         """Updates the metrics of missing evidence."""
         for said in emitted:
             if isinstance(said, Unproven):
@@ -282,7 +282,7 @@ def _by_labels(values: Mapping[TopicPartition, float]) -> dict[tuple[str, ...], 
     return {(partition.topic, str(partition.partition)): value for partition, value in values.items()}
 
 
-def _pinned(emitted: Iterable[Emitted]) -> dict[TopicPartition, tuple[int, int]]:
+def _pinned(emitted: Iterable[Finding]) -> dict[TopicPartition, tuple[int, int]]:
     """The start of the lowest open data of each partition, and when it was first seen; only if open for a while."""
     found: dict[TopicPartition, tuple[int, int]] = {}
     for said in emitted:
@@ -301,12 +301,12 @@ def _gauge(name: str, values: Mapping[tuple[str, ...], float]) -> Family:
     return family
 
 
-def _age_s(now_ms: int, since_ms: int) -> float:
-    return max(0, now_ms - since_ms) / 1000 if since_ms >= 0 else 0.0
+def _age_s(now_ms: int, since_ms: int | None) -> float:
+    return max(0, now_ms - since_ms) / 1000 if since_ms is not None else 0.0
 
 
-def _earliest(times: Iterable[int]) -> int:
-    return min((time for time in times if time >= 0), default=-1)
+def _earliest(times: Iterable[int | None]) -> int | None:
+    return min((time for time in times if time is not None), default=None)
 
 
 def _log(partition: TopicPartition) -> str:

@@ -19,7 +19,7 @@ from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import Mismatch
 from txnwatch.state.model.incident_payload import ActionResult, Decision, IncidentStatus
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.state.model.verdicts import RULE_OF, Verdict
+from txnwatch.state.model.verdicts import RULE_OF
 
 NAMESPACE = "txnwatch"
 
@@ -76,11 +76,11 @@ INITIAL_SERIES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "open_incidents": tuple((verdict, rule.severity) for verdict, rule in RULE_OF.items()),
     "events_total": tuple(product(RULE_OF, IncidentStatus)),
     "detection_latency_seconds": tuple((verdict,) for verdict in RULE_OF),
-    "confirmations_total": tuple(product((each for each in RULE_OF if each is not Verdict.STRAY_WRITE), Answer)),
+    "confirmations_total": tuple(product((verdict for verdict, rule in RULE_OF.items() if rule.is_read_again), Answer)),
     "abort_decisions_total": (
         *((Decision.ABORT, result) for result in (_NONE, *ActionResult)),
         (Decision.DRY_RUN, _NONE),
-        *((Decision.REFUSED, refusal) for refusal, rule in RULE_OF_REFUSAL.items() if rule.is_told),
+        *((Decision.REFUSED, refusal) for refusal, rule in RULE_OF_REFUSAL.items() if rule.is_published),
     ),
     "events_passed_over_total": tuple((why,) for why in SkipReason),
     "transactions": tuple((state,) for state in (TransactionState.ONGOING, *PREPARED, UNOWNED)),

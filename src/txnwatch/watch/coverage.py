@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from txnwatch.state.model.facts import NoticeKind
-from txnwatch.state.model.findings import CensusReason, CensusRequest, Emitted, PartitionAlarm, Unproven
+from txnwatch.state.model.findings import CensusReason, CensusRequest, Finding, PartitionAlarm, Unproven
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import Log
 from txnwatch.state.text.lists import some
@@ -60,7 +60,7 @@ class Coverage:
         self._undescribed = Undescribed(undescribed, self.census_interval_ms or 0)
         self._unproven = PersistentAlert("not listed, or not read to their ends", self.log, self.now_ms)
 
-    def on_batch(self, emitted: Sequence[Emitted]) -> None:
+    def on_batch(self, emitted: Sequence[Finding]) -> None:
         """Updates the coverage with the output of one micro-batch."""
         is_missing = is_log_missing(emitted)
         self._tell_of_log(is_missing=is_missing)
@@ -139,7 +139,7 @@ class Coverage:
         return f"transactions are being watched, but {', and '.join(lacks)}"
 
 
-def _hidden(emitted: Sequence[Emitted]) -> list[TopicPartition]:
+def _hidden(emitted: Sequence[Finding]) -> list[TopicPartition]:
     """Partitions that transactions name and that no broker shows; those that the planner knows are in `Unproven`."""
     found = []
     for finding in emitted:

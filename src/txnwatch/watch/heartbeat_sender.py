@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from txnwatch import __version__
 from txnwatch.sinks.delivery.heartbeat import MOST_NAMES, Heartbeat
 from txnwatch.state.model.errors import BrokerError, SinkError
-from txnwatch.state.model.findings import BucketCount, Emitted, ReadLimitReached
+from txnwatch.state.model.findings import BucketCount, Finding, ReadLimitReached
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.progress import Progress
 from txnwatch.streaming.source.options import SourceOptions
@@ -52,7 +52,7 @@ class HeartbeatSender:
     _partitions: tuple[int, int] = (0, 0)
     _topics_due_ms: int = 0
 
-    def on_batch(self, emitted: Sequence[Emitted], now_ms: int) -> None:
+    def on_batch(self, emitted: Sequence[Finding], now_ms: int) -> None:
         """Sends a heartbeat to each sink that is due, if the micro-batch has judged a barrier."""
         barrier = next((finding.barrier for finding in emitted if isinstance(finding, BucketCount)), None)
         due = [target for target in self.targets if now_ms >= target.due_ms]
@@ -66,7 +66,7 @@ class HeartbeatSender:
             except SinkError:
                 continue  # the outbox of that sink reports the failure
 
-    def _heartbeat(self, barrier: int, emitted: Sequence[Emitted], now_ms: int) -> Heartbeat:
+    def _heartbeat(self, barrier: int, emitted: Sequence[Finding], now_ms: int) -> Heartbeat:
         evidence = self.evidence()
         unproven = evidence.unproven
         left = {finding.partition: finding.from_offset for finding in emitted if isinstance(finding, ReadLimitReached)}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from txnwatch.state.model.findings import BucketCount, Emitted
+from txnwatch.state.detection.proof import Look
+from txnwatch.state.model.findings import BucketCount, Finding
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.verdicts import Look
 from txnwatch.streaming.source.offsets import is_data
 
 
@@ -35,7 +35,7 @@ def is_of_log(partition: TopicPartition) -> bool:
     return not is_data(partition)
 
 
-def is_log_missing(emitted: Iterable[Emitted]) -> bool:
+def is_log_missing(emitted: Iterable[Finding]) -> bool:
     """Whether there is open data, but no broker shows the coordinators' log."""
     counts = (finding for finding in emitted if isinstance(finding, BucketCount))
     return any(dict(finding.waiting).get(Look.COORDINATOR_NOT_SHOWN) for finding in counts)

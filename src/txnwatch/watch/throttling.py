@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from txnwatch.state.model.findings import Emitted, RequestsThrottled
+from txnwatch.state.model.findings import Finding, RequestsThrottled
 from txnwatch.state.model.ports import Log
 from txnwatch.streaming.client.clock import wall_clock_ms
 
@@ -28,7 +28,7 @@ class Throttling:
     _last_ms: int = 0
     _sum_ms: Counter[str] = field(default_factory=Counter)
 
-    def on_batch(self, emitted: Iterable[Emitted]) -> list[Emitted]:
+    def on_batch(self, emitted: Iterable[Finding]) -> list[Finding]:
         """Adds up the throttle times of a batch; returns the batch with those of the driver's own requests."""
         everything = list(emitted)
         ours = tuple(self.asked().items())

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from txnwatch.state.model.findings import CensusIncomplete, CensusReason, CensusRequest, Emitted
+from txnwatch.state.model.findings import CensusIncomplete, CensusReason, CensusRequest, Finding
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.watch.persistent_alerts import PERSISTENT_MS, PersistentAlert
 
@@ -36,7 +36,7 @@ class Undescribed:
     _named_ms: dict[TopicPartition, int] = field(default_factory=dict)
     _never: frozenset[TopicPartition] = frozenset()
 
-    def on_barrier(self, emitted: Sequence[Emitted], now_ms: int) -> None:
+    def on_barrier(self, emitted: Sequence[Finding], now_ms: int) -> None:
         """Updates the partitions with the output of one barrier."""
         self._scanned = frozenset(
             finding.partition

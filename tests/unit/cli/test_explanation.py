@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from support.fake_admin import FakeAdmin
@@ -18,6 +19,7 @@ from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
 from txnwatch.state.model.ports import TransactionDescription
 from txnwatch.state.model.transaction import CoordinatorView, EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.verdicts import Verdict
 from txnwatch.streaming.log.coordinator_log import LogRecord
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
@@ -39,20 +41,20 @@ ENDS = {
 def test_how_a_live_transaction_ends(
     described: TransactionDescription, age_ms: int, state: str, by_itself: str, by_ms: int | None
 ) -> None:
-    end = end_of(described, NOW_MS + age_ms, DetectionPolicy(), is_late=False)
+    end = end_of(described, None, DetectionPolicy(), NOW_MS + age_ms)
     assert (end.state, end.by_itself, end.by_ms) == (state, by_itself, by_ms)
     assert isinstance(end, End)
 
 
 @pytest.mark.parametrize("age_ms", [10_000, 75_001])
 def test_what_is_proven_to_be_late_is_late_whatever_our_clock_shows(age_ms: int) -> None:
-    end = end_of(ONGOING, NOW_MS + age_ms, DetectionPolicy(), is_late=True)
+    end = end_of(ONGOING, Verdict.LATE, DetectionPolicy(), NOW_MS + age_ms)
     assert (end.state, end.by_itself, end.by_ms) == ("late", "unknown", None)
 
 
 def test_the_coordinators_next_scan_is_as_late_as_the_brokers_setting(admin: FakeAdmin) -> None:
     slow = DetectionPolicy(coordinator_scan_interval_ms=60_000)
-    end = end_of(ONGOING, NOW_MS + 80_000, slow, is_late=False)
+    end = end_of(ONGOING, None, slow, NOW_MS + 80_000)
     assert (end.state, end.by_ms) == ("open", NOW_MS + 120_000)
     admin.begin(NAME, *admin.partitions)
     now_ms = admin.transactions[NAME].start_ms + admin.transactions[NAME].timeout_ms + 20_000
@@ -67,7 +69,7 @@ def test_the_coordinators_next_scan_is_as_late_as_the_brokers_setting(admin: Fak
 def a_log(admin: FakeAdmin, stamp_ms: int = 0) -> Log:
     """The log with the transaction as it is, stamped by its coordinator at this time."""
     described = admin.describe_transactions([NAME])[NAME]
-    logged = replace(view_of(described), log_partition=0, record_timestamp_ms=stamp_ms)
+    logged = msgspec.structs.replace(view_of(described), log_partition=0, record_timestamp_ms=stamp_ms)
     return Log({described.producer_id: logged}, led={0: LeaderStamp(described.coordinator, 0)})
 
 
@@ -158,12 +160,20 @@ def test_data_of_two_epochs_may_be_somebodys(admin: FakeAdmin, is_read: bool) ->
     assert found.next.endswith("--dry-run")
 
 
-def of(admin: FakeAdmin, last: LogRecord | None = None, age_ms: int = 0, behind_ms: int = 0) -> Explanation:
+def of(
+    admin: FakeAdmin,
+    last: LogRecord | None = None,
+    age_ms: int = 0,
+    behind_ms: int = 0,
+    policy: DetectionPolicy | None = None,
+) -> Explanation:
     described = admin.describe_transactions([NAME])[NAME]
     readings = admin.read_partitions(admin.partitions).values()
     now_ms = admin.now_ms + age_ms
     log = a_log(admin, last.timestamp_ms) if last is not None and described.is_live else Log()
-    found = a_searcher(admin, lambda: now_ms, read_log=lambda _: log, behind_ms=behind_ms).judge(described)
+    found = a_searcher(admin, lambda: now_ms, read_log=lambda _: log, behind_ms=behind_ms, policy=policy).judge(
+        described
+    )
     return of_id(ORIGIN, described, last, readings, now_ms, found)
 
 
@@ -206,6 +216,13 @@ def test_markers_that_are_awaited_for_long_are_stuck(admin: FakeAdmin, after_ms:
     found = of(admin, a_record(admin, S.PREPARE_COMMIT, 0), age_ms=after_ms)
     assert (found.state, found.ends_by_itself) == (state, "unknown")
     assert found.text[-1] == "Its outcome is decided: commit. It waits for the markers of orders-0."
+
+
+def test_the_configured_threshold_decides_what_is_stuck(admin: FakeAdmin) -> None:
+    admin.begin(NAME, *admin.partitions)
+    admin.prepare(NAME, commit=True)
+    policy = DetectionPolicy(stuck_prepare_ms=3)
+    assert of(admin, a_record(admin, S.PREPARE_COMMIT, 0), age_ms=4, policy=policy).state == "stuck_prepare"
 
 
 def test_a_coordinator_whose_clock_is_behind_has_nothing_stuck(admin: FakeAdmin) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from txnwatch import __version__
-from txnwatch.cli.output import Answer, Duration, LeftOut, NotChecked, Time, heading, write
+from txnwatch.cli.output import CommandAnswer, Duration, LeftOut, NotChecked, Time, heading, write
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ ROW = Row("[red]a[/red] :smile: " + "x" * 300, 1_700_000_000_123, 61_000, ("a-0"
 MISSING = (NotChecked("orders-0", "NO_LEADER"),)
 
 
-def written(answer: Answer, how: str) -> str:
+def written(answer: CommandAnswer, how: str) -> str:
     out = io.StringIO()
     write(answer, how, out)
     return out.getvalue()
 
 
-def an_answer(*rows: Any, row_type: type = Row, **more: Any) -> Answer:
-    return Answer("list", "cluster", row_type, rows, **more)
+def an_answer(*rows: Any, row_type: type = Row, **more: Any) -> CommandAnswer:
+    return CommandAnswer("list", "cluster", row_type, rows, **more)
 
 
 def test_the_table_has_kafkas_headings_and_nothing_is_cut_or_taken_for_markup() -> None:

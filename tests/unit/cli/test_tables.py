@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from txnwatch.cli.find_hanging import FoundRow
-from txnwatch.cli.output import Answer, write
+from txnwatch.cli.output import CommandAnswer, write
 from txnwatch.cli.tables import Column, table_lines
 
 COLUMNS = [Column("Verdict", False), Column("Topic", False), Column("Epoch", True), Column("Reason", True)]
@@ -79,7 +79,7 @@ def test_find_hanging_fits_the_terminal(width: int, monkeypatch: pytest.MonkeyPa
         *("already_completed", "CompleteAbort", 60_000, None, 1_500, "abort", ("payments.transactions.v1-11",)),
         "txnwatch abort --topic payments.transactions.v1 --partition 11 --producer-id 4000 --start-offset 1234567",
     )
-    answer = Answer("find-hanging", "cluster", FoundRow, [found])
+    answer = CommandAnswer("find-hanging", "cluster", FoundRow, [found])
     out, wide = Terminal(), Terminal()
     write(answer, "text", out)
     write(answer, "text", wide, is_wide=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from support.facts import NAME, ORDERS, PAYMENTS, PRODUCER, START_MS, BucketRun, a_marker, notice, seen, transaction
@@ -26,7 +27,7 @@ from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.model.completion_latency import End
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.facts import CANNOT_DECODE, Fact, NoticeKind
-from txnwatch.state.model.findings import CensusIncomplete, Emitted, Mismatch, PartitionAlarm, Unproven, ViewHealed
+from txnwatch.state.model.findings import CensusIncomplete, Finding, Mismatch, PartitionAlarm, Unproven, ViewHealed
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.incident import updated
 from txnwatch.state.model.incident_payload import Action, ActionResult, Decision, Refusal
@@ -54,7 +55,7 @@ class World:
         )
         self.batches = 0
 
-    def batch(self, *facts: Fact, more: tuple[Emitted, ...] = (), again: bool = False) -> Scrape:
+    def batch(self, *facts: Fact, more: tuple[Finding, ...] = (), again: bool = False) -> Scrape:
         self.batches += not again
         self.bucket.batch(*facts)
         kinds = {type(said) for said in more}
@@ -129,13 +130,13 @@ def test_the_lowest_open_data_pins_a_partition(world: World) -> None:
 
 
 def test_stages_of_the_coordinators_work_are_cumulative_histograms_by_target_state(world: World) -> None:
-    world.batch(transaction(1, S.PREPARE_COMMIT, ORDERS, record_timestamp_ms=START_MS))
+    world.batch(transaction(1, S.PREPARE_COMMIT, ORDERS, record_timestamp_ms=START_MS, coordinator_epoch=3))
     scrape = world.scrape()
     assert scrape.value("transactions_pending_markers", target_state="CompleteCommit") == 1
     assert scrape.value("oldest_pending_transaction_seconds") == 0.5
-    end = End(S.COMPLETE_COMMIT, START_MS + 40, START_MS + 8, -1)
+    end = End(S.COMPLETE_COMMIT, START_MS + 40, START_MS + 8, 3)
     complete = transaction(2, S.COMPLETE_COMMIT, record_timestamp_ms=START_MS + 40)
-    scrape = world.batch(replace(complete, first_end=end))
+    scrape = world.batch(msgspec.structs.replace(complete, first_end=end))
     told = {"target_state": "CompleteCommit"}
     assert scrape.value("transaction_completion_seconds_sum", **told) == 0.04
     assert [
@@ -181,7 +182,9 @@ def test_a_batch_that_runs_again_is_counted_once(world: World) -> None:
 
 
 def test_evidence_that_is_missing_is_visible(world: World) -> None:
-    undecoded = replace(notice(NoticeKind.GAP, 3), detail=f"{CANNOT_DECODE} the batch at offset 3: magic 9")
+    undecoded = msgspec.structs.replace(
+        notice(NoticeKind.GAP, 3), detail=f"{CANNOT_DECODE} the batch at offset 3: magic 9"
+    )
     log = TopicPartition(TRANSACTION_STATE_TOPIC, 3)
     scrape = world.batch(
         undecoded,

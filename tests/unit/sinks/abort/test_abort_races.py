@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
-from support.abort_stage import Stage
+from support.abort_stage import Stage, a_manual_abort
 from support.incidents import an_event
-from txnwatch.cli import abort_by_hand
-from txnwatch.cli.abort_by_hand import AbortRequest
-from txnwatch.sinks.abort.marker_write import MarkerResult, look_after
+from txnwatch.sinks.abort import manual
+from txnwatch.sinks.abort.manual import ManualTarget
+from txnwatch.sinks.abort.marker_protocol import read_after
+from txnwatch.state.abort.protocol import MarkerResult
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import Decision, Evidence
 from txnwatch.state.model.ports import MarkerSpec
@@ -41,7 +40,7 @@ RACES = [
 
 
 class ByHand:
-    """`txnwatch abort` on a stage, and what it tells."""
+    """The abort by hand on a stage, and what it publishes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
         self.stage, self.told = Stage(mode="off"), list[IncidentEvent]()
@@ -49,18 +48,12 @@ class ByHand:
         self.incident = replace(self.stage.last(), expected_outcome=asked, action=None)
         ((_, found),) = self.stage.ledger.proven()
         self.evidence = replace(found, outcome=asked)
-        monkeypatch.setattr(abort_by_hand, "read_anew", lambda _, *found: found)
-        manual = AbortRequest("orders", 0, 0, None, is_commit=asked == Decision.COMMIT, may_lose=False)
-        self.case = SimpleNamespace(asked=manual, admin=self.stage.admin, place=self.stage.partition)
-
-        @contextmanager
-        def telling(_: object) -> Iterator[SimpleNamespace]:
-            yield SimpleNamespace(tell=self.told.append)
-
-        monkeypatch.setattr(abort_by_hand, "_telling", telling)
+        monkeypatch.setattr(manual, "read_anew", lambda _, *found: found)
+        target = ManualTarget(self.stage.partition, 0, None, is_commit=asked == Decision.COMMIT, may_lose=False)
+        self.abort = a_manual_abort(self.stage.admin, target)
 
     def act(self) -> MarkerResult:
-        came_to = abort_by_hand.act(self.case, self.incident, self.evidence)  # type: ignore[arg-type]
+        came_to = self.abort.end(self.incident, self.evidence, self.told.append)
         assert isinstance(came_to, MarkerResult)
         return came_to
 
@@ -191,4 +184,4 @@ def test_under_another_leader_an_end_of_the_one_before_proves_nothing(is_moved: 
         txn_start_offset=0,
         evidence=Evidence(complete=True, end_before=10, leader_epoch=0),
     )
-    assert look_after(stage.admin, incident, commit=False).result == result
+    assert read_after(stage.admin, incident, commit=False).result == result

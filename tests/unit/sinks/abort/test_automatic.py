@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from support.abort_stage import COOLDOWN_MS, Stage
 from txnwatch.cli.event_lines import event_line

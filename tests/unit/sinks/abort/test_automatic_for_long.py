@@ -8,8 +8,8 @@ import pytest
 
 from support.abort_stage import AT_ONCE, Stage
 from support.incidents import an_event
-from txnwatch.sinks.abort.marker_write import action
-from txnwatch.sinks.incidents.resolutions import no_longer_open, partition_gone
+from txnwatch.state.abort.protocol import action
+from txnwatch.state.evidence.incident_end import no_longer_open, partition_gone
 from txnwatch.state.model.incident import resolved
 from txnwatch.state.model.incident_payload import ActionResult, Decision, EndKind
 from txnwatch.state.model.ports import MarkerSpec

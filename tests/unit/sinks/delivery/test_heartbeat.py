@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,11 +17,11 @@ from support.log_lines import LogLines
 from txnwatch.cli.watchers import listed, not_reached, unwatched, watchers_of
 from txnwatch.sinks.delivery import encoding
 from txnwatch.sinks.delivery.heartbeat import AHEAD_MS, FRESH_MS, Heartbeat, from_bytes, to_bytes
+from txnwatch.state.detection.proof import Look
 from txnwatch.state.model.errors import BadEventError, SinkError
-from txnwatch.state.model.findings import BucketCount, CensusIncomplete, Emitted, Unproven
+from txnwatch.state.model.findings import BucketCount, CensusIncomplete, Finding, Unproven
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.incident import is_incident_id
-from txnwatch.state.model.verdicts import Look
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
@@ -170,7 +171,7 @@ class Watch:
             "host:/c", "cluster", cluster, options, lambda: progress, places, lambda: self.coverage.evidence
         )
 
-    def batch(self, *emitted: Emitted, after_ms: int = 0) -> None:
+    def batch(self, *emitted: Finding, after_ms: int = 0) -> None:
         self.now_ms = NOW_MS + after_ms
         self.coverage.on_batch(emitted)
         self.pulse.on_batch(emitted, self.now_ms)
@@ -233,7 +234,7 @@ def test_an_unreachable_sink_does_not_delay_the_others() -> None:
 def test_a_coordinators_log_that_nobody_shows_is_not_read() -> None:
     place = Place()
     watch = Watch(HeartbeatTarget(place.beat, 1))
-    hidden = replace(COUNT, waiting=((Look.COORDINATOR_NOT_SHOWN, 1),))
+    hidden = msgspec.structs.replace(COUNT, waiting=((Look.COORDINATOR_NOT_SHOWN, 1),))
     watch.batch(COUNT, hidden, Unproven(()))
     assert not place.told[-1].is_coordinator_read
 

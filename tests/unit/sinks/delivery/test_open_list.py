@@ -22,7 +22,7 @@ class Board:
 
 def told(*producer_ids: int) -> OpenTransactions:
     return OpenTransactions(
-        0, tuple(OpenTransaction(one, None, "Ongoing", 1_000 + one, -1, ()) for one in producer_ids)
+        0, tuple(OpenTransaction(one, None, "Ongoing", 1_000 + one, None, ()) for one in producer_ids)
     )
 
 

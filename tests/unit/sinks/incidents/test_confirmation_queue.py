@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
+from msgspec.structs import replace
 
 from support.ledger_world import HOUR_MS, World
 from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME, ConfirmationQueues, _Line
 from txnwatch.state.evidence.confirmation import Answer
-from txnwatch.state.model.findings import CoverInDoubt, Emitted, SpanCandidate, TransactionCandidate
+from txnwatch.state.model.findings import CoverInDoubt, Finding, SpanCandidate, TransactionCandidate
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Verdict
@@ -104,7 +105,7 @@ def a_late(world: World, number: int) -> TransactionCandidate:
     return TransactionCandidate(Verdict.LATE, owner.producer_id, view, (), 1_000, 2, world.now_ms, world.now_ms)
 
 
-SAYING: dict[str, Callable[[World, int], Emitted]] = {
+SAYING: dict[str, Callable[[World, int], Finding]] = {
     "spans": a_span,
     "held": lambda world, number: CoverInDoubt(a_span(world, number)),
     "transactions": a_late,
@@ -112,7 +113,7 @@ SAYING: dict[str, Callable[[World, int], Emitted]] = {
 
 
 @pytest.mark.parametrize("say", SAYING.values(), ids=SAYING.keys())
-def test_candidates_that_cannot_be_confirmed_do_not_keep_others_from_it(say: Callable[[World, int], Emitted]) -> None:
+def test_candidates_that_cannot_be_confirmed_do_not_keep_others_from_it(say: Callable[[World, int], Finding]) -> None:
     world = World()
     said = [say(world, number) for number in range(CANDIDATES_AT_A_TIME + 1)]
     world.admin.problems.pop(f"checkout-{CANDIDATES_AT_A_TIME}")  # the last one could be

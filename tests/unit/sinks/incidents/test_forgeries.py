@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from support.abort_stage import AT_ONCE, Stage
@@ -16,10 +17,10 @@ from support.facts import transaction
 from support.incidents import an_event, an_evidence
 from support.ledger_world import World
 from support.shared_log import SharedLog
-from txnwatch.sinks.abort.marker_write import action
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.sinks.incidents.own_findings import StoredFindings
 from txnwatch.state.abort.case import AbortPolicy
+from txnwatch.state.abort.protocol import action
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.incident import (
     SPENT_SEQUENCE,
@@ -72,7 +73,7 @@ class Topic(Stage):
         """The client was told that it committed, and nobody knows it any more: the outcome is unknown."""
         candidate = self.hang()
         assert candidate.view is not None
-        said = replace(candidate, view=replace(candidate.view, epoch_use="shared"))  # type: ignore[arg-type]
+        said = msgspec.structs.replace(candidate, view=msgspec.structs.replace(candidate.view, epoch_use="shared"))  # type: ignore[arg-type]
         self._said.append(said)
         self.batch(said)
         self.admin.init("checkout-1")
@@ -444,7 +445,7 @@ def test_a_forged_milder_verdict_about_a_transaction_is_corrected(changes: dict[
     owner = stage.admin.begin("slow", stage.partition)
     owner.state = S.PREPARE_COMMIT
     seen = transaction(4, S.PREPARE_COMMIT, stage.partition, producer_id=owner.producer_id, transactional_id="slow")
-    view = replace(seen.view, start_ms=owner.start_ms)
+    view = msgspec.structs.replace(seen.view, start_ms=owner.start_ms)
     now_ms = stage.now_ms
     stage.batch(TransactionCandidate(Verdict.STUCK_PREPARE, owner.producer_id, view, (), 1_500, 9, now_ms, now_ms))
     was = stage.last()

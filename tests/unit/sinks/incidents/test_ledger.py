@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from support.facts import transaction
@@ -247,7 +248,7 @@ def late(world: World, verdict: Verdict = Verdict.LATE) -> TransactionCandidate:
     owner = world.admin.begin("slow", world.partition)
     owner.state = state
     view = transaction(4, state, world.partition, producer_id=owner.producer_id, transactional_id="slow").view
-    view = replace(view, start_ms=owner.start_ms)
+    view = msgspec.structs.replace(view, start_ms=owner.start_ms)
     return TransactionCandidate(verdict, owner.producer_id, view, (), 1_500, 9, world.now_ms, world.now_ms)
 
 
@@ -255,7 +256,7 @@ def test_a_late_transaction_opens_and_its_end_resolves(world: World) -> None:
     candidate = late(world)
     world.batch(candidate)
     world.batch(candidate)
-    ended = replace(candidate.view, state=S.PREPARE_ABORT)
+    ended = msgspec.structs.replace(candidate.view, state=S.PREPARE_ABORT)
     world.batch(TransactionMoved(candidate.producer_id, Verdict.LATE, candidate.view, ended))
     assert world.told() == [("late", 1, "opened"), ("late", 2, "resolved")]
     opened, resolved = world.topic.told
@@ -266,7 +267,7 @@ def test_a_late_transaction_opens_and_its_end_resolves(world: World) -> None:
 
 def test_an_early_warning_that_becomes_late_is_one_incident(world: World) -> None:
     world.batch(late(world, Verdict.LONG_RUNNING))
-    world.batch(replace(late(world), overdue_ms=9))
+    world.batch(msgspec.structs.replace(late(world), overdue_ms=9))
     world.batch(late(world, Verdict.LONG_RUNNING))
     assert world.told() == [("long_running", 1, "opened"), ("late", 2, "updated")]
     assert world.topic.told[1].severity == "warning"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from support.ledger_world import World
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.transaction import UNREAD
 
 
 def as_it_is(said: SpanCandidate) -> SpanCandidate:
@@ -16,7 +14,7 @@ def as_it_is(said: SpanCandidate) -> SpanCandidate:
 
 
 def only_described(said: SpanCandidate) -> SpanCandidate:
-    return replace(said, span=replace(said.span, start_epoch=UNREAD))
+    return replace(said, span=replace(said.span, start_epoch=None))
 
 
 @pytest.mark.parametrize("seen", [as_it_is, only_described])

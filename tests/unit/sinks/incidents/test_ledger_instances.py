@@ -11,9 +11,9 @@ from txnwatch.sinks.abort.automatic import AutoAbort
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.sinks.incidents.open_checks import LOOK_AGAIN_MS
-from txnwatch.sinks.incidents.resolutions import no_longer_open
 from txnwatch.state.abort.case import AbortPolicy
-from txnwatch.state.model.findings import Emitted
+from txnwatch.state.evidence.incident_end import no_longer_open
+from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import resolved, updated
 
 
@@ -23,15 +23,15 @@ class Pair:
         self.log = SharedLog()
         self.one, self.two = self.world.another(self.log), self.world.another(self.log)
 
-    def both(self, *emitted: Emitted, after_ms: int = 500) -> None:
+    def both(self, *emitted: Finding, after_ms: int = 500) -> None:
         self.step(self.one, *emitted, after_ms=after_ms)
         self.step(self.two, *emitted, after_ms=0)
 
-    def step(self, ledger: Ledger, *emitted: Emitted, after_ms: int = 500) -> None:
+    def step(self, ledger: Ledger, *emitted: Finding, after_ms: int = 500) -> None:
         self.world.now_ms += after_ms
         ledger.on_batch(emitted)
 
-    def at_once(self, *emitted: Emitted, other: tuple[Emitted, ...] | None = None) -> None:
+    def at_once(self, *emitted: Finding, other: tuple[Finding, ...] | None = None) -> None:
         """Both tell before either has heard the other."""
         listening = [ledger.new_records for ledger in (self.one, self.two)]
         for ledger, said in ((self.one, emitted), (self.two, emitted if other is None else other)):

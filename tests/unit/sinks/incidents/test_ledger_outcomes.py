@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from support.ledger_world import World
 from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME
@@ -111,7 +111,7 @@ def test_a_changed_state_causes_another_look(world: World) -> None:
     candidate = world.hang()
     view = candidate.view
     assert view is not None
-    world.batch(replace(candidate, view=replace(view, data_epoch=-1)))
+    world.batch(replace(candidate, view=replace(view, data_epoch=None)))
     assert outcomes(world) == [("opened", "unknown")]
     world.batch(candidate)
     assert outcomes(world) == [("opened", "unknown"), ("updated", "abort")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from support.facts import START_MS, a_marker
@@ -99,9 +100,11 @@ def test_a_transaction_that_is_emitted_again_is_not_published_again(world: World
     view = world.hang().view
     owner = world.admin.begin("slow", world.partition)
     assert view is not None
-    view = replace(view, state=S.ONGOING, transactional_id="slow", start_ms=owner.start_ms)
+    view = msgspec.structs.replace(view, state=S.ONGOING, transactional_id="slow", start_ms=owner.start_ms)
     late = TransactionCandidate(Verdict.LATE, owner.producer_id, view, (), 1_500, 9, world.now_ms, world.now_ms)
-    moved = TransactionMoved(owner.producer_id, Verdict.LATE, view, replace(view, state=S.PREPARE_ABORT))
+    moved = TransactionMoved(
+        owner.producer_id, Verdict.LATE, view, msgspec.structs.replace(view, state=S.PREPARE_ABORT)
+    )
     world.batch(late)
     world.admin.end("slow", commit=False)
     world.batch(moved)

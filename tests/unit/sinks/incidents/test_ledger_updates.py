@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from support.ledger_world import World
 from txnwatch.sinks.incidents.fan_out import TIDY_MS

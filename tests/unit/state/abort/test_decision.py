@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from support.incidents import OPEN_SINCE_MS
@@ -31,7 +32,7 @@ SPAN = Span("Zm9v", 99, 2, 2, 120, OPEN_SINCE_MS, OPEN_SINCE_MS, 7)
 CANDIDATE = SpanCandidate(Verdict.HANGING, Reason.ALREADY_COMPLETED, 4711, PARTITION, SPAN, VIEW, 7, 8, 0, 0)
 EVIDENCE = ProvenHang(CANDIDATE, ROW, "abort", CANDIDATE, since_ms=OPEN_SINCE_MS)
 CASE = Case(EVIDENCE, CONFIRMED, AbortPolicy(), Usage(), NOW_MS)
-NAMELESS = replace(CANDIDATE, view=None)
+NAMELESS = msgspec.structs.replace(CANDIDATE, view=None)
 
 
 def with_outcome(outcome: str) -> Case:

@@ -11,7 +11,7 @@ from support.facts import census as census_of
 from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, NoticeKind
 from txnwatch.state.model.findings import (
     CensusRequest,
-    Emitted,
+    Finding,
     OutstandingGap,
     PartitionAlarm,
     ReadLimitReached,
@@ -33,11 +33,11 @@ def census(*open_at: int, **changes: Any) -> list[Fact]:
     return [CensusTaken({ORDERS: CensusListing("orders-id", 100, *taken.taken[ORDERS][2:4], is_behind=True)}), *opened]
 
 
-def hanging(emitted: list[Emitted]) -> list[int]:
+def hanging(emitted: list[Finding]) -> list[int]:
     return [said.span.start_offset for said in emitted if isinstance(said, SpanCandidate)]
 
 
-def ends(emitted: list[Emitted]) -> list[SpanEnd]:
+def ends(emitted: list[Finding]) -> list[SpanEnd]:
     return [said.how for said in emitted if isinstance(said, SpanEnded)]
 
 

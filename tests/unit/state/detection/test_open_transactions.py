@@ -27,13 +27,13 @@ def figures(run: BucketRun) -> tuple[dict[str, int], int, int]:
 def test_an_open_transaction_is_counted_at_once_and_listed_after_a_while() -> None:
     run = BucketRun()
     run.batch(transaction(1, S.ONGOING, ORDERS), seen(0, 10, data=5))
-    assert figures(run) == ({"Ongoing": 1}, -1, -1)
+    assert figures(run) == ({"Ongoing": 1}, None, None)
     assert run.followed == []
     run.pass_time(AFTER_MS)
     run.batch()
     span = OpenSpan(ORDERS, 5, START_MS)
-    assert run.followed == [OpenTransaction(PRODUCER, NAME, "Ongoing", START_MS, -1, (span,))]
-    assert figures(run) == ({"Ongoing": 1}, START_MS, -1)
+    assert run.followed == [OpenTransaction(PRODUCER, NAME, "Ongoing", START_MS, None, (span,))]
+    assert figures(run) == ({"Ongoing": 1}, START_MS, None)
 
 
 def test_listing_costs_no_state_call() -> None:
@@ -53,7 +53,7 @@ def test_it_is_let_go_when_it_ends() -> None:
     run.batch()
     run.batch(seen(10, 20, marker=a_marker(12)), transaction(2, S.COMPLETE_COMMIT))
     assert run.followed == []
-    assert figures(run) == ({"Ongoing": 0}, -1, -1)
+    assert figures(run) == ({"Ongoing": 0}, None, None)
 
 
 def test_what_is_prepared_is_listed_at_once() -> None:
@@ -93,7 +93,7 @@ def test_each_bucket_lists_the_oldest() -> None:
 
 
 def test_what_is_open_is_emitted_when_it_has_changed_at_intervals_and_to_another_attempt() -> None:
-    bucket, told = BucketState(number=3), (OpenTransaction(PRODUCER, NAME, "Ongoing", START_MS, -1, ()),)
+    bucket, told = BucketState(number=3), (OpenTransaction(PRODUCER, NAME, "Ongoing", START_MS, None, ()),)
     said = [must_emit(bucket, (), number) for number in (1, 2, 3)]
     assert said == [True, False, False], "whoever begins does not know what was told"
     assert must_emit(bucket, told, 4)
@@ -104,7 +104,7 @@ def test_what_is_open_is_emitted_when_it_has_changed_at_intervals_and_to_another
 
 
 def test_the_driver_remembers_what_each_bucket_has_emitted() -> None:
-    one, other = (OpenTransaction(number, None, "Ongoing", START_MS, -1, ()) for number in (1, 2))
+    one, other = (OpenTransaction(number, None, "Ongoing", START_MS, None, ()) for number in (1, 2))
     lag, remembered = CensusRequest(ORDERS), LastOpenLists()
     assert remembered.whole([OpenTransactions(1, (other,)), lag]) == [lag, OpenTransactions(1, (other,))]
     assert remembered.whole([OpenTransactions(0, (one,))]) == [

@@ -12,7 +12,7 @@ from txnwatch.state.model.findings import (
     CensusIncomplete,
     CensusReason,
     CensusRequest,
-    Emitted,
+    Finding,
     LastStableOffsetBlocked,
     Mismatch,
     SpanCandidate,
@@ -21,7 +21,6 @@ from txnwatch.state.model.findings import (
     StrayWrite,
     ViewHealed,
 )
-from txnwatch.state.model.transaction import UNREAD
 from txnwatch.state.model.transaction import TransactionState as S
 
 DATA = [seen(0, 50, data=10)]
@@ -54,8 +53,8 @@ def test_what_a_census_shows(before: list[Fact], facts: list[Fact], start: int |
     assert (span.start_offset if span is not None else None) == start
 
 
-def spans_after(run: BucketRun, *batches: list[Fact], **exceptions: Any) -> list[Emitted]:
-    emitted: list[Emitted] = []
+def spans_after(run: BucketRun, *batches: list[Fact], **exceptions: Any) -> list[Finding]:
+    emitted: list[Finding] = []
     for facts in batches:
         emitted.extend(run.batch(*facts, **exceptions))
     return emitted
@@ -101,7 +100,7 @@ def test_a_mismatch_is_not_one_where_reading_has_just_begun() -> None:
     assert [said.mismatch for said in later.batch(*census(30)) if isinstance(said, ViewHealed)] == [Mismatch.OPEN]
 
 
-def hanging(emitted: list[Emitted]) -> list[SpanCandidate]:
+def hanging(emitted: list[Finding]) -> list[SpanCandidate]:
     return [said for said in emitted if isinstance(said, SpanCandidate)]
 
 
@@ -239,9 +238,9 @@ def test_only_the_log_has_the_epoch_with_which_data_begins() -> None:
     """A census names the epoch of the last batch; what lies before it may be another transaction's."""
     run = BucketRun()
     run.batch(*census(10))
-    assert (run.producer().spans[ORDERS].start_epoch, run.producer().spans[ORDERS].epoch) == (UNREAD, 0)
+    assert (run.producer().spans[ORDERS].start_epoch, run.producer().spans[ORDERS].epoch) == (None, 0)
     run.batch(seen(20, 30, data=25, last_epoch=1))
-    assert run.producer().spans[ORDERS].start_epoch == UNREAD, "its beginning lies below what was read"
+    assert run.producer().spans[ORDERS].start_epoch is None, "its beginning lies below what was read"
 
     again = BucketRun()
     again.batch(*census(10))
@@ -253,7 +252,7 @@ def test_an_earlier_start_has_another_first_epoch() -> None:
     run = BucketRun()
     run.batch(*DATA)
     run.batch(*census(4))
-    assert run.producer().spans[ORDERS].start_epoch == UNREAD
+    assert run.producer().spans[ORDERS].start_epoch is None
 
 
 def test_what_a_truncation_leaves_of_a_described_span_is_joined_by_nobody() -> None:

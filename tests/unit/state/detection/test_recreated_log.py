@@ -6,7 +6,7 @@ import pytest
 
 from support.facts import NAME, ORDERS, PRODUCER, BucketRun, log_notice, seen, transaction
 from txnwatch.state.model.facts import NoticeKind
-from txnwatch.state.model.findings import Emitted, OwnerInDoubt, SpanCandidate
+from txnwatch.state.model.findings import Finding, OwnerInDoubt, SpanCandidate
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
@@ -27,7 +27,7 @@ def run() -> BucketRun:
     return run
 
 
-def candidates(emitted: list[Emitted]) -> list[SpanCandidate]:
+def candidates(emitted: list[Finding]) -> list[SpanCandidate]:
     return [said for said in emitted if isinstance(said, SpanCandidate)]
 
 

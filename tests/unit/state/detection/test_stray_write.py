@@ -9,7 +9,7 @@ import pytest
 from support import batches
 from support.facts import NAME, ORDERS, PRODUCER, START_MS, TOPIC_IDS, BucketRun, a_marker, notice, seen, transaction
 from txnwatch.state.model.facts import Fact, NoticeKind
-from txnwatch.state.model.findings import Emitted, SpanCandidate, SpanEnd, SpanEnded, StrayWrite
+from txnwatch.state.model.findings import Finding, SpanCandidate, SpanEnd, SpanEnded, StrayWrite
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.log.partition_fold import PartitionFold
 
@@ -36,7 +36,7 @@ def fold(log: list[str], start: int, end: int) -> list[Fact]:
     return list(found.facts(ORDERS, TOPIC_IDS[ORDERS.topic], START_MS))
 
 
-def stray(emitted: list[Emitted]) -> list[StrayWrite]:
+def stray(emitted: list[Finding]) -> list[StrayWrite]:
     return [said for said in emitted if isinstance(said, StrayWrite)]
 
 
@@ -48,7 +48,7 @@ def test_two_epochs_in_one_span_are_detected_wherever_the_ranges_end(
     for count in range(len(log)):
         for cuts in itertools.combinations(range(1, len(log)), count):
             run = BucketRun()
-            emitted: list[Emitted] = [*run.batch(transaction(1, S.ONGOING, ORDERS))]
+            emitted: list[Finding] = [*run.batch(transaction(1, S.ONGOING, ORDERS))]
             for start, end in itertools.pairwise((0, *cuts, len(log))):
                 emitted.extend(run.batch(*fold(log, start, end)))
             assert [said.joined[:4] for said in stray(emitted)] == expected, f"cut at {cuts}"

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from support.facts import NAME, ORDERS, PRODUCER, START_MS, TIMEOUT_MS, BucketRun, seen, transaction
-from txnwatch.state.model.findings import CoverInDoubt, Emitted, TransactionCandidate, TransactionMoved
+from txnwatch.state.model.findings import CoverInDoubt, Finding, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
 from txnwatch.state.model.transaction import TransactionState as S
@@ -18,13 +18,13 @@ QUARTER_HOUR_MS = 900_000
 LATE_AFTER_MS = POLICY.scan_interval_ms(None) + POLICY.late_buffer_ms
 
 
-def run_until(run: BucketRun, moment_ms: int) -> list[Emitted]:
+def run_until(run: BucketRun, moment_ms: int) -> list[Finding]:
     """One batch at a moment of our clock."""
     run.now_ms = moment_ms - run.step_ms
     return run.batch()
 
 
-def verdicts(emitted: list[Emitted]) -> list[Verdict]:
+def verdicts(emitted: list[Finding]) -> list[Verdict]:
     return [said.verdict for said in emitted if isinstance(said, TransactionCandidate)]
 
 
@@ -195,7 +195,7 @@ def test_the_next_transaction_is_young_again() -> None:
     assert doubted(run_until(run, begun_ms + POLICY.two_phase_check_ms + 1_000))
 
 
-def doubted(emitted: list[Emitted]) -> list[tuple[int, TopicPartition, int]]:
+def doubted(emitted: list[Finding]) -> list[tuple[int, TopicPartition, int]]:
     found = (said.candidate for said in emitted if isinstance(said, CoverInDoubt))
     return [(candidate.producer_id, candidate.partition, candidate.span.start_offset) for candidate in found]
 

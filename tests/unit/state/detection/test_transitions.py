@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from support.facts import (
     NAME,
@@ -20,7 +19,8 @@ from support.facts import (
     seen,
     transaction,
 )
-from txnwatch.state.detection.transitions import ProducerFact, apply, forget_unseen
+from txnwatch.state.detection.transitions import ProducerFact, apply
+from txnwatch.state.detection.view_transitions import forget_unseen
 from txnwatch.state.model.facts import NoticeKind, ProducerSeen
 from txnwatch.state.model.findings import SpanEnd, SpanEnded
 from txnwatch.state.model.transaction import Emission, ProducerState, Span

@@ -8,9 +8,9 @@ import pytest
 
 from support.facts import BucketRun, a_marker, log_notice, seen, transaction
 from support.ledger_world import World
+from txnwatch.state.detection.proof import Look
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.verdicts import Look
 
 NAME, AWAY = "checkout-1", 3
 UNREAD = f"__transaction_state-{AWAY}: has no leader: its ids cannot be listed"

@@ -9,22 +9,22 @@ import pytest
 from support.facts import ORDERS, BucketRun, census, log_notice, notice, seen
 from txnwatch.state.detection.bucket_state import FROM_BEGINNING, NEEDS_CENSUS
 from txnwatch.state.model.facts import NoticeKind
-from txnwatch.state.model.findings import Emitted, OutstandingGap, PartitionAlarm, SpanCandidate
+from txnwatch.state.model.findings import Finding, OutstandingGap, PartitionAlarm, SpanCandidate
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 
 LOG_0 = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 AGAIN: dict[str, Any] = {"reread": {ORDERS: 30}}
 
 
-def gaps(said: list[Emitted]) -> dict[TopicPartition, int]:
+def gaps(said: list[Finding]) -> dict[TopicPartition, int]:
     return {one.partition: one.from_offset for one in said if isinstance(one, OutstandingGap)}
 
 
-def kinds(said: list[Emitted]) -> list[str]:
+def kinds(said: list[Finding]) -> list[str]:
     return [one.notice.kind for one in said if isinstance(one, PartitionAlarm)]
 
 
-def failed(run: BucketRun, tries: int, *, pause_ms: int = 6_000) -> list[Emitted]:
+def failed(run: BucketRun, tries: int, *, pause_ms: int = 6_000) -> list[Finding]:
     """The range [30, ...) is tried so many times, and fails; returns what was said at last."""
     said = run.batch(notice(NoticeKind.GAP, 30))
     for _ in range(tries - 1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from support.facts import NAME, ORDERS, OTHER, PAYMENTS, PRODUCER, START_MS, TIMEOUT_MS, BucketRun, seen, transaction
@@ -181,7 +182,7 @@ def test_the_answers_of_all_coordinators_together(
 
 
 LATE = TransactionCandidate(Verdict.LATE, PRODUCER, transaction(1, S.ONGOING, ORDERS).view, (), 1, 1, START_MS, 75_001)
-STUCK = replace(LATE, verdict=Verdict.STUCK_PREPARE, view=transaction(1, S.PREPARE_COMMIT, ORDERS).view)
+STUCK = msgspec.structs.replace(LATE, verdict=Verdict.STUCK_PREPARE, view=transaction(1, S.PREPARE_COMMIT, ORDERS).view)
 STILL_ONGOING = TransactionDescription(NAME, None, S.ONGOING, PRODUCER, 0, start_ms=START_MS)
 STILL_PREPARED = replace(STILL_ONGOING, state=S.PREPARE_COMMIT)
 

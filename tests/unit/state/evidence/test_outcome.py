@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from support.facts import ORDERS, PAYMENTS, START_MS, a_marker, transaction
 from txnwatch.state.detection.epoch_lineage import begun, follow

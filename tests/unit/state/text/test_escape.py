@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.incidents import an_event
 from txnwatch.cli import main as main_module
 from txnwatch.cli.event_lines import event_line, utc
-from txnwatch.cli.output import Answer, Line, NotChecked, write
+from txnwatch.cli.output import CommandAnswer, Line, NotChecked, write
 from txnwatch.sinks.incidents.commands import Origin, explain_id
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.text.escape import json_text, printable, shell_line
@@ -60,7 +60,7 @@ class Row:
 
 
 def written(how: str) -> str:
-    answer = Answer(
+    answer = CommandAnswer(
         "test",
         "c",
         Row,

@@ -12,14 +12,14 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from support.facts import NAME, ORDERS, OTHER, PRODUCER, a_marker, seen, transaction
 from txnwatch.state.model.errors import CheckpointError
 from txnwatch.state.model.facts import Barrier, Fact
-from txnwatch.state.model.findings import BucketCount, Emitted, OpenTransactions, SpanCandidate, SpanEnded, Unproven
+from txnwatch.state.model.findings import BucketCount, Finding, OpenTransactions, SpanCandidate, SpanEnded, Unproven
 from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
-from txnwatch.state.model.serializer import pack_versioned
+from txnwatch.state.model.serializer import VERSION_BYTES
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.store.bucket_log import MAX_ENTRIES
 from txnwatch.streaming.job import operator
 from txnwatch.streaming.job.operator import BucketProcessor
-from txnwatch.streaming.job.output_rows import decode_emitted
+from txnwatch.streaming.job.output_rows import FINDINGS
 from txnwatch.streaming.source.packed_facts import PACKED_SCHEMA, pack_facts
 
 HOUR_MS = 3_600_000
@@ -41,12 +41,12 @@ class Job:
         self.tester = TwsTester(BucketProcessor(POLICY), timeMode="None", outputMode="Update")
         self.number = 0
 
-    def batch(self, *facts: Fact, at_ms: int = 500) -> list[Emitted]:
+    def batch(self, *facts: Fact, at_ms: int = 500) -> list[Finding]:
         self.number += 1
         # As two tasks would: one brings the facts, one the barrier.
         told = [*pack_facts(facts, 1), *pack_facts([Barrier(self.number, at_ms, at_ms)], 1)]
         rows = [Row(*PACKED_SCHEMA.names)(*packed) for packed in told]
-        said = [decode_emitted(row["kind"], row["payload"]) for row in self.tester.test(0, rows)]
+        said = [FINDINGS.decode(row["finding"]) for row in self.tester.test(0, rows)]
         return [emitted for emitted in said if not isinstance(emitted, BucketCount | Unproven | OpenTransactions)]
 
     def kept(self) -> set[int]:
@@ -107,7 +107,7 @@ def test_the_log_has_an_end_and_what_is_idle_for_long_leaves_with_it() -> None:
 def test_state_of_another_version_is_refused() -> None:
     job = Job()
     job.batch(seen(0, 10, data=5))
-    job.tester.updateValueState("head", 0, (pack_versioned(99, 1, b"12345678"),))
+    job.tester.updateValueState("head", 0, (b"9" * VERSION_BYTES,))
     operator._kept.clear()
-    with pytest.raises(CheckpointError, match="state in the checkpoint has version 99"):
+    with pytest.raises(CheckpointError, match="state in the checkpoint has version 99999999"):
         job.batch()

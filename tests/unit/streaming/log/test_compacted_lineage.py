@@ -19,7 +19,7 @@ from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.source.fact_rows import fact_rows, record_batch
+from txnwatch.streaming.source.fact_rows import FACTS, fact_rows
 from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.plan_run import plan_facts
 from txnwatch.streaming.source.read_plan import Range, ReadPlan
@@ -94,8 +94,8 @@ def batch_of(log: list[bytes], start: int, end: int, *, at_once: bool) -> list[F
     assert read.fold.is_done
     offset = SourceOffset("cluster", 1, 900, 901, {LOG: Position("id", end, 0, end)})
     plan = ReadPlan((Range(LOG, "id", start, end, -1, must_check=False),), 900, offset)
-    rows = record_batch(fact_rows(plan_facts(plan, [read]), buckets=1)).to_pylist()
-    return [fact_of(tuple(row.values())) for row in rows]
+    rows = FACTS.record_batch(fact_rows(plan_facts(plan, [read]), buckets=1)).to_pylist()
+    return [fact_of(row) for row in rows]
 
 
 def outcome(log: list[bytes], cuts: tuple[int, ...], *, at_once: bool) -> tuple[EpochUse, str]:

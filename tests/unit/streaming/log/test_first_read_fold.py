@@ -17,7 +17,7 @@ from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
 from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.source.fact_rows import fact_rows, record_batch
+from txnwatch.streaming.source.fact_rows import FACTS, fact_rows
 from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.plan_run import plan_facts, range_read
@@ -99,8 +99,8 @@ def facts_of(plans: list[ReadPlan]) -> list[Fact]:
         reads = [range_read(found, OPTIONS, room) for found in plan.ranges]
         for read in reads:
             read.fold.feed(a_log(read.partition.partition))
-        rows = record_batch(fact_rows(plan_facts(plan, reads), buckets=1)).to_pylist()
-        facts.extend(fact_of(tuple(row.values())) for row in rows)
+        rows = FACTS.record_batch(fact_rows(plan_facts(plan, reads), buckets=1)).to_pylist()
+        facts.extend(fact_of(row) for row in rows)
     return facts
 
 

@@ -14,7 +14,6 @@ from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import CANNOT_DECODE, NoticeKind
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import STILL_READING, SpanHistory, SpanStart
-from txnwatch.state.model.transaction import UNREAD
 from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST, ListedOffset
 from txnwatch.streaming.client.metadata import Metadata, TopicInfo
 from txnwatch.streaming.log import log_extent as extent
@@ -66,10 +65,10 @@ TWO_EPOCHS = [
 PASTS = {
     a_span(2): (3, 1, False),  # the epoch it began with, not the last; and the marker below
     a_span(0): (2, None, True),  # nothing lies below the first
-    a_span(3): (UNREAD, 1, False),  # another producer's batch is there
-    a_span(1): (UNREAD, None, True),  # a marker is there
+    a_span(3): (None, 1, False),  # another producer's batch is there
+    a_span(1): (None, None, True),  # a marker is there
     a_span(3, OTHER): (9, None, True),  # another producer's marker is not its own
-    a_span(9): (UNREAD, 1, False),  # nothing is there
+    a_span(9): (None, 1, False),  # nothing is there
 }
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from support.batches import a_batch, a_record
@@ -174,7 +174,7 @@ def test_a_gap_of_a_new_topic_outlives_the_deletion_of_the_old_one() -> None:
     gap, gone = notice(NoticeKind.GAP, 3), notice(NoticeKind.DELETED, 0, topic_id="the one before")
     for order in ((gap, gone), (gone, gap)):
         assert OutstandingGap(ORDERS, 3) in BucketRun().batch(*order)
-    own = dataclasses.replace(gone, topic_id=TOPIC_IDS[ORDERS.topic])
+    own = msgspec.structs.replace(gone, topic_id=TOPIC_IDS[ORDERS.topic])
     for order in ((gap, own), (own, gap)):
         assert not [said for said in BucketRun().batch(*order) if isinstance(said, OutstandingGap)]
 

@@ -9,7 +9,7 @@ import pytest
 from support.facts import ORDERS, PAYMENTS, BucketRun, notice, seen, transaction
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import Fact, NoticeKind
-from txnwatch.state.model.findings import CensusReason, CensusRequest, Emitted, PartitionAlarm
+from txnwatch.state.model.findings import CensusReason, CensusRequest, Finding, PartitionAlarm
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
@@ -70,7 +70,7 @@ def test_without_answers_nothing_is_reported_as_gone(cluster: Asked) -> None:
     assert hidden(cluster, transaction(1, S.ONGOING, GONE)) == [GONE]
 
 
-def wanted(emitted: list[Emitted]) -> list[TopicPartition]:
+def wanted(emitted: list[Finding]) -> list[TopicPartition]:
     return [said.partition for said in emitted if isinstance(said, CensusRequest) and said.why is CensusReason.HIDDEN]
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 from support.batches import a_batch, a_marker
 from support.facts import ORDERS, PAYMENTS
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.source.fact_rows import Row
 from txnwatch.streaming.source.history_rows import episode_rows, unlisted
 from txnwatch.streaming.source.offsets import NOT_BEGUN, Position, SourceOffset
+from txnwatch.streaming.source.row_format import Row
 
 
 def range_of(end: int) -> RangeRead:
@@ -26,15 +24,13 @@ def transaction(offset: int) -> bytes:
 
 
 def episodes(rows: list[Row]) -> list[int]:
-    return [row["txn_start_offset"] for row in rows if row["kind"] == "episode"]
+    finished = [row["finished_transaction"] for row in rows if row["kind"] == "finished_transaction"]
+    return [found["episode"]["start_offset"] for found in finished]
 
 
 def missing(rows: list[Row]) -> list[tuple[str, int, int]]:
-    return [
-        (json.loads(row["detail"])["notice"], row["range_start"], row["range_end"])
-        for row in rows
-        if row["kind"] == "notice"
-    ]
+    notices = [row["partition_notice"] for row in rows if row["kind"] == "partition_notice"]
+    return [(found["kind"], found["from_offset"], found["to_offset"]) for found in notices]
 
 
 def test_what_was_read_before_retention_overtook_the_reading_is_kept() -> None:
@@ -79,4 +75,5 @@ def test_a_partition_that_did_not_answer_is_a_row_and_so_is_a_log_in_the_facts()
     end = SourceOffset("c", 1, 0, 0, {ORDERS: Position("id", 5, 0, 5), PAYMENTS: silent, log: silent})
     told = unlisted(end)
     assert [notice.partition for notice in told] == [log, PAYMENTS]
-    assert [(row["topic"], row["partition"]) for row in episode_rows([], told)] == [("payments", 1)]
+    (row,) = episode_rows([], told)
+    assert row["partition_notice"]["partition"] == PAYMENTS._asdict()

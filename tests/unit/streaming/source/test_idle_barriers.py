@@ -10,9 +10,16 @@ import pytest
 from support.facts import BucketRun, notice, seen, transaction
 from txnwatch.state.detection.evaluate import NEVER_MS
 from txnwatch.state.model.facts import Fact, NoticeKind
+from txnwatch.state.model.findings import BucketCount
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.streaming.source.idle_barriers import NextBarrierDue, can_skip, read_next_barrier, write_next_barrier
+from txnwatch.streaming.source.idle_barriers import (
+    NextBarrierDue,
+    can_skip,
+    next_barrier_due,
+    read_next_barrier,
+    write_next_barrier,
+)
 from txnwatch.streaming.source.offsets import NOT_BEGUN, Position, SourceOffset
 
 ORDERS, LOG = TopicPartition("orders", 0), TopicPartition("__transaction_state", 3)
@@ -105,3 +112,20 @@ def test_a_bucket_emits_when_its_next_evaluation_is_due() -> None:
     assert run.now_ms < due_ms(run, seen(0, 10, data=5), owner) < NEVER_MS, "its timeout"
     assert due_ms(run, transaction(2, S.COMPLETE_ABORT, start_ms=owner.view.start_ms)) == 0, "nobody holds it any more"
     assert due_ms(BucketRun(), notice(NoticeKind.GAP, 3)) == 0
+
+
+def a_count(due_ms: int) -> BucketCount:
+    return BucketCount(7, 0, (), (), 0, 0, (), -1, -1, due_ms)
+
+
+DUE: dict[str, tuple[list[BucketCount], bool, NextBarrierDue | None]] = {
+    "the first bucket that is due decides": ([a_count(900), a_count(500)], True, NextBarrierDue(7, 500)),
+    "the ledger cannot wait": ([a_count(900), a_count(500)], False, NextBarrierDue(7, 0)),
+    "a bucket is missing": ([a_count(900)], True, None),
+    "no bucket": ([], False, None),
+}
+
+
+@pytest.mark.parametrize(("counts", "can_wait", "due"), DUE.values(), ids=DUE.keys())
+def test_when_the_next_barrier_is_due(counts: list[BucketCount], can_wait: bool, due: NextBarrierDue | None) -> None:  # noqa: FBT001
+    assert next_barrier_due(counts, 2, can_wait=can_wait) == due

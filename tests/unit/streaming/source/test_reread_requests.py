@@ -12,7 +12,7 @@ from txnwatch.state.detection.open_transactions import UNOWNED
 from txnwatch.state.model.findings import (
     CensusReason,
     CensusRequest,
-    Emitted,
+    Finding,
     LastStableOffsetBlocked,
     OpenSpan,
     OpenTransaction,
@@ -84,7 +84,7 @@ def test_without_a_file_there_are_no_requests(path: Path) -> None:
 def open_since(partition: TopicPartition, offset: int, *, state: str = "Ongoing", bucket: int = 0) -> OpenTransactions:
     """What one bucket has open: one transaction."""
     span = OpenSpan(partition, offset, 0)
-    return OpenTransactions(bucket, (OpenTransaction(1, None, state, 0, -1, (span,)),))
+    return OpenTransactions(bucket, (OpenTransaction(1, None, state, 0, None, (span,)),))
 
 
 DAMAGED = {
@@ -139,7 +139,7 @@ HOLDERS = {
 
 @pytest.mark.parametrize(("known", "is_asked"), HOLDERS.values(), ids=HOLDERS.keys())
 def test_a_last_stable_offset_is_asked_about_where_nothing_known_holds_it(
-    known: list[Emitted], *, is_asked: bool
+    known: list[Finding], *, is_asked: bool
 ) -> None:
     wanted = {census_of(ORDERS, CensusReason.STANDING)} if is_asked else set()
     assert requests_after([LastStableOffsetBlocked(ORDERS, 10), *known], ()) == wanted

@@ -1,0 +1,194 @@
+"""The abort by hand: finds one hanging transaction and its outcome, ends it, and publishes the events.
+
+It has the proof, the rules and the protocol of the automatic abort, with the policy of an operator. It decides only by
+what the brokers and the logs show, never by the events topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from txnwatch.sinks.abort.marker_protocol import MarkerProtocol
+from txnwatch.sinks.incidents.commands import Origin
+from txnwatch.sinks.incidents.confirm import confirm_spans
+from txnwatch.sinks.incidents.event_builder import hanging_event
+from txnwatch.sinks.incidents.own_findings import read_anew
+from txnwatch.sinks.incidents.search import Search
+from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage, operator_policy
+from txnwatch.state.abort.decision import AbortSpec, Refused, decide_abort, unless_outcome_changed
+from txnwatch.state.abort.protocol import BY_HAND, MarkerResult, action, resolution
+from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
+from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
+from txnwatch.state.model.findings import SpanCandidate
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import IncidentEvent, resolved
+from txnwatch.state.model.incident_payload import Decision, Initiator, Refusal
+from txnwatch.state.model.ports import TransactionAdmin
+
+Publish = Callable[[IncidentEvent], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ManualTarget:
+    """The transaction to end, and by which marker; exactly one of `start_offset` and `producer_id` is given."""
+
+    partition: TopicPartition
+    start_offset: int | None
+    producer_id: int | None
+    is_commit: bool
+    may_lose: bool
+
+    def is_wanted(self, span: SpanCandidate) -> bool:
+        """Whether an open span is the requested one."""
+        return span.span.start_offset == self.start_offset or span.producer_id == self.producer_id
+
+    @property
+    def policy(self) -> AbortPolicy:
+        """The policy of the decision."""
+        return operator_policy(commit=self.is_commit, may_lose=self.may_lose)
+
+
+class FoundHang(NamedTuple):
+    """The hanging transaction as an incident, its proof from a first read, and the fresh read."""
+
+    incident: IncidentEvent
+    evidence: ProvenHang
+    confirmation: SpanConfirmation
+
+
+@dataclass(frozen=True, slots=True)
+class ManualAbort:
+    """Ends one transaction by hand.
+
+    Attributes:
+        search: the search of find-hanging, for the open spans of a partition that a filter selects.
+        absence: why a partition is not shown; None if it is shown.
+        operator: the name of the user and the host, for the events.
+        now_ms: local clock.
+        pause: waits between the two reads.
+    """
+
+    target: ManualTarget
+    admin: TransactionAdmin
+    search: Callable[[TopicPartition, Callable[[SpanCandidate], bool]], Search]
+    absence: Callable[[TopicPartition], str | None]
+    origin: Origin
+    operator: str
+    now_ms: Callable[[], int]
+    pause: Callable[[], None]
+
+    def find(self) -> FoundHang:
+        """Finds the transaction by two reads; the second is the fresh read.
+
+        Raises:
+            TxnwatchError: there is no such open transaction, it does not hang, or a reading failed.
+        """
+        candidate, first = self._found()
+        self.pause()
+        second, now_ms = self._confirmed(candidate), self.now_ms()
+        event = hanging_event(self.origin, candidate, first, None, now_ms)
+        assert first.producer is not None
+        evidence = ProvenHang(candidate, first.producer, event.expected_outcome, candidate, now_ms)
+        return FoundHang(event, evidence, second)
+
+    def decide(self, evidence: ProvenHang, confirmation: SpanConfirmation) -> AbortSpec | Refused:
+        """The decision of the automatic abort, with the policy of an operator."""
+        return decide_abort(Case(evidence, confirmation, self.target.policy, Usage(), self.now_ms()))
+
+    def end(self, incident: IncidentEvent, evidence: ProvenHang, publish: Publish) -> MarkerResult | Refused:
+        """Reads once more, because the operator may have waited, and runs the protocol.
+
+        Raises:
+            SinkError: the announcement could not be published; no marker was written.
+        """
+        again, found = read_anew(self.admin, evidence, self._confirmed(evidence.candidate))
+        spec = unless_outcome_changed(evidence, again, self.decide(again, found))
+        if isinstance(spec, Refused):
+            return spec
+        assert found.reading is not None
+        begun = action(
+            Decision.COMMIT if self.target.is_commit else Decision.ABORT,
+            self.operator,
+            self.now_ms(),
+            detail=BY_HAND,
+            spec=spec,
+            stable_before=incident.last_stable_offset,
+            initiator=Initiator.OPERATOR,
+        )
+        delivery = _Delivery(publish)
+        event, result = MarkerProtocol(self.admin, delivery.publish, self.now_ms).run(
+            incident, spec, begun, found.reading
+        )
+        assert result is not None, "an announcement that is not delivered is an error"
+        if result.is_closed:
+            now_ms = self.now_ms()
+            delivery.publish(resolved(event, now_ms, resolution(spec.marker, result, now_ms)))
+        if result.is_denied:
+            return Refused(Refusal.NOT_AUTHORIZED, result.detail or "")
+        return delivery.with_problem(result)
+
+    def _found(self) -> tuple[SpanCandidate, SpanConfirmation]:
+        """The search of find-hanging, for the requested transaction only."""
+        partition = self.target.partition
+        found = self.search(partition, self.target.is_wanted)
+        for candidate, proof in found.hanging:
+            if candidate.view is None and found.not_checked:
+                why = "; ".join(f"{what}: {why}" for what, why in found.not_checked.items())
+                raise BrokerError(f"{partition}: the owner of the transaction could not be read: {why}")
+            return candidate, proof
+        for _, described in found.covered:
+            name, state = described.transactional_id, described.state
+            raise TxnwatchError(f"{partition}: it does not hang: {name} is {state} and holds the partition")
+        for _, why in found.unproven:
+            raise BrokerError(f"{partition}: whether it hangs could not be read: {why}")
+        absence = self.absence(partition)
+        if absence is not None:
+            raise BrokerError(f"{partition}: {absence}")
+        reading = found.readings[partition]
+        if reading.problem is not None:
+            raise BrokerError(f"{partition}: expected its leader to describe its producers, found: {reading.problem}")
+        rows = [row for row in reading.producers if row.txn_start_offset >= 0]
+        listed = sorted(f"one from offset {row.txn_start_offset} (producer id {row.producer_id})" for row in rows)
+        raise TxnwatchError(
+            f"{partition}: expected the requested open transaction, found {', '.join(listed) or 'none'}"
+        )
+
+    def _confirmed(self, candidate: SpanCandidate) -> SpanConfirmation:
+        ((_, found),) = confirm_spans(self.admin, [candidate])
+        if found.answer is Answer.REFUTED:
+            raise TxnwatchError(f"{self.target.partition}: it does not hang: {found.why}")
+        if found.answer is Answer.UNKNOWN:
+            raise BrokerError(f"{self.target.partition}: whether it hangs could not be read: {found.why}")
+        return found
+
+
+class _Delivery:
+    """Publishes the events of one abort. After the announcement an error is kept: the operator must see the result."""
+
+    def __init__(self, publish: Publish) -> None:
+        self._publish = publish
+        self._is_announced = False
+        self._problem: SinkError | None = None
+
+    def publish(self, event: IncidentEvent) -> bool:
+        """Returns whether the event is published; after a problem, nothing more is."""
+        if self._problem is not None:
+            return False
+        try:
+            self._publish(event)
+        except SinkError as exc:
+            if not self._is_announced:
+                raise
+            self._problem = exc
+            return False
+        self._is_announced = True
+        return True
+
+    def with_problem(self, result: MarkerResult) -> MarkerResult:
+        """The result, with the problem of its event if there is one."""
+        if self._problem is None:
+            return result
+        detail = f"{result.detail or 'closed'}; but the event could not be delivered: {self._problem}"
+        return replace(result, detail=detail)

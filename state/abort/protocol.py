@@ -1,0 +1,216 @@
+"""The protocol of every abort, automatic or by hand: announce, write the marker, read again, report.
+
+This module has its decisions, without I/O; sinks/abort/marker_protocol.py reads, writes and publishes in this order:
+
+  1. The announcement is published before the marker is written. If the process dies after the write, the announcement
+     without a result remains, and the next process reads the partition again.
+  2. The marker is written.
+  3. The partition is read again. Only this read counts: Kafka answers NONE also to a marker without a transaction, and
+     the marker that closed the transaction may be another writer's, of the other kind.
+  4. The result of that read is published.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from txnwatch.state.abort.decision import AbortSpec
+from txnwatch.state.abort.rules import RULE_OF_REFUSAL
+from txnwatch.state.evidence.incident_end import closed_by_marker, no_longer_open
+from txnwatch.state.model.incident import IncidentEvent, repeat_incident_id, updated
+from txnwatch.state.model.incident_payload import (
+    Action,
+    ActionResult,
+    Decision,
+    EndedBy,
+    Evidence,
+    Initiator,
+    Refusal,
+    Resolution,
+)
+from txnwatch.state.model.ports import MarkerSpec, PartitionReading
+from txnwatch.state.model.transaction import Marker
+
+ABANDONED_MS = 60_000
+BY_HAND = "by hand"  # the detail of an action and a resolution by an operator, if there is no other
+_DENIED = frozenset({"CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"})
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerResult:
+    """The result of a marker.
+
+    Attributes:
+        stable_after: the last stable offset after it; None if it could not be read.
+        is_denied: whether the right to write markers is missing.
+        is_closed: whether a read has shown that the transaction is no longer open.
+        closed_by: the marker that closed it, of any writer; None if it is open, or if the marker could not be read.
+        is_ours: whether `closed_by` is proven to be the marker that was just written.
+    """
+
+    result: ActionResult
+    detail: str | None = None
+    stable_after: int | None = None
+    is_denied: bool = False
+    is_closed: bool = False
+    closed_by: Marker | None = None
+    is_ours: bool = False
+
+
+def action(
+    decision: Decision,
+    by: str,
+    at_ms: int,
+    *,
+    refusal: Refusal | None = None,
+    detail: str | None = None,
+    spec: AbortSpec | None = None,
+    stable_before: int | None = None,
+    initiator: Initiator = Initiator.WATCH,
+) -> Action:
+    """The event's `action`, with no result yet."""
+    marker = spec.marker if spec is not None else None
+    return Action(
+        decision=decision,
+        refusal=refusal,
+        detail=detail,
+        by=by,
+        marker_producer_epoch=marker.producer_epoch if marker is not None else None,
+        marker_coordinator_epoch=marker.coordinator_epoch if marker is not None else None,
+        last_stable_offset_before=stable_before,
+        at_ms=at_ms,
+        initiator=initiator,
+    )
+
+
+def announcement(incident: IncidentEvent, announced: Action, reading: PartitionReading) -> IncidentEvent:
+    """The event before the marker, with the read on which the decision is based.
+
+    An abort by hand has its own incident: the sequence of an incident that a running watch has opened belongs to that
+    watch.
+    """
+    evidence = _read_anew(incident.evidence, reading, announced.at_ms)
+    if announced.initiator is not Initiator.OPERATOR:
+        return updated(incident, announced.at_ms, action=announced, evidence=evidence)
+    own_id = repeat_incident_id(incident.incident_id, announced.at_ms)
+    return replace(incident, incident_id=own_id, action=announced, evidence=evidence, time_ms=announced.at_ms)
+
+
+def _read_anew(evidence: Evidence, reading: PartitionReading, now_ms: int) -> Evidence:
+    """The evidence with a fresh read: the marker that closes the transaction lies above the end of this read."""
+    return replace(
+        evidence,
+        confirmed_ms=now_ms,
+        leader=reading.leader,
+        leader_epoch=reading.leader_epoch,
+        end_before=reading.end_before,
+        end_after=reading.end_after,
+    )
+
+
+def still_open_or_unreadable(incident: IncidentEvent, reading: PartitionReading) -> MarkerResult | None:
+    """What the read after the marker shows, if it does not show that the transaction is closed; else None."""
+    if reading.problem is not None:
+        return MarkerResult(ActionResult.UNKNOWN, f"the partition could not be read again: {reading.problem}")
+    if reading.topic_id != incident.topic_id:
+        detail = "the topic was re-created: the transaction was deleted with the old topic"
+        return MarkerResult(ActionResult.UNKNOWN, detail)
+    row = reading.open_transaction(incident.producer_id)
+    if row is not None and row.txn_start_offset == incident.txn_start_offset:
+        return MarkerResult(ActionResult.STILL_OPEN, None, reading.last_stable_offset)
+    return None
+
+
+def open_until(incident: IncidentEvent, reading: PartitionReading) -> int:
+    """An end at which the transaction was open; its start after a leader change, because the log may differ."""
+    start, end = incident.txn_start_offset, incident.evidence.end_before
+    assert start is not None
+    is_same_log = incident.evidence.leader_epoch == reading.leader_epoch
+    return max(start, end) if end is not None and is_same_log else start
+
+
+def closed(marker: Marker | None, reading: PartitionReading, *, commit: bool) -> MarkerResult:
+    """The result for a transaction that is closed: by a marker of the wanted kind, of the other kind, or unknown."""
+    if marker is None:
+        result, detail = ActionResult.UNKNOWN, "the transaction is closed, but its closing marker could not be read"
+        return MarkerResult(result, f"{detail}: its kind is unknown", reading.last_stable_offset, is_closed=True)
+    found = MarkerResult(ActionResult.VERIFIED, None, reading.last_stable_offset, is_closed=True, closed_by=marker)
+    if marker.commit == commit:
+        return found
+    kind, became = ("a COMMIT", "committed") if marker.commit else ("an ABORT", "aborted")
+    detail = f"{kind} marker at offset {marker.offset} closed it first: its data is {became}"
+    return replace(found, result=ActionResult.FAILED, detail=detail)
+
+
+def with_answer(found: MarkerResult, problem: str | None) -> MarkerResult:
+    """The result of the read, with the broker's answer to the marker, which alone proves nothing."""
+    is_open = found.result is ActionResult.STILL_OPEN
+    if problem is None:
+        accepted = "the broker accepted the marker, but the transaction is still open"
+        return replace(found, detail=accepted) if is_open else found
+    answered = f"the broker answered {problem}"
+    if found.is_closed:
+        return replace(found, detail=f"{found.detail}; {answered}" if found.detail is not None else answered)
+    result = ActionResult.FAILED if is_open else ActionResult.UNKNOWN
+    return replace(found, result=result, detail=answered, is_denied=problem in _DENIED)
+
+
+def is_own_marker(written: MarkerSpec, closed_by: Marker, next_one: Marker | None) -> bool:
+    """Whether an accepted marker is the one that closed the transaction; `next_one` is the producer's marker after it.
+
+    A marker does not name its writer. A leader also accepts one for a closed transaction: then ours follows the marker
+    of another writer. So the closing marker is ours only if it has our epochs and no other marker follows it. Only a
+    marker of a newer epoch may follow: after that one, ours would have been refused.
+    """
+    is_alone = next_one is None or next_one.producer_epoch > written.producer_epoch
+    epochs = (closed_by.producer_epoch, closed_by.coordinator_epoch, closed_by.commit)
+    return is_alone and epochs == (written.producer_epoch, written.coordinator_epoch, written.commit)
+
+
+def reported(announced: Action, found: MarkerResult) -> Action:
+    """The action with the result. A missing right is a refusal, because no marker was written."""
+    if not found.is_denied:
+        detail = found.detail if found.detail is not None else announced.detail
+        return replace(announced, result=found.result, detail=detail, last_stable_offset_after=found.stable_after)
+    refusal = Refusal.NOT_AUTHORIZED
+    detail = f"{found.detail}: {RULE_OF_REFUSAL[refusal].what_to_do}"
+    return replace(announced, decision=Decision.REFUSED, refusal=refusal, result=None, detail=detail)
+
+
+def not_written(announced: Action, why: str) -> Action:
+    """The action after an announcement that no marker followed."""
+    return replace(announced, result=ActionResult.FAILED, detail=f"no marker was written: {why}")
+
+
+def is_left_without_result(announced: Action | None, instance: str, now_ms: int) -> bool:
+    """Whether `instance` has to find the result: its own from before a restart, or that of an instance that is gone."""
+    if announced is None or announced.decision is not Decision.ABORT or announced.result is not None:
+        return False
+    return announced.by == instance or now_ms - announced.at_ms > ABANDONED_MS
+
+
+def recovered(announced: Action, found: MarkerResult) -> Action | None:
+    """The action with a result that was found later, from the log alone; None if the log does not show it yet."""
+    if found.result is ActionResult.UNKNOWN:
+        return None
+    detail = "a marker was announced without a result; this result is from the log"
+    if found.result is ActionResult.STILL_OPEN:
+        detail += ": the transaction is open, so no marker has ended it"
+    elif found.detail is not None:
+        detail += f"; {found.detail}"
+    return replace(announced, result=found.result, detail=detail, last_stable_offset_after=found.stable_after)
+
+
+def resolution(written: MarkerSpec, found: MarkerResult, now_ms: int) -> Resolution:
+    """How the incident of an abort by hand ends: by the marker that closed the transaction, ours or not."""
+    marker, detail = found.closed_by, found.detail or BY_HAND
+    if marker is None:
+        return no_longer_open(now_ms, detail)
+    return closed_by_marker(marker, _writer(written, marker, is_ours=found.is_ours), now_ms, detail)
+
+
+def _writer(written: MarkerSpec, marker: Marker, *, is_ours: bool) -> EndedBy:
+    """Who wrote it. No live transaction has our epoch, or we would be refused: only an administrator can repeat it."""
+    if is_ours:
+        return EndedBy.TXNWATCH
+    return EndedBy.ADMINISTRATOR if marker.producer_epoch == written.producer_epoch else EndedBy.COORDINATOR

@@ -1,0 +1,170 @@
+"""Applies facts about a partition to the open span of a producer. Pure; span_events.py has the table of events."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from txnwatch.state.detection.span_events import SpanEvent, after_event, changed, ended, event_of_notice
+from txnwatch.state.detection.step import Step
+from txnwatch.state.model.facts import Joined, PartitionNotice, ProducerSeen, TransactionSeen
+from txnwatch.state.model.findings import Finding, Mismatch, StrayWrite, ViewHealed
+from txnwatch.state.model.ids import ProducerId, TopicPartition
+from txnwatch.state.model.transaction import Emission, Marker, ProducerState, Span
+
+
+def after_range(producer: ProducerState, fact: ProducerSeen, barrier_number: int, *, is_consecutive: bool) -> Step:
+    """The producer after a range of a partition's log that was read in the batch of barrier `barrier_number`."""
+    prior = producer.spans.get(fact.partition)
+    if prior is not None and prior.topic_id == fact.topic_id and _is_past(prior, fact):
+        return Step(producer)
+    emitted: tuple[Finding, ...] = ()
+    if prior is not None and prior.topic_id != fact.topic_id:
+        emitted = ended(producer.producer_id, fact.partition, prior, SpanEvent.PARTITION_GONE)
+        prior = None
+    closing = _closing_marker(prior, fact)
+    if prior is not None and closing is None and _begins_anew(prior, fact):
+        emitted += _unseen_end(producer.producer_id, fact.partition, prior)
+        prior = None
+    can_join = is_consecutive and prior is not None and prior.census_absent_at is None
+    joined = _joined(prior if can_join else None, fact, closing)
+    is_known = joined is not None and prior is not None and prior.absorbed and joined.start_offset == prior.start_offset
+    if joined is not None and not is_known:
+        emitted += (_stray(producer, fact, joined, prior),)
+        prior = absorbed(prior) if prior is not None and joined.start_offset == prior.start_offset else prior
+    if prior is not None and closing is not None:
+        event = SpanEvent.MARKER_OF_NEXT if prior.absorbed else SpanEvent.MARKER
+        emitted += ended(producer.producer_id, fact.partition, prior, event, closing)
+    span = _opened(fact, barrier_number) if prior is None or closing is not None else _extended(prior, fact)
+    if span is not None and joined is not None and joined.start_offset == span.start_offset:
+        span = absorbed(span)
+    return Step(_with_span(producer, fact.partition, span), emitted)
+
+
+def after_notice(producer: ProducerState, notice: PartitionNotice) -> Step:
+    """The producer after a notice about a data partition."""
+    span = producer.spans.get(notice.partition)
+    event = event_of_notice(notice, span) if span is not None else None
+    if span is None or event is None:
+        return Step(producer)
+    return after_event(producer, notice.partition, span, event)
+
+
+def held_between_barriers(producer: ProducerState, fact: TransactionSeen) -> ProducerState:
+    """Restarts the proof on partitions that a live transaction has held since the last look."""
+    anew = {
+        partition: changed(span, SpanEvent.HELD_BETWEEN_BARRIERS)
+        for partition, span in producer.spans.items()
+        if partition in fact.held and span.uncovered_at is not None
+    }
+    return replace(producer, spans={**producer.spans, **anew}) if anew else producer
+
+
+def dropped(producer: ProducerState, partition: TopicPartition) -> Step:
+    """Drops a span: the log is read beyond the census that did not show it, and still no marker was read."""
+    span = producer.spans[partition]
+    step = after_event(producer, partition, span, SpanEvent.CENSUS_WITHOUT_IT)
+    return Step(step.producer, _unseen_end(producer.producer_id, partition, span))
+
+
+def _with_span(producer: ProducerState, partition: TopicPartition, span: Span | None) -> ProducerState:
+    spans = dict(producer.spans)
+    if span is None:
+        spans.pop(partition, None)
+    else:
+        spans[partition] = span
+    return ProducerState(producer.producer_id, spans, producer.view, producer.said)
+
+
+def _is_past(prior: Span, fact: ProducerSeen) -> bool:
+    """Whether a range is completely below a span: a census showed the span before the scan, or it is a re-read.
+
+    What the producer had open there has ended, or a census will show that the span begins there. The range may show it
+    without its marker, which is in a later range; it must not count as the beginning of what is open now.
+    """
+    return prior.start_offset >= fact.range_end
+
+
+def _begins_anew(prior: Span, fact: ProducerSeen) -> bool:
+    """Whether new data joins nothing: a census no longer showed the span, and no marker came before the data."""
+    return prior.ended_at is not None and fact.first_offset is not None and fact.first_offset > prior.last_offset
+
+
+def _unseen_end(producer_id: ProducerId, partition: TopicPartition, span: Span) -> tuple[Finding, ...]:
+    healed = ViewHealed(partition, producer_id, span.start_offset, Mismatch.CLOSED)
+    return (*ended(producer_id, partition, span, SpanEvent.CENSUS_WITHOUT_IT), healed)
+
+
+def _joined(prior: Span | None, fact: ProducerSeen, closing: Marker | None) -> Joined | None:
+    """Where the range shows newer data joining older open data: in the range itself, or data open before it."""
+    if prior is None or fact.first_offset is None or fact.first_offset <= prior.last_offset:
+        return fact.joined
+    if fact.first_epoch > prior.epoch:
+        return Joined(prior.start_offset, prior.oldest_epoch, fact.first_offset, fact.first_epoch, closing)
+    if fact.joined is not None and fact.joined.start_offset == fact.first_offset:
+        return fact.joined._replace(start_offset=prior.start_offset, start_epoch=prior.oldest_epoch)
+    return fact.joined
+
+
+def _stray(producer: ProducerState, fact: ProducerSeen, joined: Joined, prior: Span | None) -> StrayWrite:
+    return StrayWrite(
+        producer_id=producer.producer_id,
+        partition=fact.partition,
+        topic_id=fact.topic_id,
+        joined=joined,
+        view=producer.view,
+        last_timestamp_ms=fact.last_timestamp_ms,
+        first_seen_ms=prior.first_seen_ms if prior is not None else fact.listed_ms,
+    )
+
+
+def absorbed(span: Span) -> Span:
+    """A span whose old data a later transaction has absorbed; a finding is emitted, so its end will be too."""
+    return replace(span, stray=True, absorbed=True, said=span.said or Emission(0, 0))
+
+
+def _closing_marker(prior: Span | None, fact: ProducerSeen) -> Marker | None:
+    """The first marker read that ends the open span: every marker ends the data below it.
+
+    The leader compares epochs before it appends. A marker that is older than the data gets into a log if a leader had
+    lost its producer state, and then no leader holds the data open any more (`ProducerAppendInfo`).
+    """
+    if prior is None:
+        return None
+    for marker in (fact.first_marker, fact.last_marker):
+        if marker is not None and marker.offset > prior.start_offset:
+            return marker
+    return None
+
+
+def _opened(fact: ProducerSeen, barrier_number: int) -> Span | None:
+    if fact.open_offset is None:
+        return None
+    return Span(
+        topic_id=fact.topic_id,
+        start_offset=fact.open_offset,
+        start_epoch=fact.open_epoch,
+        epoch=fact.epoch,
+        last_offset=fact.last_offset,
+        last_timestamp_ms=fact.last_timestamp_ms,
+        first_seen_ms=fact.listed_ms,
+        eligible_from=barrier_number,
+    )
+
+
+def _extended(prior: Span, fact: ProducerSeen) -> Span:
+    if fact.open_offset is None:
+        return prior
+    is_begin = fact.open_offset <= prior.start_offset  # also if a census found the span, or on a re-read
+    is_same = fact.open_offset >= prior.start_offset  # identified by its start: earlier censuses still count
+    later = fact.last_offset >= prior.last_offset  # the last batch decides, as at the leader: epochs can go back
+    return replace(
+        prior,
+        start_offset=min(prior.start_offset, fact.open_offset),
+        start_epoch=fact.open_epoch if is_begin else prior.start_epoch,
+        epoch=fact.epoch if later else prior.epoch,
+        last_offset=max(prior.last_offset, fact.last_offset),
+        last_timestamp_ms=fact.last_timestamp_ms if later else prior.last_timestamp_ms,
+        by_census=False,
+        is_ahead_of_scan=False,
+        reseen_at=prior.reseen_at if is_same else None,
+    )

@@ -1,0 +1,86 @@
+"""Applies records of `__transaction_state` to the coordinator's view of a producer. Pure."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from txnwatch.state.detection.epoch_lineage import follow
+from txnwatch.state.detection.step import Step
+from txnwatch.state.model.facts import NoticeKind, PartitionNotice, TransactionalIdGone
+from txnwatch.state.model.findings import Finding, TransactionMoved
+from txnwatch.state.model.transaction import COVER, CoordinatorView, ProducerState, TransactionState
+from txnwatch.state.model.verdicts import Verdict, family_of
+
+_UNSEEN = -1
+
+
+def after_record(producer: ProducerState, view: CoordinatorView, *, is_consecutive: bool) -> Step:
+    """The producer after a record about its transactional id."""
+    prior = producer.view
+    if prior is not None and not is_newer(prior, view):
+        return Step(producer)
+    return _moved(producer, _first_seen(prior, follow(prior, view, is_consecutive=is_consecutive)))
+
+
+def _first_seen(prior: CoordinatorView | None, view: CoordinatorView) -> CoordinatorView:
+    """The view, with the time of the first record that showed its state; later records of the state keep that time.
+
+    Prepare* is one record, which may be read again. An abort of an empty transaction keeps the start of the transaction
+    before, so the start alone does not distinguish one Prepare* from the next.
+    """
+    is_same = prior is not None and prior.is_live and (prior.state, prior.start_ms) == (view.state, view.start_ms)
+    if prior is None or not is_same or prior.producer_epoch != view.producer_epoch:
+        return view
+    if view.state.is_prepare and prior.record_timestamp_ms != view.record_timestamp_ms:
+        return view
+    return replace(view, since_ms=min(prior.since_ms, view.since_ms))
+
+
+def is_newer(prior: CoordinatorView, view: CoordinatorView) -> bool:
+    """Whether a record is newer than the known one: it is later in the same log partition, or in another partition."""
+    return prior.log_partition != view.log_partition or _place(view) > _place(prior)
+
+
+def _place(view: CoordinatorView) -> tuple[int, int]:
+    """The position of a record: offsets can be compared only within one reading of its log partition."""
+    return view.reading, view.log_offset
+
+
+def after_tombstone(producer: ProducerState, fact: TransactionalIdGone) -> Step:
+    """The producer after a tombstone: the coordinator has forgotten the id."""
+    view = producer.view
+    if view is None or view.transactional_id != fact.transactional_id or fact.log_offset <= view.log_offset:
+        return Step(producer)
+    return _moved(producer, replace(view, state=TransactionState.DEAD, log_offset=fact.log_offset))
+
+
+def _moved(producer: ProducerState, view: CoordinatorView) -> Step:
+    """The producer with a newer view; ends the verdicts that were emitted about an earlier transaction or state."""
+    prior = producer.view
+    emissions = dict(producer.said)
+    emitted: list[Finding] = []
+    for verdict in producer.said:
+        if prior is None or (family_of(prior) == family_of(view) and view.start_ms == prior.start_ms):
+            continue
+        del emissions[verdict]
+        if verdict != COVER:
+            emitted.append(TransactionMoved(producer.producer_id, Verdict(verdict), prior, view))
+    return Step(ProducerState(producer.producer_id, producer.spans, view, emissions), tuple(emitted))
+
+
+def after_log_notice(producer: ProducerState, notice: PartitionNotice) -> Step:
+    """The coordinator's partition is read again: the new reading replaces what is known."""
+    view = producer.view
+    if notice.kind is NoticeKind.GAP or view is None or view.log_partition != notice.partition.partition:
+        return Step(producer)
+    return Step(replace(producer, view=replace(view, log_offset=_UNSEEN)))
+
+
+def forget_unseen(producer: ProducerState, log_partition: int, reading: int = 0) -> Step:
+    """After a complete new reading of a coordinator partition: an id that it did not show is gone."""
+    view = producer.view
+    if view is None or view.log_partition != log_partition:
+        return Step(producer)
+    if view.log_offset != _UNSEEN and view.reading >= reading:
+        return Step(producer)
+    return _moved(producer, replace(view, state=TransactionState.DEAD))

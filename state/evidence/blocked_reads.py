@@ -1,0 +1,34 @@
+"""What an open span does to read_committed consumers of its partition. Pure: no I/O, no clock."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from txnwatch.state.model.ports import PartitionReading
+
+
+class BlockedReads(NamedTuple):
+    """The fields of an event about the partition; None if the leader did not return the last stable offset.
+
+    Attributes:
+        hidden_records: the offsets that read_committed consumers do not get.
+        is_lso_blocker: whether the span is the first of those that hold the last stable offset.
+    """
+
+    last_stable_offset: int | None
+    high_watermark: int
+    hidden_records: int | None
+    is_lso_blocker: bool | None
+
+
+def blocked_reads(reading: PartitionReading, start_offset: int) -> BlockedReads:
+    """What the span from `start_offset` does. Retention may have removed its beginning: then it blocks all the same."""
+    if reading.last_stable_offset < 0:
+        return BlockedReads(None, reading.high_watermark, None, None)
+    is_blocker = start_offset <= max(reading.last_stable_offset, reading.log_start_offset)
+    return BlockedReads(reading.last_stable_offset, reading.high_watermark, hidden_records(reading), is_blocker)
+
+
+def hidden_records(reading: PartitionReading) -> int:
+    """The offsets of the partition that read_committed consumers do not get."""
+    return reading.high_watermark - reading.last_stable_offset

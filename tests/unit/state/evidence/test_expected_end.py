@@ -1,0 +1,99 @@
+"""How a live transaction ends, as a table: by its state, its own timeout, the policy, and what is proven."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from txnwatch.state.evidence.expected_end import EndedBy, ExpectedEnd, expected_end
+from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
+from txnwatch.state.model.ports import TransactionDescription
+from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.verdicts import Verdict
+
+START_MS = 1_700_000_000_000
+DUE_MS = START_MS + 60_000
+ONGOING = TransactionDescription("checkout-1", None, S.ONGOING, 1000, 0, 60_000, START_MS, coordinator=1)
+USUAL = DetectionPolicy()
+SLOW_SCAN = DetectionPolicy(coordinator_scan_interval_ms=60_000)
+LARGE_BUFFER = DetectionPolicy(late_buffer_ms=30_000)
+
+CASES: dict[str, tuple[TransactionDescription, Verdict | None, DetectionPolicy, int, ExpectedEnd]] = {
+    "young": (ONGOING, None, USUAL, 0, ExpectedEnd(EndedBy.TIMEOUT, True, DUE_MS, DUE_MS + 10_000)),
+    "long running": (
+        ONGOING,
+        Verdict.LONG_RUNNING,
+        USUAL,
+        50_000,
+        ExpectedEnd(EndedBy.TIMEOUT, True, DUE_MS, DUE_MS + 10_000),
+    ),
+    "at the end of the buffer": (
+        ONGOING,
+        None,
+        USUAL,
+        75_000,
+        ExpectedEnd(EndedBy.TIMEOUT, True, DUE_MS, DUE_MS + 10_000),
+    ),
+    "past it by our clock alone": (
+        ONGOING,
+        None,
+        USUAL,
+        75_001,
+        ExpectedEnd(EndedBy.TIMEOUT_IN_DOUBT, None, DUE_MS, DUE_MS + 10_000),
+    ),
+    "a larger buffer is configured": (
+        ONGOING,
+        None,
+        LARGE_BUFFER,
+        100_000,
+        ExpectedEnd(EndedBy.TIMEOUT, True, DUE_MS, DUE_MS + 10_000),
+    ),
+    "a longer scan interval is configured": (
+        ONGOING,
+        None,
+        SLOW_SCAN,
+        125_000,
+        ExpectedEnd(EndedBy.TIMEOUT, True, DUE_MS, DUE_MS + 60_000),
+    ),
+    "its coordinator is late, whatever our clock shows": (
+        ONGOING,
+        Verdict.LATE,
+        USUAL,
+        10_000,
+        ExpectedEnd(EndedBy.LATE_COORDINATOR, None, DUE_MS, DUE_MS + 10_000),
+    ),
+    "two-phase": (
+        replace(ONGOING, timeout_ms=TWO_PHASE_TIMEOUT_MS),
+        None,
+        USUAL,
+        10**11,
+        ExpectedEnd(EndedBy.CLIENT, False),
+    ),
+    "decided": (replace(ONGOING, state=S.PREPARE_COMMIT), None, USUAL, 10**9, ExpectedEnd(EndedBy.MARKERS, None)),
+    "decided, two-phase, and stuck": (
+        replace(ONGOING, state=S.PREPARE_ABORT, timeout_ms=TWO_PHASE_TIMEOUT_MS),
+        Verdict.STUCK_PREPARE,
+        USUAL,
+        10**9,
+        ExpectedEnd(EndedBy.MARKERS, None),
+    ),
+    "being fenced": (
+        replace(ONGOING, state=S.PREPARE_EPOCH_FENCE),
+        None,
+        USUAL,
+        75_001,
+        ExpectedEnd(EndedBy.TIMEOUT_IN_DOUBT, None, DUE_MS, DUE_MS + 10_000),
+    ),
+}
+
+
+@pytest.mark.parametrize(("described", "proven", "policy", "age_ms", "end"), CASES.values(), ids=CASES.keys())
+def test_the_expected_end(
+    described: TransactionDescription,
+    proven: Verdict | None,
+    policy: DetectionPolicy,
+    age_ms: int,
+    end: ExpectedEnd,
+) -> None:
+    assert expected_end(described, proven, policy, START_MS + age_ms) == end

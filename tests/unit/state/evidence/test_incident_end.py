@@ -1,0 +1,64 @@
+"""How an incident ends, as a table: by what ended the span, or by what the coordinator did next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from support.facts import ORDERS, transaction
+from support.incidents import an_event
+from txnwatch.state.evidence.incident_end import span_resolution, transaction_resolution
+from txnwatch.state.model.findings import SpanEnd, SpanEnded, TransactionMoved
+from txnwatch.state.model.incident_payload import Action, Decision, EndedBy, EndKind
+from txnwatch.state.model.transaction import Marker, Span
+from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.verdicts import Verdict
+
+E, K = SpanEnd, EndKind
+EVENT = an_event(transactional_id=None)
+MARKER = Marker(120, EVENT.producer_epoch, commit=False, coordinator_epoch=0, timestamp_ms=0)
+RAISED = msgspec.structs.replace(MARKER, producer_epoch=EVENT.producer_epoch + 1, commit=True)
+SPAN = Span("one", 5, 0, 0, 9, 0, 0, 1)
+
+SPANS: dict[str, tuple[SpanEnd, Marker | None, Marker | None, tuple[EndKind, EndedBy, int | None]]] = {
+    "a marker of an administrator": (E.MARKER, MARKER, None, (K.ABORTED, EndedBy.ADMINISTRATOR, 120)),
+    "our marker": (E.MARKER, MARKER, MARKER, (K.ABORTED, EndedBy.TXNWATCH, 120)),
+    "a marker of the coordinator": (E.MARKER, RAISED, None, (K.COMMITTED, EndedBy.COORDINATOR, 120)),
+    "absorbed": (E.ABSORBED, RAISED, None, (K.ABSORBED, EndedBy.NEXT_TRANSACTION, 120)),
+    "the partition is gone": (E.PARTITION_GONE, None, None, (K.PARTITION_GONE, EndedBy.ADMINISTRATOR, None)),
+    "truncated": (E.TRUNCATED, None, None, (K.TRUNCATED, EndedBy.UNKNOWN, None)),
+    "a census did not show it": (E.CENSUS, None, None, (K.NO_LONGER_OPEN, EndedBy.UNKNOWN, None)),
+}
+
+
+@pytest.mark.parametrize(("how", "marker", "ours", "end"), SPANS.values(), ids=SPANS.keys())
+def test_the_end_of_a_span(
+    how: SpanEnd, marker: Marker | None, ours: Marker | None, end: tuple[EndKind, EndedBy, int | None]
+) -> None:
+    found = span_resolution(SpanEnded(EVENT.producer_id, ORDERS, SPAN, how, marker), EVENT, None, 5, ours)
+    assert (found.how, found.by, found.marker_offset, found.at_ms) == (*end, 5)
+
+
+def test_an_announced_marker_that_is_not_proven_to_be_ours_is_named_as_such() -> None:
+    announced = replace(EVENT, action=Action(decision=Decision.ABORT, by="here", at_ms=1))
+    ended = SpanEnded(EVENT.producer_id, ORDERS, SPAN, E.MARKER, MARKER)
+    assert "cannot prove" in (span_resolution(ended, announced, None, 5).detail or "")
+    assert span_resolution(ended, EVENT, None, 5).detail is None
+
+
+MOVES: dict[str, tuple[S, EndKind, EndedBy]] = {
+    "committed": (S.COMPLETE_COMMIT, K.COMMITTED, EndedBy.COORDINATOR),
+    "decided": (S.PREPARE_ABORT, K.ABORTED, EndedBy.COORDINATOR),
+    "begun again": (S.ONGOING, K.MOVED_ON, EndedBy.COORDINATOR),
+    "initialised": (S.EMPTY, K.MOVED_ON, EndedBy.COORDINATOR),
+    "forgotten": (S.DEAD, K.NO_LONGER_OPEN, EndedBy.UNKNOWN),
+}
+
+
+@pytest.mark.parametrize(("state", "how", "by"), MOVES.values(), ids=MOVES.keys())
+def test_the_end_of_a_transaction(state: S, how: EndKind, by: EndedBy) -> None:
+    before, after = transaction(1, S.ONGOING, ORDERS).view, transaction(2, state, ORDERS).view
+    found = transaction_resolution(TransactionMoved(1, Verdict.LATE, before, after), 5)
+    assert (found.how, found.by) == (how, by)
