@@ -125,12 +125,13 @@ class FollowUp:
         for partition, reading in readable.items():
             # An incomplete answer does not clear the groups that it lacks.
             groups, is_complete = answer.offsets.get(partition, ()), not answer.problems
-            seen = groups if groups or is_complete else None
+            is_seen = bool(groups) or is_complete
             stable, end = reading.last_stable_offset, reading.high_watermark
+            seen = groups if is_seen else None
             offset = observe(before.get(partition), stable, end, seen, now_ms, is_complete=is_complete)
             self._unmoved[partition] = offset
             found[partition] = {"lso_standing_ms": max(0, now_ms - offset.since_ms)}
-            if seen is not None:
+            if is_seen:
                 affected = affected_groups(offset, end, groups, now_ms)
                 if not is_complete:
                     affected = with_unanswered(affected, affected_before.get(partition, ()), groups)

@@ -43,15 +43,15 @@ def test_one_bucket_emits_the_throttle_time_of_the_tasks() -> None:
 
 
 def test_a_throttle_lasts_for_the_last_announced_time_and_is_added_up() -> None:
-    told_ms: Counter[str] = Counter()
-    throttle = Throttle(told_ms)
+    total_ms: Counter[str] = Counter()
+    throttle = Throttle(total_ms)
     assert throttle.left_s == 0.0
-    throttle.told("Fetch", 0)
-    assert (throttle.left_s, told_ms) == (0.0, {})
-    throttle.told("Fetch", 60_000)
-    throttle.told("ListOffsets", 10)
+    throttle.add("Fetch", 0)
+    assert (throttle.left_s, total_ms) == (0.0, {})
+    throttle.add("Fetch", 60_000)
+    throttle.add("ListOffsets", 10)
     assert 50 < throttle.left_s <= 60
-    assert told_ms == {"Fetch": 60_000, "ListOffsets": 10}
+    assert total_ms == {"Fetch": 60_000, "ListOffsets": 10}
 
 
 def test_bytes_renew_the_patience_and_a_trickle_does_not() -> None:
