@@ -22,7 +22,7 @@ from txnwatch.embedded.faults import set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
 
 SIZES, PARTITIONS, HANGS = (100, 1_000, 10_000), 100, 20
