@@ -155,7 +155,7 @@ def test_what_the_filters_of_find_hanging_leave_out_is_counted(
     assert {row["verdict"] for row in young["rows"]}.isdisjoint({"hanging"})
     assert [(kept["count"], kept["what"]) for kept in young["left_out"]] == [(1, "open span")]
     told = find(partition.topic, "--max-transaction-timeout", "60", how="text")
-    assert "left out: 1 open span: last written less than 60 minutes ago (--max-transaction-timeout), not jud" in told
+    assert "left out: 1 open span: last written less than 60 minutes ago (--max-transaction-timeout), not eval" in told
     assert "nothing hangs" not in told
 
 
