@@ -34,6 +34,7 @@ from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import BucketCount, Finding, PartitionAlarm, ViewHealed
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import Log
+from txnwatch.state.text.redaction import redacted
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.broker_settings import scan_interval_warning
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
@@ -114,7 +115,7 @@ class Watch:
     @property
     def instance(self) -> str:
         """The name of this watch in heartbeats and abort decisions: host name and checkpoint."""
-        return f"{socket.gethostname()}:{self.checkpoint}"
+        return f"{socket.gethostname()}:{redacted(self.checkpoint)}"
 
     @property
     def spark_log(self) -> Path:

@@ -29,13 +29,13 @@ from txnwatch.setting_types import (
     Regex,
     Text,
     TopicName,
-    without_password,
 )
 from txnwatch.sinks.incidents.incident_store import KEPT_MS
 from txnwatch.sinks.incidents.retention import RETENTION_MS
 from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.policy import DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
+from txnwatch.state.text.redaction import REGISTRY_URL_RULE, redacted, shown_url
 
 ENVIRONMENT_PREFIX = "TXNWATCH_"
 # Variables that are not settings: the cache and the repository of downloads, the servers and seeds of the tests.
@@ -87,7 +87,7 @@ class RunSettings(BaseModel):
         "with a schema registry)",
     )
     schema_registry_url: Text | None = Field(
-        None, description="http://[user:password@]host:port of a Confluent-compatible schema registry"
+        None, description=f"{REGISTRY_URL_RULE} of a Confluent-compatible schema registry", repr=False
     )
     events_key_file: Path | None = Field(
         None, description="file with one key per line: the first key signs events, every key verifies events"
@@ -98,7 +98,9 @@ class RunSettings(BaseModel):
     events_heartbeat_ms: NotNegative = Field(
         15_000, description="pause between two heartbeats on the events topic; 0: no heartbeats there"
     )
-    redis_url: RedisUrl | None = Field(None, description="redis://host:port/db that gets the current incidents")
+    redis_url: RedisUrl | None = Field(
+        None, description="redis://host:port/db that gets the current incidents", repr=False
+    )
     metrics_port: Port | None = Field(
         None, description="port for Prometheus (/metrics, /-/healthy, /-/ready); 0: any free port; not set: no metrics"
     )
@@ -284,8 +286,9 @@ def _problem(error: Any, sources: Mapping[str, str]) -> str:  # noqa: ANN401 - p
     expected = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     expected = expected if expected.startswith("expected") else f"expected {expected}"
     found = error["input"]
-    shown = without_password(found) if isinstance(found, str) and key.endswith("_url") else found
-    return f"{key}: {expected}, found {shown!r} from {source}"
+    if isinstance(found, str):
+        found = shown_url(found) if key.endswith("_url") else redacted(found)
+    return f"{key}: {expected}, found {found!r} from {source}"
 
 
 def client_properties(path: Path | None) -> dict[str, str]:
@@ -299,8 +302,10 @@ def client_properties(path: Path | None) -> dict[str, str]:
     try:
         with path.open("rb") as file:
             return dict(javaproperties.load(file))
-    except (OSError, ValueError) as exc:
+    except OSError as exc:
         raise ConfigError(f"--command-config {path}: expected a Java properties file, found: {exc}") from exc
+    except ValueError as exc:  # its message has a part of the value
+        raise ConfigError(f"--command-config {path}: expected a Java properties file, found an invalid escape") from exc
 
 
 def registry_config(url: str, properties: Mapping[str, str]) -> dict[str, str]:

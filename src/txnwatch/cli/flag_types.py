@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 
-from txnwatch.setting_types import INT32, INT64, REDIS_URL_RULE, is_redis_url, without_password
+from txnwatch.setting_types import INT32, INT64, is_redis_url
 from txnwatch.state.model.ids import TOPIC_NAME_RULE, is_topic_name
+from txnwatch.state.text.redaction import REDIS_URL_RULE, shown_url
 
 
 def int64(text: str) -> int:
@@ -53,7 +54,7 @@ def topic_name(text: str) -> str:
 def redis_url(text: str) -> str:
     """The URL of a Redis."""
     if not is_redis_url(words(text)):
-        raise argparse.ArgumentTypeError(f"expected {REDIS_URL_RULE}, found {without_password(text)!r}")
+        raise argparse.ArgumentTypeError(f"expected {REDIS_URL_RULE}, found {shown_url(text)!r}")
     return text
 
 
