@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from txnwatch.config import RunSettings, broker_properties, client_properties
+from txnwatch.config import ENVIRONMENT_PREFIX, RunSettings, broker_properties, client_properties
+from txnwatch.config_providers import hidden_from_children
 from txnwatch.librdkafka import events_flags, events_keys, events_topic, librdkafka_config
 from txnwatch.metrics.collector import Metrics
 from txnwatch.metrics.server import MetricsServer
@@ -257,7 +258,7 @@ class Watch:
         from txnwatch.streaming.job.query import spark_session  # noqa: PLC0415
 
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        with output_to(self.spark_log):
+        with output_to(self.spark_log), hidden_from_children(ENVIRONMENT_PREFIX):
             return spark_session(
                 self.checkpoint,
                 master=self.settings.master or None,

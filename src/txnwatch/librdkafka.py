@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from txnwatch.config import CONFLUENT_AVRO, EVENTS_TOPIC, RunSettings, registry_config
+from txnwatch.config_providers import expanded
 from txnwatch.sinks.delivery.encoding import FORMATS, Encoding, from_bytes
 from txnwatch.sinks.delivery.registry import RegistryCodec
 from txnwatch.sinks.delivery.signature import Keys, mode_warning, read_keys
@@ -69,7 +70,8 @@ def events_keys(path: Path | None, warn: Callable[[str], None]) -> Keys | None:
     """
     if path is None:
         return None
-    keys, warning = read_keys(path), mode_warning(path)
+    keys = read_keys(path, lambda line: expanded(line, f"--events-key-file {path}"))
+    warning = mode_warning(path)
     if warning is not None:
         warn(warning)
     return keys

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from txnwatch.cli.flag_types import id32, topic_name, words
+from txnwatch.cli.flag_types import id32, registry_url, topic_name, words
 from txnwatch.cli.output import CommandAnswer, write
 from txnwatch.cli.settings_flags import add_flags
 from txnwatch.config import ENVIRONMENT_PREFIX, EVENTS_TOPIC, THRESHOLDS, RunSettings, load_settings
@@ -76,7 +76,7 @@ def add_events_flags(parser: argparse.ArgumentParser) -> None:
         "--events-topic", type=topic_name, default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)"
     )
     parser.add_argument(
-        "--schema-registry-url", type=words, metavar="URL", help="schema registry, for events in confluent-avro"
+        "--schema-registry-url", type=registry_url, metavar="URL", help="schema registry, for events in confluent-avro"
     )
     parser.add_argument(
         "--events-key-file",
