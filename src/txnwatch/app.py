@@ -18,6 +18,7 @@ from txnwatch.config_providers import hidden_from_children
 from txnwatch.librdkafka import events_flags, events_keys, events_topic, librdkafka_config
 from txnwatch.metrics.collector import Metrics
 from txnwatch.metrics.server import MetricsServer
+from txnwatch.metrics.web_config import read_web_config
 from txnwatch.sinks.abort.automatic import OFF, AutoAbort
 from txnwatch.sinks.abort.lease import GroupLease
 from txnwatch.sinks.delivery.event_log import EventLog
@@ -161,13 +162,15 @@ class Watch:
         """Serves metrics while the block runs, if `metrics_port` is set.
 
         Raises:
-            ConfigError: the port is in use.
+            ConfigError: the port is in use, or the web configuration file is invalid.
         """
         port = self.settings.metrics_port
         if port is None:
             yield
             return
-        server = MetricsServer(self.metrics.registry, self.settings.metrics_host, port, lambda: self.metrics.is_judging)
+        web = read_web_config(self.settings.metrics_web_config_file)
+        host = self.settings.metrics_host
+        server = MetricsServer(self.metrics.registry, host, port, lambda: self.metrics.is_judging, web)
         self.log.info(f"metrics at {server.url}/metrics")
         try:
             yield

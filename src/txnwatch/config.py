@@ -106,7 +106,14 @@ class RunSettings(BaseModel):
     metrics_port: Port | None = Field(
         None, description="port for Prometheus (/metrics, /-/healthy, /-/ready); 0: any free port; not set: no metrics"
     )
-    metrics_host: Text = Field("0.0.0.0", description="address on which the metrics port listens")  # noqa: S104 - to be scraped
+    metrics_host: Text = Field(
+        "127.0.0.1", description="address on which the metrics port listens; 0.0.0.0: every address of this machine"
+    )
+    metrics_web_config_file: Path | None = Field(
+        None,
+        description="file with TLS and users of the metrics port, in the format of Prometheus's web configuration; see "
+        "docs/security.md",
+    )
     trigger_ms: Positive = Field(500, description="pause between the starts of two micro-batches")
     starting_offsets: Literal["latest", "earliest"] = Field(
         "latest", description="latest (the start of the oldest open transaction) or earliest; for the first start only"
@@ -308,16 +315,14 @@ def client_properties(path: Path | None) -> dict[str, str]:
     """
     if path is None:
         return {}
+    where = f"--command-config {path}"
     try:
         with path.open("rb") as file:
             properties = dict(javaproperties.load(file))
     except OSError as exc:
-        raise ConfigError(f"--command-config {path}: expected a Java properties file, found: {exc}") from exc
+        raise ConfigError(f"{where}: expected a Java properties file, found: {exc}") from exc
     except ValueError:  # its message has a part of the value
-        raise ConfigError(
-            f"--command-config {path}: expected a Java properties file, found an invalid escape"
-        ) from None
-    where = f"--command-config {path}"
+        raise ConfigError(f"{where}: expected a Java properties file, found an invalid escape") from None
     return {
         name: expanded(value, f"{where}: {name}", is_secret=is_secret_name(name)) for name, value in properties.items()
     }
