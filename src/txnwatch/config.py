@@ -112,7 +112,7 @@ class RunSettings(BaseModel):
     metrics_web_config_file: Path | None = Field(
         None,
         description="file with TLS and users of the metrics port, in the format of Prometheus's web configuration; see "
-        "docs/security.md",
+        "docs/hardening.md",
     )
     trigger_ms: Positive = Field(500, description="pause between the starts of two micro-batches")
     starting_offsets: Literal["latest", "earliest"] = Field(

@@ -9,7 +9,7 @@ from typing import Final
 
 _LOOPBACK: Final = "127.0.0.1"
 # A local master and a Kubernetes master make a secret for each start. For a standalone cluster an operator sets
-# `spark.authenticate.secret`; without one the driver does not start. See docs/security.md.
+# `spark.authenticate.secret`; without one the driver does not start. See docs/hardening.md.
 _AUTHENTICATED: Final = {"spark.authenticate": "true"}
 _LOCAL: Final = {"spark.driver.bindAddress": _LOOPBACK, "spark.driver.host": _LOOPBACK}
 _ENCRYPTED: Final = {
