@@ -250,7 +250,7 @@ def load_settings(
         raise ConfigError("; ".join(_problem(error, sources, values) for error in exc.errors())) from None
 
 
-def _read(key: str, value: object, environ: Mapping[str, str]) -> object:
+def _read(key: str, value: Any, environ: Mapping[str, str]) -> Any:  # noqa: ANN401 - any value of TOML
     return expanded(value, key, environ, is_secret=key in _MAY_HOLD_A_SECRET) if isinstance(value, str) else value
 
 
