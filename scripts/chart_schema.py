@@ -12,8 +12,11 @@ from typing import Any
 from txnwatch.config import RunSettings
 from txnwatch.setting_types import INT64
 
-# Values of the chart set these: `secret`, `checkpoint` and `metrics`.
-SET_BY_THE_CHART = frozenset({"command_config", "events_key_file", "checkpoint", "metrics_port", "metrics_host"})
+# Values of the chart set these: `secret`, `checkpoint` and `metrics`. The kubelet could not probe a metrics port with a
+# web configuration; in Kubernetes a NetworkPolicy protects it.
+SET_BY_THE_CHART = frozenset(
+    {"command_config", "events_key_file", "checkpoint", "metrics_port", "metrics_host", "metrics_web_config_file"}
+)
 _NOT_IN_A_URL = "@|password"
 # Of pydantic, for a type with a validator of its own, and of JSON schema.
 _KEYWORDS = {

@@ -32,6 +32,9 @@ metrics_port = 9464
 A regular expression must match the whole name of a topic. It has Python's syntax. In the file, write it in single
 quotes: in double quotes, TOML treats a backslash as the beginning of an escape.
 
+A value can refer to a secret that is kept elsewhere, with `${env:NAME}`, `${file:/path}` or `${file:/path:key}`: see
+[secrets from files and variables](hardening.md#secrets-from-files-and-variables).
+
 The other commands are not configured by this file. They use the variables `TXNWATCH_BOOTSTRAP_SERVER`,
 `TXNWATCH_COMMAND_CONFIG` and `TXNWATCH_EVENTS_KEY_FILE`, and their own [flags](cli.md).
 """
@@ -70,7 +73,13 @@ GROUPS = {
         "events_retention_ms",
         "events_heartbeat_ms",
     ),
-    "Redis, metrics and the log": ("redis_url", "metrics_port", "metrics_host", "log_format"),
+    "Redis, metrics and the log": (
+        "redis_url",
+        "metrics_port",
+        "metrics_host",
+        "metrics_web_config_file",
+        "log_format",
+    ),
     "Pace and limits of reading": (
         "trigger_ms",
         "census_interval_ms",

@@ -121,7 +121,8 @@ may continue its sequence. That incident ends when the watcher reads the marker.
 """
 
 METRICS_ABOUT = """\
-`txnwatch run --metrics-port 9464` serves the metrics over HTTP, on the address `--metrics-host`:
+`txnwatch run --metrics-port 9464` serves the metrics over HTTP, on 127.0.0.1 or the address `--metrics-host`.
+`--metrics-web-config-file` adds TLS and users ([how](hardening.md#the-metrics-port)).
 
 | path | answer |
 |---|---|

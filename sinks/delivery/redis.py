@@ -30,6 +30,7 @@ from txnwatch.sinks.delivery.signature import Keys, redis_place
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import SPENT_SEQUENCE, IncidentEvent
+from txnwatch.state.text.redaction import shown_place
 
 _STREAM_LENGTH: Final = 100_000
 _KEEP_RESOLVED_S: Final = 7 * 24 * 3600
@@ -88,8 +89,8 @@ class RedisMirror:
 
     @property
     def name(self) -> str:
-        """For messages and metrics; without the password that a URL may have."""
-        return f"Redis {self._url.rpartition('@')[2].removeprefix('redis://')}"
+        """For messages and metrics: the place without user, password and query."""
+        return f"Redis {shown_place(self._url)}"
 
     def deliver(self, events: Sequence[IncidentEvent]) -> None:
         """See Mirror.

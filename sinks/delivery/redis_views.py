@@ -18,6 +18,7 @@ from txnwatch.sinks.delivery.redis import HEARTBEAT, OUR_KEYS, TIMEOUT_S
 from txnwatch.sinks.delivery.signature import Keys, redis_place
 from txnwatch.state.model.errors import BadEventError, SinkError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.text.redaction import REDIS_URL_RULE, shown_place
 
 _TEXTS: Final = frozenset(
     field["name"] for field in schema()["fields"] if field["type"] in ("string", ["null", "string"])
@@ -46,7 +47,7 @@ def read_shown(url: str, keys: Keys | None = None) -> Shown:
     Raises:
         SinkError: Redis does not answer, or has no keys of txnwatch.
     """
-    where = f"Redis {url.rpartition('@')[2].removeprefix('redis://')}"
+    where = f"Redis {shown_place(url)}"
     try:
         client: Any = redis.Redis.from_url(
             url,
@@ -55,8 +56,8 @@ def read_shown(url: str, keys: Keys | None = None) -> Shown:
             decode_responses=True,
             encoding_errors="backslashreplace",
         )
-    except ValueError as exc:
-        raise SinkError(f"{where}: {exc}") from exc
+    except ValueError as exc:  # its message may have a part of the URL
+        raise SinkError(f"{where}: expected {REDIS_URL_RULE}") from exc
     try:
         prefixes = sorted(key.removesuffix("filled") for key in client.scan_iter("txnwatch:*:filled"))
         if not prefixes:

@@ -21,6 +21,7 @@ from txnwatch.sinks.delivery.encoding import (
 )
 from txnwatch.state.model.errors import BadEventError, ConfigError, RegistryUnavailableError, SinkError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.text.redaction import redacted, shown_url
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -53,7 +54,7 @@ class RegistryCodec:
             from confluent_kafka.serialization import MessageField, SerializationContext  # noqa: PLC0415
         except ImportError as exc:
             raise ConfigError(f"a schema registry needs `pip install 'txnwatch[registry]'`: {exc}") from exc
-        self._url = str(client_config["url"]).rpartition("@")[2]
+        self._url = shown_url(str(client_config["url"]))
         subject = {"subject.name.strategy": topic_subject_name_strategy}
         try:
             # No retries here: the outbox retries, and the micro-batch must not wait.
@@ -65,7 +66,7 @@ class RegistryCodec:
                 self._client, schema_text(), lambda raw, _: event_of(raw), conf=subject
             )
         except (ValueError, TypeError) as exc:
-            raise ConfigError(f"schema registry {self._url}: {exc}") from exc
+            raise ConfigError(f"schema registry {self._url}: {redacted(str(exc))}") from exc
         self._subject = f"{topic}-value"
         self._context = SerializationContext(topic, MessageField.VALUE)
 
@@ -123,8 +124,9 @@ class RegistryCodec:
         try:
             return act()
         except SchemaRegistryError as exc:
-            message = f"{where}: {what}: {exc.error_message} (HTTP {exc.http_status_code}, code {exc.error_code})"
+            reason = redacted(str(exc.error_message))
+            message = f"{where}: {what}: {reason} (HTTP {exc.http_status_code}, code {exc.error_code})"
             error = SinkError if exc.http_status_code in _ITS_WORD else RegistryUnavailableError
             raise error(message) from exc
         except Exception as exc:  # errors of its HTTP library are not part of its interface
-            raise RegistryUnavailableError(f"{where}: {what}: {type(exc).__name__}: {exc}") from exc
+            raise RegistryUnavailableError(f"{where}: {what}: {type(exc).__name__}: {redacted(str(exc))}") from exc

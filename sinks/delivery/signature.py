@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -93,8 +95,12 @@ def redis_place(cluster_id: str) -> str:
     return f"redis:{cluster_id}"
 
 
-def read_keys(path: Path) -> Keys:
+def read_keys(path: Path, read: Callable[[str], str] = str) -> Keys:
     """The keys in a file: one per line, at least 32 characters; blank lines and lines that begin with # are ignored.
+
+    Args:
+        path: the file.
+        read: returns the key for a line, which may refer to another file or to a variable.
 
     Raises:
         ConfigError: the file cannot be read, or has no key, or a key is too short.
@@ -103,7 +109,8 @@ def read_keys(path: Path) -> Keys:
         lines = path.read_bytes().splitlines()
     except OSError as exc:
         raise ConfigError(f"--events-key-file {path}: {exc.strerror}") from exc
-    keys = tuple(line.strip() for line in lines if line.strip() and not line.strip().startswith(b"#"))
+    given = (line.strip() for line in lines if line.strip() and not line.strip().startswith(b"#"))
+    keys = tuple(os.fsencode(read(os.fsdecode(line))) for line in given)
     if not keys:
         raise ConfigError(f"--events-key-file {path}: expected a key on a line of its own, found none")
     short = [str(number) for number, key in enumerate(keys, 1) if len(key) < _SHORTEST]

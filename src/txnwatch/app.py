@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from txnwatch.config import RunSettings, broker_properties, client_properties
+from txnwatch.config import ENVIRONMENT_PREFIX, RunSettings, broker_properties, client_properties
+from txnwatch.config_providers import hidden_from_children
 from txnwatch.librdkafka import events_flags, events_keys, events_topic, librdkafka_config
 from txnwatch.metrics.collector import Metrics
 from txnwatch.metrics.server import MetricsServer
+from txnwatch.metrics.web_config import read_web_config
 from txnwatch.sinks.abort.automatic import OFF, AutoAbort
 from txnwatch.sinks.abort.lease import GroupLease
 from txnwatch.sinks.delivery.event_log import EventLog
@@ -34,6 +36,7 @@ from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import BucketCount, Finding, PartitionAlarm, ViewHealed
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import Log
+from txnwatch.state.text.redaction import redacted
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.broker_settings import scan_interval_warning
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
@@ -114,7 +117,7 @@ class Watch:
     @property
     def instance(self) -> str:
         """The name of this watch in heartbeats and abort decisions: host name and checkpoint."""
-        return f"{socket.gethostname()}:{self.checkpoint}"
+        return f"{socket.gethostname()}:{redacted(self.checkpoint)}"
 
     @property
     def spark_log(self) -> Path:
@@ -159,13 +162,15 @@ class Watch:
         """Serves metrics while the block runs, if `metrics_port` is set.
 
         Raises:
-            ConfigError: the port is in use.
+            ConfigError: the port is in use, or the web configuration file is invalid.
         """
         port = self.settings.metrics_port
         if port is None:
             yield
             return
-        server = MetricsServer(self.metrics.registry, self.settings.metrics_host, port, lambda: self.metrics.is_judging)
+        web = read_web_config(self.settings.metrics_web_config_file)
+        host = self.settings.metrics_host
+        server = MetricsServer(self.metrics.registry, host, port, lambda: self.metrics.is_judging, web)
         self.log.info(f"metrics at {server.url}/metrics")
         try:
             yield
@@ -256,7 +261,7 @@ class Watch:
         from txnwatch.streaming.job.query import spark_session  # noqa: PLC0415
 
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        with output_to(self.spark_log):
+        with output_to(self.spark_log), hidden_from_children(ENVIRONMENT_PREFIX):
             return spark_session(
                 self.checkpoint,
                 master=self.settings.master or None,

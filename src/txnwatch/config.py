@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 import javaproperties
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from txnwatch.config_providers import expanded, has_reference
 from txnwatch.setting_types import (
     INT32,
     Bootstrap,
@@ -29,13 +30,13 @@ from txnwatch.setting_types import (
     Regex,
     Text,
     TopicName,
-    without_password,
 )
 from txnwatch.sinks.incidents.incident_store import KEPT_MS
 from txnwatch.sinks.incidents.retention import RETENTION_MS
 from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.policy import DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
+from txnwatch.state.text.redaction import REGISTRY_URL_RULE, is_secret_name, redacted, shown_url
 
 ENVIRONMENT_PREFIX = "TXNWATCH_"
 # Variables that are not settings: the cache and the repository of downloads, the servers and seeds of the tests.
@@ -52,6 +53,7 @@ RESERVED_ENVIRONMENT = {
 EVENTS_TOPIC = "txnwatch.events"
 _REGISTRY_PREFIX = "schema.registry."
 CONFLUENT_AVRO = "confluent-avro"
+_MAY_HOLD_A_SECRET = frozenset({"redis_url", "schema_registry_url"})
 _DEFAULTS = DetectionPolicy()
 _ABORT = AbortPolicy()
 
@@ -87,7 +89,7 @@ class RunSettings(BaseModel):
         "with a schema registry)",
     )
     schema_registry_url: Text | None = Field(
-        None, description="http://[user:password@]host:port of a Confluent-compatible schema registry"
+        None, description=f"{REGISTRY_URL_RULE} of a Confluent-compatible schema registry", repr=False
     )
     events_key_file: Path | None = Field(
         None, description="file with one key per line: the first key signs events, every key verifies events"
@@ -98,11 +100,20 @@ class RunSettings(BaseModel):
     events_heartbeat_ms: NotNegative = Field(
         15_000, description="pause between two heartbeats on the events topic; 0: no heartbeats there"
     )
-    redis_url: RedisUrl | None = Field(None, description="redis://host:port/db that gets the current incidents")
+    redis_url: RedisUrl | None = Field(
+        None, description="redis://host:port/db that gets the current incidents", repr=False
+    )
     metrics_port: Port | None = Field(
         None, description="port for Prometheus (/metrics, /-/healthy, /-/ready); 0: any free port; not set: no metrics"
     )
-    metrics_host: Text = Field("0.0.0.0", description="address on which the metrics port listens")  # noqa: S104 - to be scraped
+    metrics_host: Text = Field(
+        "127.0.0.1", description="address on which the metrics port listens; 0.0.0.0: every address of this machine"
+    )
+    metrics_web_config_file: Path | None = Field(
+        None,
+        description="file with TLS and users of the metrics port, in the format of Prometheus's web configuration; see "
+        "docs/hardening.md",
+    )
     trigger_ms: Positive = Field(500, description="pause between the starts of two micro-batches")
     starting_offsets: Literal["latest", "earliest"] = Field(
         "latest", description="latest (the start of the oldest open transaction) or earliest; for the first start only"
@@ -217,7 +228,7 @@ THRESHOLDS = tuple(name for name in RunSettings.model_fields if name in _THRESHO
 def load_settings(
     flags: Mapping[str, Any], config_file: Path | None, environ: Mapping[str, str] = os.environ
 ) -> RunSettings:
-    """Merges flags, environment and file into the settings of one run.
+    """Merges flags, environment and file into the settings of one run; references in values are replaced.
 
     Raises:
         ConfigError: a key is unknown, or a value is invalid or missing; the message has key, value, source and what is
@@ -234,9 +245,13 @@ def load_settings(
         values.update(layer)
         sources.update(dict.fromkeys(layer, source))
     try:
-        return RunSettings(**values)
+        return RunSettings(**{key: _read(key, value, environ) for key, value in values.items()})
     except ValidationError as exc:
-        raise ConfigError("; ".join(_problem(error, sources) for error in exc.errors())) from exc
+        raise ConfigError("; ".join(_problem(error, sources, values) for error in exc.errors())) from None
+
+
+def _read(key: str, value: Any, environ: Mapping[str, str]) -> Any:  # noqa: ANN401 - any value of TOML
+    return expanded(value, key, environ, is_secret=key in _MAY_HOLD_A_SECRET) if isinstance(value, str) else value
 
 
 def _from_file(path: Path | None) -> dict[str, Any]:
@@ -271,7 +286,7 @@ def _is_service_link(name: str, value: str) -> bool:
     return is_url or _SERVICE_VALUE.fullmatch(name) is not None
 
 
-def _problem(error: Any, sources: Mapping[str, str]) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
+def _problem(error: Any, sources: Mapping[str, str], values: Mapping[str, Any]) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] == "missing":
         variable = ENVIRONMENT_PREFIX + key.upper()
@@ -284,23 +299,33 @@ def _problem(error: Any, sources: Mapping[str, str]) -> str:  # noqa: ANN401 - p
     expected = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     expected = expected if expected.startswith("expected") else f"expected {expected}"
     found = error["input"]
-    shown = without_password(found) if isinstance(found, str) and key.endswith("_url") else found
-    return f"{key}: {expected}, found {shown!r} from {source}"
+    given = values.get(key)
+    if isinstance(given, str) and has_reference(given):
+        found = given  # not the value that was read
+    elif isinstance(found, str):
+        found = shown_url(found) if key.endswith("_url") else redacted(found)
+    return f"{key}: {expected}, found {found!r} from {source}"
 
 
 def client_properties(path: Path | None) -> dict[str, str]:
-    """The Java client properties of `--command-config`, empty without one.
+    """The Java client properties of `--command-config`, with the values of references; empty without a file.
 
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: the file, or something that a value refers to, cannot be read.
     """
     if path is None:
         return {}
+    where = f"--command-config {path}"
     try:
         with path.open("rb") as file:
-            return dict(javaproperties.load(file))
-    except (OSError, ValueError) as exc:
-        raise ConfigError(f"--command-config {path}: expected a Java properties file, found: {exc}") from exc
+            properties = dict(javaproperties.load(file))
+    except OSError as exc:
+        raise ConfigError(f"{where}: expected a Java properties file, found: {exc}") from exc
+    except ValueError:  # its message has a part of the value
+        raise ConfigError(f"{where}: expected a Java properties file, found an invalid escape") from None
+    return {
+        name: expanded(value, f"{where}: {name}", is_secret=is_secret_name(name)) for name, value in properties.items()
+    }
 
 
 def registry_config(url: str, properties: Mapping[str, str]) -> dict[str, str]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from txnwatch.config import CONFLUENT_AVRO, EVENTS_TOPIC, RunSettings, registry_config
+from txnwatch.config_providers import expanded
 from txnwatch.sinks.delivery.encoding import FORMATS, Encoding, from_bytes
 from txnwatch.sinks.delivery.registry import RegistryCodec
 from txnwatch.sinks.delivery.signature import Keys, mode_warning, read_keys
 from txnwatch.sinks.incidents.commands import EventsFlags
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.text.redaction import without_credentials
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.source.options import SourceOptions
 
@@ -69,7 +70,8 @@ def events_keys(path: Path | None, warn: Callable[[str], None]) -> Keys | None:
     """
     if path is None:
         return None
-    keys, warning = read_keys(path), mode_warning(path)
+    keys = read_keys(path, lambda line: expanded(line, f"--events-key-file {path}"))
+    warning = mode_warning(path)
     if warning is not None:
         warn(warning)
     return keys
@@ -105,11 +107,11 @@ def events_topic(
 
 def events_flags(settings: RunSettings) -> EventsFlags:
     """The event flags of a run for suggested commands, without the password in the registry's URL."""
-    url = urlsplit(settings.schema_registry_url) if settings.schema_registry_url is not None else None
+    url = settings.schema_registry_url
     return EventsFlags(
         settings.events_topic if settings.events_topic != EVENTS_TOPIC else None,
         settings.events_format,
-        url._replace(netloc=url.netloc.rpartition("@")[2]).geturl() if url is not None else None,
+        without_credentials(url) if url is not None else None,
         str(settings.events_key_file.absolute()) if settings.events_key_file is not None else None,
     )
 

@@ -13,9 +13,9 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ids import TOPIC_NAME_RULE, is_topic_name
+from txnwatch.state.text.redaction import REDIS_URL_RULE
 from txnwatch.streaming.source.options import parse_bootstrap
 
-REDIS_URL_RULE = "redis://[[user]:password@]host:port/db"
 INT32, INT64 = (1 << 31) - 1, (1 << 63) - 1
 
 
@@ -75,13 +75,6 @@ def is_redis_url(url: str) -> bool:
     from txnwatch.sinks.delivery.redis import is_url  # noqa: PLC0415 - the import takes 0.25 s
 
     return is_url(url)
-
-
-def without_password(url: str) -> str:
-    """The URL for messages: `***` replaces user and password."""
-    before, at, place = url.rpartition("@")
-    scheme, has_scheme, _ = before.partition("://")
-    return f"{scheme + has_scheme if has_scheme else ''}{'***@' if at else ''}{place}"
 
 
 Positive = Annotated[int, BeforeValidator(_number), Field(gt=0, le=INT64)]

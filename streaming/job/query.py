@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
@@ -19,6 +20,7 @@ from txnwatch.state.detection.open_transactions import LastOpenLists
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.job.checkpoint import local_directory
+from txnwatch.streaming.job.network import network_settings
 from txnwatch.streaming.job.operator import BucketProcessor
 from txnwatch.streaming.job.output_rows import FINDINGS, OUTPUT_DDL
 from txnwatch.streaming.job.planning_processes import plan_without_daemons, run_tasks_with_daemons
@@ -66,9 +68,6 @@ def spark_session(checkpoint: str, *, master: str | None, state_partitions: int)
     faster file manager. It does not stop a second driver from writing to the same checkpoint, so the caller must lock
     it.
     """
-    conf = SparkConf().setAppName("txnwatch")
-    if master is not None:
-        conf.setMaster(master)
     settings = {
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -86,21 +85,30 @@ def spark_session(checkpoint: str, *, master: str | None, state_partitions: int)
     }
     if local_directory(checkpoint) is not None:
         settings["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_FILES
-    for key, value in settings.items():
-        conf.set(key, value)
     # glibc gives the JVM's many threads separate heaps, which do not shrink.
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     # Workers start with `python -m`: a file in the current directory with the name of a module would break them.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
     # In a process session of its own, the JVM and its workers get no Ctrl-C and no SIGTERM of our process group, so
     # the query can be stopped between batches. The JVM still ends with this process: it watches its standard input.
-    gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True})
+    gateway = launch_gateway(_conf(settings, master), popen_kwargs={"start_new_session": True})
+    conf = _conf(settings, master, gateway.jvm)  # also has spark-defaults.conf and the flags of spark-submit
+    for key, value in network_settings(conf.get("spark.master", "") or "").items():
+        if not conf.contains(key):
+            conf.set(key, value)
     session = SparkSession(SparkContext(gateway=gateway, conf=conf))
     session.sparkContext.setLogLevel("ERROR")
     plan_without_daemons(session)
     session.dataSource.register(TransactionsDataSource)  # starts Python to list the data sources
     run_tasks_with_daemons(session)
     return session
+
+
+def _conf(settings: Mapping[str, str], master: str | None, jvm: Any = None) -> SparkConf:  # noqa: ANN401 - untyped
+    conf = SparkConf(_jvm=jvm).setAppName("txnwatch")
+    if master is not None:
+        conf.setMaster(master)
+    return conf.setAll(list(settings.items()))
 
 
 def is_executing(session: SparkSession) -> bool:

@@ -41,6 +41,8 @@ def main(executors: int, directory: Path) -> None:
     import pyspark
 
     os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
+    # A cluster authenticates, so it needs a secret; that of a real one is in spark-defaults.conf.
+    os.environ["PYSPARK_SUBMIT_ARGS"] = "--conf spark.authenticate.secret=benchmark pyspark-shell"
     directory.mkdir(parents=True)
     session = a_session(directory, f"local-cluster[{executors},1,{MEMORY_MB}]", state_partitions=2)
     processor = BucketProcessor(DetectionPolicy())

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from txnwatch.cli.flag_types import id32, topic_name, words
+from txnwatch.cli.flag_types import id32, registry_url, topic_name, words
 from txnwatch.cli.output import CommandAnswer, write
 from txnwatch.cli.settings_flags import add_flags
 from txnwatch.config import ENVIRONMENT_PREFIX, EVENTS_TOPIC, THRESHOLDS, RunSettings, load_settings
@@ -16,6 +16,7 @@ from txnwatch.connection import connected
 from txnwatch.sinks.incidents.commands import EventsFlags, Origin, suggested
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.text.redaction import without_credentials
 from txnwatch.streaming.client.cluster import Cluster
 
 _TIMEOUT_S = 15.0
@@ -75,7 +76,7 @@ def add_events_flags(parser: argparse.ArgumentParser) -> None:
         "--events-topic", type=topic_name, default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)"
     )
     parser.add_argument(
-        "--schema-registry-url", type=words, metavar="URL", help="schema registry, for events in confluent-avro"
+        "--schema-registry-url", type=registry_url, metavar="URL", help="schema registry, for events in confluent-avro"
     )
     parser.add_argument(
         "--events-key-file",
@@ -122,7 +123,8 @@ def with_command_from_here(event: IncidentEvent, parsed: argparse.Namespace) -> 
     if parsed.bootstrap_server is None:
         return replace(event, suggested_command=None)
     topic = parsed.events_topic if parsed.events_topic != EVENTS_TOPIC else None
-    flags = EventsFlags(topic, schema_registry_url=parsed.schema_registry_url)
+    url = parsed.schema_registry_url
+    flags = EventsFlags(topic, schema_registry_url=without_credentials(url) if url is not None else None)
     origin = Origin(event.cluster_id, parsed.bootstrap_server, _properties_path(parsed), flags)
     return replace(event, suggested_command=suggested(origin, event))
 

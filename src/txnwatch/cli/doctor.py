@@ -18,8 +18,8 @@ from txnwatch.cli.flag_types import redis_url, topic_name
 from txnwatch.cli.output import CommandAnswer
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.java import java
-from txnwatch.setting_types import without_password
 from txnwatch.state.model.errors import TxnwatchError
+from txnwatch.state.text.redaction import redacted, shown_url
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.security import Security
@@ -103,11 +103,11 @@ def _java() -> CheckRow:
 def _redis(url: str) -> CheckRow:
     import redis  # noqa: PLC0415 - the import takes 0.25 s, only this check needs it
 
-    shown = without_password(url)
+    shown = shown_url(url)
     try:
         client = redis.Redis.from_url(url, socket_timeout=5.0, socket_connect_timeout=5.0)
         client.ping()
         client.close()
     except (redis.RedisError, ValueError, OSError) as exc:
-        return CheckRow("redis", shown, Health.MISSING, str(exc), "run --redis-url", None)
+        return CheckRow("redis", shown, Health.MISSING, redacted(str(exc)), "run --redis-url", None)
     return CheckRow("redis", shown, Health.OK, "answers", "run --redis-url", None)

@@ -14,6 +14,7 @@ from txnwatch.sinks.delivery.event_log import Found, read_events
 from txnwatch.sinks.delivery.signature import Keys
 from txnwatch.sinks.delivery.skipped_records import SkippedRecords
 from txnwatch.state.text.escape import printable
+from txnwatch.state.text.redaction import redacted
 from txnwatch.streaming.client.clock import wall_clock_ms
 
 
@@ -46,4 +47,4 @@ def passed_over() -> SkippedRecords:
 
 
 def _warn(text: str) -> None:
-    print(printable(f"txnwatch: {text}"), file=sys.stderr)
+    print(printable(redacted(f"txnwatch: {text}")), file=sys.stderr)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 
-from txnwatch.setting_types import INT32, INT64, REDIS_URL_RULE, is_redis_url, without_password
+from txnwatch.config_providers import expanded, has_reference
+from txnwatch.setting_types import INT32, INT64, is_redis_url
 from txnwatch.state.model.ids import TOPIC_NAME_RULE, is_topic_name
+from txnwatch.state.text.redaction import REDIS_URL_RULE, shown_url
 
 
 def int64(text: str) -> int:
@@ -51,10 +53,17 @@ def topic_name(text: str) -> str:
 
 
 def redis_url(text: str) -> str:
-    """The URL of a Redis."""
-    if not is_redis_url(words(text)):
-        raise argparse.ArgumentTypeError(f"expected {REDIS_URL_RULE}, found {without_password(text)!r}")
-    return text
+    """The URL of a Redis; parts of it may be references to a variable or a file."""
+    read = expanded(words(text), "--redis-url")
+    if not is_redis_url(read):
+        found = text if has_reference(text) else shown_url(text)
+        raise argparse.ArgumentTypeError(f"expected {REDIS_URL_RULE}, found {found!r}")
+    return read
+
+
+def registry_url(text: str) -> str:
+    """The URL of a schema registry; parts of it may be references to a variable or a file."""
+    return expanded(words(text), "--schema-registry-url")
 
 
 def _number(text: str, lowest: int, highest: int) -> int:

@@ -15,6 +15,7 @@ from txnwatch.cli.output import delivering
 from txnwatch.state.model.errors import OutputError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.text.escape import json_text, printable
+from txnwatch.state.text.redaction import redacted
 
 ROOT = logging.getLogger("txnwatch")
 TEXT, JSON = "text", "json"
@@ -48,7 +49,7 @@ class _TextFormatter(logging.Formatter):
         if hasattr(record, _INCIDENT):
             return record.getMessage()
         mark = "warning: " if record.levelno >= logging.WARNING else ""
-        return printable(f"{_time(record)}  {mark}{record.getMessage()}")
+        return printable(redacted(f"{_time(record)}  {mark}{record.getMessage()}"))
 
 
 class _JsonFormatter(logging.Formatter):
@@ -58,7 +59,7 @@ class _JsonFormatter(logging.Formatter):
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": redacted(record.getMessage()),
         }
         event = getattr(record, _INCIDENT, None)
         if event is not None:

@@ -18,11 +18,13 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
+from typing import NoReturn
 
 from txnwatch import __version__
 from txnwatch.cli.output import FAILURE, USAGE, delivering
 from txnwatch.state.model.errors import ConfigError, OutputError, TxnwatchError
 from txnwatch.state.text.escape import printable
+from txnwatch.state.text.redaction import redacted
 
 _INTERRUPTED = 130
 _MODULES = {"demo": "txnwatch.demo.command"}  # imported by name only: the detector does not need it
@@ -42,9 +44,15 @@ COMMANDS = (
 )
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """A wrong usage: the message may have an argument of the user, so its secrets are hidden."""
+        super().error(redacted(message))
+
+
 def parser(commands: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
     """The argument parser with these commands."""
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="txnwatch",
         description="Finds Kafka transactions that hang, within seconds, and names the owner of each.",
     )
@@ -69,14 +77,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with delivering():
                 sys.stdout.flush()  # here, where a failure can still be reported
     except ConfigError as exc:
-        print(f"txnwatch: {printable(str(exc))}", file=sys.stderr)
+        print(f"txnwatch: {printable(redacted(str(exc)))}", file=sys.stderr)
         return USAGE
     except OutputError as exc:
         _drop_output()
-        print(f"txnwatch: {printable(str(exc))}", file=sys.stderr)
+        print(f"txnwatch: {printable(redacted(str(exc)))}", file=sys.stderr)
         return FAILURE
     except TxnwatchError as exc:
-        print(f"txnwatch: {printable(str(exc))}", file=sys.stderr)
+        print(f"txnwatch: {printable(redacted(str(exc)))}", file=sys.stderr)
         return FAILURE
     except BrokenPipeError:
         _drop_output()

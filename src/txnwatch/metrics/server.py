@@ -1,22 +1,32 @@
 """Metrics over HTTP: `/metrics` for Prometheus, `/-/healthy` and `/-/ready` as probes.
 
 Healthy means that the process answers: an unreachable cluster is no reason to restart it. Ready means that barriers are
-judged. One thread serves all requests, because a scrape reads the query's progress through Spark's gateway, and the
-gateway keeps a connection for each thread.
+judged. Each connection has its own thread and a limit of 5 s for each read, so that a client that sends nothing delays
+no other.
+
+Law: only one thread, always the same, collects the metrics. A scrape reads the query's progress through Spark's
+gateway, and the gateway keeps a connection for each thread.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import socket
 import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
+from txnwatch.metrics.web_config import TlsFiles, Users, WebConfig
 from txnwatch.state.model.errors import ConfigError
 
 _PATIENCE_S = 5
+_COLLECTING_S = 10  # the default scrape timeout of Prometheus
 
 
 class MetricsServer:
@@ -29,26 +39,39 @@ class MetricsServer:
         ConfigError: the server cannot listen on the address.
     """
 
-    def __init__(self, registry: CollectorRegistry, host: str, port: int, is_ready: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        host: str,
+        port: int,
+        is_ready: Callable[[], bool],
+        web: WebConfig | None = None,
+    ) -> None:
         self._metrics = make_wsgi_app(registry)
         self._is_ready = is_ready
+        self._collector = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metrics-collector")
+        web = WebConfig() if web is None else web
+        self._users = web.users
         try:
-            self._server = make_server(host, port, self._serve, WSGIServer, _Handler)
+            self._server = make_server(host, port, self._serve, _server_of(host, web.tls), _Handler)
         except OSError as exc:
             raise ConfigError(f"metrics_port: expected a free address, found {host}:{port}: {exc.strerror}") from exc
-        self.url = f"http://{host}:{self._server.server_port}"
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"{'http' if web.tls is None else 'https'}://{shown}:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
 
     def close(self) -> None:
         """Stops listening."""
         self._server.shutdown()
         self._server.server_close()
+        self._collector.shutdown(wait=False, cancel_futures=True)
 
     def _serve(self, environ: dict[str, Any], respond: Callable[..., Any]) -> Iterable[bytes]:
+        if self._users is not None and not _is_known(self._users, environ.get("HTTP_AUTHORIZATION", "")):
+            return _answer(respond, "401 Unauthorized", "expected a user and a password", ("WWW-Authenticate", "Basic"))
         match environ["PATH_INFO"]:
             case "/metrics":
-                found: Iterable[bytes] = self._metrics(environ, respond)
-                return found
+                return self._collected(environ, respond)
             case "/-/healthy":
                 return _answer(respond, "200 OK", "healthy")
             case "/-/ready":
@@ -59,16 +82,74 @@ class MetricsServer:
             case _:
                 return _answer(respond, "404 Not Found", "expected /metrics, /-/healthy or /-/ready")
 
+    def _collected(self, environ: dict[str, Any], respond: Callable[..., Any]) -> Iterable[bytes]:
+        scrape: Future[Iterable[bytes]] = self._collector.submit(self._metrics, environ, respond)
+        try:
+            return scrape.result(_COLLECTING_S)
+        except TimeoutError:
+            scrape.cancel()
+            return _answer(respond, "503 Service Unavailable", f"the metrics took more than {_COLLECTING_S} s")
 
-def _answer(respond: Callable[..., Any], status: str, text: str) -> list[bytes]:
-    respond(status, [("Content-Type", "text/plain; charset=utf-8")])
+
+def _is_known(users: Users, header: str) -> bool:
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() != "basic":
+        return False
+    try:
+        user, has_password, password = base64.b64decode(encoded, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return False
+    return bool(has_password) and users.accept(user, password)
+
+
+def _answer(respond: Callable[..., Any], status: str, text: str, *headers: tuple[str, str]) -> list[bytes]:
+    respond(status, [("Content-Type", "text/plain; charset=utf-8"), *headers])
     return [f"{text}\n".encode()]
 
 
+class _Server(ThreadingMixIn, WSGIServer):
+    """A thread for each connection. The TLS handshake is made in that thread, too."""
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
+    tls: TlsFiles | None = None
+
+    def server_bind(self) -> None:
+        """Binds without the look-up of the host's name, which can take seconds."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as in socketserver
+        """Answers one request, over TLS if it is configured."""
+        request.settimeout(_PATIENCE_S)
+        if self.tls is None:
+            super().finish_request(request, client_address)
+            return
+        self.tls.refresh()
+        with self.tls.context.wrap_socket(request, server_side=True) as secured:
+            super().finish_request(secured, client_address)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as in socketserver
+        """Ignores what a client causes: no handshake, a closed connection, nothing sent in time."""
+
+
+def _server_of(host: str, tls: TlsFiles | None) -> type[_Server]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return type("_BoundServer", (_Server,), {"address_family": family, "tls": tls})
+
+
 class _Handler(WSGIRequestHandler):
-    """Logs nothing, and waits at most 5 s for a client that sends nothing."""
+    """Logs nothing, looks up no names, and waits at most 5 s for a client that sends nothing."""
 
     timeout = _PATIENCE_S
+
+    def address_string(self) -> str:
+        """The address of the client."""
+        return str(self.client_address[0])
 
     def log_message(self, *_: object) -> None:
         """Logs no requests: scrapes are regular."""

@@ -13,3 +13,9 @@ def test_the_password_of_a_redis_url_is_not_shown() -> None:
     assert row.status is Health.MISSING
     assert row.subject == "redis://***@127.0.0.1:1/0"
     assert "secret" not in str(astuple(row))
+
+
+def test_the_password_in_the_query_of_a_redis_url_is_not_shown() -> None:
+    row = _redis("redis://127.0.0.1:1/0?password=kanarienvogel")
+    assert row.subject == "redis://127.0.0.1:1/0?***"
+    assert "kanarienvogel" not in str(astuple(row))

@@ -7,11 +7,14 @@ from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 
+import bcrypt
 import pytest
 from prometheus_client import CollectorRegistry
 
+from support.certificates import Authority
 from txnwatch.embedded.ports import free_ports
 from txnwatch.metrics.server import MetricsServer
+from txnwatch.metrics.web_config import read_web_config
 
 ROOT = Path(__file__).parents[3]
 EXECUTOR = {
@@ -82,3 +85,15 @@ def test_the_health_check_asks_the_metrics_server() -> None:
     assert not HEALTHCHECK.is_healthy(port)
     with closing(MetricsServer(CollectorRegistry(), "127.0.0.1", port, lambda: False)):
         assert HEALTHCHECK.is_healthy(port), "a watch that is not ready is healthy"
+
+
+def test_the_health_check_of_a_protected_metrics_server(tmp_path: Path) -> None:
+    Authority(tmp_path, "ca").create().issue("server", "DNS:watch")
+    tls = "tls_server_config: {cert_file: server.pem, key_file: server.pem}\n"
+    users = f"basic_auth_users: {{watch: {bcrypt.hashpw(b'x', bcrypt.gensalt(4)).decode()}}}\n"
+    for text in (tls, users, tls + users):
+        (tmp_path / "web.yml").write_text(text)
+        (port,) = free_ports(1)
+        web = read_web_config(tmp_path / "web.yml")
+        with closing(MetricsServer(CollectorRegistry(), "127.0.0.1", port, lambda: False, web)):
+            assert HEALTHCHECK.is_healthy(port), text

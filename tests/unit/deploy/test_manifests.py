@@ -135,7 +135,14 @@ def test_the_alert_rules_are_those_of_prometheus() -> None:
 
 def test_the_chart_has_every_setting_once() -> None:
     settings = json.loads((CHART / "values.schema.json").read_text())["properties"]["settings"]["properties"]
-    of_the_chart = {"command_config", "events_key_file", "checkpoint", "metrics_port", "metrics_host"}
+    of_the_chart = {
+        "command_config",
+        "events_key_file",
+        "checkpoint",
+        "metrics_port",
+        "metrics_host",
+        "metrics_web_config_file",
+    }
     assert settings.keys() | of_the_chart == RunSettings.model_fields.keys()
     assert settings.keys() & of_the_chart == set()
 
@@ -145,3 +152,10 @@ def test_the_versions_of_chart_and_package_are_the_same() -> None:
     project = (ROOT / "pyproject.toml").read_text()
     assert f'\nversion = "{chart["appVersion"]}"\n' in project
     assert chart["version"] == chart["appVersion"]
+
+
+def test_the_metrics_are_reached_from_other_pods_and_containers() -> None:
+    assert ENVIRONMENT["TXNWATCH_METRICS_HOST"] == "0.0.0.0"
+    composed = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
+    assert composed["services"]["txnwatch"]["environment"]["TXNWATCH_METRICS_HOST"] == "0.0.0.0"
+    assert "TXNWATCH_METRICS_HOST=0.0.0.0" in (ROOT / "deploy" / "Dockerfile").read_text()

@@ -1,0 +1,32 @@
+"""Spark's network settings: loopback for a local master, authentication and encryption for a cluster.
+
+Spark's RPC runs code that a client sends. By default it listens on an address of the host and authenticates nobody.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_LOOPBACK: Final = "127.0.0.1"
+# A local master and a Kubernetes master make a secret for each start. For a standalone cluster an operator sets
+# `spark.authenticate.secret`; without one the driver does not start. See docs/hardening.md.
+_AUTHENTICATED: Final = {"spark.authenticate": "true"}
+_LOCAL: Final = {"spark.driver.bindAddress": _LOOPBACK, "spark.driver.host": _LOOPBACK}
+_ENCRYPTED: Final = {
+    "spark.network.crypto.enabled": "true",
+    "spark.network.crypto.saslFallback": "false",
+    "spark.io.encryption.enabled": "true",  # shuffle files have transactional ids
+}
+# Spark shows options in plans and in its log; by default it would show a JAAS configuration.
+_REDACTED: Final = r"(?i)secret|password|passphrase|token|credential|jaas|user\.info|access[.]?key|api[.]?key|url"
+_HIDDEN: Final = {"spark.redaction.regex": _REDACTED, "spark.sql.redaction.options.regex": _REDACTED}
+
+
+def is_local(master: str) -> bool:
+    """Whether the whole of Spark runs in the driver's JVM."""
+    return master == "local" or master.startswith("local[")
+
+
+def network_settings(master: str) -> dict[str, str]:
+    """The settings for a master that an operator does not set otherwise."""
+    return {**_HIDDEN, **_AUTHENTICATED, **(_LOCAL if is_local(master) else _ENCRYPTED)}

@@ -1,0 +1,170 @@
+"""A whole watch with a secret in every place that takes one: nothing shows it, and nothing listens beyond loopback."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import bcrypt
+import psutil
+import pytest
+
+from support.servers import connect
+from support.topics import create_topic, unique
+from support.waiting import eventually
+from support.watch import RunningWatch, events_about
+from txnwatch.cli.main import main
+from txnwatch.embedded.faults import late_write_after_abort
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.embedded.redis import EmbeddedRedis
+
+VERDICT_S = 30.0
+EVENTS = "secrets.events"
+NO_REDIS = "127.0.0.1:1/0"
+_MARK = "kanarienvogel"
+VARIABLES = {"SASL": f"{_MARK}-sasl", "REDIS": f"{_MARK}-redis"}
+SIGNING_KEY = f"{_MARK}-signing-{'x' * 40}"
+SCRAPER = f"{_MARK}-scraper"
+# Each is read from a variable or a file, except the key password, which is in the properties file itself.
+PROPERTIES = (
+    "security.protocol=PLAINTEXT\n"
+    'sasl.jaas.config=PlainLoginModule required username="watch" password="${env:SASL}";\n'
+    f"sasl.password={_MARK}-password\nssl.key.password={_MARK}-key\n"
+)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("secrets")
+    (found / "client.properties").write_text(PROPERTIES)
+    (found / "registry").write_text(f"{_MARK}-registry\n")
+    (found / "keys").write_text(f"{SIGNING_KEY}\n")
+    (found / "keys").chmod(0o600)
+    hashed = bcrypt.hashpw(SCRAPER.encode(), bcrypt.gensalt(4)).decode()
+    (found / "web.yml").write_text(f"basic_auth_users: {{prometheus: '{hashed}'}}\n")
+    (found / "txnwatch.toml").write_text(
+        f'schema_registry_url = "http://me:${{file:{found / "registry"}}}@127.0.0.1:1"\nevents_format = "json"\n'
+    )
+    return found
+
+
+@pytest.fixture(scope="module")
+def watch(kafka: EmbeddedKafka, directory: Path) -> Iterator[RunningWatch]:
+    """A watch after its first incident, which could not be delivered to Redis."""
+    flags = {
+        "config": directory / "txnwatch.toml",
+        "command-config": directory / "client.properties",
+        "events-topic": EVENTS,
+        "events-key-file": directory / "keys",
+        "metrics-port": 0,
+        "metrics-web-config-file": directory / "web.yml",
+    }
+    words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in VARIABLES.items():
+            patched.setenv(name, value)
+        patched.setenv("TXNWATCH_REDIS_URL", f"redis://{NO_REDIS}?password=${{env:REDIS}}")
+        running = RunningWatch(kafka.bootstrap_servers, directory / "checkpoint", *words)
+        running.start()
+    try:
+        running.until_ready()
+        with closing(connect(kafka)) as cluster:
+            (partition,) = create_topic(cluster, unique("secrets"))
+            late_write_after_abort(cluster, unique("zombie"), partition)
+        eventually(lambda: events_about(kafka.bootstrap_servers, partition, EVENTS), VERDICT_S, "an incident")
+        running.until("events are kept and delivered later", timeout_s=VERDICT_S)
+        yield running
+    finally:
+        running.stop()
+
+
+def listening(process: psutil.Process) -> Iterator[str]:
+    """The addresses on which a process takes connections or datagrams from anybody."""
+    for found in process.net_connections(kind="inet"):
+        if found.status == psutil.CONN_LISTEN or (found.status == psutil.CONN_NONE and not found.raddr):
+            yield found.laddr.ip
+
+
+def is_loopback(address: str) -> bool:
+    parsed = ipaddress.ip_address(address)
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return (mapped or parsed).is_loopback
+
+
+def family(watch: RunningWatch) -> list[psutil.Process]:
+    root = psutil.Process(watch.pid)
+    return [root, *root.children(recursive=True)]
+
+
+def test_no_process_of_a_watch_listens_beyond_loopback(watch: RunningWatch) -> None:
+    found = {(process.name(), address) for process in family(watch) for address in listening(process)}
+    assert len(found) >= 2, "the JVM and the metrics server listen"
+    assert {(name, address) for name, address in found if not is_loopback(address)} == set()
+
+
+def scrape(watch: RunningWatch, password: str) -> str:
+    encoded = b64encode(f"prometheus:{password}".encode()).decode()
+    request = urllib.request.Request(watch.metrics_url, headers={"Authorization": f"Basic {encoded}"})
+    with urllib.request.urlopen(request, timeout=10.0) as answer:
+        body: str = answer.read().decode()
+    return body
+
+
+def test_the_metrics_have_no_secret_and_ask_for_a_password(watch: RunningWatch) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        scrape(watch, "wrong")
+    body = scrape(watch, SCRAPER)
+    assert f'sink="Redis {NO_REDIS}"' in body
+    assert _MARK not in body
+
+
+def test_no_line_and_no_file_has_a_secret(watch: RunningWatch) -> None:
+    assert [line for line in watch.lines if _MARK in line] == []
+    files = [path for path in Path(watch.checkpoint).rglob("*") if path.is_file()]
+    assert "spark.log" in {path.name for path in files}
+    shown = []
+    for path in files:
+        with suppress(FileNotFoundError):  # Spark removes old files meanwhile
+            if _MARK.encode() in path.read_bytes():
+                shown.append(path)
+    assert shown == []
+
+
+def test_no_child_process_has_a_secret_in_its_arguments_or_its_environment(watch: RunningWatch) -> None:
+    root, *children = family(watch)
+    assert children
+    assert [process for process in (root, *children) if _MARK in " ".join(process.cmdline())] == []
+    assert [process for process in children if _MARK in json.dumps(process.environ())] == []
+
+
+@pytest.mark.usefixtures("watch")
+def test_no_answer_and_no_event_has_a_secret(
+    kafka: EmbeddedKafka,
+    redis_server: EmbeddedRedis,
+    directory: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    there = ("--bootstrap-server", kafka.bootstrap_servers, "--command-config", str(directory / "client.properties"))
+    registry = ("--schema-registry-url", f"http://me:{_MARK}@127.0.0.1:1", "--events-key-file", str(directory / "keys"))
+    url = f"{redis_server.url}?password={_MARK}"
+    for command in (
+        ("status", *there, *registry, "--events-topic", EVENTS, "--format", "json"),
+        ("status", *there, *registry, "--events-topic", EVENTS),
+        ("status", *there, "--redis-url", url),
+        ("events", *there, *registry, "--events-topic", EVENTS, "--format", "json"),
+        ("doctor", *there, "--redis-url", url),
+        ("doctor", *there, "--redis-url", url, "--format", "json"),
+    ):
+        main(command)
+        out, err = capsys.readouterr()
+        assert out or err
+        assert _MARK not in out + err, command

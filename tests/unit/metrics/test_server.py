@@ -1,0 +1,240 @@
+"""The metrics server: idle clients delay nobody, and the web configuration file is enforced."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from threading import current_thread
+
+import bcrypt
+import pytest
+from prometheus_client import CollectorRegistry, Gauge
+
+from support.certificates import Authority
+from txnwatch.config import RunSettings
+from txnwatch.metrics.server import MetricsServer
+from txnwatch.metrics.web_config import read_web_config
+from txnwatch.state.model.errors import ConfigError
+
+SECRET = "kanarienvogel"
+HASH = bcrypt.hashpw(SECRET.encode(), bcrypt.gensalt(4)).decode()
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    found = Authority(tmp_path_factory.mktemp("certificates"), "ca").create()
+    found.issue("server", "IP:127.0.0.1")
+    found.issue("client", "DNS:client")
+    Authority(found.directory, "other").create().issue("stranger", "DNS:stranger")
+    return found
+
+
+def a_server(config: Path | None = None, registry: CollectorRegistry | None = None) -> MetricsServer:
+    served = CollectorRegistry() if registry is None else registry
+    return MetricsServer(served, "127.0.0.1", 0, lambda: True, read_web_config(config))
+
+
+def port_of(server: MetricsServer) -> int:
+    return int(server.url.rpartition(":")[2])
+
+
+def get(server: MetricsServer, path: str = "/metrics", authorization: str | None = None) -> int:
+    with closing(http.client.HTTPConnection("127.0.0.1", port_of(server), timeout=10.0)) as connection:
+        connection.request("GET", path, headers={"Authorization": authorization} if authorization else {})
+        return connection.getresponse().status
+
+
+def get_secured(server: MetricsServer, context: ssl.SSLContext, authorization: str | None = None) -> int:
+    port = port_of(server)
+    with closing(http.client.HTTPSConnection("127.0.0.1", port, timeout=10.0, context=context)) as connection:
+        connection.request("GET", "/metrics", headers={"Authorization": authorization} if authorization else {})
+        return connection.getresponse().status
+
+
+def basic(user: str, password: str) -> str:
+    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
+
+
+def web_config(directory: Path, text: str) -> Path:
+    path = directory / "web.yml"
+    path.write_text(text)
+    return path
+
+
+def test_it_listens_on_loopback_unless_it_is_told_otherwise() -> None:
+    assert RunSettings(bootstrap_server="k:9092").metrics_host == "127.0.0.1"
+
+
+@pytest.mark.parametrize("config", [None, "tls"])
+def test_idle_clients_delay_nobody(authority: Authority, config: str | None) -> None:
+    path = web_config(authority.directory, TLS) if config else None
+    with closing(a_server(path)) as server, ExitStack() as idle:
+        for _ in range(10):
+            connected = idle.enter_context(socket.create_connection(("127.0.0.1", port_of(server))))
+            connected.send(b"G" if config is None else b"\x16")
+        since = time.monotonic()
+        if config is None:
+            assert [get(server, path) for path in ("/-/healthy", "/-/ready", "/metrics")] == [200, 200, 200]
+        else:
+            assert get_secured(server, trusting(authority)) == 200
+        assert time.monotonic() - since < 2.0
+
+
+def test_an_idle_client_is_disconnected() -> None:
+    with closing(a_server()) as server, socket.create_connection(("127.0.0.1", port_of(server)), 10.0) as idle:
+        since = time.monotonic()
+        assert idle.recv(1) == b""
+        assert 3.0 < time.monotonic() - since < 8.0
+
+
+def test_one_thread_collects_the_metrics() -> None:
+    registry, threads = CollectorRegistry(), set[str]()
+    gauge = Gauge("test", "a test", registry=registry)
+    gauge.set_function(lambda: (threads.add(current_thread().name), 1.0)[1])
+    with closing(a_server(registry=registry)) as server:
+        assert [get(server) for _ in range(5)] == [200] * 5
+    assert len(threads) == 1
+
+
+USERS = f"basic_auth_users:\n  watch: {HASH}\n  other: {HASH}\n"
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[MetricsServer]:
+    with closing(a_server(web_config(tmp_path, USERS))) as server:
+        yield server
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/-/healthy", "/-/ready", "/elsewhere"])
+def test_every_path_asks_for_a_user(guarded: MetricsServer, path: str) -> None:
+    assert get(guarded, path) == 401
+
+
+def test_a_user_with_the_right_password_gets_an_answer_each_time(guarded: MetricsServer) -> None:
+    assert [get(guarded, authorization=basic("watch", SECRET)) for _ in range(3)] == [200] * 3
+    assert get(guarded, authorization=basic("other", SECRET)) == 200
+    assert get(guarded, authorization=basic("watch", f"{SECRET}2")) == 401
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        basic("watch", ""),
+        basic("watch", f"{SECRET}\0"),
+        basic("watch", SECRET + "x" * 100),
+        basic("nobody", SECRET),
+        basic("", ""),
+        f"Basic {base64.b64encode(SECRET.encode()).decode()}",
+        f"Basic {base64.b64encode(b'watch:' + bytes([255])).decode()}",
+        "Basic !!!",
+        "Basic",
+        f"Bearer {SECRET}",
+    ],
+)
+def test_anybody_else_is_refused(guarded: MetricsServer, authorization: str) -> None:
+    assert get(guarded, authorization=authorization) == 401
+
+
+def test_a_password_that_is_cut_is_no_password(tmp_path: Path) -> None:
+    long = "x" * 72
+    hashed = bcrypt.hashpw(long.encode(), bcrypt.gensalt(4)).decode()
+    with closing(a_server(web_config(tmp_path, f"basic_auth_users: {{watch: {hashed}}}"))) as server:
+        assert get(server, authorization=basic("watch", long)) == 200
+        assert get(server, authorization=basic("watch", f"{long}y")) == 401
+
+
+TLS = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.pem\n"
+MUTUAL = f"{TLS}  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.pem\n"
+
+
+def trusting(authority: Authority, client: str | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=authority.certificate)
+    if client is not None:
+        context.load_cert_chain(authority.directory / f"{client}.pem")
+    return context
+
+
+def test_tls_and_users_together(authority: Authority) -> None:
+    with closing(a_server(web_config(authority.directory, TLS + USERS))) as server:
+        assert server.url.startswith("https://127.0.0.1:")
+        assert get_secured(server, trusting(authority), basic("watch", SECRET)) == 200
+        assert get_secured(server, trusting(authority)) == 401
+        with pytest.raises(ssl.SSLCertVerificationError):
+            get_secured(server, ssl.create_default_context())
+        with pytest.raises((http.client.HTTPException, OSError)):
+            get(server)
+
+
+def test_a_client_certificate_is_required(authority: Authority) -> None:
+    with closing(a_server(web_config(authority.directory, MUTUAL))) as server:
+        assert get_secured(server, trusting(authority, "client")) == 200
+        for refused in (trusting(authority), trusting(authority, "stranger")):
+            with pytest.raises((http.client.HTTPException, OSError)):
+                get_secured(server, refused)
+
+
+def test_the_lowest_version_is_enforced(authority: Authority) -> None:
+    older = trusting(authority)
+    older.maximum_version = ssl.TLSVersion.TLSv1_2
+    with closing(a_server(web_config(authority.directory, TLS))) as server:
+        assert get_secured(server, older) == 200
+    with closing(a_server(web_config(authority.directory, f"{TLS}  min_version: TLS13\n"))) as server:
+        assert get_secured(server, trusting(authority)) == 200
+        with pytest.raises(OSError, match=r"(?i)version|reset"):
+            get_secured(server, older)
+
+
+def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "ca").create()
+    authority.issue("server", "IP:127.0.0.2")
+    with closing(a_server(web_config(tmp_path, TLS))) as server:
+        with pytest.raises(ssl.SSLCertVerificationError):
+            get_secured(server, trusting(authority))
+        authority.issue("server", "IP:127.0.0.1")
+        assert get_secured(server, trusting(authority)) == 200
+        (tmp_path / "server.pem").write_text("half of a file")
+        assert get_secured(server, trusting(authority)) == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tls_server_config: {cert_file: a}", "tls_server_config.key_file: expected Field required"),
+        (f"{TLS}  cipher_suites: [x]", "tls_server_config.cipher_suites: a key that is not supported here"),
+        ("http_server_config: {http2: true}", "http_server_config: a key that is not supported here"),
+        (f"{TLS}  min_version: TLS10", "min_version: expected one of TLS12, TLS13, found 'TLS10'"),
+        (f"{TLS}  client_auth_type: RequestClientCert", "client_auth_type: expected one of NoClientCert, Verify"),
+        (f"{TLS}  client_ca_file: ca.pem", "tls_server_config: expected client_ca_file and a client_auth_type"),
+        (f"{TLS}  client_auth_type: RequireAndVerifyClientCert", "tls_server_config: expected client_ca_file and"),
+        (TLS, "tls_server_config: expected files that can be read, found .*server.pem: No such file"),
+        (f"basic_auth_users: {{watch: {SECRET}}}", "expected a bcrypt hash for user 'watch', found other text"),
+        ("basic_auth_users: {watch: 1}", "basic_auth_users.watch: expected a valid string"),
+        (f"- {SECRET}", "expected a valid dictionary"),
+        (f"a: {SECRET}: {{", "expected YAML, found other text"),
+    ],
+)
+def test_an_invalid_file_is_an_error_without_its_secrets(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as raised:
+        read_web_config(web_config(tmp_path, text))
+    assert "metrics_web_config_file" in str(raised.value)
+    assert SECRET not in str(raised.value)
+
+
+def test_a_file_that_is_no_certificate_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "server.pem").write_text(SECRET)
+    with pytest.raises(ConfigError, match="expected a certificate and its key in PEM") as raised:
+        read_web_config(web_config(tmp_path, TLS))
+    assert SECRET not in str(raised.value)
+
+
+def test_no_file_and_an_empty_file_protect_nothing(tmp_path: Path) -> None:
+    assert read_web_config(None).users is None
+    assert read_web_config(web_config(tmp_path, "")).tls is None
+    with pytest.raises(ConfigError, match="No such file"):
+        read_web_config(tmp_path / "none")
