@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.sinks.incidents.retention import Retention
-from txnwatch.spark_output import output_to
+from txnwatch.spark_output import output_to, text_since
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import BucketCount, Finding, PartitionAlarm, ViewHealed
 from txnwatch.state.model.incident import IncidentEvent
@@ -44,6 +45,7 @@ from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.job.checkpoint import local_directory
+from txnwatch.streaming.job.failures import check_python, start_error
 from txnwatch.streaming.job.preflight import check_cluster
 from txnwatch.streaming.job.progress import Progress, read_progress
 from txnwatch.streaming.source.idle_barriers import next_barrier_due, write_next_barrier
@@ -74,6 +76,7 @@ class Watch:
         cluster_id, topics: known after `check`.
         log: receives the operational messages, which are not incident events.
         on_event: receives every incident event.
+        is_stopping: whether no further micro-batch may begin.
         coverage: the partitions without evidence, and whether the watch is ready.
         counts: partition notices, view mismatches, confirmations by answer, and abort decisions.
     """
@@ -81,6 +84,7 @@ class Watch:
     settings: RunSettings
     log: Log
     on_event: Callable[[IncidentEvent], None]
+    is_stopping: Callable[[], bool] = lambda: False
     cluster_id: str = ""
     topics: Sequence[TopicInfo] = ()
     batches: int = 0
@@ -92,6 +96,7 @@ class Watch:
     _pulse: HeartbeatSender | None = field(default=None, init=False)
     _bury: Callable[[list[str]], None] = field(default=lambda _: None, init=False)
     _query: StreamingQuery | None = field(default=None, init=False)
+    _in_use: threading.RLock = field(default_factory=threading.RLock, init=False)
     _closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, init=False)
 
     def __post_init__(self) -> None:
@@ -190,7 +195,11 @@ class Watch:
         Raises:
             BrokerError: the events topic cannot be created, or cannot be read.
         """
-        self.close()
+        with self._in_use:
+            self.close()
+            return self._new_ledger()
+
+    def _new_ledger(self) -> Ledger:
         config = librdkafka_config(self.options)
         warning = ensure_topic(config, self.settings.events_topic)
         if warning is not None:
@@ -257,16 +266,28 @@ class Watch:
         )
 
     def start_spark(self) -> SparkSession:
-        """Starts the Spark session; the output of the JVM and its workers goes to `spark_log`."""
+        """Starts the Spark session; the output of the JVM and its workers goes to `spark_log`.
+
+        Raises:
+            SparkError: Spark does not start.
+        """
+        from py4j.protocol import Py4JError  # noqa: PLC0415
+        from pyspark.errors import PySparkException  # noqa: PLC0415
+
         from txnwatch.streaming.job.query import spark_session  # noqa: PLC0415
 
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        with output_to(self.spark_log), hidden_from_children(ENVIRONMENT_PREFIX):
-            return spark_session(
-                self.checkpoint,
-                master=self.settings.master or None,
-                state_partitions=self.settings.state_partitions,
-            )
+        check_python(os.environ.setdefault("PYSPARK_PYTHON", sys.executable))
+        begin = self.spark_log.stat().st_size if self.spark_log.exists() else 0
+        try:
+            with output_to(self.spark_log) as output, hidden_from_children(ENVIRONMENT_PREFIX):
+                return spark_session(
+                    self.checkpoint,
+                    master=self.settings.master or None,
+                    state_partitions=self.settings.state_partitions,
+                    output=output,
+                )
+        except (Py4JError, PySparkException, ImportError) as exc:
+            raise start_error(exc, text_since(self.spark_log, begin), f"details: {self.spark_log}") from exc
 
     def start_query(self, session: SparkSession) -> StreamingQuery:
         """Starts the query; every micro-batch goes to `on_batch`."""
@@ -281,6 +302,7 @@ class Watch:
                 policy=self.settings.policy,
             ),
             self.on_batch,
+            self.is_stopping,
         )
         return self._query
 
@@ -290,6 +312,10 @@ class Watch:
 
     def on_batch(self, batch_id: int, emitted: list[Finding]) -> None:
         """Processes the output of one micro-batch, in the driver."""
+        with self._in_use:
+            self._process(batch_id, emitted)
+
+    def _process(self, batch_id: int, emitted: list[Finding]) -> None:
         assert self._ledger is not None
         emitted = self._throttling.on_batch(emitted)
         for finding in emitted:
@@ -339,7 +365,11 @@ class Watch:
                 )
 
     def close(self) -> None:
-        """Closes the ledger, with one last attempt to deliver the waiting events."""
+        """Closes the ledger, with one last attempt to deliver the waiting events; waits for the current micro-batch."""
+        with self._in_use:
+            self._close_ledger()
+
+    def _close_ledger(self) -> None:
         if self._abort is not None:
             self.counts.update(self._abort.counts)
             self._abort.close()

@@ -1,0 +1,136 @@
+"""Starts the query of `txnwatch run`, restarts it with a backoff, and stops it after the current micro-batch."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from typing import TYPE_CHECKING, Any
+
+from txnwatch.app import Watch
+from txnwatch.cli.log_output import ROOT as LOG
+from txnwatch.cli.stop_request import StopRequest
+from txnwatch.state.model.backoff import doubled
+from txnwatch.state.model.errors import BrokerError, QueryError
+from txnwatch.streaming.job.failures import Repeats, failure_of, text_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_POLL_S = 0.1
+_SILENCE_S = 15.0
+_FIRST_BATCH_S = 30.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+_BATCH_S = 1.2  # after the request to stop
+
+
+def supervise(watch: Watch, session: SparkSession, stop: StopRequest) -> None:
+    """Runs the query until the process is to stop.
+
+    Raises:
+        StopRequestedError: the stop was requested while the query started.
+        TxnwatchError: the query cannot run, and a restart does not help.
+    """
+    failures, repeats = 0, Repeats()
+    while not stop.is_set():
+        try:
+            ledger = stop.run(watch.open_ledger)
+            if ledger.open_incidents:
+                LOG.info(f"{len(ledger.open_incidents)} incidents are still open from before the start")
+            query = stop.run(functools.partial(_started, watch, session, repeats))
+        except (BrokerError, QueryError) as exc:
+            pause_s = doubled(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures)
+            LOG.warning(f"{exc}; next attempt in {pause_s:.0f} s")
+            stop.wait(pause_s)
+            failures += 1
+            continue
+        before = watch.batches
+        _watch_query(watch, query, stop, session)
+        if stop.is_set():
+            if not stop.finish(functools.partial(_stop_between_batches, query), until_s=_BATCH_S):
+                LOG.info("the current micro-batch is interrupted; the next start repeats it")
+            return
+        has_progressed = watch.batches > before
+        if has_progressed:
+            repeats.clear()
+        pause_s = doubled(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures)
+        LOG.warning(f"the query ended: {_why(query, repeats, watch)}; restarting it in {pause_s:.0f} s")
+        _quietly(query.stop)
+        stop.wait(pause_s)
+        failures = 0 if has_progressed else failures + 1
+
+
+def _stop_between_batches(query: StreamingQuery) -> None:
+    """Waits for the end of the current micro-batch, and stops the query. The job lets no other micro-batch begin."""
+    while query.isActive and query.status["isTriggerActive"]:
+        time.sleep(0.01)
+    _quietly(query.stop)
+
+
+def _started(watch: Watch, session: SparkSession, repeats: Repeats) -> StreamingQuery:
+    """Starts the query.
+
+    Raises:
+        CheckpointError, SparkError: the error is permanent.
+        QueryError: Spark could not plan the query, for example because its Python workers do not start.
+    """
+    from py4j.protocol import Py4JError  # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    try:
+        return watch.start_query(session)
+    except (Py4JError, PySparkException, ImportError) as exc:
+        failure = repeats.add(failure_of(text_of(exc)))
+        error = failure.error(f"more details may be in Spark's output: {watch.spark_log}")
+        raise error if failure.advice else QueryError(f"the query could not be started: {error}") from exc
+
+
+def _watch_query(watch: Watch, query: StreamingQuery, stop: StopRequest, session: SparkSession) -> None:
+    """Waits until the query ends or is to stop; reports when it is ready, and when micro-batches stop."""
+    from txnwatch.streaming.job.query import is_executing  # noqa: PLC0415
+
+    first = seen = watch.batches
+    since, looks_s, first_s = time.monotonic(), 0.0, _FIRST_BATCH_S
+    is_told = is_silent = False
+    while not stop.wait(_POLL_S) and query.isActive:
+        waited_s = time.monotonic() - since
+        if watch.batches != seen:
+            if watch.coverage.is_ready and not is_told:
+                LOG.info(f"ready: {watch.coverage.reach}")
+                is_told = True
+            elif is_silent:
+                LOG.info("the brokers answer again")
+            seen, since, is_silent = watch.batches, time.monotonic(), False
+        elif time.monotonic() > looks_s and waited_s > _SILENCE_S:
+            looks_s = time.monotonic() + _SILENCE_S
+            if not is_executing(session):
+                return
+            if seen == first and waited_s > first_s:
+                where = f"if the brokers answer, the reason is in Spark's output: {watch.spark_log}"
+                LOG.warning(f"no micro-batch has completed since the start, {waited_s:.0f} s ago; {where}")
+                first_s *= 2
+            elif seen != first and not is_silent:
+                LOG.warning(f"no broker of {watch.settings.bootstrap_server} has answered for {_SILENCE_S:.0f} s")
+                is_silent = True
+
+
+def _why(query: StreamingQuery, repeats: Repeats, watch: Watch) -> str:
+    """The reason why the query ended.
+
+    Raises:
+        CheckpointError, SparkError: the error is permanent.
+    """
+    error = query.exception()
+    if error is None:
+        return f"its thread is gone; the reason may be in Spark's output: {watch.spark_log}"
+    failure = repeats.add(failure_of(text_of(error)))
+    if failure.advice:
+        raise failure.error(f"more details may be in Spark's output: {watch.spark_log}")
+    return failure.cause
+
+
+def _quietly(action: Any) -> None:  # noqa: ANN401 - a callable of py4j
+    """Runs an action and ignores its errors: they must not end the watch, and are of no use."""
+    with contextlib.suppress(Exception):
+        action()
