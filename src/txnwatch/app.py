@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -74,6 +75,7 @@ class Watch:
         cluster_id, topics: known after `check`.
         log: receives the operational messages, which are not incident events.
         on_event: receives every incident event.
+        is_stopping: whether no further micro-batch may begin.
         coverage: the partitions without evidence, and whether the watch is ready.
         counts: partition notices, view mismatches, confirmations by answer, and abort decisions.
     """
@@ -81,6 +83,7 @@ class Watch:
     settings: RunSettings
     log: Log
     on_event: Callable[[IncidentEvent], None]
+    is_stopping: Callable[[], bool] = lambda: False
     cluster_id: str = ""
     topics: Sequence[TopicInfo] = ()
     batches: int = 0
@@ -92,6 +95,7 @@ class Watch:
     _pulse: HeartbeatSender | None = field(default=None, init=False)
     _bury: Callable[[list[str]], None] = field(default=lambda _: None, init=False)
     _query: StreamingQuery | None = field(default=None, init=False)
+    _in_use: threading.RLock = field(default_factory=threading.RLock, init=False)
     _closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, init=False)
 
     def __post_init__(self) -> None:
@@ -190,7 +194,11 @@ class Watch:
         Raises:
             BrokerError: the events topic cannot be created, or cannot be read.
         """
-        self.close()
+        with self._in_use:
+            self.close()
+            return self._new_ledger()
+
+    def _new_ledger(self) -> Ledger:
         config = librdkafka_config(self.options)
         warning = ensure_topic(config, self.settings.events_topic)
         if warning is not None:
@@ -261,11 +269,12 @@ class Watch:
         from txnwatch.streaming.job.query import spark_session  # noqa: PLC0415
 
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        with output_to(self.spark_log), hidden_from_children(ENVIRONMENT_PREFIX):
+        with output_to(self.spark_log) as output, hidden_from_children(ENVIRONMENT_PREFIX):
             return spark_session(
                 self.checkpoint,
                 master=self.settings.master or None,
                 state_partitions=self.settings.state_partitions,
+                output=output,
             )
 
     def start_query(self, session: SparkSession) -> StreamingQuery:
@@ -281,6 +290,7 @@ class Watch:
                 policy=self.settings.policy,
             ),
             self.on_batch,
+            self.is_stopping,
         )
         return self._query
 
@@ -290,6 +300,10 @@ class Watch:
 
     def on_batch(self, batch_id: int, emitted: list[Finding]) -> None:
         """Processes the output of one micro-batch, in the driver."""
+        with self._in_use:
+            self._process(batch_id, emitted)
+
+    def _process(self, batch_id: int, emitted: list[Emitted]) -> None:
         assert self._ledger is not None
         emitted = self._throttling.on_batch(emitted)
         for finding in emitted:
@@ -339,7 +353,11 @@ class Watch:
                 )
 
     def close(self) -> None:
-        """Closes the ledger, with one last attempt to deliver the waiting events."""
+        """Closes the ledger, with one last attempt to deliver the waiting events; waits for the current micro-batch."""
+        with self._in_use:
+            self._close_ledger()
+
+    def _close_ledger(self) -> None:
         if self._abort is not None:
             self.counts.update(self._abort.counts)
             self._abort.close()

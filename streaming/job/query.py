@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from txnwatch.state.detection.open_transactions import LastOpenLists
+from txnwatch.state.model.errors import QueryError
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.job.checkpoint import local_directory
@@ -61,12 +62,14 @@ class JobSettings:
     policy: DetectionPolicy
 
 
-def spark_session(checkpoint: str, *, master: str | None, state_partitions: int) -> SparkSession:
+def spark_session(
+    checkpoint: str, *, master: str | None, state_partitions: int, output: int | None = None
+) -> SparkSession:
     """A Spark session with all settings for a latency of milliseconds (docs/decisions/0002).
 
-    `master` None leaves it to spark-submit; `state_partitions` is fixed by the checkpoint. A local checkpoint uses a
-    faster file manager. It does not stop a second driver from writing to the same checkpoint, so the caller must lock
-    it.
+    `master` None leaves it to spark-submit; `state_partitions` is fixed by the checkpoint; `output` is a descriptor for
+    the output of the JVM. A local checkpoint uses a faster file manager. It does not stop a second driver from writing
+    to the same checkpoint, so the caller must lock it.
     """
     settings = {
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
@@ -91,7 +94,8 @@ def spark_session(checkpoint: str, *, master: str | None, state_partitions: int)
     os.environ.setdefault("PYTHONSAFEPATH", "1")
     # In a process session of its own, the JVM and its workers get no Ctrl-C and no SIGTERM of our process group, so
     # the query can be stopped between batches. The JVM still ends with this process: it watches its standard input.
-    gateway = launch_gateway(_conf(settings, master), popen_kwargs={"start_new_session": True})
+    options = {"start_new_session": True, "stdout": output, "stderr": output}
+    gateway = launch_gateway(_conf(settings, master), popen_kwargs=options)
     conf = _conf(settings, master, gateway.jvm)  # also has spark-defaults.conf and the flags of spark-submit
     for key, value in network_settings(conf.get("spark.master", "") or "").items():
         if not conf.contains(key):
@@ -119,13 +123,22 @@ def is_executing(session: SparkSession) -> bool:
 
 
 def start(
-    session: SparkSession, settings: JobSettings, on_batch: Callable[[int, list[Finding]], None]
+    session: SparkSession,
+    settings: JobSettings,
+    on_batch: Callable[[int, list[Finding]], None],
+    is_stopping: Callable[[], bool] = lambda: False,
 ) -> StreamingQuery:
-    """Starts the query; `on_batch(batch_id, emitted)` runs in the driver once for every micro-batch."""
+    """Starts the query; `on_batch(batch_id, emitted)` runs in the driver once for every micro-batch.
+
+    While `is_stopping`, no micro-batch begins: the query fails before the first task of the next one. A micro-batch
+    that runs at that moment is completed and committed.
+    """
     remembered = LastOpenLists()
     plan_without_daemons(session)
 
     def collect(frame: DataFrame, batch_id: int) -> None:
+        if is_stopping():
+            raise QueryError(f"txnwatch stops: micro-batch {batch_id} is left to the next start")
         run_tasks_with_daemons(session)  # the batch is planned, and none of its tasks has started
         emitted = [FINDINGS.decode(row["finding"]) for row in frame.collect()]
         on_batch(batch_id, remembered.whole(emitted))

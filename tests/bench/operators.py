@@ -212,8 +212,8 @@ def run(directory: Path, rows: list[results.Row]) -> None:
 def a_session(directory: Path, master: str, *, state_partitions: int) -> Any:
     """A Spark session that knows the synthetic source."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    with output_to(directory / "spark.log"):
-        session = spark_session(str(directory), master=master, state_partitions=state_partitions)
+    with output_to(directory / "spark.log") as output:
+        session = spark_session(str(directory), master=master, state_partitions=state_partitions, output=output)
     session.dataSource.register(SyntheticSource)
     return session
 

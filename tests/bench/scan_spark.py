@@ -23,8 +23,8 @@ def main(bootstrap: str, topic: str, directory: Path) -> None:
     kafka_source = jars(f"spark-kafka-{KAFKA_SOURCE}", modules)
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {','.join(map(str, sorted(kafka_source.glob('*.jar'))))} pyspark-shell"
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    with output_to(directory / "spark.log"):
-        session = spark_session(str(directory), master="local[2]", state_partitions=1)
+    with output_to(directory / "spark.log") as output:
+        session = spark_session(str(directory), master="local[2]", state_partitions=1, output=output)
     asked = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
     for name in ("kafka", "kafka-transactions"):
         found = [spark_source(session, name, asked) for _ in range(ROUNDS + 1)][1:]

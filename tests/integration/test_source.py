@@ -35,8 +35,8 @@ BATCH_S = 60.0
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     directory = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    with output_to(directory / "spark.log"):
-        session = spark_session(str(directory), master="local[2]", state_partitions=1)
+    with output_to(directory / "spark.log") as output:
+        session = spark_session(str(directory), master="local[2]", state_partitions=1, output=output)
     yield session
     session.stop()
 

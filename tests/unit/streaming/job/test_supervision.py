@@ -12,7 +12,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 
 from support.log_lines import LogLines, log_restored
-from txnwatch.cli import run
+from txnwatch.cli import log_output, supervision
+from txnwatch.cli.stop_request import StopRequest
 from txnwatch.state.model.errors import CheckpointError
 from txnwatch.streaming.job import query as job
 from txnwatch.watch.coverage import Coverage
@@ -28,7 +29,7 @@ def a_watch(batches: int = 0) -> SimpleNamespace:
 @pytest.fixture(autouse=True)
 def _text_on_stdout() -> Iterator[None]:
     with log_restored():
-        run.log_to_stdout("text")
+        log_output.log_to_stdout("text")
         yield
 
 
@@ -37,8 +38,8 @@ NO_SESSION = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None))
 
 @pytest.mark.parametrize("batches_before", [0, 3], ids=["at the start", "after some batches"])
 def test_a_query_without_a_thread_is_over(monkeypatch: pytest.MonkeyPatch, batches_before: int) -> None:
-    monkeypatch.setattr(run, "_POLL_S", 0.001)
-    monkeypatch.setattr(run, "_SILENCE_S", 0.02)
+    monkeypatch.setattr(supervision, "_POLL_S", 0.001)
+    monkeypatch.setattr(supervision, "_SILENCE_S", 0.02)
     watch = a_watch(batches_before)
     asked: list[bool] = []
 
@@ -48,7 +49,7 @@ def test_a_query_without_a_thread_is_over(monkeypatch: pytest.MonkeyPatch, batch
 
     monkeypatch.setattr(job, "is_executing", is_executing)
     waiting = threading.Thread(
-        target=run._watch_query, args=(watch, SimpleNamespace(isActive=True), threading.Event(), NO_SESSION)
+        target=supervision._watch_query, args=(watch, SimpleNamespace(isActive=True), StopRequest(), NO_SESSION)
     )
     waiting.start()
     waiting.join(10.0)
@@ -60,7 +61,7 @@ def test_a_query_without_a_thread_is_over(monkeypatch: pytest.MonkeyPatch, batch
 def test_a_missing_first_batch_is_reported_at_growing_pauses_with_the_place_of_the_log(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], batches_before: int
 ) -> None:
-    seconds, stop, watch = 0.0, threading.Event(), a_watch(batches_before)
+    seconds, stop, watch = 0.0, StopRequest(), a_watch(batches_before)
 
     def second(_: float) -> bool:
         nonlocal seconds
@@ -70,9 +71,9 @@ def test_a_missing_first_batch_is_reported_at_growing_pauses_with_the_place_of_t
         return seconds > 600
 
     monkeypatch.setattr(stop, "wait", second)
-    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: seconds))
+    monkeypatch.setattr(supervision, "time", SimpleNamespace(monotonic=lambda: seconds))
     monkeypatch.setattr(job, "is_executing", lambda _: True)
-    run._watch_query(watch, SimpleNamespace(isActive=True), stop, NO_SESSION)
+    supervision._watch_query(watch, SimpleNamespace(isActive=True), stop, NO_SESSION)
     first, *later = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
     assert first == (
         "warning: no micro-batch has completed since the start, 32 s ago; "
@@ -87,7 +88,7 @@ class Starts:
 
     batches, spark_log = 0, "/log/spark.log"
 
-    def __init__(self, stop: threading.Event, *errors: Exception) -> None:
+    def __init__(self, stop: StopRequest, *errors: Exception) -> None:
         self.stop, self.errors = stop, list(errors)
 
     def open_ledger(self) -> SimpleNamespace:
@@ -103,10 +104,10 @@ class Starts:
 def test_a_query_that_spark_cannot_plan_is_one_line_and_tried_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stop = threading.Event()
-    monkeypatch.setattr(run, "_FIRST_PAUSE_S", 0.001)
+    stop = StopRequest()
+    monkeypatch.setattr(supervision, "_FIRST_PAUSE_S", 0.001)
     broken = PySparkRuntimeError("[PYTHON_WORKER_EXITED] a worker went away\nJVM stacktrace:\n  at org.apache...")
-    run._supervise(Starts(stop, broken, Py4JError("the JVM is gone")), None, stop)  # type: ignore[arg-type]
+    supervision.supervise(Starts(stop, broken, Py4JError("the JVM is gone")), None, stop)  # type: ignore[arg-type]
     first, second = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
     assert first == (
         "warning: the query could not be started: [PYTHON_WORKER_EXITED] a worker went away; "
@@ -116,10 +117,10 @@ def test_a_query_that_spark_cannot_plan_is_one_line_and_tried_again(
 
 
 def test_a_query_that_refuses_its_checkpoint_is_not_tried_again() -> None:
-    stop = threading.Event()
+    stop = StopRequest()
     wrong = PySparkRuntimeError("Traceback\n  txnwatch.state.model.errors.CheckpointError: of another cluster\n")
     with pytest.raises(CheckpointError, match="of another cluster"):
-        run._supervise(Starts(stop, wrong), None, stop)  # type: ignore[arg-type]
+        supervision.supervise(Starts(stop, wrong), None, stop)  # type: ignore[arg-type]
 
 
 def test_a_disk_that_is_full_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +128,7 @@ def test_a_disk_that_is_full_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> N
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("builtins.print", is_full)
-    run.LOG.info("still there")
+    log_output.ROOT.info("still there")
 
 
 def test_a_reader_that_has_gone_away_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,4 +137,4 @@ def test_a_reader_that_has_gone_away_does(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr("builtins.print", is_gone)
     with pytest.raises(BrokenPipeError):
-        run.LOG.info("anybody?")
+        log_output.ROOT.info("anybody?")

@@ -1,0 +1,33 @@
+"""Ends the JVM of a Spark session, so that no process writes to the checkpoint any more."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+
+from pyspark.sql import SparkSession
+
+
+def end_jvm(session: SparkSession) -> None:
+    """Stops the session and waits for the end of the JVM, which ends when its standard input is closed."""
+    process = _process(session)
+    with contextlib.suppress(Exception):  # Spark may be gone already
+        session.stop()
+    if process is not None:
+        if process.stdin is not None:
+            process.stdin.close()
+        process.wait()
+
+
+def kill_jvm(session: SparkSession) -> None:
+    """Kills the JVM at once."""
+    process = _process(session)
+    if process is not None:
+        process.kill()
+        process.wait()
+
+
+def _process(session: SparkSession) -> subprocess.Popen[bytes] | None:
+    """The JVM's process; None if another program has started it, as spark-submit does in cluster mode."""
+    found: subprocess.Popen[bytes] | None = getattr(session.sparkContext._gateway, "proc", None)  # noqa: SLF001
+    return found

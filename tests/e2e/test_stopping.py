@@ -1,0 +1,164 @@
+"""SIGTERM ends `txnwatch run` within three seconds, whatever it does at that moment, and leaves no JVM behind.
+
+With STOP_TIMES=FILE each phase appends its time to that file; docs/runbook.md has the table.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from confluent_kafka import Producer
+
+from support.forwarder import Forwarder
+from support.metrics import Scrape
+from support.topics import create_topic, unique
+from support.waiting import eventually
+from support.watch import RunningWatch
+from txnwatch.embedded.applications import transactional_writer
+from txnwatch.embedded.faults import late_write_after_abort
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.embedded.redis import EmbeddedRedis
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
+
+LIMIT_S = 3.0
+RECORDS = 200_000
+BACK_TO_BACK = ("--trigger-ms", "1")  # the next micro-batch is due before the last one has ended
+REPORT = os.environ.get("STOP_TIMES")
+
+
+@pytest.fixture
+def watch(kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[Callable[..., RunningWatch]]:
+    with ExitStack() as running:
+
+        def start(*flags: str) -> RunningWatch:
+            events = ("--events-topic", unique("stopping.events"))
+            return running.enter_context(RunningWatch(kafka.bootstrap_servers, tmp_path, *events, *flags))
+
+        yield start
+
+
+@pytest.fixture
+def partition(cluster: Cluster) -> TopicPartition:
+    (created,) = create_topic(cluster, unique("stopping"))
+    return created
+
+
+def stop_time(watch: RunningWatch, phase: str) -> None:
+    """Sends SIGTERM; checks that it takes at most three seconds, that the exit is clean and that no JVM is left."""
+    left = descendants(watch.pid)
+    begun = time.monotonic()
+    code = watch.stop()
+    took_s = time.monotonic() - begun
+    if REPORT is not None:
+        with Path(REPORT).open("a") as file:
+            file.write(f"{phase}: {took_s:.1f} s\n")
+    assert code == 0, watch.lines[-5:]
+    assert "stopped after" in watch.lines[-1]
+    assert took_s < LIMIT_S, (phase, took_s, watch.lines[-5:])
+    eventually(lambda: not any(map(is_running, left)), 10.0, lambda: f"{left} to end")
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process has started, with those that they have started."""
+    children = [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in _words(task / "children")]
+    return children + [each for child in children for each in descendants(child)]
+
+
+def _words(file: Path) -> list[str]:
+    with suppress(OSError):
+        return file.read_text().split()
+    return []
+
+
+def is_running(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+@contextmanager
+def load(kafka: EmbeddedKafka, cluster: Cluster) -> Iterator[None]:
+    topic = unique("stopping")
+    create_topic(cluster, topic, 4)
+    writers = [transactional_writer(kafka.bootstrap_servers, unique("w"), topic, pause_s=0.0) for _ in range(3)]
+    for writer in writers:
+        writer.start()
+    try:
+        yield
+    finally:
+        for writer in writers:
+            writer.stop()
+
+
+@pytest.mark.parametrize("after_s", [0.2, 3.0])
+def test_while_spark_starts(watch: Callable[..., RunningWatch], after_s: float) -> None:
+    running = watch()
+    running.until("checkpoint ")
+    time.sleep(after_s)
+    stop_time(running, f"start of Spark, after {after_s} s")
+
+
+def test_in_the_first_reading(
+    watch: Callable[..., RunningWatch], kafka: EmbeddedKafka, partition: TopicPartition
+) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 20})
+    for number in range(RECORDS):
+        producer.produce(partition.topic, partition=partition.partition, value=b"x")
+        if number % 10_000 == 0:
+            producer.flush()
+    producer.flush()
+    flags = ("--starting-offsets", "earliest", "--topics", partition.topic, "--max-offsets-per-trigger", "100")
+    running = watch(*flags, "--metrics-port", "0", *BACK_TO_BACK)
+    eventually(lambda: batches(running) > 3, 120.0, "some micro-batches")
+    assert (Scrape.at(running.metrics_url).value("source_lag_offsets") or 0) > 0
+    stop_time(running, "first reading")
+
+
+def batches(running: RunningWatch) -> float:
+    return Scrape.at(running.metrics_url).value("batches_total") or 0.0
+
+
+def test_under_load(watch: Callable[..., RunningWatch], kafka: EmbeddedKafka, cluster: Cluster) -> None:
+    running = watch(*BACK_TO_BACK).until_ready()
+    with load(kafka, cluster):
+        time.sleep(5.0)
+        stop_time(running, "under load")
+
+
+def test_while_redis_does_not_answer(
+    watch: Callable[..., RunningWatch],
+    cluster: Cluster,
+    redis_server: EmbeddedRedis,
+    partition: TopicPartition,
+) -> None:
+    place = urlsplit(redis_server.url)
+    with Forwarder((str(place.hostname), int(place.port or 0)), bytes_per_s=1 << 20) as forwarder:
+        forwarder.start()
+        running = watch("--redis-url", f"redis://{forwarder.address}/0").until_ready()
+        forwarder.is_stalled.set()
+        late_write_after_abort(cluster, unique("zombie"), partition)
+        running.until("are kept and delivered later")
+        stop_time(running, "Redis does not answer")
+        forwarder.is_stalled.clear()
+
+
+@pytest.mark.parametrize("how", ["kill", "pause"])
+def test_while_no_broker_answers(watch: Callable[..., RunningWatch], kafka: EmbeddedKafka, how: str) -> None:
+    running = watch().until_ready()
+    broker = kafka.broker(1)
+    getattr(broker, how)()
+    try:
+        running.until("no broker of", timeout_s=60.0)
+        stop_time(running, f"no broker answers ({how})")
+    finally:
+        if how == "pause":
+            broker.resume()
+        else:
+            kafka.start_broker(1)

@@ -1,0 +1,58 @@
+"""The output of Spark is kept in files of limited size."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.waiting import eventually
+from txnwatch.spark_output import RotatedLog, output_to
+
+
+def sizes(directory: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_size for file in directory.iterdir()}
+
+
+def test_a_full_file_is_renamed_and_the_oldest_is_removed(tmp_path: Path) -> None:
+    log = RotatedLog(tmp_path / "spark.log", limit_bytes=10, older_files=2)
+    for letter in b"abcdefg":
+        log.write(bytes([letter]) * 6)
+    log.close()
+    assert sizes(tmp_path) == {"spark.log": 6, "spark.log.1": 6, "spark.log.2": 6}
+    assert (tmp_path / "spark.log.2").read_bytes() == b"e" * 6
+
+
+def test_a_file_of_an_earlier_start_counts(tmp_path: Path) -> None:
+    (tmp_path / "spark.log").write_bytes(b"x" * 100)
+    log = RotatedLog(tmp_path / "spark.log", limit_bytes=10, older_files=1)
+    log.write(b"new")
+    log.close()
+    assert sizes(tmp_path) == {"spark.log": 3, "spark.log.1": 100}
+
+
+def test_a_disk_that_does_not_take_it_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = RotatedLog(tmp_path / "spark.log", limit_bytes=4, older_files=1)
+    log.write(b"abc")
+
+    def is_full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", is_full)
+        log.write(b"lost")
+    log.write(b"kept")
+    log.close()
+    assert (tmp_path / "spark.log").read_bytes() == b"kept"
+    assert (tmp_path / "spark.log.1").read_bytes() == b"abc"
+
+
+def test_all_output_of_a_process_is_copied_until_it_ends(tmp_path: Path) -> None:
+    log = tmp_path / "new" / "spark.log"
+    code = "import os, sys, time; print('out', flush=True); time.sleep(0.3); os.write(2, b'err')"
+    with output_to(log) as descriptor:
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=descriptor, stderr=descriptor)
+    assert process.wait() == 0
+    eventually(lambda: log.read_text() == "out\nerr", 5.0, log.read_text)
