@@ -32,7 +32,7 @@ from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.sinks.incidents.retention import Retention
-from txnwatch.spark_output import output_to
+from txnwatch.spark_output import output_to, text_since
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import BucketCount, Finding, PartitionAlarm, ViewHealed
 from txnwatch.state.model.incident import IncidentEvent
@@ -45,6 +45,7 @@ from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.job.checkpoint import local_directory
+from txnwatch.streaming.job.failures import check_python, start_error
 from txnwatch.streaming.job.preflight import check_cluster
 from txnwatch.streaming.job.progress import Progress, read_progress
 from txnwatch.streaming.source.idle_barriers import next_barrier_due, write_next_barrier
@@ -265,17 +266,28 @@ class Watch:
         )
 
     def start_spark(self) -> SparkSession:
-        """Starts the Spark session; the output of the JVM and its workers goes to `spark_log`."""
+        """Starts the Spark session; the output of the JVM and its workers goes to `spark_log`.
+
+        Raises:
+            SparkError: Spark does not start.
+        """
+        from py4j.protocol import Py4JError  # noqa: PLC0415
+        from pyspark.errors import PySparkException  # noqa: PLC0415
+
         from txnwatch.streaming.job.query import spark_session  # noqa: PLC0415
 
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        with output_to(self.spark_log) as output, hidden_from_children(ENVIRONMENT_PREFIX):
-            return spark_session(
-                self.checkpoint,
-                master=self.settings.master or None,
-                state_partitions=self.settings.state_partitions,
-                output=output,
-            )
+        check_python(os.environ.setdefault("PYSPARK_PYTHON", sys.executable))
+        begin = self.spark_log.stat().st_size if self.spark_log.exists() else 0
+        try:
+            with output_to(self.spark_log) as output, hidden_from_children(ENVIRONMENT_PREFIX):
+                return spark_session(
+                    self.checkpoint,
+                    master=self.settings.master or None,
+                    state_partitions=self.settings.state_partitions,
+                    output=output,
+                )
+        except (Py4JError, PySparkException, ImportError) as exc:
+            raise start_error(exc, text_since(self.spark_log, begin), f"details: {self.spark_log}") from exc
 
     def start_query(self, session: SparkSession) -> StreamingQuery:
         """Starts the query; every micro-batch goes to `on_batch`."""

@@ -21,7 +21,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from txnwatch.config_providers import expanded, has_reference
 from txnwatch.setting_types import (
     INT32,
+    MOST_STATE_PARTITIONS,
     Bootstrap,
+    NotEmpty,
     NotNegative,
     Port,
     Positive,
@@ -79,7 +81,7 @@ class RunSettings(BaseModel):
         description="regular expression; topics that match are copied byte for byte from another cluster and are not "
         "watched",
     )
-    checkpoint: Text = Field("txnwatch-checkpoint", description="directory (or URI) that keeps position and state")
+    checkpoint: NotEmpty = Field("txnwatch-checkpoint", description="directory (or URI) that keeps position and state")
     events_topic: TopicName = Field(
         EVENTS_TOPIC, description="topic for incident events; if it does not exist, it is created as a compacted topic"
     )
@@ -139,7 +141,7 @@ class RunSettings(BaseModel):
         "text", description="form of the log on standard output: text, or json (one object per line)"
     )
     master: Text = Field("local[2,4]", description="Spark master; if empty, spark-submit sets it")
-    state_partitions: Annotated[Positive, Field(le=INT32)] = Field(
+    state_partitions: Annotated[Positive, Field(le=MOST_STATE_PARTITIONS)] = Field(
         1, description="number of Spark partitions of the state; it cannot change once the checkpoint exists"
     )
     input_partitions: Annotated[Positive, Field(le=INT32)] = Field(

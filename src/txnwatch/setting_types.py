@@ -12,10 +12,11 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.state.model.ids import TOPIC_NAME_RULE, is_topic_name
+from txnwatch.state.model.ids import INTERNAL_TOPICS, TOPIC_NAME_RULE, is_topic_name
 from txnwatch.state.text.redaction import REDIS_URL_RULE
 from txnwatch.streaming.source.options import parse_bootstrap
 
+MOST_STATE_PARTITIONS = 1_000  # 16 buckets of state have no use for more than 16
 INT32, INT64 = (1 << 31) - 1, (1 << 63) - 1
 
 
@@ -58,9 +59,17 @@ def _text(value: str) -> str:
     return value
 
 
+def _not_empty(value: str) -> str:
+    if not value.strip():
+        raise ValueError("expected a text that is not empty")
+    return value
+
+
 def _topic(value: str) -> str:
     if not is_topic_name(value):
         raise ValueError(f"expected {TOPIC_NAME_RULE}")
+    if value in INTERNAL_TOPICS:
+        raise ValueError("expected a topic of its own, not one that Kafka uses itself")
     return value
 
 
@@ -81,6 +90,7 @@ Positive = Annotated[int, BeforeValidator(_number), Field(gt=0, le=INT64)]
 NotNegative = Annotated[int, BeforeValidator(_number), Field(ge=0, le=INT64)]
 Port = Annotated[int, BeforeValidator(_number), Field(ge=0, le=65535)]
 Text = Annotated[str, AfterValidator(_text)]
+NotEmpty = Annotated[Text, AfterValidator(_not_empty)]
 Regex = Annotated[Text, AfterValidator(_regex)]
 Prefixes = Annotated[tuple[str, ...], BeforeValidator(_prefixes)]
 Bootstrap = Annotated[Text, AfterValidator(_bootstrap)]

@@ -74,3 +74,11 @@ def _copy(reading: int, file: RotatedLog) -> None:
         file.write(data)
     os.close(reading)
     file.close()
+
+
+def text_since(log: Path, begin: int) -> str:
+    """What was appended to the file, or the whole file if it was renamed in between."""
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        file.seek(begin if log.stat().st_size >= begin else 0)
+        return file.read().decode(errors="replace")
+    return ""

@@ -51,6 +51,10 @@ class QueryError(TxnwatchError):
     """Spark did not start the query; a retry may succeed."""
 
 
+class SparkError(TxnwatchError):
+    """Spark cannot run the query, and a retry does not help; the message has the root cause and what to do."""
+
+
 class CheckpointError(TxnwatchError):
     """The checkpoint does not match the current run (another cluster, other settings)."""
 

@@ -6,6 +6,9 @@ import re
 from typing import NamedTuple, NewType
 
 TRANSACTION_STATE_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset(
+    {TRANSACTION_STATE_TOPIC, "__consumer_offsets", "__share_group_state", "__cluster_metadata"}
+)
 TOPIC_NAME_RULE = "a topic's name: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'"
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 

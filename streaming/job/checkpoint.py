@@ -15,6 +15,7 @@ from txnwatch.streaming.source.offsets import SourceOffset
 
 _LOCK = ".txnwatch-lock"
 _HOLDER = ".txnwatch-holder"  # a file of its own, because taking the lock empties the lock's file
+_INCOMPLETE = "restore the whole checkpoint from a copy, or start with a new --checkpoint directory"
 
 
 def local_directory(checkpoint: str) -> Path | None:
@@ -34,18 +35,53 @@ def last_offset(checkpoint: str) -> SourceOffset | None:
     offsets = directory / "offsets" if directory is not None else None
     if offsets is None or not offsets.is_dir():
         return None
-    batches = [int(entry.name) for entry in offsets.iterdir() if entry.name.isdigit()]
-    if not batches:
+    latest = _newest(offsets)
+    if latest is None:
         return None
-    latest = offsets / str(max(batches))
-    lines = latest.read_text().splitlines()
     try:
+        lines = latest.read_text().splitlines()
         return SourceOffset.from_json(json.loads(lines[2]))
     except (IndexError, ValueError, KeyError, TypeError) as exc:
         raise CheckpointError(
             f"--checkpoint {checkpoint}: expected txnwatch's offsets in {latest}, found something else: it is another "
             "program's checkpoint, or damaged; give txnwatch a directory of its own"
         ) from exc
+
+
+def check_files(checkpoint: str) -> None:
+    """Checks what Spark wrote into a local checkpoint: nothing is missing, and the newest files can be read.
+
+    Raises:
+        CheckpointError: a file is damaged, or a part of the checkpoint is missing.
+    """
+    directory = local_directory(checkpoint)
+    if directory is None or not directory.is_dir():
+        return
+    commit = _newest(directory / "commits")
+    for name in ("metadata", "offsets", "state"):
+        if commit is not None and not (directory / name).exists():
+            raise CheckpointError(f"--checkpoint {checkpoint}: expected {name} in it, found none: {_INCOMPLETE}")
+    planned = _newest(directory / "offsets")
+    if commit is not None and (planned is None or int(planned.name) < int(commit.name)):
+        raise CheckpointError(f"--checkpoint {checkpoint}: expected offsets of batch {commit.name}: {_INCOMPLETE}")
+    for file, line in ((directory / "metadata", 0), (commit, 1)):
+        if file is not None and file.exists():
+            _check_json(checkpoint, file, line)
+
+
+def _newest(directory: Path) -> Path | None:
+    """The file of the highest batch."""
+    files = [file for file in directory.iterdir() if file.name.isdigit()] if directory.is_dir() else []
+    return max(files, key=lambda file: int(file.name), default=None)
+
+
+def _check_json(checkpoint: str, file: Path, line: int) -> None:
+    try:
+        json.loads(file.read_text().splitlines()[line])
+    except (IndexError, ValueError) as exc:
+        raise CheckpointError(f"--checkpoint {checkpoint}: {file} is damaged: {_INCOMPLETE}") from exc
+    except OSError as exc:
+        raise CheckpointError(f"--checkpoint {checkpoint}: {file} cannot be read: {exc.strerror}") from exc
 
 
 @contextmanager

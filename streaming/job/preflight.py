@@ -10,7 +10,7 @@ from txnwatch.state.model.errors import AuthorizationError, CheckpointError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
-from txnwatch.streaming.job.checkpoint import last_offset
+from txnwatch.streaming.job.checkpoint import check_files, last_offset
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_read import RangeRead
@@ -23,7 +23,7 @@ def check_cluster(cluster: Cluster, options: SourceOptions, checkpoint: str) -> 
     Raises:
         BrokerError: no broker answers.
         AuthorizationError: a right is missing; the message names topic and right.
-        CheckpointError: the checkpoint belongs to another cluster.
+        CheckpointError: the checkpoint belongs to another cluster, or is damaged.
     """
     metadata = cluster.refresh()
     _check_checkpoint(checkpoint, metadata.cluster_id)
@@ -40,6 +40,7 @@ def check_cluster(cluster: Cluster, options: SourceOptions, checkpoint: str) -> 
 
 
 def _check_checkpoint(checkpoint: str, cluster_id: str) -> None:
+    check_files(checkpoint)
     known = last_offset(checkpoint)
     if known is not None and known.cluster_id not in {"", cluster_id}:
         raise CheckpointError(

@@ -11,7 +11,8 @@ from txnwatch.app import Watch
 from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.cli.stop_request import StopRequest
 from txnwatch.state.model.backoff import doubled
-from txnwatch.state.model.errors import BrokerError, CheckpointError, QueryError
+from txnwatch.state.model.errors import BrokerError, QueryError
+from txnwatch.streaming.job.failures import Repeats, failure_of, text_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,13 +32,13 @@ def supervise(watch: Watch, session: SparkSession, stop: StopRequest) -> None:
         StopRequestedError: the stop was requested while the query started.
         TxnwatchError: the query cannot run, and a restart does not help.
     """
-    failures = 0
+    failures, repeats = 0, Repeats()
     while not stop.is_set():
         try:
             ledger = stop.run(watch.open_ledger)
             if ledger.open_incidents:
                 LOG.info(f"{len(ledger.open_incidents)} incidents are still open from before the start")
-            query = stop.run(functools.partial(_started, watch, session))
+            query = stop.run(functools.partial(_started, watch, session, repeats))
         except (BrokerError, QueryError) as exc:
             pause_s = doubled(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures)
             LOG.warning(f"{exc}; next attempt in {pause_s:.0f} s")
@@ -50,11 +51,14 @@ def supervise(watch: Watch, session: SparkSession, stop: StopRequest) -> None:
             if not stop.finish(functools.partial(_stop_between_batches, query), until_s=_BATCH_S):
                 LOG.info("the current micro-batch is interrupted; the next start repeats it")
             return
+        has_progressed = watch.batches > before
+        if has_progressed:
+            repeats.clear()
         pause_s = doubled(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures)
-        LOG.warning(f"the query ended: {_why(query)}; restarting it in {pause_s:.0f} s")
+        LOG.warning(f"the query ended: {_why(query, repeats, watch)}; restarting it in {pause_s:.0f} s")
         _quietly(query.stop)
         stop.wait(pause_s)
-        failures = 0 if watch.batches > before else failures + 1
+        failures = 0 if has_progressed else failures + 1
 
 
 def _stop_between_batches(query: StreamingQuery) -> None:
@@ -64,11 +68,11 @@ def _stop_between_batches(query: StreamingQuery) -> None:
     _quietly(query.stop)
 
 
-def _started(watch: Watch, session: SparkSession) -> StreamingQuery:
+def _started(watch: Watch, session: SparkSession, repeats: Repeats) -> StreamingQuery:
     """Starts the query.
 
     Raises:
-        CheckpointError: the error is permanent.
+        CheckpointError, SparkError: the error is permanent.
         QueryError: Spark could not plan the query, for example because its Python workers do not start.
     """
     from py4j.protocol import Py4JError  # noqa: PLC0415
@@ -76,9 +80,10 @@ def _started(watch: Watch, session: SparkSession) -> StreamingQuery:
 
     try:
         return watch.start_query(session)
-    except (Py4JError, PySparkException) as exc:
-        why = f"the query could not be started: {_told_by(str(exc))}"
-        raise QueryError(f"{why}; more details may be in Spark's output: {watch.spark_log}") from exc
+    except (Py4JError, PySparkException, ImportError) as exc:
+        failure = repeats.add(failure_of(text_of(exc)))
+        error = failure.error(f"more details may be in Spark's output: {watch.spark_log}")
+        raise error if failure.advice else QueryError(f"the query could not be started: {error}") from exc
 
 
 def _watch_query(watch: Watch, query: StreamingQuery, stop: StopRequest, session: SparkSession) -> None:
@@ -110,26 +115,19 @@ def _watch_query(watch: Watch, query: StreamingQuery, stop: StopRequest, session
                 is_silent = True
 
 
-def _why(query: StreamingQuery) -> str:
+def _why(query: StreamingQuery, repeats: Repeats, watch: Watch) -> str:
     """The reason why the query ended.
 
     Raises:
-        CheckpointError: the error is permanent.
+        CheckpointError, SparkError: the error is permanent.
     """
     error = query.exception()
-    return _told_by(str(error) if error is not None else "its thread is gone, the reason may be in Spark's output")
-
-
-def _told_by(text: str) -> str:
-    """The first line of an error of Spark.
-
-    Raises:
-        CheckpointError: the text has one, so the error is permanent.
-    """
-    marker = f"{CheckpointError.__name__}: "
-    if marker in text:
-        raise CheckpointError(text.partition(marker)[2].splitlines()[0])
-    return text.strip().splitlines()[0]
+    if error is None:
+        return f"its thread is gone; the reason may be in Spark's output: {watch.spark_log}"
+    failure = repeats.add(failure_of(text_of(error)))
+    if failure.advice:
+        raise failure.error(f"more details may be in Spark's output: {watch.spark_log}")
+    return failure.cause
 
 
 def _quietly(action: Any) -> None:  # noqa: ANN401 - a callable of py4j

@@ -1,0 +1,54 @@
+"""The failures of Spark that a retry does not mend, with what an operator can do; and those that may pass."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+# One of these words in the cause, and advice. The first match decides.
+PERMANENT: Final = (
+    (
+        ("JAVA_HOME is not set", "/bin/java: No such file", "java: not found", "UnsupportedClassVersion"),
+        "install Java 17 or later, and set JAVA_HOME to it",
+    ),
+    (
+        ("Could not parse Master URL", "Master must ", "All masters are unresponsive", "External scheduler cannot"),
+        "check --master: local[N], spark://host:port, yarn or k8s://https://host:port",
+    ),
+    (
+        ("No FileSystem for scheme", r"Class \S*FileSystem\S* not found", r"ClassNotFoundException: \S*hadoop"),
+        "--checkpoint: add the jars of this file system to $SPARK_HOME/jars, or use a directory",
+    ),
+    (
+        (
+            *("PACKAGE_NOT_INSTALLED", "UNSUPPORTED_PACKAGE_VERSION", "ModuleNotFoundError", "ImportError"),
+            *("No module named", "PYTHON_VERSION_MISMATCH", "Cannot run program"),
+        ),
+        "check PYSPARK_PYTHON: it must be a Python of the driver's version, with txnwatch and all its dependencies",
+    ),
+    (
+        (
+            *("CANNOT_LOAD_STATE_STORE", "CANNOT_LOAD_CHECKPOINT", "STATE_STORE", "ChecksumException", "checksum"),
+            *("malformed", "MALFORMED", "Incomplete log file", "log version", "Json\\w*Exception", "MismatchedInput"),
+            *("ZipException", "zip END header", "RocksDBException", "StreamCorrupted", r"Batch \d+ doesn't exist"),
+            *("MISSING_METADATA", r"(FileNotFound|NoSuchFile)Exception: .*/(offsets|commits|state|metadata)\b"),
+        ),
+        "restore --checkpoint from a copy, or give a new directory: open incidents come from the events topic",
+    ),
+    (
+        ("requirement failed", "IllegalArgumentException", "INVALID_CONF_VALUE"),
+        "check the settings that the cause names",
+    ),
+)
+TRANSIENT: Final = re.compile(
+    "Connection refused|Connection reset|timed out|Timeout|No space left|UnknownHost|Temporary failure|"
+    "Too many open files|Cannot allocate memory|OutOfMemory|PYTHON_WORKER_EXITED|EOFException"
+)
+
+
+def advice_for(causes: str) -> str:
+    """What to do about these causes, one a line; empty if none of them is known to be permanent."""
+    for words, advice in PERMANENT:
+        if re.search("|".join(words), causes):
+            return advice
+    return ""

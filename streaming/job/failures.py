@@ -1,0 +1,139 @@
+"""Why Spark failed: the root cause in one line, what to do next, and whether a retry can help."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from txnwatch.state.model.errors import CheckpointError, QueryError, SparkError, TxnwatchError
+from txnwatch.streaming.job.failure_table import TRANSIENT, advice_for
+
+_LOG_LINE = re.compile(
+    r"WARNING: |Using Spark's default|Setting default log level|To adjust logging|\d\d/\d\d/\d\d \d\d:"
+)
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failure of Spark.
+
+    Attributes:
+        cause: the root cause, one line.
+        advice: what to do, if a retry cannot help; else empty.
+    """
+
+    cause: str
+    advice: str = ""
+
+    def error(self, where: str) -> TxnwatchError:
+        """The error: SparkError if a retry cannot help, else QueryError; `where` names Spark's output."""
+        if self.advice:
+            return SparkError(f"Spark: {self.cause}; {self.advice}; {where}")
+        return QueryError(f"{self.cause}; {where}")
+
+
+class Repeats:
+    """Counts how often in a row the query fails with the same cause, without a micro-batch in between."""
+
+    def __init__(self) -> None:
+        self._last = ""
+        self._times = 0
+
+    def add(self, failure: Failure) -> Failure:
+        """The failure; with an advice if it has come too often, and is not one of those that may pass."""
+        cause = re.sub(r"[0-9a-f-]{8,}|\d+", "#", failure.cause)
+        self._times = self._times + 1 if cause == self._last else 1
+        self._last = cause
+        if failure.advice or self._times < _ATTEMPTS or TRANSIENT.search(failure.cause):
+            return failure
+        return Failure(failure.cause, f"{_ATTEMPTS} starts in a row failed with it")
+
+    def clear(self) -> None:
+        """A micro-batch has completed."""
+        self._last, self._times = "", 0
+
+
+def failure_of(text: str) -> Failure:
+    """The failure that this text of an exception, or of Spark's output, describes.
+
+    Raises:
+        CheckpointError: the source has refused the checkpoint.
+    """
+    marker = f"{CheckpointError.__name__}: "
+    if marker in text:
+        raise CheckpointError(text.partition(marker)[2].splitlines()[0])
+    cause = root_cause(text)
+    if TRANSIENT.search(cause):
+        return Failure(cause)
+    return Failure(cause, advice_for("\n".join([cause, _first_line(text), *_java_causes(text), *_exceptions(text)])))
+
+
+def start_error(error: BaseException, output: str, where: str) -> TxnwatchError:
+    """Why Spark did not start. If the JVM has ended, the reason is in its output."""
+    text = output if "JAVA_GATEWAY_EXITED" in str(error) and output.strip() else text_of(error)
+    failure = failure_of(_without_log(text))
+    return Failure(failure.cause, failure.advice or "Spark did not start").error(where)
+
+
+def check_python(interpreter: str) -> None:
+    """Checks the interpreter of Spark's Python workers.
+
+    Raises:
+        SparkError: there is no such program.
+    """
+    if shutil.which(interpreter) is None:
+        raise SparkError(f"PYSPARK_PYTHON: expected a Python interpreter, found no program {interpreter}")
+
+
+def text_of(error: BaseException) -> str:
+    """All that Spark says about an error: its message and the stack traces of the JVM."""
+    parts, seen = [], error
+    while seen is not None:
+        parts.extend([str(seen), str(getattr(seen, "_stackTrace", None) or "")])
+        seen = getattr(seen, "_cause", None)
+    return "\n".join(parts)
+
+
+def root_cause(text: str) -> str:
+    """The last line of the last Python traceback; else the deepest cause of a Java exception; else the first line."""
+    found = list(_tracebacks(text)) or _java_causes(text) or _exceptions(text)[:1]
+    return _one_line(found[-1]) if found else _first_line(text)
+
+
+def _tracebacks(text: str) -> Iterator[str]:
+    is_inside = False
+    for line in text.splitlines():
+        stripped = line.removeprefix("\t")
+        if "Traceback (most recent call last)" in stripped:
+            is_inside = True
+        elif is_inside and stripped.strip() and not stripped.startswith(" "):
+            is_inside = False
+            yield stripped.rpartition("errors.")[2] if stripped.startswith("txnwatch.") else stripped
+
+
+def _java_causes(text: str) -> list[str]:
+    return [
+        line.strip().removeprefix("Caused by: ") for line in text.splitlines() if line.strip().startswith("Caused by: ")
+    ]
+
+
+def _exceptions(text: str) -> list[str]:
+    pattern = re.compile(r"^(?:Exception in thread \S+ |: )?((?:[a-z]\w*\.)+\w+(?:Exception|Error): .*)")
+    return [match.group(1) for line in text.splitlines() if (match := pattern.match(line))]
+
+
+def _without_log(text: str) -> str:
+    """The text without the lines of the JVM's log, which come before the reason of a failed start."""
+    return "\n".join(line for line in text.splitlines() if not _LOG_LINE.match(line))
+
+
+def _first_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    return _one_line(lines[0]) if lines else "no reason is known"
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"^(?:[a-z]\w*\.)+(?=[A-Z]\w*(?:Exception|Error): )", "", text.strip())

@@ -1,0 +1,147 @@
+"""What Spark cannot run ends `txnwatch run` with one line that has the root cause and what to do, and exit code 1.
+
+Inputs that are refused without Spark are in tests/integration/test_errors.py.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from support.watch import RunningWatch
+from txnwatch.embedded.kafka import EmbeddedKafka
+
+FAILURE = 1
+ENDS_S = 120.0
+EVENTS = ("--events-topic", "bad-inputs.events")
+
+
+def end_of(kafka: EmbeddedKafka, *flags: str, env: Mapping[str, str] | None = None) -> tuple[int, str]:
+    """Runs `txnwatch run` to its end; returns its exit code and its last line."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "txnwatch", "run", "--bootstrap-server", kafka.bootstrap_servers, *EVENTS, *flags],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=ENDS_S,
+        env={**os.environ, "PYTHONWARNINGS": "ignore", **(env or {})},
+    )
+    assert "Traceback" not in done.stdout + done.stderr
+    (line,) = done.stderr.splitlines()
+    return done.returncode, line
+
+
+def without_java(directory: Path) -> dict[str, str]:
+    for tool in ("bash", "dirname", "env"):
+        (directory / tool).symlink_to(str(shutil.which(tool)))
+    return {"PATH": str(directory), "JAVA_HOME": ""}
+
+
+def hidden(directory: Path, package: str) -> Path:
+    """A directory for PYTHONPATH in which a package is missing."""
+    place = directory / package.replace(".", "/")
+    place.mkdir(parents=True)
+    (place / "__init__.py").write_text(f"raise ModuleNotFoundError({f'No module named {package!r}'!r})")
+    if "." in package:
+        (place.parent / "__init__.py").touch()
+    return directory
+
+
+def driver_without_pandas(directory: Path) -> dict[str, str]:
+    return {"PYTHONPATH": str(hidden(directory, "pandas"))}
+
+
+def workers_without_protobuf(directory: Path) -> dict[str, str]:
+    path = hidden(directory / "packages", "google.protobuf")
+    python = directory / "python"
+    python.write_text(f'#!/bin/bash\nexport PYTHONPATH="{path}:$PYTHONPATH"\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    return {"PYSPARK_PYTHON": str(python)}
+
+
+@pytest.mark.parametrize(
+    ("environment", "flags", "expected"),
+    [
+        (without_java, (), "JAVA_HOME is not set; install Java 17 or later"),
+        (lambda _: {}, ("--master", "bogus"), "check --master: local[N]"),
+        (lambda _: {}, ("--checkpoint", "s3a://bucket/x"), "S3AFileSystem not found; --checkpoint: add the jars"),
+        (lambda _: {"PYSPARK_PYTHON": "/no/python"}, (), "PYSPARK_PYTHON: expected a Python interpreter"),
+        (driver_without_pandas, (), "check PYSPARK_PYTHON: it must be a Python"),
+        (workers_without_protobuf, (), "check PYSPARK_PYTHON: it must be a Python"),
+    ],
+    ids=["no Java", "bad master", "no jars", "no interpreter", "no pandas", "no protobuf"],
+)
+def test_what_spark_cannot_run_ends_with_one_line(
+    kafka: EmbeddedKafka,
+    tmp_path: Path,
+    environment: Callable[[Path], dict[str, str]],
+    flags: tuple[str, ...],
+    expected: str,
+) -> None:
+    (tmp_path / "bin").mkdir()
+    own = () if "--checkpoint" in flags else ("--checkpoint", str(tmp_path / "checkpoint"))
+    code, line = end_of(kafka, *own, *flags, env=environment(tmp_path / "bin"))
+    assert expected in line
+    assert code == FAILURE
+
+
+@pytest.fixture(scope="module")
+def checkpoint(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint with some micro-batches."""
+    directory = tmp_path_factory.mktemp("good") / "checkpoint"
+    with RunningWatch(kafka.bootstrap_servers, directory, *EVENTS) as running:
+        running.until_ready()
+        assert running.stop() == 0
+    return directory
+
+
+def damage(directory: Path, pattern: str) -> None:
+    for file in directory.rglob(pattern):
+        file.write_bytes(b"damaged")
+
+
+def test_a_damaged_state_ends_with_one_line(kafka: EmbeddedKafka, checkpoint: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(checkpoint, damaged)
+    damage(damaged / "state", "*.changelog")
+    damage(damaged / "state", "*.zip")
+    code, line = end_of(kafka, "--checkpoint", str(damaged))
+    assert "restore --checkpoint from a copy, or give a new directory" in line
+    assert code == FAILURE
+
+
+@pytest.mark.parametrize("part", ["offsets", "commits", "metadata"])
+def test_a_damaged_file_is_refused_before_spark_starts(
+    kafka: EmbeddedKafka, checkpoint: Path, tmp_path: Path, part: str
+) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(checkpoint, damaged)
+    if part == "metadata":
+        (damaged / part).write_text("damaged")
+    else:
+        damage(damaged / part, "[0-9]*")
+    code, line = end_of(kafka, "--checkpoint", str(damaged))
+    assert "damaged" in line
+    assert "new --checkpoint directory" in line or "directory of its own" in line
+    assert code == FAILURE
+
+
+@pytest.mark.parametrize("part", ["offsets", "metadata", "state"])
+def test_a_checkpoint_that_was_moved_in_part_is_refused(
+    kafka: EmbeddedKafka, checkpoint: Path, tmp_path: Path, part: str
+) -> None:
+    moved = tmp_path / "moved"
+    shutil.copytree(checkpoint, moved)
+    if part == "metadata":
+        (moved / part).unlink()
+    else:
+        shutil.rmtree(moved / part)
+    code, line = end_of(kafka, "--checkpoint", str(moved))
+    assert f"expected {part} in it, found none: restore the whole checkpoint" in line
+    assert code == FAILURE

@@ -1,0 +1,113 @@
+"""An error of Spark is its root cause in one line, with what to do if a retry cannot help."""
+
+from __future__ import annotations
+
+import pytest
+
+from txnwatch.state.model.errors import CheckpointError, QueryError, SparkError
+from txnwatch.streaming.job.failures import Failure, Repeats, check_python, failure_of, root_cause, start_error
+
+JAVA = """An error occurred while calling o109.start.
+: java.lang.RuntimeException: java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found
+\tat org.apache.hadoop.conf.Configuration.getClass(Configuration.java:2688)
+Caused by: java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found
+\tat org.apache.hadoop.conf.Configuration.getClassByName(Configuration.java:2592)
+\t... 29 more
+"""
+PYTHON = """[STREAM_FAILED] Query [id = 7, runId = 8] terminated with exception: Traceback (most recent call last):
+  File "worker.py", line 2, in main
+    raise ValueError("of the first")
+ValueError: of the first
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "worker.py", line 3, in main
+    import pandas
+ModuleNotFoundError: No module named 'pandas'
+
+\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:572)
+"""
+STATE = """[STREAM_FAILED] Query [id = 7] terminated with exception: Job aborted due to stage failure
+org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.
+\tat org.apache.spark.sql.State.load(State.scala:1)
+Caused by: java.io.IOException: not a log
+"""
+NETWORK = STATE.replace("IOException: not a log", "ConnectException: Connection refused")
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (JAVA, "ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found"),
+        (PYTHON, "ModuleNotFoundError: No module named 'pandas'"),
+        (STATE, "IOException: not a log"),
+        ("[PYTHON_WORKER_EXITED] a worker\nJVM stacktrace:\n  at org.apache", "[PYTHON_WORKER_EXITED] a worker"),
+        ("An error occurred.\n: java.lang.IllegalStateException: bad\n\tat x", "IllegalStateException: bad"),
+        ("", "no reason is known"),
+    ],
+)  # fmt: skip
+def test_the_root_cause_is_one_line(text: str, cause: str) -> None:
+    assert root_cause(text) == cause
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [(JAVA, "add the jars"), (PYTHON, "check PYSPARK_PYTHON"), (STATE, "restore --checkpoint from a copy")],
+)
+def test_a_failure_that_does_not_pass_has_an_advice(text: str, advice: str) -> None:
+    error = failure_of(text).error("details: /spark.log")
+    assert isinstance(error, SparkError)
+    assert advice in str(error)
+    assert "\n" not in str(error)
+
+
+def test_a_failure_that_may_pass_has_none_although_it_is_about_the_state() -> None:
+    assert failure_of(NETWORK) == Failure("ConnectException: Connection refused")
+    assert isinstance(failure_of(NETWORK).error(""), QueryError)
+
+
+def test_a_checkpoint_that_the_source_refuses_is_its_own_error() -> None:
+    with pytest.raises(CheckpointError, match=r"^of another cluster$"):
+        failure_of("Traceback\n  txnwatch.state.model.errors.CheckpointError: of another cluster\n more")
+
+
+def test_an_unknown_failure_is_given_up_after_five_times_in_a_row() -> None:
+    repeats = Repeats()
+    found = [repeats.add(Failure(f"of query {number}: strange")).advice for number in range(5)]
+    assert found == ["", "", "", "", "5 starts in a row failed with it"]
+
+
+def test_another_failure_or_a_batch_in_between_counts_anew() -> None:
+    repeats = Repeats()
+    for cause in ("one", "one", "one", "one", "two", "one", "one", "one", "one"):
+        assert not repeats.add(Failure(cause)).advice
+    repeats.clear()
+    assert not repeats.add(Failure("one")).advice
+
+
+def test_a_failure_that_may_pass_is_never_given_up() -> None:
+    repeats = Repeats()
+    assert not any(repeats.add(Failure("ConnectException: Connection refused")).advice for _ in range(50))
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("JAVA_HOME is not set\n", "JAVA_HOME is not set; install Java 17"),
+        (
+            'WARNING: Using incubator\n26/11/22 22:27:08 WARN Utils: host\nException in thread "main" '
+            "org.apache.spark.SparkException: Master must either be yarn or start with spark\n\tat org.apache.X\n",
+            "SparkException: Master must either be yarn or start with spark; check --master",
+        ),
+    ],
+)
+def test_the_reason_of_a_jvm_that_did_not_start_is_in_its_output(output: str, expected: str) -> None:
+    error = start_error(RuntimeError("[JAVA_GATEWAY_EXITED] exited"), output, "details: /spark.log")
+    assert isinstance(error, SparkError)
+    assert expected in str(error)
+
+
+def test_an_interpreter_that_is_not_there() -> None:
+    with pytest.raises(SparkError, match="found no program /no/python"):
+        check_python("/no/python")
