@@ -16,7 +16,7 @@ PERMANENT: Final = (
         "check --master: local[N], spark://host:port, yarn or k8s://https://host:port",
     ),
     (
-        ("No FileSystem for scheme", r"Class \S*FileSystem\S* not found", r"ClassNotFoundException: \S*hadoop"),
+        ("No FileSystem for scheme", r"Class org\.apache\.hadoop\.\S+ not found", "UnsupportedFileSystem"),
         "--checkpoint: add the jars of this file system to $SPARK_HOME/jars, or use a directory",
     ),
     (
@@ -28,8 +28,8 @@ PERMANENT: Final = (
     ),
     (
         (
-            *("CANNOT_LOAD_STATE_STORE", "CANNOT_LOAD_CHECKPOINT", "STATE_STORE", "ChecksumException", "checksum"),
-            *("malformed", "MALFORMED", "Incomplete log file", "log version", "Json\\w*Exception", "MismatchedInput"),
+            *("CANNOT_LOAD_STATE_STORE", "CANNOT_LOAD_CHECKPOINT", "STATE_STORE", "ChecksumException"),
+            *("malformed", "MALFORMED", "Incomplete log file", "log version", r"Json\w*Exception", "MismatchedInput"),
             *("ZipException", "zip END header", "RocksDBException", "StreamCorrupted", r"Batch \d+ doesn't exist"),
             *("MISSING_METADATA", r"(FileNotFound|NoSuchFile)Exception: .*/(offsets|commits|state|metadata)\b"),
         ),

@@ -13,6 +13,7 @@ from txnwatch.streaming.job.failure_table import TRANSIENT, advice_for
 _LOG_LINE = re.compile(
     r"WARNING: |Using Spark's default|Setting default log level|To adjust logging|\d\d/\d\d/\d\d \d\d:"
 )
+_OF_JAVA = "Py4JJavaError: An error occurred while calling"
 _ATTEMPTS = 5
 
 
@@ -111,7 +112,8 @@ def _tracebacks(text: str) -> Iterator[str]:
             is_inside = True
         elif is_inside and stripped.strip() and not stripped.startswith(" "):
             is_inside = False
-            yield stripped.rpartition("errors.")[2] if stripped.startswith("txnwatch.") else stripped
+            if _OF_JAVA not in stripped:  # its Java causes follow
+                yield stripped.rpartition("errors.")[2] if stripped.startswith("txnwatch.") else stripped
 
 
 def _java_causes(text: str) -> list[str]:

@@ -57,7 +57,7 @@ def test_a_claim_outlives_the_release() -> None:
 
 
 def test_the_process_ends_between_two_batches_before_it_is_killed() -> None:
-    patience_s = 30  # of `_stop_between_batches`
+    patience_s = 3  # tests/e2e/test_stopping.py
     assert POD["terminationGracePeriodSeconds"] >= patience_s + 10
 
 

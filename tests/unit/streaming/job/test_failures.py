@@ -33,6 +33,12 @@ org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An erro
 \tat org.apache.spark.sql.State.load(State.scala:1)
 Caused by: java.io.IOException: not a log
 """
+CALLBACK = f"""Traceback (most recent call last):
+  File "query.py", line 3, in collect
+    frame.collect()
+py4j.protocol.Py4JJavaError: An error occurred while calling o115.collectToPython.
+: {STATE.partition("stage failure")[2].strip()}
+"""
 NETWORK = STATE.replace("IOException: not a log", "ConnectException: Connection refused")
 
 
@@ -42,6 +48,7 @@ NETWORK = STATE.replace("IOException: not a log", "ConnectException: Connection 
         (JAVA, "ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found"),
         (PYTHON, "ModuleNotFoundError: No module named 'pandas'"),
         (STATE, "IOException: not a log"),
+        (CALLBACK, "IOException: not a log"),
         ("[PYTHON_WORKER_EXITED] a worker\nJVM stacktrace:\n  at org.apache", "[PYTHON_WORKER_EXITED] a worker"),
         ("An error occurred.\n: java.lang.IllegalStateException: bad\n\tat x", "IllegalStateException: bad"),
         ("", "no reason is known"),
@@ -53,7 +60,12 @@ def test_the_root_cause_is_one_line(text: str, cause: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "advice"),
-    [(JAVA, "add the jars"), (PYTHON, "check PYSPARK_PYTHON"), (STATE, "restore --checkpoint from a copy")],
+    [
+        (JAVA, "add the jars"),
+        (PYTHON, "check PYSPARK_PYTHON"),
+        (STATE, "restore --checkpoint"),
+        (CALLBACK, "restore --checkpoint"),
+    ],
 )
 def test_a_failure_that_does_not_pass_has_an_advice(text: str, advice: str) -> None:
     error = failure_of(text).error("details: /spark.log")
