@@ -116,6 +116,7 @@ _TYPES = {
     "RedisUrl": "URL",
     "Regex": "regular expression",
     "Text": "string",
+    "NotEmpty": "text that is not empty",
     "TopicName": "name of a topic",
 }
 _LIMITS = {

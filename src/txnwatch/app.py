@@ -315,7 +315,7 @@ class Watch:
         with self._in_use:
             self._process(batch_id, emitted)
 
-    def _process(self, batch_id: int, emitted: list[Emitted]) -> None:
+    def _process(self, batch_id: int, emitted: list[Finding]) -> None:
         assert self._ledger is not None
         emitted = self._throttling.on_batch(emitted)
         for finding in emitted:

@@ -24,7 +24,7 @@ from txnwatch.streaming.job.checkpoint import locked
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CLOSE_S, _KILL_S = 1.9, 2.1  # after the request; the rest of the three seconds is for the end of the interpreter
+_CLOSE_S, _KILL_S = 1.6, 1.8  # after the request; the rest of the three seconds is for the end of the interpreter
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
@@ -54,7 +54,8 @@ def run(parsed: argparse.Namespace) -> int:
 
 def _run_until_stopped(watch: Watch, stop: StopRequest) -> None:
     stop.run(watch.check)
-    with locked(watch.checkpoint), watch.served_metrics():
+    with locked(watch.checkpoint), contextlib.ExitStack() as served:
+        served.enter_context(watch.served_metrics())
         partitions = sum(len(topic.partitions) for topic in watch.topics)
         LOG.info(f"watching cluster {watch.cluster_id}: {len(watch.topics)} topics, {partitions} partitions")
         LOG.info(f"checkpoint {watch.checkpoint}, Spark's output in {watch.spark_log}")
@@ -62,12 +63,12 @@ def _run_until_stopped(watch: Watch, stop: StopRequest) -> None:
         try:
             supervise(watch, session, stop)
         finally:
-            _close(watch, session, stop)
+            _close(watch, session, stop, served)
 
 
-def _close(watch: Watch, session: SparkSession, stop: StopRequest) -> None:
-    """Closes Spark and the destinations at the same time; kills the JVM if it does not end."""
+def _close(watch: Watch, session: SparkSession, stop: StopRequest, served: contextlib.ExitStack) -> None:
+    """Closes Spark, the destinations and the metrics at the same time; kills the JVM if it does not end."""
     from txnwatch.streaming.job.jvm import end_jvm, kill_jvm  # noqa: PLC0415
 
-    if not stop.finish(functools.partial(end_jvm, session), watch.close, until_s=_CLOSE_S):
+    if not stop.finish(functools.partial(end_jvm, session), watch.close, served.close, until_s=_CLOSE_S):
         stop.finish(functools.partial(kill_jvm, session), until_s=_KILL_S)

@@ -22,7 +22,7 @@ _POLL_S = 0.1
 _SILENCE_S = 15.0
 _FIRST_BATCH_S = 30.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
-_BATCH_S = 1.4  # after the request to stop
+_BATCH_S = 1.2  # after the request to stop
 
 
 def supervise(watch: Watch, session: SparkSession, stop: StopRequest) -> None:
