@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -143,6 +144,24 @@ def test_planning_leaves_no_process_behind_and_tasks_keep_their_workers(
     assert _python_processes("pyspark.worker"), "they keep connections and state from task to task"
     told = [found for _, emitted in batches for found in emitted if isinstance(found, SpanCandidate)]
     assert {found.producer_id for found in told} == {hung.producer_id}
+
+
+def test_a_stop_completes_the_micro_batch_that_runs_and_lets_no_other_begin(
+    spark: SparkSession, kafka: EmbeddedKafka, history: tuple[TopicPartition, RawProducer], tmp_path: Path
+) -> None:
+    partition, _ = history
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribePattern": partition.topic}
+    settings, stopping, batches = JobSettings(options, str(tmp_path), 1, DetectionPolicy()), threading.Event(), []
+
+    def take(number: int, _: list[Finding]) -> None:
+        batches.append(number)
+        stopping.set()
+
+    query = start(spark, settings, take, stopping.is_set)
+    eventually(lambda: not query.isActive, BATCH_S, "the end of the query")
+    assert "is left to the next start" in str(query.exception())
+    assert batches == [0]
+    assert sorted(file.name for file in (tmp_path / "commits").glob("[0-9]*")) == ["0"]
 
 
 def _python_processes(module: str) -> set[int]:
