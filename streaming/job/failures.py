@@ -91,7 +91,8 @@ def check_python(interpreter: str) -> None:
 
 def text_of(error: BaseException) -> str:
     """All that Spark says about an error: its message and the stack traces of the JVM."""
-    parts, seen = [], error
+    parts: list[str] = []
+    seen: BaseException | None = error
     while seen is not None:
         parts.extend([str(seen), str(getattr(seen, "_stackTrace", None) or "")])
         seen = getattr(seen, "_cause", None)

@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 
 from support.forwarder import Forwarder
 from support.metrics import Scrape
+from support.process_memory import descendants
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch
@@ -52,7 +53,7 @@ def partition(cluster: Cluster) -> TopicPartition:
 
 def stop_time(watch: RunningWatch, phase: str) -> None:
     """Sends SIGTERM; checks that it takes at most three seconds, that the exit is clean and that no JVM is left."""
-    left = descendants(watch.pid)
+    left = descendants(watch.pid).keys() - {watch.pid}
     begun = time.monotonic()
     code = watch.stop()
     took_s = time.monotonic() - begun
@@ -63,18 +64,6 @@ def stop_time(watch: RunningWatch, phase: str) -> None:
     assert "stopped after" in watch.lines[-1]
     assert took_s < LIMIT_S, (phase, took_s, watch.lines[-5:])
     eventually(lambda: not any(map(is_running, left)), 10.0, lambda: f"{left} to end")
-
-
-def descendants(pid: int) -> list[int]:
-    """The processes that a process has started, with those that they have started."""
-    children = [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in _words(task / "children")]
-    return children + [each for child in children for each in descendants(child)]
-
-
-def _words(file: Path) -> list[str]:
-    with suppress(OSError):
-        return file.read_text().split()
-    return []
 
 
 def is_running(pid: int) -> bool:
