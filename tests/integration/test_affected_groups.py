@@ -84,9 +84,7 @@ def look(lookout: FollowUp, partition: TopicPartition, now_ms: int) -> dict[str,
 
 
 def by_group(fields: dict[str, Any]) -> Hurt:
-    return {
-        one["group_id"]: (one["state"], one["committed_offset"], one["hidden_lag"]) for one in fields["consumer_groups"]
-    }
+    return {one.group_id: (one.state, one.committed_offset, one.hidden_lag) for one in fields["consumer_groups"]}
 
 
 def hang_with_traffic(kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -16,6 +15,7 @@ from txnwatch.embedded.faults import late_write_after_abort
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.sinks.incidents.follow_up import FollowUp
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident_payload import AffectedGroup
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
 from txnwatch.streaming.client.cluster import Cluster
@@ -58,9 +58,9 @@ def lookout(cluster: Cluster, reports: list[str]) -> FollowUp:
     return FollowUp(ClusterAdmin(cluster), ClusterGroups(cluster), reports.append)
 
 
-def look(lookout: FollowUp, partition: TopicPartition, now_ms: int) -> dict[str, dict[str, Any]]:
+def look(lookout: FollowUp, partition: TopicPartition, now_ms: int) -> dict[str, AffectedGroup]:
     fields = lookout.around(lookout.admin.read_partitions([partition]), now_ms)[partition]
-    return {group["group_id"]: group for group in fields["consumer_groups"]}
+    return {group.group_id: group for group in fields["consumer_groups"]}
 
 
 def test_a_group_of_kafka_streams_own_protocol_is_stopped(
@@ -71,9 +71,9 @@ def test_a_group_of_kafka_streams_own_protocol_is_stopped(
     member.join()
     stable = lookout.admin.read_partitions([partition])[partition].last_stable_offset
     member.commit(partition, stable)
-    assert look(lookout, partition, 0)[group]["state"] == "at_risk"
+    assert look(lookout, partition, 0)[group].state == "at_risk"
     write(kafka, partition, MORE)
-    assert look(lookout, partition, 10_000)[group]["state"] == "stopped"
+    assert look(lookout, partition, 10_000)[group].state == "stopped"
     assert reports == []
 
 
@@ -97,15 +97,15 @@ def test_of_share_groups_those_that_read_committed_are_stopped(
     threads = [consume_as_share_group(kafka, group, partition.topic) for group in (frozen, free, usual)]
     stable = lookout.admin.read_partitions([partition])[partition].last_stable_offset
 
-    def arrived() -> dict[str, Any] | None:
+    def arrived() -> AffectedGroup | None:
         found = look(lookout, partition, 0).get(frozen)
-        return found if found is not None and found["committed_offset"] >= stable else None
+        return found if found is not None and found.committed_offset >= stable else None
 
     first = eventually(arrived, IN_TIME_S, "the share group to read what it can")
-    assert (first["state"], first["committed_offset"]) == ("at_risk", stable)
+    assert (first.state, first.committed_offset) == ("at_risk", stable)
     write(kafka, partition, MORE)
     now = look(lookout, partition, 10_000)
-    assert now[frozen]["state"] == "stopped"
+    assert now[frozen].state == "stopped"
     for thread in threads:
         thread.join()
     assert not look(lookout, partition, 20_000).keys() & {free, usual}, "nothing keeps them from reading"

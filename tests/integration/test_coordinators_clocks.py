@@ -52,5 +52,5 @@ def test_every_coordinator_bounds_its_clock_on_both_sides(kafka3: EmbeddedKafka)
 
 def barrier_of(plan: ReadPlan, options: SourceOptions, cluster: Cluster) -> Barrier:
     rows = [row for batch in run_plan(plan, options, cluster, cluster) for row in batch.to_pylist()]
-    (barrier,) = [fact for fact in (fact_of(list(row.values())) for row in rows) if isinstance(fact, Barrier)]
+    (barrier,) = [fact for fact in map(fact_of, rows) if isinstance(fact, Barrier)]
     return barrier
