@@ -54,7 +54,7 @@ def verdicts_page() -> str:
         "| verdict | severity | when | meaning | ends by itself |",
         "|---|---|---|---|---|",
         *(
-            f"| `{rule.verdict}` | {rule.severity} | {rule.when} | {rule.says} | {rule.ends_by_itself} |"
+            f"| `{rule.verdict}` | {rule.severity} | {rule.when} | {rule.meaning} | {rule.ends_by_itself} |"
             for rule in VERDICTS
         ),
         "",

@@ -196,7 +196,7 @@ class AutoAbort:
         begun = action(Decision.ABORT, self.instance, now_ms, spec=spec, stable_before=stable)
         protocol = MarkerProtocol(
             self.ledger.admin,
-            self.ledger.tell,
+            self.ledger.publish_next,
             self.now_ms,
             obstacle=lambda: self._obstacle(read_ms),
             before_write=lambda: self.ledger.findings.marking(incident.incident_id, now_ms),
@@ -241,7 +241,7 @@ class AutoAbort:
         published.add(f"{decision} {refusal}")
         self.counts[f"aborts {decision}" + (f" ({refusal})" if refusal is not None else "")] += 1
         decided = action(decision, self.instance, self.now_ms(), refusal=refusal, detail=detail, spec=spec)
-        self.ledger.tell(updated(incident, self.now_ms(), action=decided))
+        self.ledger.publish_next(updated(incident, self.now_ms(), action=decided))
 
     def _trip(self, why: str) -> None:
         """Opens the circuit breaker until the cooldown is over, because unexpected results come in numbers."""
@@ -260,7 +260,7 @@ class AutoAbort:
         with self.ledger.admin.within(CONFIRM_BUDGET_MS):
             result = recovered(incident.action, read_after(self.ledger.admin, claimed, commit=False))
         if result is not None:
-            self.ledger.tell(updated(incident, self.now_ms(), action=result))
+            self.ledger.publish_next(updated(incident, self.now_ms(), action=result))
 
 
 def _of_a_watch(incidents: Iterable[IncidentEvent]) -> list[IncidentEvent]:

@@ -14,7 +14,7 @@ _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 60_000, 3_600_000
 
 @dataclass(slots=True)
 class SkippedRecords:
-    """Counts skipped records; `say` reports new ones, with pauses that grow while more of them come.
+    """Counts skipped records; `report_when_due` reports new ones, with pauses that grow while more of them come.
 
     Attributes:
         counts: all skipped records, by the reason.
@@ -34,7 +34,7 @@ class SkippedRecords:
         self.counts[error.why] += 1
         self.last[error.why] = str(error)
 
-    def say(self) -> None:
+    def report_when_due(self) -> None:
         """Reports how many came since the last report, if the pause is over."""
         now_ms = self.now_ms()
         if now_ms < self._due_ms:
@@ -42,11 +42,11 @@ class SkippedRecords:
         if self.counts == self._reported:
             self._reports = 0
             return
-        self.say_all()
+        self.report_new()
         self._due_ms = now_ms + doubled(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS, self._reports)
         self._reports += 1
 
-    def say_all(self) -> None:
+    def report_new(self) -> None:
         """Reports how many came since the last report."""
         new = self.counts - self._reported
         for why, count in new.items():

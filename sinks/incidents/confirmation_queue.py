@@ -27,7 +27,7 @@ class _Line(Generic[T]):
     def next(self, candidates: Iterable[T], now_ms: int) -> list[T]:
         """The candidates for this batch, in their latest version; the others stay in the queue."""
         self._waiting.update({self._same(candidate): (candidate, now_ms) for candidate in candidates})
-        line = [(key, one) for key, (one, said_ms) in self._waiting.items() if now_ms - said_ms < GONE_MS]
+        line = [(key, one) for key, (one, emitted_ms) in self._waiting.items() if now_ms - emitted_ms < GONE_MS]
         chosen, left = line[:CANDIDATES_AT_A_TIME], line[CANDIDATES_AT_A_TIME:]
         self._waiting = {key: self._waiting[key] for key, _ in left}
         return [one for _, one in chosen]

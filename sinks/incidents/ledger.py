@@ -161,7 +161,7 @@ class Ledger:
         self._delivery.publish(found, now_ms)
         self.findings.keep(now_ms)
 
-    def tell(self, event: IncidentEvent) -> bool:
+    def publish_next(self, event: IncidentEvent) -> bool:
         """Publishes the next event of an open incident. Returns whether the events topic already has it.
 
         Nothing is published if another instance has published the next event, or the end, in the meantime.

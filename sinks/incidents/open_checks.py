@@ -9,7 +9,7 @@ from txnwatch.sinks.incidents.claims import Claims
 from txnwatch.sinks.incidents.follow_up import LOG_SHOWS_MS, FollowUp
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings
-from txnwatch.state.evidence.update_rules import worth_telling
+from txnwatch.state.evidence.update_rules import needs_update
 from txnwatch.state.model.incident import IncidentEvent, updated
 from txnwatch.state.model.incident_payload import Resolution
 
@@ -41,7 +41,7 @@ class OpenChecks:
         for incident, resolution, changes in self.follow_up.look(looked_at, now_ms):
             if resolution is not None:
                 yield self._end(incident, resolution, now_ms)
-            elif worth_telling(incident, now := updated(incident, now_ms, **changes)):
+            elif needs_update(incident, now := updated(incident, now_ms, **changes)):
                 yield self.store.enter(self.claims.as_found(now))
         for incident, resolution in self.claims.refuted(self.store.left_to_us(now_ms), now_ms):
             if self.store.known[incident.incident_id].is_open:

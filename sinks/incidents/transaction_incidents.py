@@ -37,7 +37,9 @@ class TransactionIncidents:
         """The ends of incidents whose transaction the coordinator has moved on."""
         for moved in emitted:
             if isinstance(moved, TransactionMoved):
-                incident = self.store.open_one(self.claims.transaction_id(moved.producer_id, moved.said_view, moved))
+                incident = self.store.open_one(
+                    self.claims.transaction_id(moved.producer_id, moved.candidate_view, moved)
+                )
                 if incident is not None:
                     yield self.claims.end(incident, incident_end.transaction_resolution(moved, now_ms), now_ms)
 

@@ -69,8 +69,8 @@ class Batch:
         read, the census replaces the log, whatever was planned; this, too, may be so in every batch. The deletion of a
         topic does not make the census of a new topic with the same name invalid.
         """
-        still_told = KEEPS_WHAT_IS_KNOWN | {NoticeKind.LOST, NoticeKind.DELETED}
-        changed = {notice.partition for notice in self.notices if notice.kind not in still_told}
+        harmless = KEEPS_WHAT_IS_KNOWN | {NoticeKind.LOST, NoticeKind.DELETED}
+        changed = {notice.partition for notice in self.notices if notice.kind not in harmless}
         failed = {notice.partition for notice in self.notices if notice.kind is NoticeKind.GAP}
         read = {NoticeKind.GAP, NoticeKind.DELETED}
         unread = {notice.partition for notice in self.notices if notice.kind not in read}

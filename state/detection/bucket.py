@@ -16,7 +16,7 @@ from txnwatch.state.detection.batch import Batch
 from txnwatch.state.detection.bucket_state import BucketState, Standing
 from txnwatch.state.detection.evaluate import NEVER_MS, at_rest_until, due_ms, judge
 from txnwatch.state.detection.loaded_producers import LoadedProducers, ProducerStore
-from txnwatch.state.detection.open_transactions import keep_oldest, must_emit, oldest, worth_telling
+from txnwatch.state.detection.open_transactions import keep_oldest, must_emit, oldest, reportable
 from txnwatch.state.detection.producer_snapshot import described_open, doubted, not_described, not_there
 from txnwatch.state.detection.read_gaps import (
     as_read,
@@ -84,12 +84,12 @@ def process(
         if isinstance(seen, TransactionSeen) and seen.is_past and not loaded.awaits(seen.producer_id):
             pass_over(bucket, seen.view)
             continue
-        told = in_reading(seen, bucket, batch.barrier)
-        loaded.time(told, again)
+        fact = in_reading(seen, bucket, batch.barrier)
+        loaded.time(fact, again)
         is_consecutive = _place_of(seen) not in unread and not (
             isinstance(seen, TransactionSeen) and is_before_hole(bucket, loaded.load(seen.producer_id).view)
         )
-        loaded.apply(seen.producer_id, told, number, is_consecutive=is_consecutive)
+        loaded.apply(seen.producer_id, fact, number, is_consecutive=is_consecutive)
     loaded.name_strays()
     close_gaps(bucket, batch)
     note_gaps(bucket, batch.notices)
@@ -103,7 +103,7 @@ def process(
         undescribed = note_undescribed(bucket, batch)
         loaded.emitted.extend(CensusRequest(partition, CensusReason.FAILED) for partition in undescribed)
         loaded.emitted.extend(_incomplete(batch))
-        loaded.emitted.extend(RequestsThrottled(tuple(told.throttled_ms.items())) for told in batch.throttled)
+        loaded.emitted.extend(RequestsThrottled(tuple(throttled.throttled_ms.items())) for throttled in batch.throttled)
     _judge_all(batch.barrier, loaded, policy, speaks_for_partitions=speaks_for_partitions)
     loaded.store_changes()
     return loaded.emitted
@@ -203,8 +203,8 @@ def _judge_all(
 
 def _figures(bucket: BucketState, context: BarrierContext, ended: Tally) -> Iterable[Finding]:
     keep_oldest(bucket.followed)
-    told = tuple(worth_telling(bucket.followed, context))
-    oldest_open_ms, oldest_prepared_ms = oldest(told)
+    open_list = tuple(reportable(bucket.followed, context))
+    oldest_open_ms, oldest_prepared_ms = oldest(open_list)
     yield BucketCount(
         barrier=context.barrier.number,
         awaited=len(bucket.agenda),
@@ -217,8 +217,8 @@ def _figures(bucket: BucketState, context: BarrierContext, ended: Tally) -> Iter
         oldest_prepared_ms=oldest_prepared_ms,
         due_ms=_due_ms(bucket),
     )
-    if must_emit(bucket, told, context.barrier.number):
-        yield OpenTransactions(bucket.number, told)
+    if must_emit(bucket, open_list, context.barrier.number):
+        yield OpenTransactions(bucket.number, open_list)
     latencies = ended.latencies()
     if latencies:
         yield TransactionsEnded(latencies)
@@ -235,10 +235,10 @@ def _due_ms(bucket: BucketState) -> int:
 def _standing_still(bucket: BucketState, batch: Batch, policy: DetectionPolicy) -> Iterable[LastStableOffsetBlocked]:
     """Last stable offsets that have not moved for a while; the transaction that holds one may be in any bucket."""
     now_ms = batch.barrier.coordinator_listed_ms
-    for told in batch.last_stable:
-        known = bucket.standing.get(told.partition)
-        since_ms = known.since_ms if known is not None and known.offset == told.offset else now_ms
-        bucket.standing[told.partition] = Standing(told.offset, since_ms, now_ms)
+    for stable in batch.last_stable:
+        known = bucket.standing.get(stable.partition)
+        since_ms = known.since_ms if known is not None and known.offset == stable.offset else now_ms
+        bucket.standing[stable.partition] = Standing(stable.offset, since_ms, now_ms)
     for partition, standing in list(bucket.standing.items()):
         if now_ms - standing.seen_ms > policy.blocked_offset_ms:
             del bucket.standing[partition]  # it has moved, or nothing is written above it

@@ -52,7 +52,7 @@ class SharedState:
             kept until the planner knows them.
         undescribed: scanned partitions whose last census failed.
         states: how many awaited producer ids are in each state.
-        told: a digest of the last emitted open list; None if that list may not have arrived.
+        open_list_digest: a digest of the last emitted open list; None if that list may not have arrived.
     """
 
     gaps: dict[TopicPartition, int] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class SharedState:
     hidden: dict[TopicPartition, int] = field(default_factory=dict)
     undescribed: set[TopicPartition] = field(default_factory=set)
     states: dict[str, int] = field(default_factory=dict)
-    told: int | None = None
+    open_list_digest: int | None = None
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class BucketState(SharedState):
         followed: the oldest open transactions, by producer id.
         number: the number of this bucket.
         awaited: the index of the producers on the agenda; None until it is used.
-        shown: the list of which `told` is the digest, if it was made in this process.
+        shown: the list of which `open_list_digest` is the digest, if it was made in this process.
         barrier: the last barrier evaluated in this process; the same one again is another attempt.
 
     Of `agenda` and `followed` the entries that have changed are stored; the other four are never stored.

@@ -27,7 +27,7 @@ def doubt_covers(producer: ProducerState, context: BarrierContext) -> Step:
         return Step(producer)
     if context.age_ms(view) <= doubt_ms(view, context.policy, context.scan_interval_ms):
         return Step(producer)
-    before = producer.said.get(COVER)
+    before = producer.emissions.get(COVER)
     if not context.is_due(before):
         return Step(producer)
     held = {partition: span for partition, span in sorted(producer.spans.items()) if view.holds(partition)}
@@ -56,7 +56,7 @@ def doubt_owner(producer: ProducerState, context: BarrierContext) -> Step:
 
 
 def _ask_for_owner(producer: ProducerState, context: BarrierContext) -> Step:
-    before = producer.said.get(COVER)
+    before = producer.emissions.get(COVER)
     if not context.is_due(before):
         return Step(producer)
     unread = {
@@ -79,5 +79,7 @@ def _in_doubt(
 ) -> Step:
     number = context.barrier.number
     asked = tuple(kind(candidate_of(producer, partition, span, context, number)) for partition, span in spans.items())
-    doubted = {partition: replace(span, said=span.said or Emission(0, 0)) for partition, span in spans.items()}
-    return Step(replace(producer, said={**producer.said, COVER: emission}, spans={**producer.spans, **doubted}), asked)
+    doubted = {partition: replace(span, emission=span.emission or Emission(0, 0)) for partition, span in spans.items()}
+    return Step(
+        replace(producer, emissions={**producer.emissions, COVER: emission}, spans={**producer.spans, **doubted}), asked
+    )

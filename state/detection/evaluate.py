@@ -54,7 +54,7 @@ def at_rest_until(producer: ProducerState, context: BarrierContext) -> int | Non
     if view is None or not view.is_live:
         is_idle = not producer.spans and (view is None or view.since_ms != NOT_LISTED_MS)
         return NEVER_MS if is_idle else None
-    if view.since_ms == NOT_LISTED_MS or producer.said or not context.is_read(view):
+    if view.since_ms == NOT_LISTED_MS or producer.emissions or not context.is_read(view):
         return None
     for partition, span in producer.spans.items():
         has_history = (
@@ -75,7 +75,7 @@ def due_ms(producer: ProducerState, context: BarrierContext) -> int:
     """When, by our clock, the producer must be evaluated next if no fact arrives before; 0 is at every barrier."""
     view = producer.view
     dues: list[int] = [
-        0 if span.said is None or span.census_absent_at is not None else span.said.next_ms
+        0 if span.emission is None or span.census_absent_at is not None else span.emission.next_ms
         for partition, span in producer.spans.items()
         if view is None or not view.holds(partition) or span.census_absent_at is not None
     ]
@@ -86,10 +86,10 @@ def due_ms(producer: ProducerState, context: BarrierContext) -> int:
         found = thresholds(view, context.policy, context.scan_interval_ms)
         passed = overdue(found, age_ms)
         if passed is not None:
-            before = producer.said.get(passed.verdict)
+            before = producer.emissions.get(passed.verdict)
             dues.append(0 if before is None else before.next_ms)
         if any(view.holds(partition) for partition in producer.spans):
-            doubted = producer.said.get(COVER)
+            doubted = producer.emissions.get(COVER)
             left_ms = doubt_ms(view, context.policy, context.scan_interval_ms) - age_ms
             dues.append(context.now_ms + max(0, left_ms) if doubted is None else doubted.next_ms)
         dues.extend(context.now_ms + ahead.age_ms - age_ms for ahead in found if ahead.age_ms >= age_ms)
@@ -121,7 +121,7 @@ def _judge_time(producer: ProducerState, context: BarrierContext) -> Step:
     passed = overdue(thresholds(view, context.policy, context.scan_interval_ms), age_ms)
     if passed is None:
         return Step(producer)
-    before = producer.said.get(passed.verdict)
+    before = producer.emissions.get(passed.verdict)
     if not context.is_due(before):
         return Step(producer)
     candidate = TransactionCandidate(
@@ -134,5 +134,5 @@ def _judge_time(producer: ProducerState, context: BarrierContext) -> Step:
         coordinator_listed_ms=context.barrier.coordinator_listed_ms,
         age_ms=age_ms,
     )
-    emissions = {**producer.said, passed.verdict: context.next_emission(before)}
-    return Step(replace(producer, said=emissions), (candidate,))
+    emissions = {**producer.emissions, passed.verdict: context.next_emission(before)}
+    return Step(replace(producer, emissions=emissions), (candidate,))

@@ -106,10 +106,10 @@ class LoadedProducers:
     def name_strays(self) -> None:
         """Adds the owner to stray writes: a batch's data is applied before the coordinator records that name it."""
         self.emitted = [
-            replace(said, view=self.touched[said.producer_id].view)
-            if isinstance(said, StrayWrite) and said.view is None
-            else said
-            for said in self.emitted
+            replace(finding, view=self.touched[finding.producer_id].view)
+            if isinstance(finding, StrayWrite) and finding.view is None
+            else finding
+            for finding in self.emitted
         ]
 
     def store_changes(self) -> None:

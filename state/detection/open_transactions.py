@@ -34,7 +34,7 @@ def state_of(producer: ProducerState) -> str | None:
 
 def youngest_to_follow(followed: Mapping[ProducerId, OpenTransaction]) -> int:
     """The latest start of a transaction that gets a place; a full list has none for those younger than all in it."""
-    return max(told.since_ms for told in followed.values()) if len(followed) >= FOLLOWED else _ANY_MS
+    return max(transaction.since_ms for transaction in followed.values()) if len(followed) >= FOLLOWED else _ANY_MS
 
 
 def follow(
@@ -58,50 +58,54 @@ def keep_oldest(followed: dict[ProducerId, OpenTransaction]) -> None:
     if len(followed) > FOLLOWED:
         oldest = heapq.nsmallest(FOLLOWED, followed.values(), key=_by_age)
         followed.clear()
-        followed.update((told.producer_id, told) for told in oldest)
+        followed.update((transaction.producer_id, transaction) for transaction in oldest)
 
 
-def worth_telling(followed: Mapping[ProducerId, OpenTransaction], context: BarrierContext) -> Iterator[OpenTransaction]:
+def reportable(followed: Mapping[ProducerId, OpenTransaction], context: BarrierContext) -> Iterator[OpenTransaction]:
     """Transactions that have been open for a while or are prepared, oldest first."""
     latest_ms = context.now_ms - context.policy.listed_after_ms
-    for told in sorted(followed.values(), key=_by_age):
-        if told.since_ms <= latest_ms or told.prepared_ms is not None:
-            yield told
+    for transaction in sorted(followed.values(), key=_by_age):
+        if transaction.since_ms <= latest_ms or transaction.prepared_ms is not None:
+            yield transaction
 
 
-def must_emit(bucket: BucketState, told: tuple[OpenTransaction, ...], barrier_number: int) -> bool:
+def must_emit(bucket: BucketState, open_list: tuple[OpenTransaction, ...], barrier_number: int) -> bool:
     """Whether the open list must be emitted at this barrier; records that it is.
 
     It must if it has changed, if it is the bucket's turn, or if it may not have arrived: the output of an earlier
     attempt at the same barrier may be lost. The digest of the emitted list is part of the state, because another worker
     may run the next batch.
     """
-    digest = bucket.told if bucket.told is not None and told == bucket.shown else crc32(encode(told))
+    digest = (
+        bucket.open_list_digest
+        if bucket.open_list_digest is not None and open_list == bucket.shown
+        else crc32(encode(open_list))
+    )
     is_turn = (barrier_number + bucket.number) % EMIT_EVERY == 0
-    is_heard = digest == bucket.told and barrier_number > bucket.barrier
-    bucket.told, bucket.shown, bucket.barrier = digest, told, barrier_number
-    return is_turn or not is_heard
+    has_arrived = digest == bucket.open_list_digest and barrier_number > bucket.barrier
+    bucket.open_list_digest, bucket.shown, bucket.barrier = digest, open_list, barrier_number
+    return is_turn or not has_arrived
 
 
 class LastOpenLists:
     """The last open list of each bucket, for users that need the whole at every barrier."""
 
     def __init__(self) -> None:
-        self._told: dict[int, OpenTransactions] = {}
+        self._by_bucket: dict[int, OpenTransactions] = {}
 
     def whole(self, emitted: Iterable[Finding]) -> list[Finding]:
         """The findings of one batch, with the last open lists of all buckets."""
         others: list[Finding] = []
-        for said in emitted:
-            if isinstance(said, OpenTransactions):
-                self._told[said.bucket] = said
+        for finding in emitted:
+            if isinstance(finding, OpenTransactions):
+                self._by_bucket[finding.bucket] = finding
             else:
-                others.append(said)
-        return others + [self._told[bucket] for bucket in sorted(self._told)]
+                others.append(finding)
+        return others + [self._by_bucket[bucket] for bucket in sorted(self._by_bucket)]
 
 
-def _by_age(told: OpenTransaction) -> tuple[int, int]:
-    return told.since_ms, told.producer_id
+def _by_age(transaction: OpenTransaction) -> tuple[int, int]:
+    return transaction.since_ms, transaction.producer_id
 
 
 def _since(producer: ProducerState, context: BarrierContext) -> tuple[int, int | None]:
@@ -124,8 +128,8 @@ def _open(producer: ProducerState, state: str, since_ms: int, prepared_ms: int |
     return OpenTransaction(producer.producer_id, name, state, since_ms, prepared_ms, spans)
 
 
-def oldest(told: Iterable[OpenTransaction]) -> tuple[int | None, int | None]:
+def oldest(transactions: Iterable[OpenTransaction]) -> tuple[int | None, int | None]:
     """The start of the oldest, and the time since when the longest prepared one is prepared; None for none."""
-    known = list(told)
+    known = list(transactions)
     prepared = [one.prepared_ms for one in known if one.prepared_ms is not None]
     return min((one.since_ms for one in known), default=None), min(prepared, default=None)

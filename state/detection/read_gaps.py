@@ -115,15 +115,15 @@ def as_read(bucket: BucketState, partition: TopicPartition, bracket: CensusListi
 
 def note_gaps(bucket: BucketState, notices: Iterable[PartitionNotice]) -> None:
     """Records what could not be read in this batch."""
-    told = [notice for notice in notices if notice.kind is not NoticeKind.HIDDEN]
-    gone = {(notice.partition, notice.topic_id) for notice in told if notice.kind is NoticeKind.DELETED}
+    visible = [notice for notice in notices if notice.kind is not NoticeKind.HIDDEN]
+    gone = {(notice.partition, notice.topic_id) for notice in visible if notice.kind is NoticeKind.DELETED}
     for partition, _ in gone:
         bucket.gaps.pop(partition, None)
         bucket.left.pop(partition, None)
         if partition.topic == TRANSACTION_STATE_TOPIC:
             bucket.coordinator_gaps.pop(partition.partition, None)
             bucket.rereading[partition.partition] = RECREATED
-    for notice in told:
+    for notice in visible:
         partition = notice.partition
         is_unread = notice.kind in READ_LATER
         if (partition, notice.topic_id) in gone:

@@ -111,4 +111,4 @@ def ended(
     """The findings about the end of a span: none, unless a finding about the open span was emitted."""
     how = EFFECTS[event].end
     assert how is not None
-    return (SpanEnded(producer_id, partition, span, how, marker),) if span.said else ()
+    return (SpanEnded(producer_id, partition, span, how, marker),) if span.emission else ()

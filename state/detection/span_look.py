@@ -39,12 +39,12 @@ def judge_span(
     match output:
         case Output.CANDIDATE:
             assert span.uncovered_at is not None
-            if not context.is_due(span.said):
+            if not context.is_due(span.emission):
                 return span, ()
             candidate = candidate_of(producer, partition, span, context, span.uncovered_at)
-            return replace(judged, said=context.next_emission(span.said)), (candidate,)
+            return replace(judged, emission=context.next_emission(span.emission)), (candidate,)
         case Output.STRAY_WRITE:
-            return replace(judged, said=Emission(0, 0)), (_stray_write(producer, partition, span, context),)
+            return replace(judged, emission=Emission(0, 0)), (_stray_write(producer, partition, span, context),)
         case Output.WAIT:
             context.waiting[Look.DATA_UNPROVEN] += 1
             return judged, ()
@@ -112,4 +112,4 @@ def _needs_census(partition: TopicPartition, span: Span, context: BarrierContext
     if not span.by_census and not context.is_unproven(partition):
         return False
     is_seen = span.seen_at is not None and span.seen_at >= context.barrier.number
-    return span.reseen_at is None or (context.is_due(span.said) and not is_seen)
+    return span.reseen_at is None or (context.is_due(span.emission) and not is_seen)

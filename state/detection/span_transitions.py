@@ -72,7 +72,7 @@ def _with_span(producer: ProducerState, partition: TopicPartition, span: Span | 
         spans.pop(partition, None)
     else:
         spans[partition] = span
-    return ProducerState(producer.producer_id, spans, producer.view, producer.said)
+    return ProducerState(producer.producer_id, spans, producer.view, producer.emissions)
 
 
 def _is_past(prior: Span, fact: ProducerSeen) -> bool:
@@ -119,7 +119,7 @@ def _stray(producer: ProducerState, fact: ProducerSeen, joined: Joined, prior: S
 
 def absorbed(span: Span) -> Span:
     """A span whose old data a later transaction has absorbed; a finding is emitted, so its end will be too."""
-    return replace(span, stray=True, absorbed=True, said=span.said or Emission(0, 0))
+    return replace(span, stray=True, absorbed=True, emission=span.emission or Emission(0, 0))
 
 
 def _closing_marker(prior: Span | None, fact: ProducerSeen) -> Marker | None:

@@ -57,9 +57,9 @@ def after_tombstone(producer: ProducerState, fact: TransactionalIdGone) -> Step:
 def _moved(producer: ProducerState, view: CoordinatorView) -> Step:
     """The producer with a newer view; ends the verdicts that were emitted about an earlier transaction or state."""
     prior = producer.view
-    emissions = dict(producer.said)
+    emissions = dict(producer.emissions)
     emitted: list[Finding] = []
-    for verdict in producer.said:
+    for verdict in producer.emissions:
         if prior is None or (family_of(prior) == family_of(view) and view.start_ms == prior.start_ms):
             continue
         del emissions[verdict]

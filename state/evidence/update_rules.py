@@ -42,6 +42,6 @@ RULES: Final[dict[str, Rule]] = {
 }
 
 
-def worth_telling(known: IncidentEvent, now: IncidentEvent) -> bool:
+def needs_update(known: IncidentEvent, now: IncidentEvent) -> bool:
     """Whether the current values need an event, compared with the last event."""
     return any(rule(known, now) for rule in RULES.values())

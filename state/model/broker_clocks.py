@@ -111,20 +111,20 @@ def both(one: Clock | None, other: Clock) -> Clock:
     """The bounds from two observations of one clock."""
     if one is None:
         return other
-    highest = [told.highest_ms for told in (one, other) if told.highest_ms is not None]
+    highest = [clock.highest_ms for clock in (one, other) if clock.highest_ms is not None]
     lowest_ms = max(one.lowest_ms, other.lowest_ms)
-    set_ms = max((told.set_ms for told in (one, other) if told.set_ms is not None), default=None)
+    set_ms = max((clock.set_ms for clock in (one, other) if clock.set_ms is not None), default=None)
     return Clock(lowest_ms, min(highest, default=None), max(one.at_ms, other.at_ms), set_ms)
 
 
-def learned(known: Clock | None, told: Clock) -> Clock:
+def learned(known: Clock | None, listed: Clock) -> Clock:
     """The bounds of a clock after one batch; changes below STEP_MS are ignored."""
     if known is None:
-        return told
-    former = known.now(told.at_ms)
-    now = both(former, told)
+        return listed
+    former = known.now(listed.at_ms)
+    now = both(former, listed)
     if not now.is_possible:
-        return told._replace(set_ms=told.at_ms)
+        return listed._replace(set_ms=listed.at_ms)
     is_higher = now.lowest_ms - former.lowest_ms >= STEP_MS
     is_lower = now.highest_ms is not None and (
         former.highest_ms is None or former.highest_ms - now.highest_ms >= STEP_MS
@@ -138,7 +138,7 @@ class Clocks(Struct, array_like=True):
     brokers: dict[int, Clock] = field(default_factory=dict)
     reigns: dict[int, Leadership] = field(default_factory=dict)
 
-    def take(self, leaders: Mapping[int, Leader], told: Mapping[int, Clock], now_ms: int) -> bool:
+    def take(self, leaders: Mapping[int, Leader], listed: Mapping[int, Clock], now_ms: int) -> bool:
         """Adds the data of a barrier; returns whether it may change an age."""
         risen = {
             log_partition: Leadership(*leader, now_ms)
@@ -150,7 +150,7 @@ class Clocks(Struct, array_like=True):
         self.reigns.update(risen)
         led = {reign.broker for reign in self.reigns.values()}
         clocks = {broker: clock for broker, clock in self.brokers.items() if broker in led}
-        for broker, clock in told.items():
+        for broker, clock in listed.items():
             if clock.is_possible:
                 clocks[broker] = learned(clocks.get(broker), clock)
         has_changed = bool(risen) or clocks != self.brokers

@@ -93,8 +93,8 @@ class Tally:
 
     def latencies(self) -> tuple[Latencies, ...]:
         """All durations collected so far."""
-        return tuple(self._told())
+        return tuple(self._histograms())
 
-    def _told(self) -> Iterator[Latencies]:
+    def _histograms(self) -> Iterator[Latencies]:
         for (stage, state), counts in sorted(self._counts.items()):
             yield Latencies(stage, state, self._sums[stage, state], tuple(counts))

@@ -91,7 +91,7 @@ class TransactionMoved(Variant, frozen=True):
 
     producer_id: ProducerId
     verdict: Verdict
-    said_view: CoordinatorView
+    candidate_view: CoordinatorView
     view: CoordinatorView
 
 

@@ -49,7 +49,7 @@ class DetectionPolicy:
     unreadable_ms: int = 10_000
     idle_retention_ms: int = 3_600_000
 
-    def scan_interval_ms(self, told_ms: int | None) -> int:
-        """How often coordinators look for expired transactions; `told_ms` is the value from the brokers."""
-        known = (self.coordinator_scan_interval_ms, told_ms, DEFAULT_SCAN_INTERVAL_MS)
+    def scan_interval_ms(self, listed_ms: int | None) -> int:
+        """How often coordinators look for expired transactions; `listed_ms` is the value from the brokers."""
+        known = (self.coordinator_scan_interval_ms, listed_ms, DEFAULT_SCAN_INTERVAL_MS)
         return next(interval_ms for interval_ms in known if interval_ms is not None)

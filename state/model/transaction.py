@@ -116,7 +116,7 @@ class Span(Record, frozen=True):
         ended_at: batch of the census from which on the span has certainly ended, else None.
         stray: it was proven that no transaction owned the data.
         absorbed: also, a later transaction of the producer now covers the span; its marker will close it.
-        said: set once a finding about the span was emitted; then its end is emitted too.
+        emission: set once a finding about the span was emitted; then its end is emitted too.
     """
 
     topic_id: str
@@ -136,7 +136,7 @@ class Span(Record, frozen=True):
     ended_at: int | None = None
     stray: bool = False
     absorbed: bool = False
-    said: Emission | None = None
+    emission: Emission | None = None
 
     @property
     def oldest_epoch(self) -> ProducerEpoch:
@@ -215,14 +215,14 @@ COVER = "cover"
 class ProducerState(Record, frozen=True):
     """All that is known about one producer id.
 
-    `said` has one entry per emitted time-based verdict, and one under COVER for questions to the coordinator about its
-    spans. The spans have their own `said`.
+    `emissions` has one entry per emitted time-based verdict, and one under COVER for questions to the coordinator about
+    its spans. Each span has its own `emission`.
     """
 
     producer_id: ProducerId
     spans: dict[TopicPartition, Span] = field(default_factory=dict)
     view: CoordinatorView | None = None
-    said: dict[str, Emission] = field(default_factory=dict)
+    emissions: dict[str, Emission] = field(default_factory=dict)
 
     @property
     def is_awaited(self) -> bool:

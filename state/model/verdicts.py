@@ -87,7 +87,7 @@ class VerdictRule(NamedTuple):
     """One row of the verdict table.
 
     Attributes:
-        when, says, ends_by_itself: text for the docs.
+        when, meaning, ends_by_itself: text for the docs.
         age_rule: the age above which a live transaction of this family has the verdict, by its view, the policy and the
             scan interval of its coordinator; None if the verdict depends on more than the age, or does not apply.
         is_past_timeout: the verdict says that the timeout has passed, so the coordinator's own clock can refute it.
@@ -99,7 +99,7 @@ class VerdictRule(NamedTuple):
     family: Family
     severity: Severity
     when: str
-    says: str
+    meaning: str
     ends_by_itself: str
     age_rule: AgeRule | None = None
     is_past_timeout: bool = False

@@ -135,7 +135,7 @@ class KeptBucket:
         shared, followed, agenda = encode_shared(self.bucket), self.bucket.followed, self.bucket.agenda
         parts = {name: part for name, part in shared.items() if self._shared.get(name) != part}
         followed_now: dict[ProducerId, OpenTransaction | None] = {
-            pid: told for pid, told in followed.items() if self._followed.get(pid) != told
+            pid: transaction for pid, transaction in followed.items() if self._followed.get(pid) != transaction
         }
         let_go = self._followed.keys() - followed.keys()
         rows = {pid: encode_producer(producer) for pid, producer in self._changed.items()}
@@ -200,11 +200,11 @@ class KeptBucket:
         entry = ENTRIES.decode(packed)
         decode_shared(self.bucket, entry.parts)
         self._shared.update(entry.parts)
-        for producer_id, told in entry.followed.items():
-            if told is None:
+        for producer_id, transaction in entry.followed.items():
+            if transaction is None:
                 self.bucket.followed.pop(producer_id, None)
             else:
-                self.bucket.followed[producer_id] = told
+                self.bucket.followed[producer_id] = transaction
         self._rows.update(zip(entry.producer_ids, entry.rows, strict=True))
         self._written_ms.update(zip(entry.producer_ids, entry.written_ms, strict=True))
         for producer_id in entry.producer_ids:
@@ -248,7 +248,7 @@ def load(kept: KeptBucket | None, store: LogStore, number: int) -> KeptBucket:
         return kept
     anew = KeptBucket(number)
     anew.read(store, range(sequence - len(tokens) + 1, sequence + 1), tokens)
-    anew.bucket.told = None  # there may be a new driver, which has no open list yet
+    anew.bucket.open_list_digest = None  # there may be a new driver, which has no open list yet
     return anew
 
 

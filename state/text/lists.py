@@ -11,10 +11,10 @@ def some(names: Sequence[object], most: int) -> str:
     return ", ".join(map(str, names[:most])) + more
 
 
-def by_reason(told: Iterable[tuple[str, str]], most: int) -> Iterator[str]:
+def by_reason(pairs: Iterable[tuple[str, str]], most: int) -> Iterator[str]:
     """One line per reason of the pairs (what, why), in order of first appearance: the first names, then the reason."""
     reasons: dict[str, list[str]] = {}
-    for what, why in told:
+    for what, why in pairs:
         reasons.setdefault(why, []).append(what)
     for why, names in reasons.items():
         yield f"{some(names, most)}: {why}"

@@ -65,10 +65,10 @@ def can_skip(previous: SourceOffset, following: SourceOffset, next_due: NextBarr
     """Whether the barrier of `following` can be skipped. The caller checks that no snapshot and no request is due."""
     if next_due is None or next_due.barrier != previous.barrier or next_due.due_ms <= following.coordinator_listed_ms:
         return False
-    return _tells_nothing(previous, following)
+    return _is_unchanged(previous, following)
 
 
-def _tells_nothing(previous: SourceOffset, following: SourceOffset) -> bool:
+def _is_unchanged(previous: SourceOffset, following: SourceOffset) -> bool:
     if following.begun or following.reread or following.gone or previous.begun or previous.reread:
         return False  # what the last batch began to read counts as read only at the next barrier
     is_whole = all(

@@ -57,14 +57,14 @@ def requests_after(emitted: Collection[Finding], doubted: Iterable[TopicPartitio
     requests = {census_of(partition, CensusReason.DOUBT) for partition in doubted}
     requests.update(census_of(partition, CensusReason.STANDING) for partition in _held_by_nobody_known(emitted))
     unread: dict[TopicPartition, int] = {}
-    for said in emitted:
-        if isinstance(said, CensusRequest):
-            requests.add(census_of(said.partition, said.why))
-        elif isinstance(said, OutstandingGap | ReadLimitReached) and said.from_offset < 0:
-            why = CensusReason.GAP if is_data(said.partition) else None
-            requests.add(RereadRequest(said.partition, said.from_offset, why))
-        elif isinstance(said, OutstandingGap | ReadLimitReached):
-            unread[said.partition] = min(said.from_offset, unread.get(said.partition, said.from_offset))
+    for finding in emitted:
+        if isinstance(finding, CensusRequest):
+            requests.add(census_of(finding.partition, finding.why))
+        elif isinstance(finding, OutstandingGap | ReadLimitReached) and finding.from_offset < 0:
+            why = CensusReason.GAP if is_data(finding.partition) else None
+            requests.add(RereadRequest(finding.partition, finding.from_offset, why))
+        elif isinstance(finding, OutstandingGap | ReadLimitReached):
+            unread[finding.partition] = min(finding.from_offset, unread.get(finding.partition, finding.from_offset))
     return requests | {RereadRequest(partition, start) for partition, start in unread.items()}
 
 
@@ -74,11 +74,14 @@ def _held_by_nobody_known(emitted: Collection[Finding]) -> Iterator[TopicPartiti
     If a known transaction with an owner begins there, it holds the offset: no two transactions begin at one offset. A
     snapshot would only show it again, and transactions above it that hold nothing yet.
     """
-    standing = [said for said in emitted if isinstance(said, LastStableOffsetBlocked)]
+    standing = [finding for finding in emitted if isinstance(finding, LastStableOffsetBlocked)]
     if not standing:
         return
     open_now = (
-        transaction for said in emitted if isinstance(said, OpenTransactions) for transaction in said.transactions
+        transaction
+        for finding in emitted
+        if isinstance(finding, OpenTransactions)
+        for transaction in finding.transactions
     )
     owned = {
         (span.partition, span.start_offset)
@@ -86,9 +89,9 @@ def _held_by_nobody_known(emitted: Collection[Finding]) -> Iterator[TopicPartiti
         if transaction.state != UNOWNED
         for span in transaction.spans
     }
-    for said in standing:
-        if (said.partition, said.offset) not in owned:
-            yield said.partition
+    for finding in standing:
+        if (finding.partition, finding.offset) not in owned:
+            yield finding.partition
 
 
 def write_requests(path: Path, requests: Collection[RereadRequest]) -> None:

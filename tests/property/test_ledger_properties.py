@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.ledger_world import World
 from support.shared_log import SharedLog
 from txnwatch.sinks.incidents.incident_store import KEPT_MS
-from txnwatch.state.evidence.update_rules import worth_telling
+from txnwatch.state.evidence.update_rules import needs_update
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent
 
@@ -179,7 +179,7 @@ def test_one_instance(game_steps: list[Step]) -> None:
     game = play(1, game_steps)
     for events in lives(game.log).values():
         for known, now in itertools.pairwise(events):
-            assert now.status == "resolved" or worth_telling(known, now), "never an update of noise"
+            assert now.status == "resolved" or needs_update(known, now), "never an update of noise"
 
 
 @given(steps)

@@ -38,7 +38,7 @@ def test_every_fact_has_an_answer_in_every_state(producer: ProducerState, fact: 
     assert step.producer.producer_id == producer.producer_id
     for partition, span in step.producer.spans.items():
         before = producer.spans.get(partition)
-        assert before is None or span.start_offset <= before.start_offset or span.said is None, (
+        assert before is None or span.start_offset <= before.start_offset or span.emission is None, (
             "a span that moves up is another one, and nothing was said of it"
         )
 

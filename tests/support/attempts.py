@@ -158,7 +158,7 @@ class Query:
         if self.driver is not None:
             assert _open(self.driver.whole(emitted)) == _open(expected), "what the driver holds as open is so"
         self.seen["told"] += len(emitted) - len(_others(emitted))
-        assert replace(now.bucket, told=None) == replace(decode_bucket(after.bucket), told=None)
+        assert replace(now.bucket, open_list_digest=None) == replace(decode_bucket(after.bucket), open_list_digest=None)
         assert now.producer_ids == after.rows.keys()
         stored = DictStore()
         stored.rows = after.rows

@@ -183,7 +183,7 @@ def decode_bucket(row: bytes) -> BucketState:
     agenda, followed, shared = _WHOLE.decode(row)
     bucket = BucketState(agenda=Agenda(agenda), followed=followed)
     decode_shared(bucket, shared)
-    bucket.told = None
+    bucket.open_list_digest = None
     return bucket
 
 

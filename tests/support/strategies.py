@@ -45,7 +45,7 @@ producer_ids = st.integers(0, 3)
 data_partitions = st.builds(TopicPartition, st.sampled_from(["orders", "pay-ments"]), st.integers(0, 1))
 log_partitions = st.integers(0, 2)
 partitions = st.one_of(data_partitions, st.builds(TopicPartition, st.just(TRANSACTION_STATE_TOPIC), log_partitions))
-said = st.builds(Emission, st.integers(1, 9), times)
+emissions = st.builds(Emission, st.integers(1, 9), times)
 markers = st.builds(Marker, offsets, epochs, st.booleans(), epochs, times)
 spans = st.builds(
     Span,
@@ -65,7 +65,7 @@ spans = st.builds(
     ended_at=st.none() | st.integers(0, 9),
     stray=st.booleans(),
     absorbed=st.booleans(),
-    said=st.none() | said,
+    emission=st.none() | emissions,
 )
 views = st.builds(
     CoordinatorView,
@@ -87,7 +87,7 @@ producers = st.builds(
     st.dictionaries(data_partitions, spans, max_size=3),
     st.none() | views,
     st.dictionaries(
-        st.sampled_from([Verdict.LATE, Verdict.LONG_RUNNING, Verdict.STUCK_PREPARE]).map(str), said, max_size=2
+        st.sampled_from([Verdict.LATE, Verdict.LONG_RUNNING, Verdict.STUCK_PREPARE]).map(str), emissions, max_size=2
     ),
 )
 
@@ -101,7 +101,7 @@ def nearly_at_rest(draw: st.DrawFn) -> ProducerState:
         "ended_at": st.integers(0, 9),
         "stray": st.just(True),
         "absorbed": st.just(True),
-        "said": said,
+        "emission": emissions,
     }
     found = {}
     for partition in draw(st.sets(data_partitions, max_size=2)):
@@ -121,8 +121,8 @@ def nearly_at_rest(draw: st.DrawFn) -> ProducerState:
         frozenset(found) if draw(st.booleans()) else draw(st.frozensets(data_partitions)),
         since_ms=draw(st.one_of(times, st.just(NOT_LISTED_MS))),
     )
-    told = {} if draw(st.booleans()) else {draw(st.sampled_from([COVER, str(Verdict.LATE)])): draw(said)}
-    return ProducerState(1, found, draw(st.sampled_from([view, view, view, None])), told)
+    emitted = {} if draw(st.booleans()) else {draw(st.sampled_from([COVER, str(Verdict.LATE)])): draw(emissions)}
+    return ProducerState(1, found, draw(st.sampled_from([view, view, view, None])), emitted)
 
 
 open_transactions = st.builds(

@@ -95,14 +95,14 @@ def _versions(name: str, facts: BrokerFacts) -> Iterator[CheckRow]:
         ("ListTransactions", 0, "Kafka 3.0", "find-hanging, explain, list, run", Health.MISSING),
         ("Fetch", _TRUNCATION_SEEN_SINCE, "Kafka 2.7", "run", Health.WARNING),
     )
-    told = 0
+    unsupported = 0
     for api, version, since, needed_by, health in needs:
         has = facts.versions.get(f"{api}Request", facts.versions.get(api))
         if has is None or has < version:
-            told += 1
+            unsupported += 1
             detail, fix = f"does not support {api} version {version}", f"{name}: {since} or later"
             yield CheckRow("version", name, health, detail, needed_by, fix)
-    if not told:
+    if not unsupported:
         level = f", transaction.version {facts.transaction_version}" if facts.transaction_version is not None else ""
         yield CheckRow("version", name, Health.OK, f"supports all requests of txnwatch{level}", "all", None)
 
@@ -130,9 +130,11 @@ def _ids(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
 def _topics(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     operations = found.topic_operations
     data = {
-        name: told for name, told in operations.items() if name not in {TRANSACTION_STATE_TOPIC, caller.events_topic}
+        name: rights
+        for name, rights in operations.items()
+        if name not in {TRANSACTION_STATE_TOPIC, caller.events_topic}
     }
-    unread = sorted(name for name, told in data.items() if _lacks(told, READ))
+    unread = sorted(name for name, rights in data.items() if _lacks(rights, READ))
     for name in unread:
         fix = _grant(caller, "Read", "--topic", name)
         yield CheckRow(
@@ -222,16 +224,16 @@ def _writers(found: Writers, caller: Caller) -> CheckRow:
 
 
 def _cluster(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
-    told = found.cluster_operations
+    rights = found.cluster_operations
     for operation, word, needed_by in (
         (DESCRIBE, "Describe", "doctor"),
         (DESCRIBE_CONFIGS, "DescribeConfigs", "doctor, late"),
         (ALTER, "Alter", "abort"),
     ):
         name = f"{word} on the cluster"
-        if told is None:
+        if rights is None:
             yield CheckRow("right", name, Health.WARNING, "brokers before 2.8 do not report it", needed_by, None)
-        elif operation in told:
+        elif operation in rights:
             yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)
         else:
             yield CheckRow(
@@ -280,8 +282,8 @@ def _clock(found: Checkup) -> CheckRow:
     return CheckRow("clock", "ours", Health.OK, "agrees with the brokers' clocks within 5 s", "-", None)
 
 
-def _lacks(told: Operations, operation: int) -> bool:
-    return told is not None and operation not in told
+def _lacks(rights: Operations, operation: int) -> bool:
+    return rights is not None and operation not in rights
 
 
 def _grant(caller: Caller, operation: str, *resource: str) -> str:

@@ -38,12 +38,12 @@ def run(parsed: argparse.Namespace) -> int:
                 code = FAILURE
                 bad.take(event)
                 if parsed.follow:
-                    bad.say()
+                    bad.report_when_due()
             elif isinstance(event, IncidentEvent):
                 shown = with_command_from_here(event, parsed)
                 line = to_json(shown).decode() if parsed.format == "json" else event_line(shown)
                 with delivering():
                     print(line, flush=True)
     finally:
-        bad.say_all()
+        bad.report_new()
     return code

@@ -47,7 +47,7 @@ class OpenIncident:
     suggested_command: Line
 
 
-class _Told(NamedTuple):
+class _Reading(NamedTuple):
     """The incidents and heartbeats that were read.
 
     Attributes:
@@ -83,19 +83,19 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 
 def run(parsed: argparse.Namespace) -> int:
     """Prints the open incidents and the watchers; see the description for the exit code."""
-    told, now_ms = _read(parsed), wall_clock_ms()
-    watchers = watchers_of(told.heartbeats, now_ms)
-    alone = unwatched(told.clusters, watchers)
+    found, now_ms = _read(parsed), wall_clock_ms()
+    watchers = watchers_of(found.heartbeats, now_ms)
+    alone = unwatched(found.clusters, watchers)
     missing = not_reached(watchers)
-    clusters = sorted(told.clusters)
+    clusters = sorted(found.clusters)
     answer = CommandAnswer(
         "status",
         clusters[0] if len(clusters) == 1 else "",
         OpenIncident,
-        [_row(with_command_from_here(event, parsed), now_ms) for event in told.incidents],
-        (*told.problems, *missing),
-        _summary(told, watchers, alone, is_whole=not missing),
-        found=bool(told.incidents),
+        [_row(with_command_from_here(event, parsed), now_ms) for event in found.incidents],
+        (*found.problems, *missing),
+        _summary(found, watchers, alone, is_whole=not missing),
+        found=bool(found.incidents),
         notes=tuple(watcher.line() for watcher in listed(watchers)),
         also={"watchers": listed(watchers)},
         unwatched=bool(alone) or not watchers,
@@ -104,11 +104,11 @@ def run(parsed: argparse.Namespace) -> int:
     return answer.exit_code(fail_on_found=parsed.fail_on_found)
 
 
-def _read(parsed: argparse.Namespace) -> _Told:
+def _read(parsed: argparse.Namespace) -> _Reading:
     if parsed.redis_url is not None:
         shown = read_shown(parsed.redis_url, keys_of(parsed))
         problems = [NotChecked(key, why) for key, why in shown.unread.items()]
-        return _Told(set(shown.clusters), shown.incidents, shown.heartbeats, problems)
+        return _Reading(set(shown.clusters), shown.incidents, shown.heartbeats, problems)
     if parsed.bootstrap_server is None:
         raise ConfigError("status: expected --redis-url or --bootstrap-server, found neither")
     events: list[IncidentEvent] = []
@@ -129,14 +129,14 @@ def _read(parsed: argparse.Namespace) -> _Told:
         for why, count in ((f"{kind}, the last: {bad.last[kind]}", count) for kind, count in bad.counts.items())
     ]
     clusters = {event.cluster_id for event in open_now} | {beat.cluster_id for beat in beats}
-    return _Told(clusters, open_now, beats, problems)
+    return _Reading(clusters, open_now, beats, problems)
 
 
-def _summary(told: _Told, watchers: Sequence[Watcher], alone: Sequence[str], *, is_whole: bool) -> str:
+def _summary(found: _Reading, watchers: Sequence[Watcher], alone: Sequence[str], *, is_whole: bool) -> str:
     """One line: whether an incident is open, whether a watcher judges, and whether watchers cover everything."""
-    if told.incidents:
+    if found.incidents:
         wrong = ""
-    elif told.problems:
+    elif found.problems:
         wrong = "no open incident was read, but not everything could be read"
     else:
         wrong = "no open incident"

@@ -82,8 +82,8 @@ def watchers_of(heartbeats: Iterable[Heartbeat], now_ms: int) -> list[Watcher]:
         is_better = known is None or known.time_ms <= beat.time_ms or known.doubt(now_ms) is not None
         if is_better and (beat.doubt(now_ms) is None or known is None):
             last[beat.key] = beat
-    told = sorted(last.values(), key=lambda beat: (beat.doubt(now_ms) is not None, -beat.judged_ms))
-    return [_watcher(beat, now_ms) for beat in told]
+    beats = sorted(last.values(), key=lambda beat: (beat.doubt(now_ms) is not None, -beat.judged_ms))
+    return [_watcher(beat, now_ms) for beat in beats]
 
 
 def listed(watchers: Sequence[Watcher]) -> Sequence[Watcher]:
@@ -107,13 +107,17 @@ def not_reached(watchers: Sequence[Watcher]) -> tuple[NotChecked, ...]:
     log_is_read = {
         watcher.cluster_id for watcher in looking if watcher.is_coordinator_read and not watcher.unread_log_partitions
     }
-    told = [
+    unproven = [
         missing
         for watcher in looking
         for missing in _with_log_read(watcher, is_read=watcher.cluster_id in log_is_read).unproven()
     ]
-    more = [NotChecked(f"{len(told) - _MOST} more", "other watchers prove nothing there")] if len(told) > _MOST else []
-    return (*told[:_MOST], *more)
+    more = (
+        [NotChecked(f"{len(unproven) - _MOST} more", "other watchers prove nothing there")]
+        if len(unproven) > _MOST
+        else []
+    )
+    return (*unproven[:_MOST], *more)
 
 
 def _with_log_read(watcher: Watcher, *, is_read: bool) -> Watcher:
@@ -137,6 +141,6 @@ def _not_checked(names: Sequence[str], count: int, why: str) -> Iterator[NotChec
 
 
 def _watcher(beat: Heartbeat, now_ms: int) -> Watcher:
-    told = {spec.name: getattr(beat, spec.name) for spec in fields(Watcher) if hasattr(beat, spec.name)}
-    told |= {"is_active": beat.is_active(now_ms), "doubt": beat.doubt(now_ms)}
-    return Watcher(**told, age_ms=max(0, now_ms - beat.judged_ms))
+    values = {spec.name: getattr(beat, spec.name) for spec in fields(Watcher) if hasattr(beat, spec.name)}
+    values |= {"is_active": beat.is_active(now_ms), "doubt": beat.doubt(now_ms)}
+    return Watcher(**values, age_ms=max(0, now_ms - beat.judged_ms))

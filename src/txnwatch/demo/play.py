@@ -129,8 +129,8 @@ class Demo(Stage):
         def is_there() -> bool:
             held = client.hgetall(key)
             is_listed = client.zscore(f"{prefix}incidents", event.incident_id) is not None
-            is_told = int(held.get("sequence", 0)) >= event.sequence and held["transactional_id"] == ZOMBIE
-            return is_told and is_listed == event.is_open and (event.is_open or held["status"] == event.status)
+            is_stored = int(held.get("sequence", 0)) >= event.sequence and held["transactional_id"] == ZOMBIE
+            return is_stored and is_listed == event.is_open and (event.is_open or held["status"] == event.status)
 
         self.wait(is_there, 15.0, f"{event.status} in Redis")
         return key

@@ -55,8 +55,8 @@ class Stage:
     def start_servers(self) -> None:
         """Starts Kafka and Redis, and creates the topics."""
         kafka = EmbeddedKafka(self.directory / "kafka")
-        self.stack.enter_context(kafka).start(self.view.say)
-        self.redis = self.stack.enter_context(EmbeddedRedis(self.directory / "redis")).start(self.view.say)
+        self.stack.enter_context(kafka).start(self.view.show_line)
+        self.redis = self.stack.enter_context(EmbeddedRedis(self.directory / "redis")).start(self.view.show_line)
         self.bootstrap = kafka.bootstrap_servers
         self.options = options_of(self.bootstrap, None)
         self.cluster = Cluster(self.options.bootstrap, self.options.security)

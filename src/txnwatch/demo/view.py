@@ -86,7 +86,7 @@ class DemoView:
         """The context manager of one step."""
         return StepScope(self, self.steps[position])
 
-    def say(self, line: str) -> None:
+    def show_line(self, line: str) -> None:
         """Shows a line of progress inside a step."""
         if self._live is None:
             self.console.print(f"  {line}", highlight=False, soft_wrap=True)
@@ -102,7 +102,7 @@ class DemoView:
             if self.incident is not None:
                 self.console.print(self.panel(self.incident))
 
-    def tell(self, step: Step) -> None:
+    def show_step(self, step: Step) -> None:
         """Prints that a step has begun or ended, if the screen is not updated in place."""
         if self._live is None:
             if step.state == _RUNNING:
@@ -180,13 +180,13 @@ class StepScope:
     def __enter__(self) -> Step:
         self._step.state = _RUNNING
         self._begin = time.monotonic()
-        self._view.tell(self._step)
+        self._view.show_step(self._step)
         return self._step
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
         self._step.took_s = time.monotonic() - self._begin
         self._step.state = _DONE if kind is None else _FAILED
-        self._view.tell(self._step)
+        self._view.show_step(self._step)
 
 
 def incident_facts(incident: IncidentEvent) -> list[tuple[str, str]]:

@@ -142,8 +142,8 @@ class Metrics(Collector):
         listed_ms = self._picture.data_listed_ms
         if listed_ms >= 0:
             self._made["batch_duration_seconds"].observe(max(0, now_ms - listed_ms) / 1000)
-        for said in emitted:
-            match said:
+        for finding in emitted:
+            match finding:
                 case PartitionAlarm(notice):
                     self._made["partition_notices_total"].labels(notice.kind).inc()
                     if notice.is_decode_failure:
@@ -152,7 +152,7 @@ class Metrics(Collector):
                     for request, length_ms in throttled_ms:
                         self._made["throttled_seconds_total"].labels(request).inc(length_ms / 1000)
                 case ViewHealed():
-                    self._made["view_mismatches_total"].labels(said.mismatch).inc()
+                    self._made["view_mismatches_total"].labels(finding.mismatch).inc()
                 case CensusIncomplete(failed):
                     self._made["census_rounds_total"].labels("incomplete" if failed else "complete").inc()
                 case TransactionsEnded(latencies):
@@ -160,7 +160,7 @@ class Metrics(Collector):
                         self._tally.add(latencies)
 
     def _gauges(self, emitted: Sequence[Finding], now_ms: int) -> None:
-        counts = [said for said in emitted if isinstance(said, BucketCount)]
+        counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
         if not counts:
             return
         listed_ms = counts[0].data_listed_ms
@@ -171,7 +171,9 @@ class Metrics(Collector):
             oldest_open_ms=_earliest(count.oldest_open_ms for count in counts),
             oldest_prepared_ms=_earliest(count.oldest_prepared_ms for count in counts),
             pinned=_pinned(emitted),
-            left={said.partition: said.from_offset for said in emitted if isinstance(said, ReadLimitReached)},
+            left={
+                finding.partition: finding.from_offset for finding in emitted if isinstance(finding, ReadLimitReached)
+            },
         )
         self._clocks(counts[0].clocks)
         states: Counts[str] = Counts()
@@ -186,13 +188,13 @@ class Metrics(Collector):
         self._made["inconclusive_looks"].clear()
         for why, number in waiting.items():
             self._made["inconclusive_looks"].labels(why).set(number)
-        self._made["unread_gaps"].set(sum(isinstance(said, OutstandingGap) for said in emitted))
+        self._made["unread_gaps"].set(sum(isinstance(finding, OutstandingGap) for finding in emitted))
 
     def _take_evidence(self, emitted: Sequence[Finding], evidence: MissingEvidence) -> None:
         """Updates the metrics of missing evidence."""
-        for said in emitted:
-            if isinstance(said, Unproven):
-                logs = Counts(_log(partition) for partition in {*said.partitions, *evidence.unproven_by_census})
+        for finding in emitted:
+            if isinstance(finding, Unproven):
+                logs = Counts(_log(partition) for partition in {*finding.partitions, *evidence.unproven_by_census})
                 logs["coordinator"] = max(logs["coordinator"], int(is_log_missing(emitted)))
                 for log in ("data", "coordinator"):
                     self._made["unproven_partitions"].labels(log).set(logs[log])
@@ -253,10 +255,10 @@ class Metrics(Collector):
 
     def _histograms(self) -> Iterator[Family]:
         with self._lock:
-            told = self._tally.latencies()
+            collected = self._tally.latencies()
         for stage, name in STAGES.items():
             family = HistogramMetricFamily(f"{NAMESPACE}_{name}", _SPEC[name].meaning, labels=_SPEC[name].labels)
-            for latencies in told:
+            for latencies in collected:
                 if latencies.stage is stage:
                     total, buckets = 0, []
                     for bound, count in zip((*BOUNDS_MS, None), latencies.counts, strict=True):
@@ -285,10 +287,10 @@ def _by_labels(values: Mapping[TopicPartition, float]) -> dict[tuple[str, ...], 
 def _pinned(emitted: Iterable[Finding]) -> dict[TopicPartition, tuple[int, int]]:
     """The start of the lowest open data of each partition, and when it was first seen; only if open for a while."""
     found: dict[TopicPartition, tuple[int, int]] = {}
-    for said in emitted:
-        if isinstance(said, OpenTransactions):
-            for told in said.transactions:
-                for partition, start, since_ms in told.spans:
+    for finding in emitted:
+        if isinstance(finding, OpenTransactions):
+            for transaction in finding.transactions:
+                for partition, start, since_ms in transaction.spans:
                     found[partition] = min(found.get(partition, (start, since_ms)), (start, since_ms))
     return found
 

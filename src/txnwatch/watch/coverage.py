@@ -63,7 +63,7 @@ class Coverage:
     def on_batch(self, emitted: Sequence[Finding]) -> None:
         """Updates the coverage with the output of one micro-batch."""
         is_missing = is_log_missing(emitted)
-        self._tell_of_log(is_missing=is_missing)
+        self._report_log(is_missing=is_missing)
         self._hidden = frozenset(_hidden(emitted))
         judged = next((finding for finding in emitted if isinstance(finding, Unproven)), None)
         if judged is None:
@@ -93,7 +93,7 @@ class Coverage:
             self._log_read_ms = now_ms
         if self.is_ready or self._log_read_ms is None or self._started_ms is None:
             return
-        is_census_due = self.census_interval_ms is not None and not self._undescribed.is_heard
+        is_census_due = self.census_interval_ms is not None and not self._undescribed.has_result
         is_log_read = not any(map(is_of_log, self._never)) or now_ms - self._log_progress_ms >= PERSISTENT_MS
         self.is_ready = is_log_read and (not is_census_due or now_ms - self._started_ms >= PERSISTENT_MS)
 
@@ -103,7 +103,7 @@ class Coverage:
         progress = self.progress()
         return progress is not None and any(is_of_log(at) for at in progress.ends.keys() - self._unproven_now)
 
-    def _tell_of_log(self, *, is_missing: bool) -> None:
+    def _report_log(self, *, is_missing: bool) -> None:
         if is_missing and not self._is_log_missing:
             self.log.warning(_NO_LOG)
         elif self._is_log_missing and not is_missing:

@@ -42,7 +42,7 @@ class EventListener:
                     del self.heartbeats[next(iter(self.heartbeats))]
             else:
                 yield one
-        self.passed_over.say()
+        self.passed_over.report_when_due()
 
     def remove_expired_heartbeats(self, retention_ms: int, now_ms: int, bury: Callable[[list[str]], None]) -> None:
         """Writes tombstones for heartbeats that are older than the retention; checks every 10 minutes."""

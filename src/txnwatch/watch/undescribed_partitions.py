@@ -31,7 +31,7 @@ class Undescribed:
 
     alert: PersistentAlert
     round_ms: int
-    is_heard: bool = False
+    has_result: bool = False
     _scanned: frozenset[TopicPartition] = frozenset()
     _named_ms: dict[TopicPartition, int] = field(default_factory=dict)
     _never: frozenset[TopicPartition] = frozenset()
@@ -52,9 +52,9 @@ class Undescribed:
         kept_ms = max(PERSISTENT_MS, _ROUNDS * self.round_ms)
         kept = {at: named_ms for at, named_ms in self._named_ms.items() if failed and now_ms - named_ms <= kept_ms}
         self._named_ms = kept | {partition: now_ms for partition in failed if partition not in self._scanned}
-        if not self.is_heard:
+        if not self.has_result:
             self._never = self.partitions
-        self.is_heard = True
+        self.has_result = True
         self.alert.update(set(self.partitions))
 
     @property

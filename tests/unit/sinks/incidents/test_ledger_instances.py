@@ -181,7 +181,7 @@ def test_what_another_has_ended_meanwhile_is_not_acted_upon_and_opens_again_whil
     pair.both(candidate)
     pair.world.admin.init("checkout-1")
     (known,) = pair.one.open_incidents
-    pair.two.tell(resolved(known, pair.world.now_ms, no_longer_open(pair.world.now_ms, "as the other sees it")))
+    pair.two.publish_next(resolved(known, pair.world.now_ms, no_longer_open(pair.world.now_ms, "as the other sees it")))
     policy = AbortPolicy(after_ms=0)
     AutoAbort("on", policy, 1_000, pair.one, FakeLease(), "here", lambda: pair.world.now_ms).on_batch()
     for _ in range(3):

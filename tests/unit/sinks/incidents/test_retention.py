@@ -179,6 +179,6 @@ def test_one_that_comes_long_after_is_logged_at_once() -> None:
     records = SkippedRecords(said.append, lambda: clock[0])
     for clock[0] in itertools.islice(times, 3):
         records.take(BadEventError(SkipReason.UNSIGNED, "t-0@1: no signature"))
-        records.say()
-        records.say()
+        records.report_when_due()
+        records.report_when_due()
     assert said == ["skipped a record of the events topic (unsigned), the last: t-0@1: no signature"] * 3

@@ -12,7 +12,7 @@ from txnwatch.state.model.transaction import Emission, ProducerState, Span
 
 E = SpanEvent
 SPAN = Span(
-    "one", 5, 0, 3, 9, 0, 0, 1, uncovered_at=2, reseen_at=3, census_absent_at=4, ended_at=4, said=Emission(1, 0)
+    "one", 5, 0, 3, 9, 0, 0, 1, uncovered_at=2, reseen_at=3, census_absent_at=4, ended_at=4, emission=Emission(1, 0)
 )
 LEFT_OPEN = [event for event in SpanEvent if EFFECTS[event].end is None]
 

@@ -27,7 +27,7 @@ from txnwatch.state.model.transaction import Emission, ProducerState, Span
 from txnwatch.state.model.transaction import TransactionState as S
 
 BARRIER = 5
-SAID = Emission(1, START_MS)
+EMISSION = Emission(1, START_MS)
 
 
 def after(*facts: ProducerFact, producer: ProducerState | None = None) -> ProducerState:
@@ -78,16 +78,18 @@ def test_ranges_of_one_partition(facts: tuple[ProducerSeen, ...], start: int | N
 
 
 def test_the_first_marker_after_the_span_is_the_one_that_closed_it() -> None:
-    said = replace(after(seen(0, 10, data=5)).spans[ORDERS], said=SAID)
+    emitted = replace(after(seen(0, 10, data=5)).spans[ORDERS], emission=EMISSION)
     fact = seen(10, 30, first_marker=a_marker(12, commit=True), marker=a_marker(25))
-    (ended,) = apply(ProducerState(PRODUCER, {ORDERS: said}), fact, BARRIER).emitted
+    (ended,) = apply(ProducerState(PRODUCER, {ORDERS: emitted}), fact, BARRIER).emitted
     assert isinstance(ended, SpanEnded)
     assert ended.marker == a_marker(12, commit=True)
 
 
 def test_a_span_remembers_both_ends_and_epochs() -> None:
     span = after(seen(0, 10, data=5, epoch=1, listed_ms=7), seen(10, 20, data=15, epoch=2, listed_ms=9)).spans[ORDERS]
-    assert span == Span("orders-id", 5, 1, 2, 15, START_MS, 7, BARRIER, stray=True, absorbed=True, said=Emission(0, 0))
+    assert span == Span(
+        "orders-id", 5, 1, 2, 15, START_MS, 7, BARRIER, stray=True, absorbed=True, emission=Emission(0, 0)
+    )
 
 
 def test_the_last_batch_has_the_epoch_whether_it_rose_or_fell() -> None:
@@ -104,10 +106,10 @@ def test_partitions_are_kept_apart() -> None:
 
 def test_a_recreated_topic_ends_what_was_open_in_the_old_one() -> None:
     state = after(seen(0, 10, data=5))
-    state = replace(state, spans={ORDERS: replace(state.spans[ORDERS], said=SAID)})
+    state = replace(state, spans={ORDERS: replace(state.spans[ORDERS], emission=EMISSION)})
     step = apply(state, seen(0, 4, data=1, topic_id="another"), BARRIER)
     assert step.producer.spans[ORDERS].topic_id == "another"
-    assert step.producer.spans[ORDERS].said is None
+    assert step.producer.spans[ORDERS].emission is None
     assert [ended.how for ended in step.emitted if isinstance(ended, SpanEnded)] == [SpanEnd.PARTITION_GONE]
 
 
@@ -159,7 +161,7 @@ NOTICES = {
 @pytest.mark.parametrize(("fact", "start", "how"), NOTICES.values(), ids=NOTICES.keys())
 def test_notices(fact: ProducerFact, start: int | None, how: SpanEnd | None) -> None:
     state = after(seen(0, 10, data=5))
-    state = replace(state, spans={ORDERS: replace(state.spans[ORDERS], said=SAID, uncovered_at=4)})
+    state = replace(state, spans={ORDERS: replace(state.spans[ORDERS], emission=EMISSION, uncovered_at=4)})
     step = apply(state, fact, BARRIER)
     span = step.producer.spans.get(ORDERS)
     assert (span.start_offset if span is not None else None) == start

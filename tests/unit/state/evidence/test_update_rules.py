@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.incidents import an_event
-from txnwatch.state.evidence.update_rules import worth_telling
+from txnwatch.state.evidence.update_rules import needs_update
 from txnwatch.state.model.incident import updated
 from txnwatch.state.model.incident_payload import Action, AffectedGroup, Decision, GroupState, Refusal
 
@@ -52,13 +52,13 @@ NOISE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("changes", NEWS.values(), ids=NEWS.keys())
 def test_what_causes_an_update(changes: dict[str, Any]) -> None:
     known = an_event(**BEFORE)
-    assert worth_telling(known, updated(known, known.time_ms + 1, **changes))
+    assert needs_update(known, updated(known, known.time_ms + 1, **changes))
 
 
 @pytest.mark.parametrize("changes", NOISE.values(), ids=NOISE.keys())
 def test_noise(changes: dict[str, Any]) -> None:
     known = an_event(**BEFORE)
-    assert not worth_telling(known, updated(known, known.time_ms + 1, **changes))
+    assert not needs_update(known, updated(known, known.time_ms + 1, **changes))
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,13 @@ def test_noise(changes: dict[str, Any]) -> None:
 )
 def test_the_first_hidden_records(known: int | None, now: int, is_news: bool) -> None:  # noqa: FBT001
     event = an_event(hidden_records=known)
-    assert worth_telling(event, updated(event, event.time_ms, hidden_records=now)) is is_news
+    assert needs_update(event, updated(event, event.time_ms, hidden_records=now)) is is_news
 
 
 def test_a_million_hidden_records_one_by_one_are_six_events() -> None:
     known, told = an_event(hidden_records=1), 0
     for hidden in range(2, 1_000_001):
         now = updated(known, known.time_ms, hidden_records=hidden)
-        if worth_telling(known, now):
+        if needs_update(known, now):
             known, told = now, told + 1
     assert told == 6
