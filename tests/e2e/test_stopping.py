@@ -121,6 +121,7 @@ def test_under_load(watch: Callable[..., RunningWatch], kafka: EmbeddedKafka, cl
         stop_time(running, "under load")
 
 
+@pytest.mark.long
 def test_while_redis_does_not_answer(
     watch: Callable[..., RunningWatch],
     cluster: Cluster,
@@ -138,6 +139,7 @@ def test_while_redis_does_not_answer(
         forwarder.is_stalled.clear()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["kill", "pause"])
 def test_while_no_broker_answers(watch: Callable[..., RunningWatch], kafka: EmbeddedKafka, how: str) -> None:
     running = watch().until_ready()

@@ -37,6 +37,7 @@ def test_a_cluster_without_a_secret_does_not_start(tmp_path: Path) -> None:
     assert "spark.authenticate.secret" in done.stdout + done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("conf", "expected"),
     [
