@@ -149,7 +149,7 @@ class ManualAbort:
         reading = found.readings[partition]
         if reading.problem is not None:
             raise BrokerError(f"{partition}: expected its leader to describe its producers, found: {reading.problem}")
-        rows = [row for row in reading.producers if row.txn_start_offset >= 0]
+        rows = [row for row in reading.producers if row.txn_start_offset is not None]
         listed = sorted(f"one from offset {row.txn_start_offset} (producer id {row.producer_id})" for row in rows)
         raise TxnwatchError(
             f"{partition}: expected the requested open transaction, found {', '.join(listed) or 'none'}"

@@ -92,7 +92,7 @@ def with_past(admin: TransactionAdmin, candidate: SpanCandidate, found: SpanConf
 def start_of(candidate: SpanCandidate, found: SpanConfirmation) -> SpanStart:
     """Where a confirmed span begins, according to its leader."""
     assert found.producer is not None
-    return SpanStart(candidate.partition, candidate.producer_id, found.producer.txn_start_offset)
+    return SpanStart(candidate.partition, candidate.producer_id, found.producer.start_offset)
 
 
 def _is_contradicted(description: TransactionDescription, candidate: SpanCandidate) -> bool:

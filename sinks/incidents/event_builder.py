@@ -28,6 +28,8 @@ from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict
 
+_NO_MARKER = -1  # the coordinator epoch of an event, if the leader knows no marker of the producer
+
 
 def hanging_event(
     origin: Origin,
@@ -45,14 +47,14 @@ def hanging_event(
     completed_ms = view.record_timestamp_ms if view is not None and not view.is_live else 0
     since_ms = max(span.first_seen_ms, completed_ms)
     outcome = outcome or known_outcome(candidate, found).word
-    blocked = blocked_reads(reading, producer.txn_start_offset)
+    blocked = blocked_reads(reading, producer.start_offset)
     return IncidentEvent(
         incident_id=span_incident_id(
             origin.cluster_id,
             reading.topic_id,
             candidate.partition.partition,
             candidate.producer_id,
-            producer.txn_start_offset,
+            producer.start_offset,
         ),
         sequence=1,
         status=IncidentStatus.OPENED,
@@ -71,9 +73,9 @@ def hanging_event(
             else (view.transactional_id if view is not None else None)
         ),
         coordinator_id=description.coordinator if description is not None else None,
-        coordinator_epoch=producer.coordinator_epoch,
+        coordinator_epoch=_NO_MARKER if producer.coordinator_epoch is None else producer.coordinator_epoch,
         transaction_state=description.state if description is not None else None,
-        txn_start_offset=producer.txn_start_offset,
+        txn_start_offset=producer.start_offset,
         open_since_ms=span.first_seen_ms,
         open_since_clock=SinceClock.OBSERVED,
         last_write_ms=producer.last_timestamp_ms,
@@ -86,7 +88,7 @@ def hanging_event(
         cleanup_policy=cleanup_policy,
         evidence=_span_evidence(candidate, found, now_ms),
         expected_outcome=outcome,
-        suggested_command=end_hanging(origin, candidate.partition, producer.txn_start_offset, outcome),
+        suggested_command=end_hanging(origin, candidate.partition, producer.start_offset, outcome),
         detected_at_ms=now_ms,
         detection_latency_ms=max(0, now_ms - since_ms),
         time_ms=now_ms,
@@ -181,7 +183,7 @@ def stray_event(origin: Origin, stray: StrayWrite, now_ms: int) -> IncidentEvent
 
 def surroundings(incident: IncidentEvent, reading: PartitionReading) -> dict[str, Any]:
     """Event fields of the partition around an open span, from a fresh read."""
-    if reading.problem is not None or reading.last_stable_offset < 0 or incident.txn_start_offset is None:
+    if reading.problem is not None or reading.last_stable_offset is None or incident.txn_start_offset is None:
         return {}
     return blocked_reads(reading, incident.txn_start_offset)._asdict()
 

@@ -115,18 +115,21 @@ class FollowUp:
     ) -> dict[TopicPartition, dict[str, Any]]:
         """How long each partition's last stable offset has not moved, and the affected groups, as event fields."""
         found: dict[TopicPartition, dict[str, Any]] = {}
-        readable = {at: one for at, one in readings.items() if one.problem is None and one.last_stable_offset >= 0}
+        readable = {
+            at: (one.last_stable_offset, one.high_watermark)
+            for at, one in readings.items()
+            if one.problem is None and one.last_stable_offset is not None and one.high_watermark is not None
+        }
         if not readable:
             return found
         answer = self.groups.committed_offsets(readable)
         self._report_once(frozenset(answer.problems))
         before = {**_recalled(known), **self._unmoved}
         affected_before = {where(one): one.consumer_groups for one in known if one.topic is not None} | self._affected
-        for partition, reading in readable.items():
+        for partition, (stable, end) in readable.items():
             # An incomplete answer does not clear the groups that it lacks.
             groups, is_complete = answer.offsets.get(partition, ()), not answer.problems
             is_seen = bool(groups) or is_complete
-            stable, end = reading.last_stable_offset, reading.high_watermark
             seen = groups if is_seen else None
             offset = observe(before.get(partition), stable, end, seen, now_ms, is_complete=is_complete)
             self._unmoved[partition] = offset

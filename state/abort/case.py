@@ -82,7 +82,7 @@ class ProvenHang:
     @property
     def start_offset(self) -> int:
         """The first offset of the open data."""
-        return self.row.txn_start_offset
+        return self.row.start_offset
 
     @property
     def data(self) -> tuple[int, int, int]:
@@ -92,7 +92,7 @@ class ProvenHang:
 
 def data_of(row: ActiveProducer) -> tuple[int, int, int]:
     """The values that identify the data of a leader's row."""
-    return row.txn_start_offset, row.producer_epoch, row.last_sequence
+    return row.start_offset, row.producer_epoch, row.last_sequence
 
 
 @dataclass(frozen=True, slots=True)

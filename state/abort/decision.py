@@ -70,9 +70,9 @@ def decide_abort(case: Case) -> AbortSpec | Refused:
             partition=case.proven.candidate.partition,
             producer_id=row.producer_id,
             producer_epoch=row.producer_epoch,
-            coordinator_epoch=max(0, row.coordinator_epoch),
+            coordinator_epoch=row.coordinator_epoch or 0,
             commit=case.policy.commit,
-            leader_epoch=reading.leader_epoch if reading is not None else -1,
+            leader_epoch=reading.leader_epoch if reading is not None else None,
         )
     )
 

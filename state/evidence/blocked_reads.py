@@ -16,19 +16,22 @@ class BlockedReads(NamedTuple):
     """
 
     last_stable_offset: int | None
-    high_watermark: int
+    high_watermark: int | None
     hidden_records: int | None
     is_lso_blocker: bool | None
 
 
 def blocked_reads(reading: PartitionReading, start_offset: int) -> BlockedReads:
     """What the span from `start_offset` does. Retention may have removed its beginning: then it blocks all the same."""
-    if reading.last_stable_offset < 0:
+    if reading.last_stable_offset is None:
         return BlockedReads(None, reading.high_watermark, None, None)
-    is_blocker = start_offset <= max(reading.last_stable_offset, reading.log_start_offset)
+    log_start_offset = reading.log_start_offset
+    is_blocker = start_offset <= max(reading.last_stable_offset, 0 if log_start_offset is None else log_start_offset)
     return BlockedReads(reading.last_stable_offset, reading.high_watermark, hidden_records(reading), is_blocker)
 
 
-def hidden_records(reading: PartitionReading) -> int:
-    """The offsets of the partition that read_committed consumers do not get."""
+def hidden_records(reading: PartitionReading) -> int | None:
+    """The offsets of the partition that read_committed consumers do not get; None if the leader did not return both."""
+    if reading.high_watermark is None or reading.last_stable_offset is None:
+        return None
     return reading.high_watermark - reading.last_stable_offset

@@ -23,8 +23,6 @@ from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.ports import SpanHistory
 from txnwatch.state.model.transaction import ITS_OWN, CoordinatorView, TransactionState
 
-NO_MARKER_KNOWN = -1
-
 
 class _End(NamedTuple):
     """The end of the one transaction that can have written the data; the epoch is that of its markers."""
@@ -34,7 +32,11 @@ class _End(NamedTuple):
 
 
 def expected_outcome(
-    partition: TopicPartition, epoch: int, view: CoordinatorView | None, past: SpanHistory, coordinator_epoch: int
+    partition: TopicPartition,
+    epoch: int,
+    view: CoordinatorView | None,
+    past: SpanHistory,
+    coordinator_epoch: int | None,
 ) -> ExpectedOutcome:
     """`commit`, `abort`, `none` or `unknown` for an open span that no live transaction holds.
 
@@ -43,7 +45,7 @@ def expected_outcome(
         epoch: producer epoch of its last batch, from DescribeProducers.
         view: the latest coordinator record of the producer id.
         past: what the partition's log shows about the start of the span.
-        coordinator_epoch: from DescribeProducers; -1 if the leader knows no marker of the producer.
+        coordinator_epoch: from DescribeProducers; None if the leader knows no marker of the producer.
     """
     if view is None or view.is_live or view.superseded_by is not None or view.reading > 0:
         return ExpectedOutcome.UNKNOWN
@@ -71,7 +73,7 @@ def _end_of_the_only_owner(view: CoordinatorView) -> _End | None:
 
 
 def _where_its_marker_is_missing(
-    end: _End, view: CoordinatorView, past: SpanHistory, coordinator_epoch: int
+    end: _End, view: CoordinatorView, past: SpanHistory, coordinator_epoch: int | None
 ) -> ExpectedOutcome | None:
     """The outcome of the only possible owner, NONE if it has its marker here; None if this is not known."""
     outcome, marker = end.outcome, past.last_marker
@@ -80,7 +82,7 @@ def _where_its_marker_is_missing(
         # then accept a late write. While it has the state, it refuses a late write if the end has raised the epoch.
         # Whether it lost the state cannot be detected, so an outcome that publishes data must be seen in the log.
         is_raised = view.data_epoch is not None and end.producer_epoch > view.data_epoch
-        is_forgotten = is_raised and coordinator_epoch == NO_MARKER_KNOWN and outcome == ExpectedOutcome.ABORT
+        is_forgotten = is_raised and coordinator_epoch is None and outcome == ExpectedOutcome.ABORT
         is_without = past.is_first or is_forgotten
         return outcome if is_without else None
     if marker.producer_epoch != end.producer_epoch:

@@ -56,8 +56,9 @@ def span_is_over(reading: PartitionReading, incident: IncidentEvent) -> str | No
         # A marker above the high watermark ends the span in the leader's memory and can still be lost. A span that
         # begins above it is lost with its marker, or never existed.
         stable = reading.last_stable_offset
-        is_stable = stable >= 0 and (start is None or start < stable)
-        is_beyond = start is not None and 0 <= reading.high_watermark <= start
+        is_stable = stable is not None and (start is None or start < stable)
+        end = reading.high_watermark
+        is_beyond = start is not None and end is not None and end <= start
         return "the partition's leader no longer has it open" if is_stable or is_beyond else None
     return None if row.txn_start_offset == incident.txn_start_offset else "another transaction is open there now"
 

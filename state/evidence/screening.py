@@ -68,17 +68,17 @@ def open_spans(readings: Iterable[PartitionReading], read_ms: int) -> list[SpanC
         for reading in readings
         if reading.problem is None
         for row in reading.producers
-        if row.txn_start_offset >= 0
+        if row.txn_start_offset is not None
     ]
 
 
 def _candidate(reading: PartitionReading, row: ActiveProducer, read_ms: int) -> SpanCandidate:
     span = Span(
         topic_id=reading.topic_id,
-        start_offset=row.txn_start_offset,
+        start_offset=row.start_offset,
         start_epoch=None,
         epoch=row.producer_epoch,
-        last_offset=row.txn_start_offset,
+        last_offset=row.start_offset,
         last_timestamp_ms=row.last_timestamp_ms,
         first_seen_ms=read_ms,
         eligible_from=BOTH_LOOKS[0],

@@ -32,14 +32,25 @@ class Log(Protocol):
 
 
 class ActiveProducer(NamedTuple):
-    """One row of DescribeProducers; `txn_start_offset` and `coordinator_epoch` are -1 for none."""
+    """One row of DescribeProducers.
+
+    Attributes:
+        coordinator_epoch: the epoch of the last marker; None if the leader knows no marker of the producer.
+        txn_start_offset: None if the producer has no open transaction on the partition.
+    """
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
     last_sequence: int
     last_timestamp_ms: int
-    coordinator_epoch: int
-    txn_start_offset: int
+    coordinator_epoch: int | None
+    txn_start_offset: int | None
+
+    @property
+    def start_offset(self) -> int:
+        """Where the open transaction starts; only for a row that has one."""
+        assert self.txn_start_offset is not None
+        return self.txn_start_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +60,25 @@ class PartitionReading:
     Attributes:
         problem: why the reading cannot be used, None if it is complete.
         end_before, end_after: ends listed before and after the producers were described.
-        last_stable_offset, high_watermark, log_start_offset: -1 if the leader did not return it.
+        last_stable_offset, high_watermark, log_start_offset: None if the leader did not return it.
     """
 
     partition: TopicPartition
     problem: str | None = None
     topic_id: str = ""
-    leader: int = -1
-    leader_epoch: int = -1
-    end_before: int = -1
-    end_after: int = -1
-    last_stable_offset: int = -1
-    high_watermark: int = -1
-    log_start_offset: int = -1
+    leader: int | None = None
+    leader_epoch: int | None = None
+    end_before: int | None = None
+    end_after: int | None = None
+    last_stable_offset: int | None = None
+    high_watermark: int | None = None
+    log_start_offset: int | None = None
     producers: tuple[ActiveProducer, ...] = ()
 
     def open_transaction(self, producer_id: int) -> ActiveProducer | None:
         """The producer's open transaction on the partition, None if it has none."""
         return next(
-            (row for row in self.producers if row.producer_id == producer_id and row.txn_start_offset >= 0), None
+            (row for row in self.producers if row.producer_id == producer_id and row.txn_start_offset is not None), None
         )
 
 
@@ -125,7 +136,7 @@ class MarkerSpec(NamedTuple):
     """A marker that an administrator writes to one partition.
 
     With a leader epoch, the marker is written only under that epoch: a later leader may have lost a later marker, and
-    then the same epoch is open on data that nobody has checked. -1 writes under any leader epoch.
+    then the same epoch is open on data that nobody has checked. None writes under any leader epoch.
     """
 
     partition: TopicPartition
@@ -133,7 +144,7 @@ class MarkerSpec(NamedTuple):
     producer_epoch: ProducerEpoch
     coordinator_epoch: int
     commit: bool = False
-    leader_epoch: int = -1
+    leader_epoch: int | None = None
 
 
 class SpanStart(NamedTuple):

@@ -73,9 +73,9 @@ class ClusterAdmin:
                 leader_epoch=info.leader_epoch,
                 end_before=before[partition].offset,
                 end_after=after[partition].offset,
-                last_stable_offset=stable[partition].offset,
+                last_stable_offset=_offset(stable[partition]),
                 high_watermark=after[partition].offset,
-                log_start_offset=start[partition].offset,
+                log_start_offset=_offset(start[partition]),
                 producers=_producers(described[partition]),
             )
         return readings
@@ -121,7 +121,7 @@ class ClusterAdmin:
             info = self._cluster.refresh().info(marker.partition)
             if info is None or info.leader == NO_LEADER:
                 return "no leader"
-            if marker.leader_epoch not in {-1, info.leader_epoch}:
+            if marker.leader_epoch not in {None, info.leader_epoch}:
                 return f"the leader changed (epoch {marker.leader_epoch}, now {info.leader_epoch})"
             connection = self._cluster.node(info.leader)
             response = self._cluster.call(connection, messages.write_marker_request(connection, marker))
@@ -143,6 +143,10 @@ def _first_problem(
     if before.leader_epoch != after.leader_epoch:
         return f"the leader changed during the read (epoch {before.leader_epoch}, then {after.leader_epoch})"
     return None
+
+
+def _offset(listed: ListedOffset) -> int | None:
+    return listed.offset if listed.error is None else None
 
 
 def _producers(described: tuple[ActiveProducer, ...] | str) -> tuple[ActiveProducer, ...]:

@@ -24,6 +24,7 @@ from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 _TRANSACTIONAL_ID_NOT_FOUND = 105
 _TOPIC = 2
+_NONE = -1  # Kafka's value of an absent epoch or offset
 _STATES = frozenset(map(str, TransactionState))
 
 
@@ -55,14 +56,18 @@ def described(response: Any, _: int) -> dict[TopicPartition, tuple[ActiveProduce
                 row.producer_epoch,
                 row.last_sequence,
                 row.last_timestamp,
-                row.coordinator_epoch,
-                row.current_txn_start_offset,
+                _present(row.coordinator_epoch),
+                _present(row.current_txn_start_offset),
             )
             for row in partition.active_producers
         )
         for topic in response.topics
         for partition in topic.partitions
     }
+
+
+def _present(value: int) -> int | None:
+    return None if value == _NONE else value
 
 
 def describe_transactions_request(transactional_ids: Sequence[str]) -> RequestOf:

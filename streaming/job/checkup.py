@@ -140,7 +140,7 @@ def _has_transactional_data(cluster: Cluster) -> bool:
         TopicPartition(topic.name, number) for topic in cluster.known.topics.values() for number in topic.partitions
     ]
     return any(
-        producer.txn_start_offset >= 0 or producer.coordinator_epoch >= 0
+        producer.txn_start_offset is not None or producer.coordinator_epoch is not None
         for described in describe_producers(cluster, shown).values()
         if not isinstance(described, str)
         for producer in described

@@ -183,12 +183,13 @@ def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
             asked.is_behind,
         )
         for producer in producers:
-            if 0 <= producer.txn_start_offset < below:
+            start_offset = producer.txn_start_offset
+            if start_offset is not None and start_offset < below:
                 yield OpenDescribed(
                     partition=partition,
                     producer_id=producer.producer_id,
                     producer_epoch=producer.producer_epoch,
-                    start_offset=producer.txn_start_offset,
+                    start_offset=start_offset,
                     last_timestamp_ms=producer.last_timestamp_ms,
                     listed_ms=census.listed_ms,
                 )

@@ -68,7 +68,7 @@ class AdminContract:
         row = reading.open_transaction(owner.producer_id)
         assert row is not None
         assert row.txn_start_offset == 2, "one record and its marker stand before it"
-        assert (row.producer_epoch, row.last_sequence, row.coordinator_epoch) == (owner.producer_epoch, 1, -1)
+        assert (row.producer_epoch, row.last_sequence, row.coordinator_epoch) == (owner.producer_epoch, 1, None)
         assert (reading.last_stable_offset, reading.high_watermark, reading.log_start_offset) == (2, 4, 0)
         assert (reading.end_before, reading.end_after) == (4, 4)
         assert reading.leader == 1
@@ -86,8 +86,8 @@ class AdminContract:
         assert reading.open_transaction(owner.producer_id) is None
         assert reading.last_stable_offset == reading.high_watermark == 2
         (row,) = reading.producers
-        assert (row.producer_id, row.txn_start_offset) == (owner.producer_id, -1)
-        assert row.coordinator_epoch >= 0, "it has had a marker"
+        assert (row.producer_id, row.txn_start_offset) == (owner.producer_id, None)
+        assert row.coordinator_epoch is not None, "it has had a marker"
 
     def test_an_aborted_transaction_has_no_open_row_either(self, stage: Stage) -> None:
         (partition,) = stage.create_topic(unique("aborted"))

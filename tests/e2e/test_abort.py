@@ -333,7 +333,7 @@ def test_no_healthy_transaction_is_aborted_whatever_an_incident_contains(world: 
             thread.start()
             ledger.store.known.clear()
             last = client._sequences[partition] - 1
-            plant(ledger, event, ActiveProducer(client.producer_id, client.producer_epoch, last, 0, -1, start))
+            plant(ledger, event, ActiveProducer(client.producer_id, client.producer_epoch, last, 0, None, start))
             abort._tries.clear()
             while thread.is_alive():
                 abort._tries.clear()

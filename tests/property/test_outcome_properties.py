@@ -125,7 +125,7 @@ class Life:
             self.last_marker if is_read else None,
             is_first=is_read and not self.had_marker,
         )
-        return expected_outcome(ORDERS, self.span.epoch, self.view, past, 0 if is_remembered else -1)
+        return expected_outcome(ORDERS, self.span.epoch, self.view, past, 0 if is_remembered else None)
 
 
 def false_outcomes(lives: int) -> tuple[list[str], Counter[str]]:

@@ -152,7 +152,7 @@ class Producer:
 
     epoch: int
     open_start: int | None = None
-    coordinator_epoch: int = -1
+    coordinator_epoch: int | None = None
 
 
 @dataclass(slots=True)
@@ -194,7 +194,7 @@ class DataPartition(PartitionLog):
             strict = is_version_2 and known.open_start is not None
             if body.producer_epoch < known.epoch or (strict and body.producer_epoch == known.epoch):
                 return False
-            if body.coordinator_epoch < known.coordinator_epoch:
+            if known.coordinator_epoch is not None and body.coordinator_epoch < known.coordinator_epoch:
                 return False
         self._apply(self.append(body), body)
         return True

@@ -53,9 +53,8 @@ class WorldAdmin:
             return PartitionReading(partition, "no leader, or not shown")
         rows = []
         for producer_id, known in log.producers.items():
-            start = known.open_start if known.open_start is not None else -1
             last = max(data_of(log, producer_id), default=-1)
-            rows.append(ActiveProducer(producer_id, known.epoch, last, 0, known.coordinator_epoch, start))
+            rows.append(ActiveProducer(producer_id, known.epoch, last, 0, known.coordinator_epoch, known.open_start))
         return PartitionReading(
             partition, None, log.topic_id, 1, log.epoch, log.end, log.end, log.last_stable_offset, log.high_watermark,
             log.start, tuple(rows),

@@ -92,7 +92,7 @@ class Stage(World):
 
     def is_open(self, producer_id: int) -> bool:
         row = self.admin.partitions[self.partition].producers.get(producer_id)
-        return row is not None and row.txn_start_offset >= 0
+        return row is not None and row.txn_start_offset is not None
 
     def last(self) -> IncidentEvent:
         return self.topic.told[-1]

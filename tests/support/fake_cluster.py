@@ -31,7 +31,7 @@ class FakePartition:
     @property
     def last_stable_offset(self) -> int:
         """Where read_committed consumers stop; never below the log's start."""
-        starts = [row.txn_start_offset for row in self.producers.values() if row.txn_start_offset >= 0]
+        starts = [row.txn_start_offset for row in self.producers.values() if row.txn_start_offset is not None]
         return max(self.log_start, min([*starts, self.end]))
 
 
@@ -99,14 +99,14 @@ class FakeCluster:
         """A transactional batch, whoever owns it; opens a span or joins the open one. Returns its offset."""
         at = self.partitions[partition]
         base, before = at.end, at.producers.get(producer_id)
-        is_open = before is not None and before.txn_start_offset >= 0
+        is_open = before is not None and before.txn_start_offset is not None
         same_epoch = before is not None and before.producer_epoch == producer_epoch
         at.producers[producer_id] = ActiveProducer(
             producer_id,
             producer_epoch,
             (before.last_sequence if before is not None and same_epoch else -1) + records,
             self.now_ms,
-            before.coordinator_epoch if before is not None else -1,
+            before.coordinator_epoch if before is not None else None,
             before.txn_start_offset if before is not None and is_open else base,
         )
         if not is_open:
@@ -147,7 +147,7 @@ class FakeCluster:
         before = at.producers.get(marker.producer_id)
         if before is not None and marker.producer_epoch < before.producer_epoch:
             return "INVALID_PRODUCER_EPOCH"
-        if before is not None and marker.coordinator_epoch < before.coordinator_epoch:
+        if before is not None and marker.coordinator_epoch < (before.coordinator_epoch or 0):
             return "TRANSACTION_COORDINATOR_FENCED"
         same_epoch = before is not None and before.producer_epoch == marker.producer_epoch
         at.producers[marker.producer_id] = ActiveProducer(
@@ -156,7 +156,7 @@ class FakeCluster:
             before.last_sequence if before is not None and same_epoch else -1,
             self.now_ms,
             marker.coordinator_epoch,
-            -1,
+            None,
         )
         written = Marker(at.end, marker.producer_epoch, marker.commit, marker.coordinator_epoch, self.now_ms)
         at.markers[marker.producer_id] = written

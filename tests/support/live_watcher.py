@@ -111,7 +111,7 @@ class LiveWatcher:
             if self.positions[partition] < reading.high_watermark or partition in self.unhealed:
                 continue
             ours = self.open(partition)
-            rows = [row for row in reading.producers if row.txn_start_offset >= 0]
+            rows = [row for row in reading.producers if row.txn_start_offset is not None]
             theirs = {row.producer_id: (row.txn_start_offset, row.producer_epoch) for row in rows}
             if ours != theirs:
                 return f"{partition}: we hold {ours}, its leader {theirs}"

@@ -75,16 +75,16 @@ def _answer(cluster: Cluster, partition: TopicPartition, broker: int | None) -> 
 
 def _rows(producers: Sequence[ActiveProducer], names: dict[int, ListedTransaction]) -> list[ProducerRow]:
     rows: list[ProducerRow] = []
-    for row in sorted(producers):
+    for row in sorted(producers, key=lambda row: row.producer_id):
         owner = names.get(row.producer_id)
         rows.append(
             ProducerRow(
                 producer_id=row.producer_id,
                 producer_epoch=row.producer_epoch,
-                latest_coordinator_epoch=row.coordinator_epoch,
+                latest_coordinator_epoch=-1 if row.coordinator_epoch is None else row.coordinator_epoch,
                 last_sequence=row.last_sequence,
                 last_timestamp_ms=row.last_timestamp_ms,
-                current_transaction_start_offset=row.txn_start_offset if row.txn_start_offset >= 0 else None,
+                current_transaction_start_offset=row.txn_start_offset,
                 transactional_id=owner.transactional_id if owner is not None else None,
                 transaction_state=str(owner.state) if owner is not None else None,
             )

@@ -116,7 +116,7 @@ def _of_partition(
     for look in range(_LOOKS):
         found = searcher.search([partition])
         reading = found.readings[partition]
-        problem = reading.problem or ("no last stable offset" if reading.last_stable_offset < 0 else None)
+        problem = reading.problem or ("no last stable offset" if reading.last_stable_offset is None else None)
         if problem is not None:
             raise BrokerError(f"{partition}: {problem}: its owner cannot be determined")
         explained = of_partition(origin_of(cluster, parsed), partition, found, wall_clock_ms())

@@ -99,7 +99,7 @@ def _how_it_ends(described: TransactionDescription, end: ExpectedEnd, now_ms: in
 def of_partition(origin: Origin, partition: TopicPartition, found: Search, now_ms: int) -> Explanation:
     """Explains what holds the last stable offset of a partition."""
     reading = found.readings[partition]
-    hidden = max(0, hidden_records(reading))
+    hidden = max(0, hidden_records(reading) or 0)
     spans = [span for span, _ in (*found.hanging, *found.covered, *found.unproven)]
     if not spans:
         return _nothing_open(partition, reading, hidden)

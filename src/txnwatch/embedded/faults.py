@@ -83,7 +83,7 @@ def end_by_hand(cluster: Cluster, partition: TopicPartition, producer_id: int, *
     row = admin.read_partitions([partition])[partition].open_transaction(producer_id)
     if row is None:
         raise TxnwatchError(f"producer id {producer_id} has nothing open on {partition}")
-    marker = MarkerSpec(partition, row.producer_id, row.producer_epoch, max(0, row.coordinator_epoch), commit)
+    marker = MarkerSpec(partition, row.producer_id, row.producer_epoch, row.coordinator_epoch or 0, commit)
     problem = admin.write_marker(marker)
     if problem is not None:
         raise TxnwatchError(f"the marker was refused: {problem}")

@@ -84,7 +84,7 @@ def test_an_end_that_a_consumer_would_drop_is_published_again_behind_the_other_e
     )
     pair.at_once(other=(ended,))
     pair.world.admin.partitions[pair.world.partition].producers[candidate.producer_id] = row._replace(
-        txn_start_offset=-1
+        txn_start_offset=None
     )
     assert [(event.sequence, event.status) for event in pair.log.records[1:]] == [(2, "updated"), (2, "resolved")]
     pair.both()

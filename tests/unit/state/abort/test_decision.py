@@ -24,7 +24,7 @@ from txnwatch.state.model.verdicts import Reason, Verdict
 
 PARTITION = TopicPartition("orders", 3)
 NOW_MS = OPEN_SINCE_MS + 1_000_000
-ROW = ActiveProducer(4711, 2, 20, OPEN_SINCE_MS, -1, 99)
+ROW = ActiveProducer(4711, 2, 20, OPEN_SINCE_MS, None, 99)
 MOVED_ON = TransactionDescription("payments-ü", state=S.EMPTY, producer_id=4711, producer_epoch=3)
 CONFIRMED = SpanConfirmation(Answer.CONFIRMED, reading=PartitionReading(PARTITION), producer=ROW, description=MOVED_ON)
 VIEW = CoordinatorView("payments-ü", 1, 77, S.COMPLETE_ABORT, 2, 60_000, OPEN_SINCE_MS, OPEN_SINCE_MS, OPEN_SINCE_MS)
@@ -167,9 +167,9 @@ def test_what_passes_every_row_is_an_abort_marker_with_the_leaders_epochs(case: 
     assert decide_abort(case) == AbortSpec(MarkerSpec(PARTITION, 4711, 2, 0, commit=False))
 
 
-@pytest.mark.parametrize(("told", "sent"), [(-1, 0), (0, 0), (7, 7)])
-def test_the_coordinator_epoch_is_the_leaders_and_never_higher(told: int, sent: int) -> None:
-    decision = decide_abort(with_row(coordinator_epoch=told))
+@pytest.mark.parametrize(("listed", "sent"), [(None, 0), (0, 0), (7, 7)])
+def test_the_coordinator_epoch_is_the_leaders_and_never_higher(listed: int | None, sent: int) -> None:
+    decision = decide_abort(with_row(coordinator_epoch=listed))
     assert isinstance(decision, AbortSpec)
     assert decision.marker.coordinator_epoch == sent
 

@@ -17,7 +17,7 @@ from txnwatch.state.model.verdicts import Reason, Verdict
 SPAN = Span("Zm9v", 99, 2, 2, 120, 0, 0, 7)
 NOW = SpanCandidate(Verdict.HANGING, Reason.ALREADY_COMPLETED, 7, TopicPartition("orders", 3), SPAN, None, 7, 8, 0, 0)
 THEN = replace(NOW, first_barrier=1)
-ROW = ActiveProducer(7, 2, 20, 0, -1, 99)
+ROW = ActiveProducer(7, 2, 20, 0, None, 99)
 
 CASES: dict[str, tuple[O, O, O, bool]] = {
     "the same": (O.ABORT, O.ABORT, O.ABORT, False),

@@ -38,9 +38,9 @@ def a_candidate(*records: object) -> SpanCandidate:
 
 CANDIDATE = a_candidate()
 OPEN = PartitionReading(
-    ORDERS, None, "orders-id", 1, 3, 10, 10, 5, 10, 0, (ActiveProducer(PRODUCER, 0, 1, START_MS, -1, 5),)
+    ORDERS, None, "orders-id", 1, 3, 10, 10, 5, 10, 0, (ActiveProducer(PRODUCER, 0, 1, START_MS, None, 5),)
 )
-CLOSED = replace(OPEN, producers=(ActiveProducer(PRODUCER, 0, 1, START_MS, 0, -1),))
+CLOSED = replace(OPEN, producers=(ActiveProducer(PRODUCER, 0, 1, START_MS, 0, None),))
 ANOTHER = replace(OPEN, producers=(ActiveProducer(PRODUCER, 0, 1, START_MS, 0, 8),))
 BROKEN = PartitionReading(ORDERS, "NOT_LEADER_OR_FOLLOWER")
 NOBODY = CoordinatorReading()

@@ -9,7 +9,7 @@ from txnwatch.state.model.ports import ActiveProducer, PartitionReading
 OPEN, CLOSED, UNREAD, OTHER = (TopicPartition("orders", number) for number in range(4))
 READINGS = [
     PartitionReading(OPEN, producers=(ActiveProducer(7, 0, 3, 0, 0, 5),)),
-    PartitionReading(CLOSED, producers=(ActiveProducer(7, 0, 3, 0, 0, -1), ActiveProducer(8, 0, 3, 0, 0, 5))),
+    PartitionReading(CLOSED, producers=(ActiveProducer(7, 0, 3, 0, 0, None), ActiveProducer(8, 0, 3, 0, 0, 5))),
     PartitionReading(UNREAD, "NO_LEADER", producers=(ActiveProducer(7, 0, 3, 0, 0, 5),)),
     PartitionReading(OTHER),
 ]

@@ -48,14 +48,14 @@ BOTH = (ORDERS, PAYMENTS)
 
 CASES: dict[str, tuple[CoordinatorView | None, Span, Marker | None, int | None, str]] = {
     # one transaction since InitProducerId: the epoch is its own
-    "committed, the partition never had a marker": (COMMITTED, SPAN, None, -1, "commit"),
-    "aborted, the partition never had a marker": (ABORTED, SPAN, None, -1, "abort"),
+    "committed, the partition never had a marker": (COMMITTED, SPAN, None, None, "commit"),
+    "aborted, the partition never had a marker": (ABORTED, SPAN, None, None, "abort"),
     "committed, some marker was there that we did not see": (COMMITTED, SPAN, None, 4, "unknown"),
     "aborted, some marker was there that we did not see": (ABORTED, SPAN, None, 4, "unknown"),
     "aborted with its marker, data after it": (ABORTED, SPAN, ITS_ABORT, 0, "none"),
     "committed with its marker, data after it": (COMMITTED, SPAN, ITS_COMMIT, 0, "none"),
     "the marker before is of another outcome": (ABORTED, SPAN, ITS_COMMIT, 0, "unknown"),
-    "timed out: the end raised the epoch": (after(INIT, *ended(False, end_epoch=1)), SPAN, None, -1, "abort"),
+    "timed out: the end raised the epoch": (after(INIT, *ended(False, end_epoch=1)), SPAN, None, None, "abort"),
     "a marker of the epoch before InitProducerId": (
         after((S.EMPTY, 1, -1), *ended(True, epoch=1)),
         SPAN_1,
@@ -68,7 +68,7 @@ CASES: dict[str, tuple[CoordinatorView | None, Span, Marker | None, int | None, 
         after(INIT, *ended(True), *ended(False, start=2_000)),
         SPAN,
         None,
-        -1,
+        None,
         "unknown",
     ),
     "the same, timed out, and its marker may be the one before": (
@@ -85,8 +85,8 @@ CASES: dict[str, tuple[CoordinatorView | None, Span, Marker | None, int | None, 
         0,
         "unknown",
     ),
-    "its beginning was not read": (after(*ended(False)[1:]), SPAN, None, -1, "unknown"),
-    "what came before its beginning was not read": (after(*ended(False)), SPAN, None, -1, "unknown"),
+    "its beginning was not read": (after(*ended(False)[1:]), SPAN, None, None, "unknown"),
+    "what came before its beginning was not read": (after(*ended(False)), SPAN, None, None, "unknown"),
     # transaction.version 2: every transaction has its own
     "aborted, and the one before had another epoch": (
         after(INIT, *ended(True, end_epoch=1), *ended(False, epoch=1, end_epoch=2, start=2_000)),
@@ -107,14 +107,14 @@ CASES: dict[str, tuple[CoordinatorView | None, Span, Marker | None, int | None, 
         after(INIT, *ended(True, end_epoch=1), *ended(False, epoch=1, end_epoch=2, start=2_000)),
         SPAN,
         None,
-        -1,
+        None,
         "unknown",
     ),
     "went over to version 2 under an epoch that had been used": (
         after(INIT, *ended(True), *ended(False, end_epoch=1, start=2_000)),
         SPAN,
         None,
-        -1,
+        None,
         "unknown",
     ),
     "went back to version 1: its marker and the one before have one epoch": (
@@ -128,7 +128,7 @@ CASES: dict[str, tuple[CoordinatorView | None, Span, Marker | None, int | None, 
         after(INIT, *ended(True), (S.COMPLETE_ABORT, 1, 1_000)),
         SPAN,
         None,
-        -1,
+        None,
         "unknown",
     ),
     # whose data it is
@@ -136,22 +136,22 @@ CASES: dict[str, tuple[CoordinatorView | None, Span, Marker | None, int | None, 
         after(INIT, *ended(False, on=(PAYMENTS,))),
         SPAN,
         None,
-        -1,
+        None,
         "unknown",
     ),
-    "it held this one among others": (after(INIT, *ended(False, on=BOTH)), SPAN, None, -1, "abort"),
-    "two epochs in one span": (ABORTED, replace(SPAN, epoch=1), None, -1, "unknown"),
+    "it held this one among others": (after(INIT, *ended(False, on=BOTH)), SPAN, None, None, "abort"),
+    "two epochs in one span": (ABORTED, replace(SPAN, epoch=1), None, None, "unknown"),
     # no transaction
-    "initialised under this epoch, nothing was ever added": (after(INIT), SPAN, None, -1, "none"),
-    "initialised under a later epoch": (after((S.EMPTY, 1, -1)), SPAN, None, -1, "unknown"),
+    "initialised under this epoch, nothing was ever added": (after(INIT), SPAN, None, None, "none"),
+    "initialised under a later epoch": (after((S.EMPTY, 1, -1)), SPAN, None, None, "unknown"),
     # past an InitProducerId: the last transaction before it
-    "committed, and initialised anew": (after(INIT, *ended(True), (S.EMPTY, 1, -1)), SPAN, None, -1, "commit"),
-    "aborted, and initialised anew": (after(INIT, *ended(False), (S.EMPTY, 1, -1)), SPAN, None, -1, "abort"),
+    "committed, and initialised anew": (after(INIT, *ended(True), (S.EMPTY, 1, -1)), SPAN, None, None, "commit"),
+    "aborted, and initialised anew": (after(INIT, *ended(False), (S.EMPTY, 1, -1)), SPAN, None, None, "abort"),
     "aborted, and initialised anew twice": (
         after(INIT, *ended(False), (S.EMPTY, 1, -1), (S.EMPTY, 2, -1)),
         SPAN,
         None,
-        -1,
+        None,
         "abort",
     ),
     "aborted with its marker, and initialised anew": (
@@ -172,41 +172,41 @@ CASES: dict[str, tuple[CoordinatorView | None, Span, Marker | None, int | None, 
         after(INIT, *ended(True), *ended(False, start=2_000), (S.EMPTY, 1, -1)),
         SPAN,
         None,
-        -1,
+        None,
         "unknown",
     ),
     "initialised anew, and data of an epoch before the last transaction's": (
         after(INIT, *ended(True, end_epoch=1), *ended(False, epoch=1, end_epoch=2, start=2_000), (S.EMPTY, 3, -1)),
         SPAN,
         None,
-        -1,
+        None,
         "unknown",
     ),
     "an InitProducerId that was sent twice, answered after a transaction": (
         after(INIT, *ended(True), INIT),
         SPAN,
         None,
-        -1,
+        None,
         "unknown",
     ),
     # nobody knows
-    "live elsewhere": (after(INIT, (S.ONGOING, 0, 1_000, PAYMENTS)), SPAN, None, -1, "unknown"),
-    "the coordinator never knew it": (None, SPAN, None, -1, "unknown"),
-    "the coordinator forgot it": (replace(ABORTED, state=S.DEAD), SPAN, None, -1, "unknown"),
+    "live elsewhere": (after(INIT, (S.ONGOING, 0, 1_000, PAYMENTS)), SPAN, None, None, "unknown"),
+    "the coordinator never knew it": (None, SPAN, None, None, "unknown"),
+    "the coordinator forgot it": (replace(ABORTED, state=S.DEAD), SPAN, None, None, "unknown"),
     "the coordinator forgot it before anything was added": (
         replace(after(INIT), state=S.DEAD),
         SPAN,
         None,
-        -1,
+        None,
         "unknown",
     ),
-    "moved on to another producer id": (replace(ABORTED, superseded_by=9), SPAN, None, -1, "unknown"),
-    "the coordinator's log has lost a tail": (replace(ABORTED, reading=1), SPAN, None, -1, "unknown"),
+    "moved on to another producer id": (replace(ABORTED, superseded_by=9), SPAN, None, None, "unknown"),
+    "the coordinator's log has lost a tail": (replace(ABORTED, reading=1), SPAN, None, None, "unknown"),
     "the same, and nothing was added as far as it tells now": (
         replace(after(INIT), reading=1),
         SPAN,
         None,
-        -1,
+        None,
         "unknown",
     ),
 }
@@ -214,26 +214,26 @@ CASES: dict[str, tuple[CoordinatorView | None, Span, Marker | None, int | None, 
 
 @pytest.mark.parametrize(("view", "span", "marker", "coordinator_epoch", "outcome"), CASES.values(), ids=CASES.keys())
 def test_expected_outcome(
-    view: CoordinatorView | None, span: Span, marker: Marker | None, coordinator_epoch: int, outcome: str
+    view: CoordinatorView | None, span: Span, marker: Marker | None, coordinator_epoch: int | None, outcome: str
 ) -> None:
-    """-1 stands for a partition whose whole log has no marker of the producer, and whose leader knows of none."""
-    past = SpanHistory(span.start_epoch, marker, is_first=marker is None and coordinator_epoch == -1)
+    """None stands for a partition whose whole log has no marker of the producer, and whose leader knows of none."""
+    past = SpanHistory(span.start_epoch, marker, is_first=marker is None and coordinator_epoch is None)
     assert expected_outcome(ORDERS, span.epoch, view, past, coordinator_epoch) == outcome
 
 
 RAISED = after(INIT, *ended(True, end_epoch=1))
 TIMED_OUT = after(INIT, *ended(False, end_epoch=1))
 FORGETS: dict[str, tuple[CoordinatorView | None, SpanHistory, int, str]] = {
-    "nobody read its beginning": (COMMITTED, SpanHistory(), -1, "unknown"),
-    "the log's beginning is gone, and so may be what its leader knew": (COMMITTED, SpanHistory(0), -1, "unknown"),
-    "the same, but the end raised the epoch: aborted": (TIMED_OUT, SpanHistory(0), -1, "abort"),
-    "the same, committed: what would publish data has to be seen": (RAISED, SpanHistory(0), -1, "unknown"),
+    "nobody read its beginning": (COMMITTED, SpanHistory(), None, "unknown"),
+    "the log's beginning is gone, and so may be what its leader knew": (COMMITTED, SpanHistory(0), None, "unknown"),
+    "the same, but the end raised the epoch: aborted": (TIMED_OUT, SpanHistory(0), None, "abort"),
+    "the same, committed: what would publish data has to be seen": (RAISED, SpanHistory(0), None, "unknown"),
     "the same, and its leader knows of a marker that is not there": (RAISED, SpanHistory(0), 0, "unknown"),
     "the log is whole, whatever its leader says": (COMMITTED, SpanHistory(0, None, True), 3, "commit"),
     "initialised, and more may have been lost": (
         replace(after(INIT) or COMMITTED, may_lack_later_records=True),
         SpanHistory(0, None, True),
-        -1,
+        None,
         "unknown",
     ),
     "with its marker, and more may have been lost": (
@@ -245,7 +245,7 @@ FORGETS: dict[str, tuple[CoordinatorView | None, SpanHistory, int, str]] = {
     "without its marker, and more may have been lost": (
         replace(ABORTED or COMMITTED, may_lack_later_records=True),
         SpanHistory(0, None, True),
-        -1,
+        None,
         "abort",
     ),
 }
@@ -253,7 +253,7 @@ FORGETS: dict[str, tuple[CoordinatorView | None, SpanHistory, int, str]] = {
 
 @pytest.mark.parametrize(("view", "past", "coordinator_epoch", "outcome"), FORGETS.values(), ids=FORGETS.keys())
 def test_who_forgets_proves_nothing(
-    view: CoordinatorView | None, past: SpanHistory, coordinator_epoch: int, outcome: str
+    view: CoordinatorView | None, past: SpanHistory, coordinator_epoch: int | None, outcome: str
 ) -> None:
     assert expected_outcome(ORDERS, 0, view, past, coordinator_epoch) == outcome
 
@@ -267,9 +267,9 @@ def test_a_gap_before_a_transaction_may_hide_another_owner_of_its_epoch() -> Non
 def test_what_came_before_an_init_that_does_not_follow_it_is_not_known() -> None:
     unread = follow(ABORTED, begun(transaction(9, S.EMPTY, producer_epoch=1, start_ms=-1).view), is_consecutive=False)
     past = SpanHistory(SPAN.start_epoch, None, is_first=True)
-    assert expected_outcome(ORDERS, SPAN.epoch, unread, past, -1) == "unknown"
+    assert expected_outcome(ORDERS, SPAN.epoch, unread, past, None) == "unknown"
     again = follow(ABORTED, unread)  # joined with what was known before the range
-    assert expected_outcome(ORDERS, SPAN.epoch, again, past, -1) == "unknown"
+    assert expected_outcome(ORDERS, SPAN.epoch, again, past, None) == "unknown"
 
 
 def read_in(*ranges: list[Record]) -> CoordinatorView | None:
@@ -309,4 +309,4 @@ def test_an_epoch_that_was_handed_out_twice_has_no_only_owner_wherever_ranges_be
     past = SpanHistory(epoch, None, is_first=True)
     for cut in range(1, len(records)):
         view = read_in(records[:cut], records[cut:])
-        assert expected_outcome(ORDERS, epoch, view, past, -1) == "unknown", cut
+        assert expected_outcome(ORDERS, epoch, view, past, None) == "unknown", cut
