@@ -20,7 +20,6 @@ from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import AffectedGroup, EndKind, Resolution
 from txnwatch.state.model.ports import (
     ABSENCES_OF_A_DELETED_TOPIC,
-    UNKNOWN_PARTITION,
     ConsumerGroups,
     PartitionReading,
     TransactionAdmin,
@@ -107,7 +106,7 @@ class FollowUp:
     def _count_absences(self, readings: Mapping[TopicPartition, PartitionReading]) -> None:
         """Brokers learn of changes at different times, and each read asks another one: one absence proves nothing."""
         before = self._absences
-        absent = (partition for partition, reading in readings.items() if reading.problem == UNKNOWN_PARTITION)
+        absent = (partition for partition, reading in readings.items() if reading.is_absent)
         self._absences = Counter({partition: before[partition] + 1 for partition in absent})
 
     def around(

@@ -24,7 +24,7 @@ from txnwatch.state.model.backoff import doubled
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent, updated
 from txnwatch.state.model.incident_payload import ExpectedOutcome
-from txnwatch.state.model.ports import STILL_READING, SpanHistory, SpanStart, TransactionAdmin
+from txnwatch.state.model.ports import SpanHistory, SpanStart, TransactionAdmin
 from txnwatch.state.model.verdicts import Verdict
 
 AT_A_TIME = 200
@@ -61,7 +61,7 @@ class OutcomeRetries:
     def opened(self, incident: IncidentEvent, candidate: SpanCandidate, outcome: Outcome) -> None:
         """Registers a published incident whose outcome is not known."""
         if outcome.word == ExpectedOutcome.UNKNOWN:
-            self._take(incident, _Awaited(candidate, incident.time_ms), outcome.awaited, incident.time_ms)
+            self._take(incident, _Awaited(candidate, incident.time_ms), outcome, incident.time_ms)
 
     def found(self, emitted: Iterable[Finding], now_ms: int) -> Iterator[IncidentEvent]:
         """The next events of incidents whose outcomes are now known."""
@@ -79,7 +79,7 @@ class OutcomeRetries:
             if past.problem is None:
                 readable.append((incident, past))
             else:
-                self._awaited[incident.incident_id].later(now_ms, is_under_way=past.problem == STILL_READING)
+                self._awaited[incident.incident_id].later(now_ms, is_under_way=past.is_being_read)
         candidates = [self._awaited[incident.incident_id].candidate for incident, _ in readable]
         for (incident, past), (_, fresh) in zip(readable, confirm_spans(self.admin, candidates), strict=True):
             outcome = self._judge(incident, replace(fresh, past=past), now_ms)
@@ -119,11 +119,11 @@ class OutcomeRetries:
                 evidence = self.findings.confirmed(awaited.candidate, fresh, now_ms)
                 outcome = known_outcome(awaited.candidate, fresh)
                 if evidence.outcome != outcome.word:  # two reads have led to two outcomes
-                    outcome = Outcome(evidence.outcome, outcome.awaited)
+                    outcome = outcome._replace(word=evidence.outcome)
             case _:
                 outcome = Outcome(ExpectedOutcome.UNKNOWN)
         if outcome.word == ExpectedOutcome.UNKNOWN:
-            self._take(incident, awaited, outcome.awaited, now_ms)
+            self._take(incident, awaited, outcome, now_ms)
         return outcome.word
 
     def _is_same_data(self, candidate: SpanCandidate, fresh: SpanConfirmation) -> bool:
@@ -137,11 +137,11 @@ class OutcomeRetries:
         command = end_hanging(self.origin, where(incident), start, outcome)
         return updated(incident, now_ms, expected_outcome=outcome, suggested_command=command)
 
-    def _take(self, incident: IncidentEvent, awaited: _Awaited, missing: str | None, now_ms: int) -> None:
-        if missing is None:
+    def _take(self, incident: IncidentEvent, awaited: _Awaited, outcome: Outcome, now_ms: int) -> None:
+        if outcome.awaited is None:
             self._settled[incident.incident_id] = _basis(awaited.candidate)
         else:
-            awaited.later(now_ms, is_under_way=missing == STILL_READING)
+            awaited.later(now_ms, is_under_way=outcome.is_being_read)
             self._awaited[incident.incident_id] = awaited
 
 

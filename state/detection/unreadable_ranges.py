@@ -43,4 +43,4 @@ def _looked_at(bucket: BucketState, notice: PartitionNotice, now_ms: int, policy
         return notice
     bucket.failing.pop(partition, None)
     detail = f"given up after {times} tries in {for_ms // 1000} s; a census will show what is open: {notice.detail}"
-    return replace(notice, kind=NoticeKind.LOST, detail=detail)
+    return replace(notice, kind=NoticeKind.LOST, detail=detail, is_decode_failure=False)

@@ -20,10 +20,16 @@ WRITTEN_MEANWHILE = "data was appended during the read"
 
 
 class Outcome(NamedTuple):
-    """An expected outcome, and the missing answer; `awaited` is None if it is known, or can never be known."""
+    """An expected outcome, and the missing answer.
+
+    Attributes:
+        awaited: the missing answer; None if the outcome is known, or can never be known.
+        is_being_read: the missing answer is being read, so it can be requested again at once.
+    """
 
     word: ExpectedOutcome
     awaited: str | None = None
+    is_being_read: bool = False
 
 
 def known_outcome(candidate: SpanCandidate, found: SpanConfirmation) -> Outcome:
@@ -36,4 +42,4 @@ def known_outcome(candidate: SpanCandidate, found: SpanConfirmation) -> Outcome:
     if not found.is_settled:
         return Outcome(ExpectedOutcome.UNKNOWN)
     word = expected_outcome(candidate.partition, row.producer_epoch, candidate.view, past, row.coordinator_epoch)
-    return Outcome(word, past.problem if word == ExpectedOutcome.UNKNOWN else None)
+    return Outcome(word, past.problem, past.is_being_read) if word == ExpectedOutcome.UNKNOWN else Outcome(word)

@@ -113,7 +113,6 @@ class NoticeKind(StrEnum):
 
 READ_LATER = frozenset({NoticeKind.GAP, NoticeKind.LEFT})
 KEEPS_WHAT_IS_KNOWN = READ_LATER | {NoticeKind.HIDDEN}  # the data read before stays valid
-CANNOT_DECODE = "cannot decode"  # prefix of the `detail` of a decode failure
 
 
 class PartitionNotice(Variant, frozen=True):
@@ -124,6 +123,9 @@ class PartitionNotice(Variant, frozen=True):
     that was read from `from_offset` on is no longer in the log. DELETED: the topic with this id is gone. LEFT: offsets
     [from_offset, to_offset) were listed and wait for the next batch, because this batch reached its read limit; this is
     not a failure. HIDDEN: the partition is a participant of a transaction, and this user may not describe its topic.
+
+    Attributes:
+        is_decode_failure: bytes were read that cannot be decoded; `detail` is only for people.
     """
 
     kind: NoticeKind
@@ -132,11 +134,7 @@ class PartitionNotice(Variant, frozen=True):
     from_offset: int
     to_offset: int
     detail: str
-
-    @property
-    def is_decode_failure(self) -> bool:
-        """Whether bytes were read that cannot be decoded."""
-        return self.detail.startswith(CANNOT_DECODE)
+    is_decode_failure: bool = False
 
 
 class CensusListing(NamedTuple):

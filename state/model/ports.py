@@ -58,7 +58,8 @@ class PartitionReading:
     """The producers of a partition at its leader, read between two listings under one leader epoch.
 
     Attributes:
-        problem: why the reading cannot be used, None if it is complete.
+        problem: why the reading cannot be used, None if it is complete; a text for people.
+        is_absent: the metadata says that the partition does not exist. A hidden partition is not absent.
         end_before, end_after: ends listed before and after the producers were described.
         last_stable_offset, high_watermark, log_start_offset: None if the leader did not return it.
     """
@@ -74,6 +75,7 @@ class PartitionReading:
     high_watermark: int | None = None
     log_start_offset: int | None = None
     producers: tuple[ActiveProducer, ...] = ()
+    is_absent: bool = False
 
     def open_transaction(self, producer_id: int) -> ActiveProducer | None:
         """The producer's open transaction on the partition, None if it has none."""
@@ -163,16 +165,18 @@ class SpanHistory(NamedTuple):
         last_marker: the producer's last marker below the span, if nothing between the two is missing.
         is_first: whether the log is complete from offset 0 on and has no marker of the producer.
         problem: why it could not be read now, or not to its end; None if the log has given all it has.
+        is_being_read: the read has made progress and continues with the next call.
     """
 
     start_epoch: ProducerEpoch | None = None
     last_marker: Marker | None = None
     is_first: bool = False
     problem: str | None = None
+    is_being_read: bool = False
 
 
 NOT_ASKED = SpanHistory(problem="its partition's log was not read")
-STILL_READING = "its partition's log is being read; the next read continues there"
+BEING_READ = SpanHistory(problem="its partition's log is being read; the next read continues there", is_being_read=True)
 
 
 class TransactionAdmin(Protocol):
@@ -187,7 +191,7 @@ class TransactionAdmin(Protocol):
     def read_span_histories(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanHistory]:
         """Reads the first batch of each open span, and the log below it, all spans in parallel.
 
-        A span that does not fit into the time budget is STILL_READING; the next call continues there.
+        A span that does not fit into the time budget is BEING_READ; the next call continues there.
         """
 
     def closing_marker(

@@ -64,7 +64,8 @@ class ClusterAdmin:
             if problem is not None or info is None:
                 if info is not None and problem == UNKNOWN_PARTITION:
                     problem = "its leader does not have this partition"  # yet: the metadata has it
-                readings[partition] = PartitionReading(partition, problem or UNKNOWN_PARTITION)
+                is_absent = problem in {None, UNKNOWN_PARTITION}
+                readings[partition] = PartitionReading(partition, problem or UNKNOWN_PARTITION, is_absent=is_absent)
                 continue
             readings[partition] = PartitionReading(
                 partition=partition,

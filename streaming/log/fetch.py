@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterable, Sequence
 
 from txnwatch.state.model.errors import BrokerError, WireError
-from txnwatch.state.model.facts import CANNOT_DECODE
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.streaming.client.answer_wait import NEVER
@@ -233,7 +232,7 @@ def _take_records(read: RangeRead, data: PartitionData) -> None:
     try:
         read.fold.feed(data.records)
     except WireError as exc:
-        read.gap(f"{CANNOT_DECODE} the batch at offset {read.fold.position}: {exc}")
+        read.gap(f"cannot decode the batch at offset {read.fold.position}: {exc}", is_decode_failure=True)
 
 
 def _out_of_range(cluster: Cluster, read: RangeRead) -> str | None:

@@ -84,11 +84,12 @@ class RangeRead:
         """A value that changes with every answer that makes progress."""
         return self.fold.position, self.needs_fetch, len(self.notices)
 
-    def notice(self, kind: NoticeKind, start: int, end: int, detail: str) -> None:
+    def notice(self, kind: NoticeKind, start: int, end: int, detail: str, *, is_decode_failure: bool = False) -> None:
         """Adds a notice about the partition."""
-        self.notices.append(PartitionNotice(kind, self.partition, self.topic_id, start, end, detail))
+        found = PartitionNotice(kind, self.partition, self.topic_id, start, end, detail, is_decode_failure)
+        self.notices.append(found)
 
-    def gap(self, detail: str) -> None:
+    def gap(self, detail: str, *, is_decode_failure: bool = False) -> None:
         """Gives up the rest of the range for now.
 
         If the leader has changed and no answer has shown whether the log was truncated, what was read before is in
@@ -96,7 +97,7 @@ class RangeRead:
         read from far enough back can.
         """
         kind = NoticeKind.LOST if self.must_check else NoticeKind.GAP
-        self.notice(kind, self.fold.position, self.end, detail)
+        self.notice(kind, self.fold.position, self.end, detail, is_decode_failure=is_decode_failure)
         self.is_over = True
 
     def gone(self) -> None:

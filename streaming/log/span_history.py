@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.facts import CANNOT_DECODE, NoticeKind
+from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.ids import ProducerEpoch, TopicPartition
-from txnwatch.state.model.ports import STILL_READING, SpanHistory, SpanStart
+from txnwatch.state.model.ports import BEING_READ, SpanHistory, SpanStart
 from txnwatch.state.model.transaction import Marker
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.log_extent import Extent, list_extents, read_parts
@@ -80,8 +80,8 @@ class SpanHistoryReader:
             if reading.read.needs_fetch:
                 reading.used_s = time.monotonic()
                 self._kept[reading.spans[0].partition] = reading
-                why = STILL_READING if reading.read.fold.position > position else _NOTHING_CAME
-                answers |= dict.fromkeys(reading.spans, SpanHistory(problem=why))
+                has_come = reading.read.fold.position > position
+                answers |= dict.fromkeys(reading.spans, BEING_READ if has_come else SpanHistory(problem=_NOTHING_CAME))
             else:
                 answers |= _answers_of(reading)
         return answers
@@ -118,7 +118,7 @@ def _part(log: Extent, spans: tuple[SpanStart, ...]) -> RangeRead:
 def _answers_of(reading: _Reading) -> dict[SpanStart, SpanHistory]:
     """The answers of a finished read; a part that could not be read is a problem, unless it can never be decoded."""
     for notice in reading.read.notices:
-        if notice.kind is NoticeKind.GAP and notice.detail.startswith(CANNOT_DECODE):
+        if notice.kind is NoticeKind.GAP and notice.is_decode_failure:
             return dict.fromkeys(reading.spans, SpanHistory())
         if notice.kind is not NoticeKind.LOST:  # retention deleted these offsets; the fold began above them
             return dict.fromkeys(reading.spans, SpanHistory(problem=notice.detail))

@@ -32,7 +32,7 @@ class FakeAdmin(FakeCluster):
 
     Attributes:
         problems: why a partition, transactional id or topic cannot be read, by it; the partition of a marker too.
-        unreadable: why a partition's log cannot be read, whatever its leader answers otherwise.
+        unreadable: the answer for a partition whose log cannot be read, whatever its leader answers otherwise.
         listing_problems: what is in the way of a whole ListTransactions.
         silent: brokers that do not answer ListTransactions, and why.
         also_listed: rows of brokers that have lost the coordinators' log and do not know it.
@@ -44,7 +44,7 @@ class FakeAdmin(FakeCluster):
     def __init__(self) -> None:
         super().__init__()
         self.problems: dict[TopicPartition | str, str] = {}
-        self.unreadable: dict[TopicPartition, str] = {}
+        self.unreadable: dict[TopicPartition, SpanHistory] = {}
         self.listing_problems: list[str] = []
         self.silent: list[str] = []
         self.also_listed: list[ListedTransaction] = []
@@ -85,7 +85,7 @@ class FakeAdmin(FakeCluster):
             self.move_leader(partition, self._moving.pop(partition))
             problem = f"the leader changed during the read (epoch {at.leader_epoch - 1}, then {at.leader_epoch})"
         if at is None or problem is not None:
-            return PartitionReading(partition, problem)
+            return PartitionReading(partition, problem, is_absent=at is None and self._problem(partition) is None)
         return PartitionReading(
             partition=partition,
             topic_id=at.topic_id,
@@ -107,9 +107,11 @@ class FakeAdmin(FakeCluster):
     def _past(self, span: SpanStart) -> SpanHistory:
         at = self.partitions.get(span.partition)
         row = at.producers.get(span.producer_id) if at is not None else None
-        problem = self._problem(span.partition) or self.unreadable.get(span.partition)
+        problem = self._problem(span.partition)
         if at is None or problem is not None:
             return SpanHistory(problem=problem or UNKNOWN_PARTITION)
+        if span.partition in self.unreadable:
+            return self.unreadable[span.partition]
         is_there = row is not None and row.txn_start_offset == span.start_offset
         return at.starts.get(span.producer_id, SpanHistory()) if is_there else SpanHistory()
 

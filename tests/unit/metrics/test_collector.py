@@ -26,7 +26,7 @@ from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.model.completion_latency import End
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.state.model.facts import CANNOT_DECODE, Fact, NoticeKind
+from txnwatch.state.model.facts import Fact, NoticeKind
 from txnwatch.state.model.findings import CensusIncomplete, Finding, Mismatch, PartitionAlarm, Unproven, ViewHealed
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.incident import updated
@@ -183,7 +183,7 @@ def test_a_batch_that_runs_again_is_counted_once(world: World) -> None:
 
 def test_evidence_that_is_missing_is_visible(world: World) -> None:
     undecoded = msgspec.structs.replace(
-        notice(NoticeKind.GAP, 3), detail=f"{CANNOT_DECODE} the batch at offset 3: magic 9"
+        notice(NoticeKind.GAP, 3), detail="the batch at offset 3: magic 9", is_decode_failure=True
     )
     log = TopicPartition(TRANSACTION_STATE_TOPIC, 3)
     scrape = world.batch(

@@ -33,7 +33,7 @@ from txnwatch.state.model.incident import (
     updated,
 )
 from txnwatch.state.model.incident_payload import ActionResult, Decision, Initiator
-from txnwatch.state.model.ports import STILL_READING, SpanHistory, SpanStart
+from txnwatch.state.model.ports import BEING_READ, SpanHistory, SpanStart
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Verdict
 
@@ -501,7 +501,7 @@ def test_a_claim_at_another_offset_is_not_where_the_past_is_read() -> None:
 
     def past(span: SpanStart) -> SpanHistory:
         asked.append(span.start_offset)
-        return SpanHistory(problem=STILL_READING) if len(asked) < 3 else past_of(span)
+        return BEING_READ if len(asked) < 3 else past_of(span)
 
     stage.admin._past = past  # type: ignore[method-assign]
     stage.batch()

@@ -11,8 +11,9 @@ from support.ledger_world import World
 from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME
 from txnwatch.sinks.incidents.outcome_retries import AT_A_TIME
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.ports import STILL_READING, SpanHistory
+from txnwatch.state.model.ports import BEING_READ, SpanHistory
 
+NO_LEADER = SpanHistory(problem="no leader")
 MINUTE_MS = 60_000
 
 
@@ -26,11 +27,11 @@ def outcomes(world: World) -> list[tuple[str, str]]:
 
 
 def the_log_is_not_read(world: World) -> None:
-    world.admin.unreadable[world.partition] = "no leader"
+    world.admin.unreadable[world.partition] = NO_LEADER
 
 
 def it_is_still_being_read(world: World) -> None:
-    world.admin.unreadable[world.partition] = STILL_READING
+    world.admin.unreadable[world.partition] = BEING_READ
 
 
 def it_is_written_to_between_the_looks(world: World) -> None:
@@ -60,7 +61,7 @@ def test_an_outcome_that_a_hiccup_kept_back_is_found_at_a_later_look(
 
 def test_it_is_asked_for_with_growing_pauses_and_at_once_while_it_is_being_read() -> None:
     asked: dict[str, int] = {}
-    for problem in ("no leader", STILL_READING):
+    for problem in (NO_LEADER, BEING_READ):
         other = World()
         candidate = other.hang()
         other.admin.unreadable[other.partition] = problem
@@ -68,8 +69,8 @@ def test_it_is_asked_for_with_growing_pauses_and_at_once_while_it_is_being_read(
         other.admin.asked.clear()
         for _ in range(120):
             other.batch()
-        asked[problem] = other.admin.asked.count("read_span_histories")
-    assert asked == {"no leader": 5, STILL_READING: 120}
+        asked[problem.problem or ""] = other.admin.asked.count("read_span_histories")
+    assert asked == {NO_LEADER.problem: 5, BEING_READ.problem: 120}
 
 
 def no_id_maps_to_it(world: World) -> SpanCandidate:

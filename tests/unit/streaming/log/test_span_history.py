@@ -11,9 +11,9 @@ import pytest
 
 from support.batches import a_batch, a_marker
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.facts import CANNOT_DECODE, NoticeKind
+from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.ports import STILL_READING, SpanHistory, SpanStart
+from txnwatch.state.model.ports import BEING_READ, SpanHistory, SpanStart
 from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST, ListedOffset
 from txnwatch.streaming.client.metadata import Metadata, TopicInfo
 from txnwatch.streaming.log import log_extent as extent
@@ -148,7 +148,7 @@ def test_what_did_not_fit_into_the_budget_goes_on_where_it_ended(logs: Logs) -> 
     for _ in TWO_EPOCHS[:4]:
         logs.until = time.monotonic() + 0.05
         logs.on_read = lambda read, _: (read.fold.feed(next(steps)), time.sleep(0.06))[0]  # type: ignore[func-returns-value]
-        assert pasts.read([a_span(4)])[a_span(4)].problem == STILL_READING
+        assert pasts.read([a_span(4)])[a_span(4)] == BEING_READ
     logs.until = float("inf")
     assert told(pasts.read([a_span(4)])[a_span(4)]) == (4, 1, False)
 
@@ -194,7 +194,7 @@ def test_what_could_not_be_read_can_be_asked_for_again(logs: Logs, happens: Call
 
 
 def undecodable(read: RangeRead, _: bytes) -> None:
-    read.gap(f"{CANNOT_DECODE} the batch at offset 0")
+    read.gap("the batch at offset 0 is not valid", is_decode_failure=True)
 
 
 def behind_retention(read: RangeRead, _: bytes) -> None:
