@@ -114,6 +114,7 @@ class AdminContract:
 
         assert set(readings) == {beyond, good, elsewhere}
         assert readings[beyond].problem
+        assert (readings[elsewhere].is_absent, readings[good].is_absent) == (True, False)
         assert readings[elsewhere].problem
         assert readings[good].problem is None
         assert readings[good].open_transaction(owner.producer_id) is not None

@@ -85,7 +85,7 @@ class Game:
     def _is_open(self, name: str) -> bool:
         owner = self.world.admin.transactions.get(name)
         rows = self.world.admin.partitions[self.partitions[name]].producers
-        return owner is not None and owner.producer_id in rows and rows[owner.producer_id].txn_start_offset >= 0
+        return owner is not None and owner.producer_id in rows and rows[owner.producer_id].txn_start_offset is not None
 
     def is_recent(self, event: IncidentEvent) -> bool:
         return self.world.now_ms - event.time_ms < KEPT_MS

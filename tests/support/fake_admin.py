@@ -179,7 +179,7 @@ class FakeAdmin(FakeCluster):
         if marker.partition not in self.partitions:
             return "no leader"
         now = self.partitions[marker.partition].leader_epoch
-        if marker.leader_epoch not in {-1, now}:
+        if marker.leader_epoch not in {None, now}:
             return f"the leader changed (epoch {marker.leader_epoch}, now {now})"
         return self.problems.get(marker.partition) or self.mark(marker)
 
