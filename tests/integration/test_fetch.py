@@ -15,6 +15,7 @@ from support.topics import FAILOVER_S, admin_of, await_leader, create_topic, del
 from support.waiting import eventually
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
@@ -246,3 +247,20 @@ def test_an_answer_that_cannot_be_decoded_ends_in_a_gap_that_names_the_broker(
     assert kinds(read) == [(NoticeKind.GAP, 0, end)]
     assert "127.0.0.1:" in read.notices[0].detail
     assert "session id at byte 6" in read.notices[0].detail
+    assert not read.notices[0].is_decode_failure
+
+
+def test_a_batch_that_cannot_be_decoded_is_a_gap_with_its_own_mark(
+    cluster: Cluster, producer: RawProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (partition,) = create_topic(cluster, unique("undecodable-batch"))
+    end = write(producer, partition, 2)
+    read = range_of(cluster, partition, 0, end)
+
+    def fails(*_: object) -> None:
+        raise WireError("magic", 16, 9, "2 or lower")
+
+    monkeypatch.setattr(type(read.fold), "feed", fails)
+    read_ranges(cluster, [read], patience_s=0.5)
+    assert kinds(read) == [(NoticeKind.GAP, 0, end)]
+    assert read.notices[0].is_decode_failure
