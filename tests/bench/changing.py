@@ -25,13 +25,13 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
 
-SIZES, PARTITIONS, HANGS = (100, 1_000, 10_000), 100, 20
-WARM_UP_S = 30.0
+SIZES, PARTITIONS, HANGS = (100, 1_000, 10_000), 100, 15
+WARM_UP_S = 20.0
 
 
 def run(directory: Path, rows: list[Row]) -> None:
     """One broker, one watch; sizes are the producers that write."""
-    row = Row("changing", "all producers write all the time", "producers that change in each batch", "none write")
+    row = Row("changing", "all producers write all the time", "producers that write each second", "none write")
     with EmbeddedKafka(directory / "kafka") as kafka:
         kafka.start()
         bootstrap = kafka.bootstrap_servers
