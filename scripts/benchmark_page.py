@@ -18,6 +18,7 @@ TITLES = {
     "operators": "The stateful operator in Spark",
     "executors": "From one executor to two",
     "latency": "From a hang to its event",
+    "changing": "From a hang to its event, while all producers write",
     "census": "A round of the census",
     "many_hangs": "Many hangs at once",
     "idle": "An idle cluster",
