@@ -41,6 +41,8 @@ GENERATED = [
     "docs/events.md",
     "docs/cli.md",
     "docs/faults.md",
+    "docs/benchmarks.md",
+    "docs/capacity.md",
     "docs/metrics.md",
     "deploy/reference-config.toml",
     "deploy/helm/txnwatch/values.schema.json",
@@ -51,6 +53,10 @@ GENERATED = [
 @pytest.mark.parametrize("page", GENERATED)
 def test_generated_pages_are_as_generated(generator: ModuleType, page: str) -> None:
     assert (ROOT / page).read_text() == generator.content(page), f"{page} is old: run `make docs`"
+
+
+def test_every_generated_page_is_compared(generator: ModuleType) -> None:
+    assert set(GENERATED) == set(generator.PAGES)
 
 
 def test_each_page_links_each_term_of_the_glossary_where_it_uses_it_first(generator: ModuleType) -> None:
