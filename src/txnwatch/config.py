@@ -15,10 +15,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import javaproperties
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from txnwatch.config_providers import expanded, has_reference
+from txnwatch.config_providers import expanded, has_reference, read_properties
 from txnwatch.setting_types import (
     INT32,
     MOST_STATE_PARTITIONS,
@@ -319,12 +318,9 @@ def client_properties(path: Path | None) -> dict[str, str]:
         return {}
     where = f"--command-config {path}"
     try:
-        with path.open("rb") as file:
-            properties = dict(javaproperties.load(file))
+        properties = read_properties(path, where)
     except OSError as exc:
         raise ConfigError(f"{where}: expected a Java properties file, found: {exc}") from exc
-    except ValueError:  # its message has a part of the value
-        raise ConfigError(f"{where}: expected a Java properties file, found an invalid escape") from None
     return {
         name: expanded(value, f"{where}: {name}", is_secret=is_secret_name(name)) for name, value in properties.items()
     }

@@ -97,14 +97,25 @@ def _whole(path: Path, where: str) -> str:
         raise ConfigError(f"{where}: expected a file in UTF-8, found another encoding") from None
 
 
-def _of_properties(path: Path, key: str, where: str) -> str:
+def read_properties(path: Path, where: str) -> dict[str, str]:
+    """The values of a Java properties file, as they are written there.
+
+    Raises:
+        OSError: the file cannot be read.
+        ConfigError: it has an invalid escape.
+    """
     try:
         with path.open("rb") as file:
-            properties = dict(javaproperties.load(file))
-    except OSError as exc:
-        raise ConfigError(f"{where}: expected a file that can be read, found: {exc.strerror}") from exc
+            return dict(javaproperties.load(file))
     except ValueError:  # its message has a part of the value
         raise ConfigError(f"{where}: expected a Java properties file, found an invalid escape") from None
+
+
+def _of_properties(path: Path, key: str, where: str) -> str:
+    try:
+        properties = read_properties(path, where)
+    except OSError as exc:
+        raise ConfigError(f"{where}: expected a file that can be read, found: {exc.strerror}") from exc
     if key not in properties:
         raise ConfigError(f"{where}: expected the key {key} in {path}, found none")
-    return str(properties[key])
+    return properties[key]

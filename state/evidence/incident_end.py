@@ -29,7 +29,7 @@ def span_resolution(
         case SpanEnd.MARKER if marker is not None:
             by = ended_by(marker, incident, owner, ours)
             is_claimed = by is EndedBy.ADMINISTRATOR and incident.action is not None and incident.action.is_marker
-            return _end(_end_kind(marker), by, now_ms, _CLAIMED if is_claimed else None, marker)
+            return closed_by_marker(marker, by, now_ms, _CLAIMED if is_claimed else None)
         case SpanEnd.ABSORBED if marker is not None:
             return absorbed(marker, now_ms)
         case SpanEnd.PARTITION_GONE:

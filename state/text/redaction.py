@@ -20,10 +20,12 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)?(.*)", re.DOTALL)
 _PLACE: Final = re.compile(r"([\w.~-]+|(?=/|$)|\[[\w:.%]+\])(:\d{0,5}|:\w*(?=/))?(/[^@?#]*)?")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
 _NEXT_URL: Final = re.compile(r",(?=[A-Za-z][A-Za-z0-9+.-]*://)")
-_SENSITIVE: Final = (
-    r"[\w.-]*(?:passw(?:or)?d|passphrase|secret|credential|token|jaas\.config|user\.info|api[._-]?key|access[._-]?key"
-    r"|ssl[._]keystore[._]key|ssl[._]key[._]pem)[\w.-]*"
+# What the name of a setting with a secret contains, as a regular expression of Python and of Java.
+NAMES_TO_HIDE: Final = (
+    r"passw(?:or)?d|passphrase|secret|credential|token|jaas\.config|user\.info|api[._-]?key|access[._-]?key"
+    r"|ssl[._]keystore[._]key|ssl[._]key[._]pem"
 )
+_SENSITIVE: Final = rf"[\w.-]*(?:{NAMES_TO_HIDE})[\w.-]*"
 _ASSIGNED: Final = re.compile(
     # name=value, and 'name': 'value' of JSON or a dict; "name: ..." is the form of our own errors
     rf"""(?P<name>(?<![\w.-]){_SENSITIVE})(?P<sign>\s*=\s*(?!["']?\.\.\.)|["']\s*:\s*(?=["']))"""

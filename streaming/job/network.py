@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from txnwatch.state.text.redaction import NAMES_TO_HIDE
+
 _LOOPBACK: Final = "127.0.0.1"
 # A local master and a Kubernetes master make a secret for each start. For a standalone cluster an operator sets
 # `spark.authenticate.secret`; without one the driver does not start. See docs/hardening.md.
@@ -18,7 +20,7 @@ _ENCRYPTED: Final = {
     "spark.io.encryption.enabled": "true",  # shuffle files have transactional ids
 }
 # Spark shows options in plans and in its log; by default it would show a JAAS configuration.
-_REDACTED: Final = r"(?i)secret|password|passphrase|token|credential|jaas|user\.info|access[.]?key|api[.]?key|url"
+_REDACTED: Final = rf"(?i){NAMES_TO_HIDE}|jaas|url"
 _HIDDEN: Final = {"spark.redaction.regex": _REDACTED, "spark.sql.redaction.options.regex": _REDACTED}
 
 

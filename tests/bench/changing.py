@@ -1,7 +1,7 @@
-"""From a hang to its event on the topic, while other producers write so often that all of them change in each batch.
+"""From a hang to its event on the topic, while other producers all write each second.
 
-The producers have open transactions. A process of its own writes one batch of each producer in turn, as fast as a
-rate that repeats every producer each second, or as fast as the machine can. It writes to the same broker on the same
+The producers have open transactions. A process of its own writes one batch of each producer in turn, once a
+second, or as fast as the machine can. It writes to the same broker on the same
 cores, so the measured latency contains the work of the broker and of this writer.
 """
 

@@ -15,14 +15,13 @@ from contextlib import contextmanager
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any
 
-from kafka.protocol.producer import ProduceRequest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
-from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.embedded.raw_producer import RawProducer, produce_request
+from txnwatch.state.model.ids import TopicPartition
 
 ROUND_S, AT_ONCE = 1.0, 200
-_VERSION = 11
 _SIZE, _TIMES, _CRC, _SEQUENCE, _ERROR = (struct.Struct(form) for form in (">i", ">qq", ">I", ">i", ">h"))
 # Offsets in a record batch: KIP-98.
 _CRC_AT, _SUMMED_FROM, _TIMES_AT, _SEQUENCE_AT = 17, 21, 27, 53
@@ -50,15 +49,8 @@ def _request(producer: RawProducer, topic: str, partition: int, number: int) -> 
     builder = DefaultRecordBatchBuilder(2, 0, True, producer.producer_id, producer.producer_epoch, 0, 1 << 10)
     builder.append(0, time.time_ns() // 1_000_000, None, b"x", [])
     batch = bytes(builder.build())
-    of_topic = ProduceRequest.TopicProduceData
-    data = of_topic.PartitionProduceData(version=_VERSION, index=partition, records=batch)
-    request = ProduceRequest(
-        version=_VERSION,
-        transactional_id=producer.transactional_id,
-        acks=-1,
-        timeout_ms=10_000,
-        topic_data=[of_topic(version=_VERSION, name=topic, partition_data=[data])],
-    )
+    place = TopicPartition(topic, partition)
+    request = produce_request(place, batch, transactional_id=producer.transactional_id)
     request.with_header(correlation_id=number, client_id="bench")
     encoded = request.encode(framed=True, header=True)
     return encoded, encoded.index(batch)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from kafka.protocol.producer import ProduceRequest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from bench.following import follow_incidents
@@ -21,7 +20,7 @@ from bench.results import Point, Row
 from support.watch import RunningWatch
 from txnwatch.embedded.faults import await_end, set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.embedded.raw_producer import RawProducer, produce_request
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import ExpectedOutcome
@@ -101,15 +100,7 @@ def _hang(bootstrap: str, producers: list[RawProducer]) -> float:
 
 
 def _produce(cluster: Cluster, partition: TopicPartition, producer: RawProducer) -> None:
-    version, topic = 11, ProduceRequest.TopicProduceData
-    data = topic.PartitionProduceData(version=version, index=partition.partition, records=_late(producer))
-    request = ProduceRequest(
-        version=version,
-        transactional_id=producer.transactional_id,
-        acks=-1,
-        timeout_ms=10_000,
-        topic_data=[topic(version=version, partition_data=[data], name=partition.topic)],
-    )
+    request = produce_request(partition, _late(producer), transactional_id=producer.transactional_id)
     answer: Any = cluster.node(1).call(request, 30.0)
     assert answer.responses[0].partition_responses[0].error_code == 0
 

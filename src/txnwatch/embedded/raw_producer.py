@@ -145,19 +145,12 @@ class RawProducer:
         return answer
 
     def _produce(self, partition: TopicPartition, version: int, records: bytes, *, transactional: bool) -> int:
-        topic = ProduceRequest.TopicProduceData
-        data = topic.PartitionProduceData(version=version, index=partition.partition, records=records)
-        named: dict[str, Any] = (
-            {"topic_id": topic_id_uuid(self.cluster.known.topics[partition.topic].topic_id)}
-            if version >= 13
-            else {"name": partition.topic}
-        )
-        request = ProduceRequest(
-            version=version,
+        request = produce_request(
+            partition,
+            records,
             transactional_id=self.transactional_id if transactional else None,
-            acks=-1,
-            timeout_ms=10_000,
-            topic_data=[topic(version=version, partition_data=[data], **named)],
+            version=version,
+            topic_id=self.cluster.known.topics[partition.topic].topic_id if version >= 13 else None,
         )
         for _ in _attempts():
             info = self.cluster.refresh().info(partition)
@@ -211,6 +204,27 @@ class RawProducer:
         if answer.node_id not in self.cluster.known.brokers:
             self.cluster.refresh()
         return int(answer.node_id)
+
+
+def produce_request(
+    partition: TopicPartition,
+    records: bytes,
+    *,
+    transactional_id: str | None = None,
+    version: int = VERIFIED_SINCE - 1,
+    topic_id: str | None = None,
+) -> ProduceRequest:
+    """The request that produces an encoded batch to one partition; from version 13 on it needs the topic id."""
+    topic = ProduceRequest.TopicProduceData
+    data = topic.PartitionProduceData(version=version, index=partition.partition, records=records)
+    named: dict[str, Any] = {"name": partition.topic} if topic_id is None else {"topic_id": topic_id_uuid(topic_id)}
+    return ProduceRequest(
+        version=version,
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[topic(version=version, partition_data=[data], **named)],
+    )
 
 
 def _attempts() -> Iterable[int]:
