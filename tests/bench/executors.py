@@ -18,7 +18,7 @@ from bench.results import Point, Row
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.job.operator import BucketProcessor
 
-EXECUTORS, CHANGING, MEMORY_MB = (1, 2), 20_000, 1024
+EXECUTORS, CHANGING, MEMORY_MB = (1, 2), 50_000, 1024
 
 
 def run(directory: Path, rows: list[Row]) -> None:

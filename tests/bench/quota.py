@@ -23,16 +23,17 @@ from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.log.fetch import read_ranges
 
 RATE, BATCH, BYTES = 1_000_000, 100_000, 40_000_000
+COUNTS = (1, 10, 100)
 THEIRS = "librdkafka"
 
 
 def run(directory: Path, rows: list[Row]) -> None:
-    """One broker; one partition, then four."""
+    """One broker, the same bytes in one partition and in more."""
     row = Row("quota", f"{BYTES / 1e6:.0f} MB", "partitions", THEIRS)
     with EmbeddedKafka(directory / "kafka") as kafka:
         kafka.start()
         with closing(Cluster([Endpoint.parse(kafka.bootstrap_servers)], Security(), timeout_s=5.0)) as cluster:
-            for count in (1, 4):
+            for count in COUNTS:
                 partitions = _written(cluster, kafka.bootstrap_servers, count)
                 with ExitStack() as quotas:
                     quotas.enter_context(quota(cluster, CONSUMER_BYTE_RATE, RATE))

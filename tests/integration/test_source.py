@@ -141,7 +141,9 @@ def test_planning_leaves_no_process_behind_and_tasks_keep_their_workers(
         eventually(lambda seen=seen: len(batches) >= seen + 2, BATCH_S, "two micro-batches")
         query.stop()
     assert _python_processes("pyspark.sql.worker.") <= before
-    assert _python_processes("pyspark.worker"), "they keep connections and state from task to task"
+    workers = _python_processes("pyspark.worker")
+    assert workers, "they keep connections and state from task to task"
+    assert len([pid for pid in workers if _parent(pid) not in workers]) == 1, "source and operator share one daemon"
     told = [found for _, emitted in batches for found in emitted if isinstance(found, SpanCandidate)]
     assert {found.producer_id for found in told} == {hung.producer_id}
 
@@ -172,6 +174,10 @@ def _python_processes(module: str) -> set[int]:
             if module in Path(f"/proc/{pid}/cmdline").read_text():
                 found.add(pid)
     return found
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_latest_begins_where_the_oldest_open_transaction_does(
