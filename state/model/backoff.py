@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-_Amount = TypeVar("_Amount", int, float)
+from txnwatch.state.model.quantities import DurationMs
+
+_Amount = TypeVar("_Amount", DurationMs, int, float)
 _ENOUGH = 62  # doublings; beyond them a number would grow for nothing
 
 

@@ -43,21 +43,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
+from txnwatch.state.model.ids import BrokerId, CoordinatorEpoch
+from txnwatch.state.model.quantities import NO_TIME, DurationMs, TimestampMs, elapsed
 from txnwatch.state.model.transaction import CoordinatorView
 
 if TYPE_CHECKING:
     from txnwatch.state.model.facts import Barrier
 
-NOT_LISTED_MS = 2**62  # `since_ms` of a record that no listing can have shown yet
-STEP_MS = 1_000  # smaller changes are ignored, because each change is a write of every bucket
+NOT_LISTED_MS = TimestampMs(2**62)  # `since_ms` of a record that no listing can have shown yet
+STEP_MS = DurationMs(1_000)  # smaller changes are ignored, because each change is a write of every bucket
 _DRIFT = 1_000  # a clock may drift by one part in this many
 
 
 class Leader(NamedTuple):
     """The leader of a partition of the coordinators' log, and its leader epoch."""
 
-    broker: int
-    epoch: int
+    broker: BrokerId
+    epoch: CoordinatorEpoch
 
 
 def was_listed(view: CoordinatorView, barrier: Barrier) -> bool:
@@ -74,9 +76,9 @@ def was_listed(view: CoordinatorView, barrier: Barrier) -> bool:
 class Leadership(NamedTuple):
     """A leader, and when (our clock) it was first listed under its epoch."""
 
-    broker: int
-    epoch: int
-    since_ms: int
+    broker: BrokerId
+    epoch: CoordinatorEpoch
+    since_ms: TimestampMs
 
 
 class Clock(NamedTuple):
@@ -85,14 +87,14 @@ class Clock(NamedTuple):
     `set_ms` is when (our clock) it was last detected that the clock had been set, None if never.
     """
 
-    lowest_ms: int
-    highest_ms: int | None
-    at_ms: int
-    set_ms: int | None = None
+    lowest_ms: DurationMs
+    highest_ms: DurationMs | None
+    at_ms: TimestampMs
+    set_ms: TimestampMs | None = None
 
-    def now(self, now_ms: int) -> Clock:
+    def now(self, now_ms: TimestampMs) -> Clock:
         """The bounds at a later time; they widen, because clocks drift."""
-        drift_ms = max(0, now_ms - self.at_ms) // _DRIFT
+        drift_ms = DurationMs(elapsed(self.at_ms, now_ms) // _DRIFT)
         highest_ms = None if self.highest_ms is None else self.highest_ms + drift_ms
         return Clock(self.lowest_ms - drift_ms, highest_ms, max(now_ms, self.at_ms), self.set_ms)
 
@@ -102,9 +104,9 @@ class Clock(NamedTuple):
         return self.highest_ms is None or self.lowest_ms <= self.highest_ms
 
     @property
-    def presumed_ms(self) -> int:
+    def presumed_ms(self) -> DurationMs:
         """The difference to show: the value closest to zero that the bounds allow."""
-        return max(self.lowest_ms, min(0, self.highest_ms or 0))
+        return max(self.lowest_ms, min(NO_TIME, self.highest_ms or NO_TIME))
 
 
 def both(one: Clock | None, other: Clock) -> Clock:
@@ -135,10 +137,10 @@ def learned(known: Clock | None, listed: Clock) -> Clock:
 class Clocks(Struct, array_like=True):
     """The brokers' clocks, and the leader of each partition of the coordinators' log."""
 
-    brokers: dict[int, Clock] = field(default_factory=dict)
+    brokers: dict[BrokerId, Clock] = field(default_factory=dict)
     reigns: dict[int, Leadership] = field(default_factory=dict)
 
-    def take(self, leaders: Mapping[int, Leader], listed: Mapping[int, Clock], now_ms: int) -> bool:
+    def take(self, leaders: Mapping[int, Leader], listed: Mapping[BrokerId, Clock], now_ms: TimestampMs) -> bool:
         """Adds the data of a barrier; returns whether it may change an age."""
         risen = {
             log_partition: Leadership(*leader, now_ms)
@@ -163,9 +165,9 @@ class Clocks(Struct, array_like=True):
         clock = self.brokers.get(reign.broker) if reign is not None else None
         return (reign, clock) if reign is not None and clock is not None else None
 
-    def age_ms(self, view: CoordinatorView, now_ms: int) -> int:
+    def age_ms(self, view: CoordinatorView, now_ms: TimestampMs) -> DurationMs:
         """The minimum time that a live transaction has been Ongoing, or prepared, at `now_ms` of our clock."""
-        seen_ms = max(0, now_ms - view.since_ms)
+        seen_ms = elapsed(view.since_ms, now_ms)
         known = self.of(view)
         if known is None:
             return seen_ms
@@ -174,13 +176,13 @@ class Clocks(Struct, array_like=True):
         valid_ms = max(reign.since_ms, clock.set_ms) if clock.set_ms is not None else reign.since_ms
         is_unset = clock.set_ms is None or view.since_ms >= clock.set_ms
         is_same_clock = view.coordinator_epoch == reign.epoch and is_unset
-        stamped_ms = broker_now_ms - view.record_timestamp_ms if is_same_clock else 0
+        stamped_ms = broker_now_ms - view.record_timestamp_ms if is_same_clock else NO_TIME
         if view.state.is_prepare:
             return max(seen_ms, stamped_ms)
         led_ms = max(now_ms - valid_ms, stamped_ms)
         return max(seen_ms, min(broker_now_ms - view.start_ms, view.timeout_ms + led_ms))
 
-    def ahead_ms(self, view: CoordinatorView, now_ms: int) -> int:
+    def ahead_ms(self, view: CoordinatorView, now_ms: TimestampMs) -> DurationMs:
         """How far the clock of a view's coordinator is presumed to be ahead of ours; only for times that are shown."""
         known = self.of(view)
-        return known[1].now(now_ms).presumed_ms if known is not None else 0
+        return known[1].now(now_ms).presumed_ms if known is not None else NO_TIME

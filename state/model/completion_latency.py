@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from txnwatch.state.model.ids import CoordinatorEpoch
+from txnwatch.state.model.quantities import NO_TIME, DurationMs, TimestampMs
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState
 
 BOUNDS_MS = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
@@ -37,7 +39,7 @@ class Latencies(NamedTuple):
 
     stage: Stage
     target_state: TransactionState
-    sum_ms: int
+    sum_ms: DurationMs
     counts: tuple[int, ...]
 
 
@@ -45,9 +47,9 @@ class End(NamedTuple):
     """A Complete* record; `coordinator_epoch` is the leader epoch under which it was appended."""
 
     state: TransactionState
-    record_timestamp_ms: int
-    last_update_ms: int
-    coordinator_epoch: int
+    record_timestamp_ms: TimestampMs
+    last_update_ms: TimestampMs
+    coordinator_epoch: CoordinatorEpoch
 
 
 _PREPARED_AS = {
@@ -60,14 +62,14 @@ _PREPARED_AS = {
 class Tally:
     """Collects durations, by stage and target state."""
 
-    _sums: dict[tuple[Stage, TransactionState], int] = field(default_factory=dict)
+    _sums: dict[tuple[Stage, TransactionState], DurationMs] = field(default_factory=dict)
     _counts: dict[tuple[Stage, TransactionState], list[int]] = field(default_factory=dict)
 
     def add(self, latencies: Iterable[Latencies]) -> None:
         """Adds sums that were collected elsewhere."""
         for stage, state, sum_ms, counts in latencies:
             key = (stage, state)
-            self._sums[key] = self._sums.get(key, 0) + sum_ms
+            self._sums[key] = self._sums.get(key, NO_TIME) + sum_ms
             known = self._counts.get(key, [0] * len(counts))
             self._counts[key] = [one + other for one, other in zip(known, counts, strict=True)]
 
@@ -84,12 +86,12 @@ class Tally:
         self._take(Stage.APPEND, target, end.last_update_ms - prepared.record_timestamp_ms)
         self._take(Stage.MARKERS, end.state, end.record_timestamp_ms - end.last_update_ms)
 
-    def _take(self, stage: Stage, state: TransactionState, duration_ms: int) -> None:
+    def _take(self, stage: Stage, state: TransactionState, duration_ms: DurationMs) -> None:
         key = (stage, state)
-        took_ms = max(0, duration_ms)
+        took_ms = max(NO_TIME, duration_ms)
         counts = self._counts.setdefault(key, [0] * (len(BOUNDS_MS) + 1))
         counts[bisect_left(BOUNDS_MS, took_ms)] += 1
-        self._sums[key] = self._sums.get(key, 0) + took_ms
+        self._sums[key] = self._sums.get(key, NO_TIME) + took_ms
 
     def latencies(self) -> tuple[Latencies, ...]:
         """All durations collected so far."""

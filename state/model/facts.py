@@ -15,7 +15,8 @@ from msgspec import field
 
 from txnwatch.state.model.broker_clocks import Clock, Leader
 from txnwatch.state.model.completion_latency import End, Latencies
-from txnwatch.state.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.ids import BarrierNumber, BrokerId, ProducerEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
 from txnwatch.state.model.record import Variant
 from txnwatch.state.model.transaction import CoordinatorView, Marker
 
@@ -28,9 +29,9 @@ class Joined(NamedTuple):
     next marker closes both. `marker` is that marker, if the same range contains it.
     """
 
-    start_offset: int
+    start_offset: Offset
     start_epoch: ProducerEpoch
-    offset: int
+    offset: Offset
     epoch: ProducerEpoch
     marker: Marker | None = None
 
@@ -54,18 +55,18 @@ class ProducerSeen(Variant, frozen=True):
     partition: TopicPartition
     topic_id: str
     producer_id: ProducerId
-    range_start: int
-    range_end: int
-    first_offset: int | None
+    range_start: Offset
+    range_end: Offset
+    first_offset: Offset | None
     first_epoch: ProducerEpoch
     first_marker: Marker | None
     last_marker: Marker | None
-    open_offset: int | None
+    open_offset: Offset | None
     open_epoch: ProducerEpoch
     epoch: ProducerEpoch
-    last_offset: int
-    last_timestamp_ms: int
-    listed_ms: int
+    last_offset: Offset
+    last_timestamp_ms: TimestampMs
+    listed_ms: TimestampMs
     joined: Joined | None = None
 
 
@@ -97,7 +98,7 @@ class TransactionalIdGone(Variant, frozen=True):
 
     transactional_id: str
     log_partition: int
-    log_offset: int
+    log_offset: Offset
 
 
 class NoticeKind(StrEnum):
@@ -131,8 +132,8 @@ class PartitionNotice(Variant, frozen=True):
     kind: NoticeKind
     partition: TopicPartition
     topic_id: str
-    from_offset: int
-    to_offset: int
+    from_offset: Offset
+    to_offset: Offset
     detail: str
     is_decode_failure: bool = False
 
@@ -151,8 +152,8 @@ class CensusListing(NamedTuple):
     """
 
     topic_id: str
-    below: int
-    stable: int | None
+    below: Offset
+    stable: Offset | None
     is_scanned: bool
     is_first: bool = False
     is_behind: bool = False
@@ -188,9 +189,9 @@ class OpenDescribed(Variant, frozen=True):
     partition: TopicPartition
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
-    start_offset: int
-    last_timestamp_ms: int
-    listed_ms: int
+    start_offset: Offset
+    last_timestamp_ms: TimestampMs
+    listed_ms: TimestampMs
 
 
 class LastStable(Variant, frozen=True):
@@ -198,13 +199,13 @@ class LastStable(Variant, frozen=True):
 
     partition: TopicPartition
     topic_id: str
-    offset: int
+    offset: Offset
 
 
 class Throttled(Variant, frozen=True):
     """How long brokers have throttled a reader, by request type; for metrics only, no verdict uses it."""
 
-    throttled_ms: Mapping[str, int]
+    throttled_ms: Mapping[str, DurationMs]
 
 
 class LogRead(Variant, frozen=True):
@@ -214,8 +215,8 @@ class LogRead(Variant, frozen=True):
         holes, clocks: as in `Barrier`, for the partitions that the task has read.
     """
 
-    holes: Mapping[int, int]
-    clocks: Mapping[int, Clock]
+    holes: Mapping[int, Offset]
+    clocks: Mapping[BrokerId, Clock]
 
 
 class Barrier(Variant, frozen=True):
@@ -241,18 +242,18 @@ class Barrier(Variant, frozen=True):
             cluster has no such log yet, but a hidden or deleted log looks the same.
     """
 
-    number: int
-    data_listed_ms: int
-    coordinator_listed_ms: int
+    number: BarrierNumber
+    data_listed_ms: TimestampMs
+    coordinator_listed_ms: TimestampMs
     stale_data: frozenset[TopicPartition] = frozenset()
     limited_data: frozenset[TopicPartition] = frozenset()
     stale_coordinator: frozenset[int] = frozenset()
-    reread: dict[TopicPartition, int] = field(default_factory=dict)
+    reread: dict[TopicPartition, Offset] = field(default_factory=dict)
     risen: frozenset[TopicPartition] = frozenset()
     leaders: Mapping[int, Leader] = field(default_factory=dict)
-    clocks: Mapping[int, Clock] = field(default_factory=dict)
-    scan_interval_ms: int | None = None
-    holes: dict[int, int] = field(default_factory=dict)
+    clocks: Mapping[BrokerId, Clock] = field(default_factory=dict)
+    scan_interval_ms: DurationMs | None = None
+    holes: dict[int, Offset] = field(default_factory=dict)
     has_coordinator_log: bool = True
 
 

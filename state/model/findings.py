@@ -8,7 +8,8 @@ from typing import NamedTuple
 from txnwatch.state.model.broker_clocks import Clock
 from txnwatch.state.model.completion_latency import Latencies
 from txnwatch.state.model.facts import Joined, PartitionNotice
-from txnwatch.state.model.ids import ProducerId, TopicPartition
+from txnwatch.state.model.ids import BarrierNumber, BrokerId, ProducerId, TopicPartition
+from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
 from txnwatch.state.model.record import Variant
 from txnwatch.state.model.transaction import CoordinatorView, Marker, Span
 from txnwatch.state.model.verdicts import Reason, Verdict
@@ -36,10 +37,10 @@ class SpanCandidate(Variant, frozen=True):
     partition: TopicPartition
     span: Span
     view: CoordinatorView | None
-    first_barrier: int
-    second_barrier: int
-    data_listed_ms: int
-    coordinator_listed_ms: int
+    first_barrier: BarrierNumber
+    second_barrier: BarrierNumber
+    data_listed_ms: TimestampMs
+    coordinator_listed_ms: TimestampMs
 
 
 class CoverInDoubt(Variant, frozen=True):
@@ -69,11 +70,11 @@ class TransactionCandidate(Variant, frozen=True):
     verdict: Verdict
     producer_id: ProducerId
     view: CoordinatorView
-    spans: tuple[tuple[TopicPartition, int], ...]
-    overdue_ms: int
-    barrier: int
-    coordinator_listed_ms: int
-    age_ms: int
+    spans: tuple[tuple[TopicPartition, Offset], ...]
+    overdue_ms: DurationMs
+    barrier: BarrierNumber
+    coordinator_listed_ms: TimestampMs
+    age_ms: DurationMs
 
 
 class SpanEnded(Variant, frozen=True):
@@ -105,14 +106,14 @@ class OutstandingGap(Variant, frozen=True):
     """A range that is still unread; repeated at every barrier until a re-read closes it."""
 
     partition: TopicPartition
-    from_offset: int
+    from_offset: Offset
 
 
 class ReadLimitReached(Variant, frozen=True):
     """Where reading of a partition stopped at the read limit of a batch; repeated until reading continues."""
 
     partition: TopicPartition
-    from_offset: int
+    from_offset: Offset
 
 
 class CensusReason(StrEnum):
@@ -137,7 +138,7 @@ class LastStableOffsetBlocked(Variant, frozen=True):
     """A last stable offset that has not moved for a while, although data is written above it; its holder is unknown."""
 
     partition: TopicPartition
-    offset: int
+    offset: Offset
 
 
 class CensusIncomplete(Variant, frozen=True):
@@ -155,7 +156,7 @@ class Unproven(Variant, frozen=True):
 class RequestsThrottled(Variant, frozen=True):
     """How long brokers have throttled our reads since the last report, by request type."""
 
-    throttled_ms: tuple[tuple[str, int], ...]
+    throttled_ms: tuple[tuple[str, DurationMs], ...]
 
 
 class Mismatch(StrEnum):
@@ -170,7 +171,7 @@ class ViewHealed(Variant, frozen=True):
 
     partition: TopicPartition
     producer_id: ProducerId
-    start_offset: int
+    start_offset: Offset
     mismatch: Mismatch
 
 
@@ -186,10 +187,10 @@ class StrayWrite(Variant, frozen=True):
     topic_id: str
     joined: Joined
     view: CoordinatorView | None
-    last_timestamp_ms: int
-    first_seen_ms: int
-    first_barrier: int = -1
-    second_barrier: int = -1
+    last_timestamp_ms: TimestampMs
+    first_seen_ms: TimestampMs
+    first_barrier: BarrierNumber = BarrierNumber(-1)
+    second_barrier: BarrierNumber = BarrierNumber(-1)
 
 
 class BucketCount(Variant, frozen=True):
@@ -205,24 +206,24 @@ class BucketCount(Variant, frozen=True):
         due_ms: when, by our clock, the bucket must run again if no fact arrives before; 0 is at once.
     """
 
-    barrier: int
+    barrier: BarrierNumber
     awaited: int
     waiting: tuple[tuple[str, int], ...]
-    clocks: tuple[tuple[int, Clock], ...]
-    data_listed_ms: int
+    clocks: tuple[tuple[BrokerId, Clock], ...]
+    data_listed_ms: TimestampMs
     behind: int
     states: tuple[tuple[str, int], ...]
-    oldest_open_ms: int | None
-    oldest_prepared_ms: int | None
-    due_ms: int
+    oldest_open_ms: TimestampMs | None
+    oldest_prepared_ms: TimestampMs | None
+    due_ms: TimestampMs
 
 
 class OpenSpan(NamedTuple):
     """Open data on one partition."""
 
     partition: TopicPartition
-    start_offset: int
-    first_seen_ms: int
+    start_offset: Offset
+    first_seen_ms: TimestampMs
 
 
 class OpenTransaction(NamedTuple):
@@ -238,8 +239,8 @@ class OpenTransaction(NamedTuple):
     producer_id: ProducerId
     transactional_id: str | None
     state: str
-    since_ms: int
-    prepared_ms: int | None
+    since_ms: TimestampMs
+    prepared_ms: TimestampMs | None
     spans: tuple[OpenSpan, ...]
 
 

@@ -1,4 +1,4 @@
-"""Names of partitions, topics and producers, and the name of the coordinators' log topic."""
+"""Names of partitions, topics, producers, brokers and barriers, and the name of the coordinators' log topic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ TOPIC_NAME_RULE = "a topic's name: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 ProducerId = NewType("ProducerId", int)
-ProducerEpoch = NewType("ProducerEpoch", int)  # of a producer; the epoch of a leader is an int
+ProducerEpoch = NewType("ProducerEpoch", int)
+BrokerId = NewType("BrokerId", int)
+LeaderEpoch = NewType("LeaderEpoch", int)  # of a partition; it rises with every election
+CoordinatorEpoch = NewType("CoordinatorEpoch", int)  # the leader epoch of a coordinator's partition of its log
+BarrierNumber = NewType("BarrierNumber", int)  # also the number of the batch that begins with the barrier
 
 
 class TopicPartition(NamedTuple):

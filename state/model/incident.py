@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import BrokerId, CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.incident_payload import (
     Action,
     ActionResult,
@@ -27,13 +27,14 @@ from txnwatch.state.model.incident_payload import (
     Resolution,
     SinceClock,
 )
+from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs, elapsed
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.verdicts import RULE_OF, Reason, Severity, Verdict
 
 _ID = re.compile(r"[0-9a-f]{32}")
 # An incident has a handful of events. A record with this sequence leaves no room for another event, so it is not ours.
 SPENT_SEQUENCE = 1_000_000
-SpanKey = tuple[str, TopicPartition, int]  # topic id, partition, producer id
+SpanKey = tuple[str, TopicPartition, ProducerId]  # the first is the topic id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,23 +51,23 @@ class IncidentEvent:
     topic: str | None = None
     partition: int | None = None
     topic_id: str | None = None
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
     transactional_id: str | None = None
-    coordinator_id: int | None = None
-    coordinator_epoch: int | None = None
+    coordinator_id: BrokerId | None = None
+    coordinator_epoch: CoordinatorEpoch | None = None
     transaction_state: TransactionState | None = None
-    txn_start_offset: int | None = None
-    open_since_ms: int
+    txn_start_offset: Offset | None = None
+    open_since_ms: TimestampMs
     open_since_clock: SinceClock
-    last_write_ms: int | None = None
-    transaction_timeout_ms: int | None = None
-    age_ms: int
-    overdue_ms: int | None = None
-    last_stable_offset: int | None = None
-    high_watermark: int | None = None
+    last_write_ms: TimestampMs | None = None
+    transaction_timeout_ms: DurationMs | None = None
+    age_ms: DurationMs
+    overdue_ms: DurationMs | None = None
+    last_stable_offset: Offset | None = None
+    high_watermark: Offset | None = None
     hidden_records: int | None = None
-    lso_standing_ms: int | None = None
+    lso_standing_ms: DurationMs | None = None
     is_lso_blocker: bool | None = None
     cleanup_policy: str | None = None
     pending_partitions: tuple[str, ...] = ()
@@ -74,9 +75,9 @@ class IncidentEvent:
     evidence: Evidence
     expected_outcome: ExpectedOutcome
     suggested_command: str | None = None
-    detected_at_ms: int
-    detection_latency_ms: int
-    time_ms: int
+    detected_at_ms: TimestampMs
+    detection_latency_ms: DurationMs
+    time_ms: TimestampMs
     action: Action | None = None
     resolution: Resolution | None = None
 
@@ -135,7 +136,9 @@ class Overwritten(NamedTuple):
     incident_id: str
 
 
-def span_incident_id(cluster_id: str, topic_id: str, partition: int, producer_id: int, start_offset: int) -> str:
+def span_incident_id(
+    cluster_id: str, topic_id: str, partition: int, producer_id: ProducerId, start_offset: Offset
+) -> str:
     """The id of an incident about a span."""
     return _hash("span", cluster_id, topic_id, partition, producer_id, start_offset)
 
@@ -155,7 +158,7 @@ def repeat_incident_id(incident_id: str, times: int) -> str:
 
 
 def transaction_incident_id(
-    cluster_id: str, transactional_id: str, producer_id: int, start_ms: int, verdict: Verdict
+    cluster_id: str, transactional_id: str, producer_id: ProducerId, start_ms: TimestampMs, verdict: Verdict
 ) -> str:
     """The id of an incident about a transaction; long_running and late are one family and share one incident."""
     return _hash(RULE_OF[verdict].family, cluster_id, transactional_id, producer_id, start_ms)
@@ -184,7 +187,7 @@ def latest(events: Iterable[IncidentEvent]) -> dict[tuple[str, str], IncidentEve
     return found
 
 
-def resolved(event: IncidentEvent, now_ms: int, resolution: Resolution) -> IncidentEvent:
+def resolved(event: IncidentEvent, now_ms: TimestampMs, resolution: Resolution) -> IncidentEvent:
     """The event that ends an incident; it also sets the result of an announced marker that has no result yet.
 
     Only such a marker in the log makes the result `verified`: a transaction can end without one, because its topic is
@@ -198,17 +201,22 @@ def resolved(event: IncidentEvent, now_ms: int, resolution: Resolution) -> Incid
     return _next(event, IncidentStatus.RESOLVED, now_ms, resolution=resolution, suggested_command=None, action=action)
 
 
-def updated(event: IncidentEvent, now_ms: int, **changes: Any) -> IncidentEvent:  # noqa: ANN401 - fields of the event
+def updated(event: IncidentEvent, now_ms: TimestampMs, **changes: Any) -> IncidentEvent:  # noqa: ANN401 - its fields
     """The event that reports a change."""
     return _next(event, IncidentStatus.UPDATED, now_ms, **changes)
 
 
-def _next(event: IncidentEvent, status: IncidentStatus, now_ms: int, **changes: Any) -> IncidentEvent:  # noqa: ANN401
+def _next(
+    event: IncidentEvent,
+    status: IncidentStatus,
+    now_ms: TimestampMs,
+    **changes: Any,  # noqa: ANN401 - fields of the event
+) -> IncidentEvent:
     return replace(
         event,
         status=status,
         sequence=event.sequence + 1,
         time_ms=now_ms,
-        age_ms=max(0, now_ms - event.open_since_ms),
+        age_ms=elapsed(event.open_since_ms, now_ms),
         **changes,
     )

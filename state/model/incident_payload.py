@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from txnwatch.state.model.ids import BarrierNumber, BrokerId, CoordinatorEpoch, LeaderEpoch, ProducerEpoch, ProducerId
+from txnwatch.state.model.quantities import Offset, TimestampMs
+
 
 class IncidentStatus(StrEnum):
     """What an event reports about its incident."""
@@ -114,7 +117,7 @@ class AffectedGroup:
 
     group_id: str
     state: GroupState
-    committed_offset: int
+    committed_offset: Offset
     hidden_lag: int
 
 
@@ -123,21 +126,21 @@ class Evidence:
     """The readings of the partition and of the coordinator, with the place and time of each."""
 
     complete: bool
-    first_barrier: int | None = None
-    second_barrier: int | None = None
-    data_listed_ms: int | None = None
-    coordinator_listed_ms: int | None = None
-    confirmed_ms: int | None = None
-    leader: int | None = None
-    leader_epoch: int | None = None
-    end_before: int | None = None
-    end_after: int | None = None
+    first_barrier: BarrierNumber | None = None
+    second_barrier: BarrierNumber | None = None
+    data_listed_ms: TimestampMs | None = None
+    coordinator_listed_ms: TimestampMs | None = None
+    confirmed_ms: TimestampMs | None = None
+    leader: BrokerId | None = None
+    leader_epoch: LeaderEpoch | None = None
+    end_before: Offset | None = None
+    end_after: Offset | None = None
     last_sequence: int | None = None
-    coordinator_producer_id: int | None = None
-    coordinator_producer_epoch: int | None = None
+    coordinator_producer_id: ProducerId | None = None
+    coordinator_producer_epoch: ProducerEpoch | None = None
     coordinator_partitions: tuple[str, ...] = ()
-    joined_at_offset: int | None = None
-    joined_by_epoch: int | None = None
+    joined_at_offset: Offset | None = None
+    joined_by_epoch: ProducerEpoch | None = None
     coordinator_log: str | None = None
 
 
@@ -150,11 +153,11 @@ class Action:
     result: ActionResult | None = None
     detail: str | None = None
     by: str
-    marker_producer_epoch: int | None = None
-    marker_coordinator_epoch: int | None = None
-    last_stable_offset_before: int | None = None
-    last_stable_offset_after: int | None = None
-    at_ms: int
+    marker_producer_epoch: ProducerEpoch | None = None
+    marker_coordinator_epoch: CoordinatorEpoch | None = None
+    last_stable_offset_before: Offset | None = None
+    last_stable_offset_after: Offset | None = None
+    at_ms: TimestampMs
     initiator: Initiator = Initiator.WATCH
 
     @property
@@ -174,9 +177,9 @@ class Resolution:
 
     how: EndKind
     by: EndedBy
-    marker_offset: int | None = None
+    marker_offset: Offset | None = None
     detail: str | None = None
-    at_ms: int
+    at_ms: TimestampMs
 
 
 _END_OF = {Decision.ABORT: EndKind.ABORTED, Decision.COMMIT: EndKind.COMMITTED}

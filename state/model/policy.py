@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-DEFAULT_SCAN_INTERVAL_MS = 10_000
-TWO_PHASE_TIMEOUT_MS = 2147483647  # KIP-939: a transaction with this timeout is never aborted by time
+from txnwatch.state.model.quantities import DurationMs
+
+DEFAULT_SCAN_INTERVAL_MS = DurationMs(10_000)
+TWO_PHASE_TIMEOUT_MS = DurationMs(2147483647)  # KIP-939: a transaction with this timeout is never aborted by time
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +36,22 @@ class DetectionPolicy:
         idle_retention_ms: how long the state keeps the transactional id of a producer id that has nothing open.
     """
 
-    late_buffer_ms: int = 5_000
-    coordinator_scan_interval_ms: int | None = None
-    stuck_prepare_ms: int = 30_000
+    late_buffer_ms: DurationMs = DurationMs(5_000)
+    coordinator_scan_interval_ms: DurationMs | None = None
+    stuck_prepare_ms: DurationMs = DurationMs(30_000)
     long_running_fraction: float = 0.8
-    long_running_min_ms: int = 120_000
-    two_phase_check_ms: int = 3_600_000
-    repeat_first_ms: int = 1_000
-    repeat_max_ms: int = 60_000
-    listed_after_ms: int = 2_000
-    blocked_offset_ms: int = 2_000
-    owner_unread_ms: int = 2_000
+    long_running_min_ms: DurationMs = DurationMs(120_000)
+    two_phase_check_ms: DurationMs = DurationMs(3_600_000)
+    repeat_first_ms: DurationMs = DurationMs(1_000)
+    repeat_max_ms: DurationMs = DurationMs(60_000)
+    listed_after_ms: DurationMs = DurationMs(2_000)
+    blocked_offset_ms: DurationMs = DurationMs(2_000)
+    owner_unread_ms: DurationMs = DurationMs(2_000)
     unreadable_tries: int = 3
-    unreadable_ms: int = 10_000
-    idle_retention_ms: int = 3_600_000
+    unreadable_ms: DurationMs = DurationMs(10_000)
+    idle_retention_ms: DurationMs = DurationMs(3_600_000)
 
-    def scan_interval_ms(self, listed_ms: int | None) -> int:
+    def scan_interval_ms(self, listed_ms: DurationMs | None) -> DurationMs:
         """How often coordinators look for expired transactions; `listed_ms` is the value from the brokers."""
         known = (self.coordinator_scan_interval_ms, listed_ms, DEFAULT_SCAN_INTERVAL_MS)
         return next(interval_ms for interval_ms in known if interval_ms is not None)

@@ -11,8 +11,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from txnwatch.state.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.ids import BrokerId, CoordinatorEpoch, LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
 from txnwatch.state.model.transaction import Marker, TransactionState
 
 # Brokers learn of a deletion one after the other, and each look asks another broker. A topic counts as deleted after
@@ -42,12 +43,12 @@ class ActiveProducer(NamedTuple):
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
     last_sequence: int
-    last_timestamp_ms: int
-    coordinator_epoch: int | None
-    txn_start_offset: int | None
+    last_timestamp_ms: TimestampMs
+    coordinator_epoch: CoordinatorEpoch | None
+    txn_start_offset: Offset | None
 
     @property
-    def start_offset(self) -> int:
+    def start_offset(self) -> Offset:
         """Where the open transaction starts; only for a row that has one."""
         assert self.txn_start_offset is not None
         return self.txn_start_offset
@@ -67,17 +68,17 @@ class PartitionReading:
     partition: TopicPartition
     problem: str | None = None
     topic_id: str = ""
-    leader: int | None = None
-    leader_epoch: int | None = None
-    end_before: int | None = None
-    end_after: int | None = None
-    last_stable_offset: int | None = None
-    high_watermark: int | None = None
-    log_start_offset: int | None = None
+    leader: BrokerId | None = None
+    leader_epoch: LeaderEpoch | None = None
+    end_before: Offset | None = None
+    end_after: Offset | None = None
+    last_stable_offset: Offset | None = None
+    high_watermark: Offset | None = None
+    log_start_offset: Offset | None = None
     producers: tuple[ActiveProducer, ...] = ()
     is_absent: bool = False
 
-    def open_transaction(self, producer_id: int) -> ActiveProducer | None:
+    def open_transaction(self, producer_id: ProducerId) -> ActiveProducer | None:
         """The producer's open transaction on the partition, None if it has none."""
         return next(
             (row for row in self.producers if row.producer_id == producer_id and row.txn_start_offset is not None), None
@@ -94,12 +95,12 @@ class TransactionDescription:
     transactional_id: str
     problem: str | None = None
     state: TransactionState | None = None
-    producer_id: int = -1
-    producer_epoch: int = -1
-    timeout_ms: int = -1
-    start_ms: int = -1
+    producer_id: ProducerId = ProducerId(-1)
+    producer_epoch: ProducerEpoch = ProducerEpoch(-1)
+    timeout_ms: DurationMs = DurationMs(-1)
+    start_ms: TimestampMs = TimestampMs(-1)
     partitions: frozenset[TopicPartition] = frozenset()
-    coordinator: int = -1
+    coordinator: BrokerId = BrokerId(-1)
 
     @property
     def is_live(self) -> bool:
@@ -113,7 +114,7 @@ class ListedTransaction(NamedTuple):
     transactional_id: str
     producer_id: ProducerId
     state: TransactionState
-    coordinator: int
+    coordinator: BrokerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +145,9 @@ class MarkerSpec(NamedTuple):
     partition: TopicPartition
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
-    coordinator_epoch: int
+    coordinator_epoch: CoordinatorEpoch
     commit: bool = False
-    leader_epoch: int | None = None
+    leader_epoch: LeaderEpoch | None = None
 
 
 class SpanStart(NamedTuple):
@@ -154,7 +155,7 @@ class SpanStart(NamedTuple):
 
     partition: TopicPartition
     producer_id: ProducerId
-    start_offset: int
+    start_offset: Offset
 
 
 class SpanHistory(NamedTuple):
@@ -182,7 +183,7 @@ BEING_READ = SpanHistory(problem="its partition's log is being read; the next re
 class TransactionAdmin(Protocol):
     """Fresh reads of both views, and the one write that an administrator can make."""
 
-    def within(self, budget_ms: int) -> AbstractContextManager[None]:
+    def within(self, budget_ms: DurationMs) -> AbstractContextManager[None]:
         """Limits the time of all requests inside; what does not fit is returned as a problem."""
 
     def read_partitions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionReading]:
@@ -195,7 +196,7 @@ class TransactionAdmin(Protocol):
         """
 
     def closing_marker(
-        self, partition: TopicPartition, producer_id: int, start_offset: int, from_offset: int
+        self, partition: TopicPartition, producer_id: ProducerId, start_offset: Offset, from_offset: Offset
     ) -> Marker | None:
         """The marker that closed the span beginning at `start_offset`: the producer's first at or after `from_offset`.
 
@@ -206,7 +207,7 @@ class TransactionAdmin(Protocol):
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """Asks the coordinator of each id."""
 
-    def list_transactions(self, producer_ids: Iterable[int]) -> TransactionListing:
+    def list_transactions(self, producer_ids: Iterable[ProducerId]) -> TransactionListing:
         """Asks every broker for the transactions of some producer ids."""
 
     def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
@@ -224,7 +225,7 @@ class GroupOffset(NamedTuple):
     """
 
     group_id: str
-    committed_offset: int
+    committed_offset: Offset
     has_members: bool
     is_floor: bool = False
 

@@ -12,7 +12,8 @@ from enum import StrEnum
 
 from msgspec import field
 
-from txnwatch.state.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.ids import BarrierNumber, CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
 from txnwatch.state.model.record import Record
 
 
@@ -74,11 +75,11 @@ _OUTCOME = {
 class Marker(Record, frozen=True):
     """A control record that ended a transaction on a partition."""
 
-    offset: int
+    offset: Offset
     producer_epoch: ProducerEpoch
     commit: bool
-    coordinator_epoch: int
-    timestamp_ms: int
+    coordinator_epoch: CoordinatorEpoch
+    timestamp_ms: TimestampMs
 
     @property
     def outcome(self) -> str:
@@ -90,7 +91,7 @@ class Emission(Record, frozen=True):
     """How often a candidate was emitted, and when it is due again; the pauses grow until it ends."""
 
     times: int
-    next_ms: int
+    next_ms: TimestampMs
 
 
 class Span(Record, frozen=True):
@@ -120,20 +121,20 @@ class Span(Record, frozen=True):
     """
 
     topic_id: str
-    start_offset: int
+    start_offset: Offset
     start_epoch: ProducerEpoch | None
     epoch: ProducerEpoch
-    last_offset: int
-    last_timestamp_ms: int
-    first_seen_ms: int
-    eligible_from: int
-    uncovered_at: int | None = None
+    last_offset: Offset
+    last_timestamp_ms: TimestampMs
+    first_seen_ms: TimestampMs
+    eligible_from: BarrierNumber
+    uncovered_at: BarrierNumber | None = None
     by_census: bool = False
     is_ahead_of_scan: bool = False
-    seen_at: int | None = None
-    reseen_at: int | None = None
-    census_absent_at: int | None = None
-    ended_at: int | None = None
+    seen_at: BarrierNumber | None = None
+    reseen_at: BarrierNumber | None = None
+    census_absent_at: BarrierNumber | None = None
+    ended_at: BarrierNumber | None = None
     stray: bool = False
     absorbed: bool = False
     emission: Emission | None = None
@@ -181,20 +182,20 @@ class CoordinatorView(Record, frozen=True):
 
     transactional_id: str
     log_partition: int
-    log_offset: int
+    log_offset: Offset
     state: TransactionState
     producer_epoch: ProducerEpoch
-    timeout_ms: int
-    start_ms: int
-    last_update_ms: int
-    record_timestamp_ms: int
+    timeout_ms: DurationMs
+    start_ms: TimestampMs
+    last_update_ms: TimestampMs
+    record_timestamp_ms: TimestampMs
     participants: frozenset[TopicPartition] = frozenset()
     superseded_by: ProducerId | None = None
     reading: int = 0
     data_epoch: ProducerEpoch | None = None
     epoch_use: EpochUse = EpochUse.UNJUDGED
-    coordinator_epoch: int | None = None
-    since_ms: int = -1
+    coordinator_epoch: CoordinatorEpoch | None = None
+    since_ms: TimestampMs = TimestampMs(-1)
     previous_outcome: str | None = None
     previous_end_epoch: ProducerEpoch | None = None
     may_lack_later_records: bool = False

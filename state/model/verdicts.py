@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
+from txnwatch.state.model.quantities import DurationMs
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState
 
 
@@ -59,7 +60,7 @@ class Family(StrEnum):
     PREPARE = "prepare"
 
 
-AgeRule = Callable[[CoordinatorView, DetectionPolicy, int], int | None]
+AgeRule = Callable[[CoordinatorView, DetectionPolicy, DurationMs], DurationMs | None]
 _DEFAULTS = DetectionPolicy()
 
 
@@ -68,18 +69,18 @@ def is_two_phase(view: CoordinatorView) -> bool:
     return view.timeout_ms == TWO_PHASE_TIMEOUT_MS and not view.state.is_prepare
 
 
-def _stuck_after_ms(_: CoordinatorView, policy: DetectionPolicy, __: int) -> int | None:
+def _stuck_after_ms(_: CoordinatorView, policy: DetectionPolicy, __: DurationMs) -> DurationMs | None:
     return policy.stuck_prepare_ms
 
 
-def late_after_ms(view: CoordinatorView, policy: DetectionPolicy, scan_interval_ms: int) -> int | None:
+def late_after_ms(view: CoordinatorView, policy: DetectionPolicy, scan_interval_ms: DurationMs) -> DurationMs | None:
     """The age from which on the coordinator of an ongoing transaction is late; None if it has no timeout."""
     return None if is_two_phase(view) else view.timeout_ms + scan_interval_ms + policy.late_buffer_ms
 
 
-def _long_running_after_ms(view: CoordinatorView, policy: DetectionPolicy, _: int) -> int | None:
+def _long_running_after_ms(view: CoordinatorView, policy: DetectionPolicy, _: DurationMs) -> DurationMs | None:
     """None also if the age of the warning is not below the timeout: then the coordinator aborts first."""
-    age_ms = max(int(view.timeout_ms * policy.long_running_fraction), policy.long_running_min_ms)
+    age_ms = max(DurationMs(int(view.timeout_ms * policy.long_running_fraction)), policy.long_running_min_ms)
     return age_ms if not is_two_phase(view) and age_ms < view.timeout_ms else None
 
 
@@ -189,10 +190,10 @@ class Threshold(NamedTuple):
     """The age above which a live transaction in its current state gets the verdict."""
 
     verdict: Verdict
-    age_ms: int
+    age_ms: DurationMs
 
 
-def thresholds(view: CoordinatorView, policy: DetectionPolicy, scan_interval_ms: int) -> tuple[Threshold, ...]:
+def thresholds(view: CoordinatorView, policy: DetectionPolicy, scan_interval_ms: DurationMs) -> tuple[Threshold, ...]:
     """The time-based verdicts of a live transaction, by ascending age; broker_clocks.py has its minimum age."""
     found = [
         Threshold(verdict, age_ms)
@@ -202,16 +203,16 @@ def thresholds(view: CoordinatorView, policy: DetectionPolicy, scan_interval_ms:
     return tuple(sorted(found, key=_age_ms))
 
 
-def _age_ms(threshold: Threshold) -> int:
+def _age_ms(threshold: Threshold) -> DurationMs:
     return threshold.age_ms
 
 
-def doubt_ms(view: CoordinatorView, policy: DetectionPolicy, scan_interval_ms: int) -> int:
+def doubt_ms(view: CoordinatorView, policy: DetectionPolicy, scan_interval_ms: DurationMs) -> DurationMs:
     """The age from which on the coordinator is asked whether a live transaction still holds its spans."""
     found = thresholds(view, policy, scan_interval_ms)
     return found[-1].age_ms if found else policy.two_phase_check_ms
 
 
-def overdue(found: tuple[Threshold, ...], age_ms: int) -> Threshold | None:
+def overdue(found: tuple[Threshold, ...], age_ms: DurationMs) -> Threshold | None:
     """The highest threshold that a transaction has passed, or None."""
     return next((threshold for threshold in reversed(found) if age_ms > threshold.age_ms), None)
