@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.model.findings import SpanCandidate
+from txnwatch.state.model.ids import ProducerEpoch
 from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.ports import ActiveProducer
+from txnwatch.state.model.quantities import NO_TIME, DurationMs, Offset, TimestampMs
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class AbortPolicy:
         commit: the marker is a COMMIT; only allowed if that is the proven outcome.
     """
 
-    after_ms: int = 300_000
+    after_ms: DurationMs = DurationMs(300_000)
     topics: str = ".*"
     deny_topics: str | None = None
     id_prefixes: tuple[str, ...] = ()
@@ -44,7 +46,7 @@ def operator_policy(*, commit: bool, may_lose: bool) -> AbortPolicy:
     """
     outcomes = set(ExpectedOutcome) if may_lose else set(ExpectedOutcome) - {ExpectedOutcome.COMMIT}
     return AbortPolicy(
-        after_ms=0,
+        after_ms=NO_TIME,
         budget_per_hour=None,
         breaker_incidents=None,
         outcomes=frozenset(outcomes),
@@ -77,20 +79,20 @@ class ProvenHang:
     row: ActiveProducer
     outcome: ExpectedOutcome
     witness: SpanCandidate
-    since_ms: int
+    since_ms: TimestampMs
 
     @property
-    def start_offset(self) -> int:
+    def start_offset(self) -> Offset:
         """The first offset of the open data."""
         return self.row.start_offset
 
     @property
-    def data(self) -> tuple[int, int, int]:
+    def data(self) -> tuple[Offset, ProducerEpoch, int]:
         """Start offset, epoch and last sequence; if they are unchanged, nothing was appended."""
         return data_of(self.row)
 
 
-def data_of(row: ActiveProducer) -> tuple[int, int, int]:
+def data_of(row: ActiveProducer) -> tuple[Offset, ProducerEpoch, int]:
     """The values that identify the data of a leader's row."""
     return row.start_offset, row.producer_epoch, row.last_sequence
 
@@ -108,7 +110,7 @@ class Case:
     found: SpanConfirmation | None
     policy: AbortPolicy
     usage: Usage
-    now_ms: int
+    now_ms: TimestampMs
 
     @property
     def proven(self) -> ProvenHang:

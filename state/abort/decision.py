@@ -28,12 +28,13 @@ from typing import NamedTuple
 
 from txnwatch.state.abort.case import Case, ProvenHang
 from txnwatch.state.abort.rules import REFUSALS
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import CoordinatorEpoch, TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import Refusal
 from txnwatch.state.model.ports import MarkerSpec
+from txnwatch.state.model.quantities import DurationMs
 
-HOUR_MS = 3_600_000
+HOUR_MS = DurationMs(3_600_000)
 
 
 class AbortSpec(NamedTuple):
@@ -70,7 +71,7 @@ def decide_abort(case: Case) -> AbortSpec | Refused:
             partition=case.proven.candidate.partition,
             producer_id=row.producer_id,
             producer_epoch=row.producer_epoch,
-            coordinator_epoch=row.coordinator_epoch or 0,
+            coordinator_epoch=row.coordinator_epoch or CoordinatorEpoch(0),
             commit=case.policy.commit,
             leader_epoch=reading.leader_epoch if reading is not None else None,
         )

@@ -29,9 +29,10 @@ from txnwatch.state.model.incident_payload import (
     Resolution,
 )
 from txnwatch.state.model.ports import MarkerSpec, PartitionReading
+from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
 from txnwatch.state.model.transaction import Marker
 
-ABANDONED_MS = 60_000
+ABANDONED_MS = DurationMs(60_000)
 BY_HAND = "by hand"  # the detail of an action and a resolution by an operator, if there is no other
 _DENIED = frozenset({"CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"})
 
@@ -50,7 +51,7 @@ class MarkerResult:
 
     result: ActionResult
     detail: str | None = None
-    stable_after: int | None = None
+    stable_after: Offset | None = None
     is_denied: bool = False
     is_closed: bool = False
     closed_by: Marker | None = None
@@ -60,12 +61,12 @@ class MarkerResult:
 def action(
     decision: Decision,
     by: str,
-    at_ms: int,
+    at_ms: TimestampMs,
     *,
     refusal: Refusal | None = None,
     detail: str | None = None,
     spec: AbortSpec | None = None,
-    stable_before: int | None = None,
+    stable_before: Offset | None = None,
     initiator: Initiator = Initiator.WATCH,
 ) -> Action:
     """The event's `action`, with no result yet."""
@@ -96,7 +97,7 @@ def announcement(incident: IncidentEvent, announced: Action, reading: PartitionR
     return replace(incident, incident_id=own_id, action=announced, evidence=evidence, time_ms=announced.at_ms)
 
 
-def _read_anew(evidence: Evidence, reading: PartitionReading, now_ms: int) -> Evidence:
+def _read_anew(evidence: Evidence, reading: PartitionReading, now_ms: TimestampMs) -> Evidence:
     """The evidence with a fresh read: the marker that closes the transaction lies above the end of this read."""
     return replace(
         evidence,
@@ -121,7 +122,7 @@ def still_open_or_unreadable(incident: IncidentEvent, reading: PartitionReading)
     return None
 
 
-def open_until(incident: IncidentEvent, reading: PartitionReading) -> int:
+def open_until(incident: IncidentEvent, reading: PartitionReading) -> Offset:
     """An end at which the transaction was open; its start after a leader change, because the log may differ."""
     start, end = incident.txn_start_offset, incident.evidence.end_before
     assert start is not None
@@ -182,7 +183,7 @@ def not_written(announced: Action, why: str) -> Action:
     return replace(announced, result=ActionResult.FAILED, detail=f"no marker was written: {why}")
 
 
-def is_left_without_result(announced: Action | None, instance: str, now_ms: int) -> bool:
+def is_left_without_result(announced: Action | None, instance: str, now_ms: TimestampMs) -> bool:
     """Whether `instance` has to find the result: its own from before a restart, or that of an instance that is gone."""
     if announced is None or announced.decision is not Decision.ABORT or announced.result is not None:
         return False
@@ -201,7 +202,7 @@ def recovered(announced: Action, found: MarkerResult) -> Action | None:
     return replace(announced, result=found.result, detail=detail, last_stable_offset_after=found.stable_after)
 
 
-def resolution(written: MarkerSpec, found: MarkerResult, now_ms: int) -> Resolution:
+def resolution(written: MarkerSpec, found: MarkerResult, now_ms: TimestampMs) -> Resolution:
     """How the incident of an abort by hand ends: by the marker that closed the transaction, ours or not."""
     marker, detail = found.closed_by, found.detail or BY_HAND
     if marker is None:

@@ -11,6 +11,7 @@ from txnwatch.state.model.broker_clocks import Clocks
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.state.model.transaction import CoordinatorView, Emission
 
 
@@ -39,16 +40,16 @@ class BarrierContext:
     wanted: set[TopicPartition] = field(default_factory=set)
 
     @property
-    def now_ms(self) -> int:
+    def now_ms(self) -> TimestampMs:
         """Our clock at this barrier."""
         return self.barrier.coordinator_listed_ms
 
     @property
-    def scan_interval_ms(self) -> int:
+    def scan_interval_ms(self) -> DurationMs:
         """How often coordinators look for expired transactions."""
         return self.policy.scan_interval_ms(self.barrier.scan_interval_ms)
 
-    def age_ms(self, view: CoordinatorView) -> int:
+    def age_ms(self, view: CoordinatorView) -> DurationMs:
         """The minimum time that a live transaction has been in its state at this barrier."""
         return self.clocks.age_ms(view, self.now_ms)
 

@@ -55,6 +55,7 @@ from txnwatch.state.model.findings import (
 )
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.quantities import AT_ONCE, TimestampMs
 
 
 def process(
@@ -224,11 +225,11 @@ def _figures(bucket: BucketState, context: BarrierContext, ended: Tally) -> Iter
         yield TransactionsEnded(latencies)
 
 
-def _due_ms(bucket: BucketState) -> int:
+def _due_ms(bucket: BucketState) -> TimestampMs:
     """When there is something to evaluate again, even if no fact arrives."""
     unread = (bucket.gaps, bucket.left, bucket.failing, bucket.coordinator_gaps, bucket.rereading)
     if any(unread) or bucket.standing or bucket.hidden or bucket.undescribed:
-        return 0
+        return AT_ONCE
     return bucket.agenda.next_ms(NEVER_MS)
 
 

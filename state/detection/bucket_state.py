@@ -9,26 +9,27 @@ from txnwatch.state.detection.awaited_producers import Awaited
 from txnwatch.state.detection.look_times import Agenda
 from txnwatch.state.model.broker_clocks import Clocks
 from txnwatch.state.model.findings import OpenTransaction
-from txnwatch.state.model.ids import ProducerId, TopicPartition
+from txnwatch.state.model.ids import BarrierNumber, ProducerId, TopicPartition
+from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
 
-NEEDS_CENSUS = -1  # a gap that no reading can close, only a census at the leader
-FROM_BEGINNING = -1  # a partition of the coordinators' log that is read again as a new reading
-RECREATED = -2  # the same, because the topic was re-created
+NEEDS_CENSUS = Offset(-1)  # a gap that no reading can close, only a census at the leader
+FROM_BEGINNING = Offset(-1)  # a partition of the coordinators' log that is read again as a new reading
+RECREATED = Offset(-2)  # the same, because the topic was re-created
 
 
 class Standing(NamedTuple):
     """A last stable offset, and since when (our clock) it has not moved; `seen_ms` is when it was last reported."""
 
-    offset: int
-    since_ms: int
-    seen_ms: int
+    offset: Offset
+    since_ms: TimestampMs
+    seen_ms: TimestampMs
 
 
 class Failing(NamedTuple):
     """How often reading of a partition has failed in a row, and since when (our clock)."""
 
     times: int
-    since_ms: int
+    since_ms: TimestampMs
 
 
 @dataclass(slots=True)
@@ -55,17 +56,17 @@ class SharedState:
         open_list_digest: a digest of the last emitted open list; None if that list may not have arrived.
     """
 
-    gaps: dict[TopicPartition, int] = field(default_factory=dict)
-    left: dict[TopicPartition, int] = field(default_factory=dict)
+    gaps: dict[TopicPartition, Offset] = field(default_factory=dict)
+    left: dict[TopicPartition, Offset] = field(default_factory=dict)
     failing: dict[TopicPartition, Failing] = field(default_factory=dict)
     standing: dict[TopicPartition, Standing] = field(default_factory=dict)
-    coordinator_gaps: dict[int, int] = field(default_factory=dict)
-    rereading: dict[int, int] = field(default_factory=dict)
+    coordinator_gaps: dict[int, Offset] = field(default_factory=dict)
+    rereading: dict[int, Offset] = field(default_factory=dict)
     readings: dict[int, int] = field(default_factory=dict)
-    holes: dict[int, int] = field(default_factory=dict)
+    holes: dict[int, Offset] = field(default_factory=dict)
     clocks: Clocks = field(default_factory=Clocks)
-    scan_interval_ms: int | None = None
-    hidden: dict[TopicPartition, int] = field(default_factory=dict)
+    scan_interval_ms: DurationMs | None = None
+    hidden: dict[TopicPartition, BarrierNumber] = field(default_factory=dict)
     undescribed: set[TopicPartition] = field(default_factory=set)
     states: dict[str, int] = field(default_factory=dict)
     open_list_digest: int | None = None
@@ -91,4 +92,4 @@ class BucketState(SharedState):
     number: int = 0
     awaited: Awaited | None = field(default=None, compare=False, repr=False)
     shown: tuple[OpenTransaction, ...] | None = field(default=None, compare=False, repr=False)
-    barrier: int = field(default=-1, compare=False, repr=False)
+    barrier: BarrierNumber = field(default=BarrierNumber(-1), compare=False, repr=False)

@@ -13,6 +13,7 @@ from txnwatch.state.detection.span_look import candidate_of, look_through
 from txnwatch.state.detection.step import Step
 from txnwatch.state.model.findings import CoverInDoubt, OwnerInDoubt
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.quantities import AT_ONCE
 from txnwatch.state.model.transaction import COVER, Emission, ProducerState, Span
 from txnwatch.state.model.verdicts import doubt_ms, is_two_phase
 
@@ -79,7 +80,9 @@ def _in_doubt(
 ) -> Step:
     number = context.barrier.number
     asked = tuple(kind(candidate_of(producer, partition, span, context, number)) for partition, span in spans.items())
-    doubted = {partition: replace(span, emission=span.emission or Emission(0, 0)) for partition, span in spans.items()}
+    doubted = {
+        partition: replace(span, emission=span.emission or Emission(0, AT_ONCE)) for partition, span in spans.items()
+    }
     return Step(
         replace(producer, emissions={**producer.emissions, COVER: emission}, spans={**producer.spans, **doubted}), asked
     )

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from txnwatch.state.model.ids import ProducerEpoch
 from txnwatch.state.model.transaction import ITS_OWN, UNKNOWN_PREVIOUS, CoordinatorView, EpochUse, TransactionState
 
 _COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
@@ -62,7 +63,7 @@ def is_same_transaction(prior: CoordinatorView, view: CoordinatorView) -> bool:
     return prior.state.is_live or (prior.state is view.state and prior.producer_epoch == view.producer_epoch)
 
 
-def is_unused(view: CoordinatorView, epoch: int) -> bool:
+def is_unused(view: CoordinatorView, epoch: ProducerEpoch) -> bool:
     """Whether no transaction can have written data of this epoch yet: it was handed out, and none has begun with it."""
     if view.producer_epoch != epoch or view.superseded_by is not None:
         return False
@@ -78,7 +79,7 @@ def _was_out_before(prior: CoordinatorView | None, view: CoordinatorView, same: 
     return _has_reached(prior, view.data_epoch)
 
 
-def _has_reached(prior: CoordinatorView, data_epoch: int | None) -> bool:
+def _has_reached(prior: CoordinatorView, data_epoch: ProducerEpoch | None) -> bool:
     """Whether the id had this epoch, or a later one, before."""
     return prior.superseded_by is None and (data_epoch is None or prior.producer_epoch >= data_epoch)
 
@@ -99,7 +100,7 @@ def _after_init(prior: CoordinatorView | None, view: CoordinatorView, *, is_cons
     return replace(view, previous_outcome=outcome, previous_end_epoch=end_epoch)
 
 
-def _past(prior: CoordinatorView, view: CoordinatorView) -> tuple[str | None, int | None]:
+def _past(prior: CoordinatorView, view: CoordinatorView) -> tuple[str | None, ProducerEpoch | None]:
     """How the last transaction before an InitProducerId ended, if no other has used its epoch, or ever will."""
     if prior.state is TransactionState.EMPTY:
         return prior.previous_outcome, prior.previous_end_epoch
@@ -110,7 +111,7 @@ def _past(prior: CoordinatorView, view: CoordinatorView) -> tuple[str | None, in
     return prior.state.outcome, prior.producer_epoch
 
 
-def _use(prior: CoordinatorView | None, epoch: int) -> EpochUse:
+def _use(prior: CoordinatorView | None, epoch: ProducerEpoch) -> EpochUse:
     if prior is None or not is_unused(prior, epoch):
         return EpochUse.SHARED
     return prior.epoch_use if prior.state is TransactionState.EMPTY else EpochUse.RAISED

@@ -16,10 +16,11 @@ from txnwatch.state.detection.step import Step
 from txnwatch.state.model.broker_clocks import NOT_LISTED_MS, was_listed
 from txnwatch.state.model.findings import Finding, TransactionCandidate
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.quantities import AT_ONCE, NO_TIME, TimestampMs
 from txnwatch.state.model.transaction import COVER, ProducerState, Span
 from txnwatch.state.model.verdicts import doubt_ms, overdue, thresholds
 
-NEVER_MS = 2**63 - 1
+NEVER_MS = TimestampMs(2**63 - 1)
 
 
 def judge(producer: ProducerState, context: BarrierContext) -> Step:
@@ -44,7 +45,7 @@ def judge(producer: ProducerState, context: BarrierContext) -> Step:
     return Step(producer, tuple(emitted))
 
 
-def at_rest_until(producer: ProducerState, context: BarrierContext) -> int | None:
+def at_rest_until(producer: ProducerState, context: BarrierContext) -> TimestampMs | None:
     """The value of `due_ms` for a producer that `judge` would not change and not report; None if it might.
 
     This is the fast path for nearly all producers at nearly all barriers: idle ones, and those with a young transaction
@@ -71,27 +72,27 @@ def at_rest_until(producer: ProducerState, context: BarrierContext) -> int | Non
     return context.now_ms + found[0].age_ms - age_ms
 
 
-def due_ms(producer: ProducerState, context: BarrierContext) -> int:
+def due_ms(producer: ProducerState, context: BarrierContext) -> TimestampMs:
     """When, by our clock, the producer must be evaluated next if no fact arrives before; 0 is at every barrier."""
     view = producer.view
-    dues: list[int] = [
-        0 if span.emission is None or span.census_absent_at is not None else span.emission.next_ms
+    dues: list[TimestampMs] = [
+        AT_ONCE if span.emission is None or span.census_absent_at is not None else span.emission.next_ms
         for partition, span in producer.spans.items()
         if view is None or not view.holds(partition) or span.census_absent_at is not None
     ]
     if view is not None and view.is_live:
         if view.since_ms == NOT_LISTED_MS:
-            return 0
+            return AT_ONCE
         age_ms = context.age_ms(view)
         found = thresholds(view, context.policy, context.scan_interval_ms)
         passed = overdue(found, age_ms)
         if passed is not None:
             before = producer.emissions.get(passed.verdict)
-            dues.append(0 if before is None else before.next_ms)
+            dues.append(AT_ONCE if before is None else before.next_ms)
         if any(view.holds(partition) for partition in producer.spans):
             doubted = producer.emissions.get(COVER)
             left_ms = doubt_ms(view, context.policy, context.scan_interval_ms) - age_ms
-            dues.append(context.now_ms + max(0, left_ms) if doubted is None else doubted.next_ms)
+            dues.append(context.now_ms + max(NO_TIME, left_ms) if doubted is None else doubted.next_ms)
         dues.extend(context.now_ms + ahead.age_ms - age_ms for ahead in found if ahead.age_ms >= age_ms)
     return min(dues, default=NEVER_MS)
 

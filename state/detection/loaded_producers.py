@@ -21,7 +21,7 @@ from txnwatch.state.detection.view_transitions import is_newer
 from txnwatch.state.model.completion_latency import Tally
 from txnwatch.state.model.facts import ProducerSeen, TransactionSeen
 from txnwatch.state.model.findings import Finding, StrayWrite
-from txnwatch.state.model.ids import ProducerId
+from txnwatch.state.model.ids import BarrierNumber, ProducerId
 from txnwatch.state.model.transaction import ProducerState
 
 
@@ -79,7 +79,7 @@ class LoadedProducers:
         self.emitted.extend(step.emitted)
 
     def apply(
-        self, producer_id: ProducerId, fact: ProducerFact, barrier_number: int, *, is_consecutive: bool = True
+        self, producer_id: ProducerId, fact: ProducerFact, barrier_number: BarrierNumber, *, is_consecutive: bool = True
     ) -> None:
         """Applies one fact to one producer."""
         self.take(apply(self.load(producer_id), fact, barrier_number, is_consecutive=is_consecutive))

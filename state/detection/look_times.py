@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
 
 from txnwatch.state.model.ids import ProducerId
+from txnwatch.state.model.quantities import TimestampMs
 
 _SPARE = 64  # old entries that the heap may have before it is rebuilt
 
 
-class Agenda(Mapping[ProducerId, int]):
+class Agenda(Mapping[ProducerId, TimestampMs]):
     """Producer id -> our clock in ms; 0 is at every barrier.
 
     Attributes:
@@ -24,13 +25,13 @@ class Agenda(Mapping[ProducerId, int]):
 
     __slots__ = ("_heap", "_times", "changed")
 
-    def __init__(self, times: Mapping[ProducerId, int] | None = None) -> None:
-        self._times: dict[ProducerId, int] = dict(times or {})
-        self._heap: list[tuple[int, ProducerId]] = []
+    def __init__(self, times: Mapping[ProducerId, TimestampMs] | None = None) -> None:
+        self._times: dict[ProducerId, TimestampMs] = dict(times or {})
+        self._heap: list[tuple[TimestampMs, ProducerId]] = []
         self.changed: set[ProducerId] = set(self._times)
         self._sort()
 
-    def __getitem__(self, producer_id: ProducerId) -> int:
+    def __getitem__(self, producer_id: ProducerId) -> TimestampMs:
         return self._times[producer_id]
 
     def __contains__(self, producer_id: object) -> bool:
@@ -45,7 +46,7 @@ class Agenda(Mapping[ProducerId, int]):
     def __repr__(self) -> str:
         return f"Agenda({self._times})"
 
-    def put(self, producer_id: ProducerId, when_ms: int) -> None:
+    def put(self, producer_id: ProducerId, when_ms: TimestampMs) -> None:
         """Sets when the producer is evaluated next."""
         if self._times.get(producer_id) != when_ms:
             self._times[producer_id] = when_ms
@@ -59,9 +60,9 @@ class Agenda(Mapping[ProducerId, int]):
         if self._times.pop(producer_id, None) is not None:
             self.changed.add(producer_id)
 
-    def due(self, now_ms: int) -> set[ProducerId]:
+    def due(self, now_ms: TimestampMs) -> set[ProducerId]:
         """The producers that are due at `now_ms`."""
-        found: dict[ProducerId, tuple[int, ProducerId]] = {}
+        found: dict[ProducerId, tuple[TimestampMs, ProducerId]] = {}
         while self._heap and self._heap[0][0] <= now_ms:
             entry = heappop(self._heap)
             if self._times.get(entry[1]) == entry[0]:
@@ -70,7 +71,7 @@ class Agenda(Mapping[ProducerId, int]):
             heappush(self._heap, entry)  # they stay due until `put` sets another time
         return set(found)
 
-    def next_ms(self, default: int) -> int:
+    def next_ms(self, default: TimestampMs) -> TimestampMs:
         """When the first producer is due; `default` if there is none."""
         while self._heap and self._times.get(self._heap[0][1]) != self._heap[0][0]:
             heappop(self._heap)

@@ -15,12 +15,13 @@ from zlib import crc32
 from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.model.findings import Finding, OpenSpan, OpenTransaction, OpenTransactions
-from txnwatch.state.model.ids import ProducerId
+from txnwatch.state.model.ids import BarrierNumber, ProducerId
+from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.model.serializer import encode
 from txnwatch.state.model.transaction import ProducerState
 
 FOLLOWED = 128  # per bucket
-_ANY_MS = 2**63
+_ANY_MS = TimestampMs(2**63)
 EMIT_EVERY = 20  # barriers; emitted also if unchanged
 UNOWNED = "unowned"
 
@@ -32,7 +33,7 @@ def state_of(producer: ProducerState) -> str | None:
     return UNOWNED if producer.spans else None
 
 
-def youngest_to_follow(followed: Mapping[ProducerId, OpenTransaction]) -> int:
+def youngest_to_follow(followed: Mapping[ProducerId, OpenTransaction]) -> TimestampMs:
     """The latest start of a transaction that gets a place; a full list has none for those younger than all in it."""
     return max(transaction.since_ms for transaction in followed.values()) if len(followed) >= FOLLOWED else _ANY_MS
 
@@ -41,7 +42,7 @@ def follow(
     followed: dict[ProducerId, OpenTransaction],
     producer: ProducerState,
     context: BarrierContext,
-    youngest_ms: int = _ANY_MS,
+    youngest_ms: TimestampMs = _ANY_MS,
 ) -> None:
     """Adds the producer to the open list, updates it there, or removes it."""
     state = state_of(producer)
@@ -69,7 +70,7 @@ def reportable(followed: Mapping[ProducerId, OpenTransaction], context: BarrierC
             yield transaction
 
 
-def must_emit(bucket: BucketState, open_list: tuple[OpenTransaction, ...], barrier_number: int) -> bool:
+def must_emit(bucket: BucketState, open_list: tuple[OpenTransaction, ...], barrier_number: BarrierNumber) -> bool:
     """Whether the open list must be emitted at this barrier; records that it is.
 
     It must if it has changed, if it is the bucket's turn, or if it may not have arrived: the output of an earlier
@@ -104,11 +105,11 @@ class LastOpenLists:
         return others + [self._by_bucket[bucket] for bucket in sorted(self._by_bucket)]
 
 
-def _by_age(transaction: OpenTransaction) -> tuple[int, int]:
+def _by_age(transaction: OpenTransaction) -> tuple[TimestampMs, ProducerId]:
     return transaction.since_ms, transaction.producer_id
 
 
-def _since(producer: ProducerState, context: BarrierContext) -> tuple[int, int | None]:
+def _since(producer: ProducerState, context: BarrierContext) -> tuple[TimestampMs, TimestampMs | None]:
     """Since when something is open, and since when it is prepared, None if it is not."""
     times, view = [span.first_seen_ms for span in producer.spans.values()], producer.view
     prepared_ms = None
@@ -120,7 +121,9 @@ def _since(producer: ProducerState, context: BarrierContext) -> tuple[int, int |
     return min(times), prepared_ms
 
 
-def _open(producer: ProducerState, state: str, since_ms: int, prepared_ms: int | None) -> OpenTransaction:
+def _open(
+    producer: ProducerState, state: str, since_ms: TimestampMs, prepared_ms: TimestampMs | None
+) -> OpenTransaction:
     spans = tuple(
         OpenSpan(partition, span.start_offset, span.first_seen_ms) for partition, span in sorted(producer.spans.items())
     )
@@ -128,7 +131,7 @@ def _open(producer: ProducerState, state: str, since_ms: int, prepared_ms: int |
     return OpenTransaction(producer.producer_id, name, state, since_ms, prepared_ms, spans)
 
 
-def oldest(transactions: Iterable[OpenTransaction]) -> tuple[int | None, int | None]:
+def oldest(transactions: Iterable[OpenTransaction]) -> tuple[TimestampMs | None, TimestampMs | None]:
     """The start of the oldest, and the time since when the longest prepared one is prepared; None for none."""
     known = list(transactions)
     prepared = [one.prepared_ms for one in known if one.prepared_ms is not None]

@@ -31,11 +31,12 @@ from txnwatch.state.detection.span_transitions import absorbed
 from txnwatch.state.detection.step import Step
 from txnwatch.state.model.facts import CensusListing, Joined, OpenDescribed
 from txnwatch.state.model.findings import Finding, Mismatch, StrayWrite, ViewHealed
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import BarrierNumber, TopicPartition
+from txnwatch.state.model.quantities import Offset
 from txnwatch.state.model.transaction import ProducerState, Span
 
 
-def described_open(producer: ProducerState, fact: OpenDescribed, bracket: CensusListing, number: int) -> Step:
+def described_open(producer: ProducerState, fact: OpenDescribed, bracket: CensusListing, number: BarrierNumber) -> Step:
     """The producer after a census of batch `number` showed its transaction as open, beginning below L."""
     prior = producer.spans.get(fact.partition)
     if prior is None or prior.topic_id != bracket.topic_id or _is_another(prior, fact):
@@ -82,7 +83,7 @@ def _joined_unseen(producer: ProducerState, fact: OpenDescribed, bracket: Census
         producer_id=producer.producer_id,
         partition=fact.partition,
         topic_id=bracket.topic_id,
-        joined=Joined(fact.start_offset, prior.oldest_epoch, -1, fact.producer_epoch),
+        joined=Joined(fact.start_offset, prior.oldest_epoch, Offset(-1), fact.producer_epoch),
         view=producer.view,
         last_timestamp_ms=fact.last_timestamp_ms,
         first_seen_ms=prior.first_seen_ms,
@@ -90,7 +91,7 @@ def _joined_unseen(producer: ProducerState, fact: OpenDescribed, bracket: Census
 
 
 def _opened(
-    producer: ProducerState, prior: Span | None, fact: OpenDescribed, bracket: CensusListing, number: int
+    producer: ProducerState, prior: Span | None, fact: OpenDescribed, bracket: CensusListing, number: BarrierNumber
 ) -> Step:
     is_same_topic = prior is not None and prior.topic_id == bracket.topic_id
     event = SpanEvent.CENSUS_WITHOUT_IT if is_same_topic else SpanEvent.PARTITION_GONE
@@ -106,7 +107,7 @@ def _opened(
         last_offset=fact.start_offset,
         last_timestamp_ms=fact.last_timestamp_ms,
         first_seen_ms=fact.listed_ms,
-        eligible_from=number + 1,
+        eligible_from=BarrierNumber(number + 1),
         by_census=not bracket.is_scanned,
         is_ahead_of_scan=bracket.is_behind,
         seen_at=None if bracket.is_scanned else number,
@@ -124,7 +125,9 @@ def not_there(producer: ProducerState, partition: TopicPartition) -> Step:
     )
 
 
-def not_described(producer: ProducerState, partition: TopicPartition, bracket: CensusListing, number: int) -> Step:
+def not_described(
+    producer: ProducerState, partition: TopicPartition, bracket: CensusListing, number: BarrierNumber
+) -> Step:
     """The producer after a census of batch `number` that does not show its span."""
     span = producer.spans[partition]
     if span.topic_id != bracket.topic_id:

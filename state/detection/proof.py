@@ -23,7 +23,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from txnwatch.state.model.facts import Barrier
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import BarrierNumber, TopicPartition
 from txnwatch.state.model.transaction import CoordinatorView, ProducerState, Span, TransactionState
 from txnwatch.state.model.verdicts import Reason
 
@@ -174,7 +174,7 @@ def phase_of(span: Span) -> Phase:
     return _PHASE[_Stored(span.uncovered_at is not None, span.stray, span.stray and span.absorbed)]
 
 
-def in_phase(span: Span, phase: Phase, barrier_number: int) -> Span:
+def in_phase(span: Span, phase: Phase, barrier_number: BarrierNumber) -> Span:
     """The span in a phase that it has reached at a barrier; the same object if the phase does not change."""
     if phase is phase_of(span):
         return span

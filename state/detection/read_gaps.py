@@ -175,7 +175,8 @@ def note_holes(bucket: BucketState, batch: Batch) -> None:
 
 def pass_over(bucket: BucketState, view: CoordinatorView) -> None:
     """Records a hole for a record that is skipped: never carry the known state of its id across it."""
-    bucket.holes[view.log_partition] = max(view.log_offset + 1, bucket.holes.get(view.log_partition, 0))
+    end = view.log_offset + 1
+    bucket.holes[view.log_partition] = max(end, bucket.holes.get(view.log_partition, end))
 
 
 def is_before_hole(bucket: BucketState, view: CoordinatorView | None) -> bool:

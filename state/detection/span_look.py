@@ -8,7 +8,8 @@ from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.proof import TRANSITIONS, Look, Output, Sight, in_phase, look_at, phase_of, reason_of
 from txnwatch.state.model.facts import Joined
 from txnwatch.state.model.findings import Finding, SpanCandidate, StrayWrite
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import BarrierNumber, TopicPartition
+from txnwatch.state.model.quantities import AT_ONCE, Offset
 from txnwatch.state.model.transaction import Emission, ProducerState, Span
 from txnwatch.state.model.verdicts import Verdict
 
@@ -44,7 +45,7 @@ def judge_span(
             candidate = candidate_of(producer, partition, span, context, span.uncovered_at)
             return replace(judged, emission=context.next_emission(span.emission)), (candidate,)
         case Output.STRAY_WRITE:
-            return replace(judged, emission=Emission(0, 0)), (_stray_write(producer, partition, span, context),)
+            return replace(judged, emission=Emission(0, AT_ONCE)), (_stray_write(producer, partition, span, context),)
         case Output.WAIT:
             context.waiting[Look.DATA_UNPROVEN] += 1
             return judged, ()
@@ -60,7 +61,11 @@ def look_through(producer: ProducerState, partition: TopicPartition, span: Span,
 
 
 def candidate_of(
-    producer: ProducerState, partition: TopicPartition, span: Span, context: BarrierContext, first_barrier: int
+    producer: ProducerState,
+    partition: TopicPartition,
+    span: Span,
+    context: BarrierContext,
+    first_barrier: BarrierNumber,
 ) -> SpanCandidate:
     """The span as a candidate for a fresh read."""
     return SpanCandidate(
@@ -84,7 +89,7 @@ def _stray_write(producer: ProducerState, partition: TopicPartition, span: Span,
         producer_id=producer.producer_id,
         partition=partition,
         topic_id=span.topic_id,
-        joined=Joined(span.start_offset, span.oldest_epoch, -1, span.epoch),
+        joined=Joined(span.start_offset, span.oldest_epoch, Offset(-1), span.epoch),
         view=producer.view,
         last_timestamp_ms=span.last_timestamp_ms,
         first_seen_ms=span.first_seen_ms,

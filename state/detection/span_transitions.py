@@ -8,11 +8,14 @@ from txnwatch.state.detection.span_events import SpanEvent, after_event, changed
 from txnwatch.state.detection.step import Step
 from txnwatch.state.model.facts import Joined, PartitionNotice, ProducerSeen, TransactionSeen
 from txnwatch.state.model.findings import Finding, Mismatch, StrayWrite, ViewHealed
-from txnwatch.state.model.ids import ProducerId, TopicPartition
+from txnwatch.state.model.ids import BarrierNumber, ProducerId, TopicPartition
+from txnwatch.state.model.quantities import AT_ONCE
 from txnwatch.state.model.transaction import Emission, Marker, ProducerState, Span
 
 
-def after_range(producer: ProducerState, fact: ProducerSeen, barrier_number: int, *, is_consecutive: bool) -> Step:
+def after_range(
+    producer: ProducerState, fact: ProducerSeen, barrier_number: BarrierNumber, *, is_consecutive: bool
+) -> Step:
     """The producer after a range of a partition's log that was read in the batch of barrier `barrier_number`."""
     prior = producer.spans.get(fact.partition)
     if prior is not None and prior.topic_id == fact.topic_id and _is_past(prior, fact):
@@ -119,7 +122,7 @@ def _stray(producer: ProducerState, fact: ProducerSeen, joined: Joined, prior: S
 
 def absorbed(span: Span) -> Span:
     """A span whose old data a later transaction has absorbed; a finding is emitted, so its end will be too."""
-    return replace(span, stray=True, absorbed=True, emission=span.emission or Emission(0, 0))
+    return replace(span, stray=True, absorbed=True, emission=span.emission or Emission(0, AT_ONCE))
 
 
 def _closing_marker(prior: Span | None, fact: ProducerSeen) -> Marker | None:
@@ -136,7 +139,7 @@ def _closing_marker(prior: Span | None, fact: ProducerSeen) -> Marker | None:
     return None
 
 
-def _opened(fact: ProducerSeen, barrier_number: int) -> Span | None:
+def _opened(fact: ProducerSeen, barrier_number: BarrierNumber) -> Span | None:
     if fact.open_offset is None:
         return None
     return Span(

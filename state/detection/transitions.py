@@ -13,13 +13,15 @@ from txnwatch.state.detection.span_transitions import after_notice, after_range,
 from txnwatch.state.detection.step import Step
 from txnwatch.state.detection.view_transitions import after_log_notice, after_record, after_tombstone
 from txnwatch.state.model.facts import PartitionNotice, ProducerSeen, TransactionalIdGone, TransactionSeen
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BarrierNumber
 from txnwatch.state.model.transaction import ProducerState
 
 ProducerFact = ProducerSeen | TransactionSeen | TransactionalIdGone | PartitionNotice
 
 
-def apply(producer: ProducerState, fact: ProducerFact, barrier_number: int, *, is_consecutive: bool = True) -> Step:
+def apply(
+    producer: ProducerState, fact: ProducerFact, barrier_number: BarrierNumber, *, is_consecutive: bool = True
+) -> Step:
     """The producer's state after one fact that was read in the batch of barrier `barrier_number`.
 
     `is_consecutive` is False if something before the range was not read or is gone. It may be a marker: then data of a

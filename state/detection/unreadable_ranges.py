@@ -15,6 +15,7 @@ from txnwatch.state.detection.bucket_state import BucketState, Failing
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.quantities import TimestampMs
 
 
 def give_up(bucket: BucketState, batch: Batch, policy: DetectionPolicy) -> None:
@@ -28,7 +29,9 @@ def give_up(bucket: BucketState, batch: Batch, policy: DetectionPolicy) -> None:
     ]
 
 
-def _looked_at(bucket: BucketState, notice: PartitionNotice, now_ms: int, policy: DetectionPolicy) -> PartitionNotice:
+def _looked_at(
+    bucket: BucketState, notice: PartitionNotice, now_ms: TimestampMs, policy: DetectionPolicy
+) -> PartitionNotice:
     partition = notice.partition
     if notice.kind is not NoticeKind.GAP:
         return notice

@@ -8,6 +8,7 @@ from txnwatch.state.detection.epoch_lineage import follow
 from txnwatch.state.detection.step import Step
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice, TransactionalIdGone
 from txnwatch.state.model.findings import Finding, TransactionMoved
+from txnwatch.state.model.quantities import Offset
 from txnwatch.state.model.transaction import COVER, CoordinatorView, ProducerState, TransactionState
 from txnwatch.state.model.verdicts import Verdict, family_of
 
@@ -41,7 +42,7 @@ def is_newer(prior: CoordinatorView, view: CoordinatorView) -> bool:
     return prior.log_partition != view.log_partition or _place(view) > _place(prior)
 
 
-def _place(view: CoordinatorView) -> tuple[int, int]:
+def _place(view: CoordinatorView) -> tuple[int, Offset]:
     """The position of a record: offsets can be compared only within one reading of its log partition."""
     return view.reading, view.log_offset
 

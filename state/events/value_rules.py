@@ -16,10 +16,11 @@ from typing import Any, Final
 
 from txnwatch.state.model.ids import TopicPartition, is_topic_name
 from txnwatch.state.model.incident import IncidentEvent, is_incident_id
+from txnwatch.state.model.quantities import TimestampMs
 
 Check = Callable[[Any], bool]
 INT16, INT32, INT64 = (1 << 15) - 1, (1 << 31) - 1, (1 << 63) - 1
-LAST_TIME_MS = 253_402_300_799_999  # the end of the year 9999: the last that can be shown as a date
+LAST_TIME_MS = TimestampMs(253_402_300_799_999)  # the end of the year 9999: the last that can be shown as a date
 NAME_BYTES = INT16  # an id is an int16-length string in Kafka's protocol
 TEXT_BYTES = 256 * 1024
 _SHORT = re.compile(r"[!-~]{1,255}")

@@ -19,18 +19,19 @@ from typing import Final, NamedTuple
 
 from txnwatch.state.model.incident_payload import AffectedGroup, GroupState
 from txnwatch.state.model.ports import GroupOffset
+from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
 
 NEAR_OFFSETS: Final = 100
 ONE_MARKER: Final = 1
-APART_MS: Final = 5_000  # auto.commit.interval.ms: a group that moves has committed by then
+APART_MS: Final = DurationMs(5_000)  # auto.commit.interval.ms: a group that moves has committed by then
 
 
 class Seen(NamedTuple):
     """When a group's committed offset was first seen at its current value, and the partition's end then."""
 
-    committed_offset: int
-    high_watermark: int
-    at_ms: int
+    committed_offset: Offset
+    high_watermark: Offset
+    at_ms: TimestampMs
     has_moved: bool
 
 
@@ -38,17 +39,17 @@ class Seen(NamedTuple):
 class UnmovedOffset:
     """A last stable offset, since when we have seen it at this value, and the groups since then."""
 
-    last_stable_offset: int
-    since_ms: int
+    last_stable_offset: Offset
+    since_ms: TimestampMs
     groups: Mapping[str, Seen] = field(default_factory=dict)
 
 
 def observe(
     before: UnmovedOffset | None,
-    last_stable_offset: int,
-    high_watermark: int,
+    last_stable_offset: Offset,
+    high_watermark: Offset,
     groups: Sequence[GroupOffset] | None,
-    now_ms: int,
+    now_ms: TimestampMs,
     *,
     is_complete: bool = True,
 ) -> UnmovedOffset:
@@ -71,7 +72,7 @@ def observe(
 
 
 def affected_groups(
-    offset: UnmovedOffset, high_watermark: int, groups: Sequence[GroupOffset], now_ms: int
+    offset: UnmovedOffset, high_watermark: Offset, groups: Sequence[GroupOffset], now_ms: TimestampMs
 ) -> tuple[AffectedGroup, ...]:
     """The groups that are stopped or at risk, the most affected first, as the event's `consumer_groups`."""
     found = [
@@ -99,7 +100,7 @@ def _most_affected_first(found: Iterable[AffectedGroup]) -> tuple[AffectedGroup,
     return tuple(sorted(found, key=lambda one: (one.state is not GroupState.STOPPED, -one.hidden_lag, one.group_id)))
 
 
-def _state(offset: UnmovedOffset, high_watermark: int, group: GroupOffset, now_ms: int) -> GroupState | None:
+def _state(offset: UnmovedOffset, high_watermark: Offset, group: GroupOffset, now_ms: TimestampMs) -> GroupState | None:
     below = offset.last_stable_offset - group.committed_offset
     if below < 0 or high_watermark <= offset.last_stable_offset:
         return None

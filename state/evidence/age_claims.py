@@ -36,18 +36,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from txnwatch.state.model.ids import BrokerId
 from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.quantities import NO_TIME, DurationMs, TimestampMs
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.verdicts import RULE_OF, Threshold, Verdict, thresholds
 
-_CLOSE_MS = 1_000
+_CLOSE_MS = DurationMs(1_000)
 
 
 class LeaderStamp(NamedTuple):
     """The leader of a partition of the coordinators' log, and the oldest stamp that it has written there as leader."""
 
-    broker: int
-    stamp_ms: int
+    broker: BrokerId
+    stamp_ms: TimestampMs
 
 
 class Claim(NamedTuple):
@@ -61,12 +63,14 @@ class Claim(NamedTuple):
     """
 
     verdict: Verdict
-    age_ms: int
-    overdue_ms: int
-    open_for_ms: int | None
+    age_ms: DurationMs
+    overdue_ms: DurationMs
+    open_for_ms: DurationMs | None
 
 
-def claims(view: CoordinatorView, led: LeaderStamp | None, policy: DetectionPolicy, now_ms: int) -> Iterator[Claim]:
+def claims(
+    view: CoordinatorView, led: LeaderStamp | None, policy: DetectionPolicy, now_ms: TimestampMs
+) -> Iterator[Claim]:
     """Possible verdicts of a live transaction by our clock `now_ms`: the most severe and the greatest age first."""
     stamp_ms = _stamp_ms(view, led)
     presumed_ms = now_ms - (view.record_timestamp_ms if stamp_ms is None else stamp_ms)
@@ -77,7 +81,7 @@ def claims(view: CoordinatorView, led: LeaderStamp | None, policy: DetectionPoli
                 yield Claim(threshold.verdict, age_ms, age_ms - threshold.age_ms, open_for_ms)
 
 
-def _stamp_ms(view: CoordinatorView, led: LeaderStamp | None) -> int | None:
+def _stamp_ms(view: CoordinatorView, led: LeaderStamp | None) -> TimestampMs | None:
     """When the state began; for Prepare* only by the current coordinator's clock, None if that has no stamp."""
     if not view.state.is_prepare:
         return view.start_ms
@@ -86,7 +90,9 @@ def _stamp_ms(view: CoordinatorView, led: LeaderStamp | None) -> int | None:
     return led.stamp_ms if led is not None else None
 
 
-def _open_for_ms(view: CoordinatorView, led: LeaderStamp | None, threshold: Threshold, age_ms: int) -> int | None:
+def _open_for_ms(
+    view: CoordinatorView, led: LeaderStamp | None, threshold: Threshold, age_ms: DurationMs
+) -> DurationMs | None:
     stamp_ms = _stamp_ms(view, led)
     if stamp_ms is None:
         return None
@@ -96,4 +102,4 @@ def _open_for_ms(view: CoordinatorView, led: LeaderStamp | None, threshold: Thre
             return None
         led_for_ms = threshold.age_ms - view.timeout_ms
         open_for_ms = max(open_for_ms, led.stamp_ms - view.start_ms + led_for_ms)
-    return max(0, open_for_ms)  # a negative duration does not filter
+    return max(NO_TIME, open_for_ms)  # a negative duration does not filter

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from txnwatch.state.model.ports import PartitionReading
+from txnwatch.state.model.quantities import Offset
 
 
 class BlockedReads(NamedTuple):
@@ -15,13 +16,13 @@ class BlockedReads(NamedTuple):
         is_lso_blocker: whether the span is the first of those that hold the last stable offset.
     """
 
-    last_stable_offset: int | None
-    high_watermark: int | None
+    last_stable_offset: Offset | None
+    high_watermark: Offset | None
     hidden_records: int | None
     is_lso_blocker: bool | None
 
 
-def blocked_reads(reading: PartitionReading, start_offset: int) -> BlockedReads:
+def blocked_reads(reading: PartitionReading, start_offset: Offset) -> BlockedReads:
     """What the span from `start_offset` does. Retention may have removed its beginning: then it blocks all the same."""
     if reading.last_stable_offset is None:
         return BlockedReads(None, reading.high_watermark, None, None)

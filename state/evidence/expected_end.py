@@ -12,6 +12,7 @@ from typing import NamedTuple
 from txnwatch.state.evidence.screening import view_of
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.ports import TransactionDescription
+from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.model.verdicts import RULE_OF, Verdict, late_after_ms
 
 
@@ -36,12 +37,12 @@ class ExpectedEnd(NamedTuple):
 
     by: EndedBy
     ends_by_itself: bool | None
-    due_ms: int | None = None
-    last_ms: int | None = None
+    due_ms: TimestampMs | None = None
+    last_ms: TimestampMs | None = None
 
 
 def expected_end(
-    described: TransactionDescription, proven: Verdict | None, policy: DetectionPolicy, now_ms: int
+    described: TransactionDescription, proven: Verdict | None, policy: DetectionPolicy, now_ms: TimestampMs
 ) -> ExpectedEnd:
     """The expected end of a live transaction; `proven` is the verdict that its coordinator has confirmed."""
     assert described.state is not None

@@ -10,6 +10,7 @@ from txnwatch.state.model.findings import SpanEnd, SpanEnded, TransactionMoved
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import EndedBy, EndKind, ExpectedOutcome, Resolution
 from txnwatch.state.model.ports import TransactionDescription
+from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.model.transaction import Marker, TransactionState
 
 _END_OF = {ExpectedOutcome.COMMIT: EndKind.COMMITTED, ExpectedOutcome.ABORT: EndKind.ABORTED}
@@ -20,7 +21,7 @@ def span_resolution(
     ended: SpanEnded,
     incident: IncidentEvent,
     owner: TransactionDescription | None,
-    now_ms: int,
+    now_ms: TimestampMs,
     ours: Marker | None = None,
 ) -> Resolution:
     """The resolution of an incident about a span, by what ended it; `ours` is a marker proven to be ours."""
@@ -40,7 +41,7 @@ def span_resolution(
             return no_longer_open(now_ms, "the partition's leader no longer has it open")
 
 
-def transaction_resolution(moved: TransactionMoved, now_ms: int) -> Resolution:
+def transaction_resolution(moved: TransactionMoved, now_ms: TimestampMs) -> Resolution:
     """The resolution of an incident about a transaction, by what the coordinator did next."""
     view = moved.view
     if view.state is TransactionState.DEAD:
@@ -49,29 +50,31 @@ def transaction_resolution(moved: TransactionMoved, now_ms: int) -> Resolution:
     return _end(how, EndedBy.COORDINATOR, now_ms, f"the coordinator moved on to {view.state}")
 
 
-def partition_gone(now_ms: int) -> Resolution:
+def partition_gone(now_ms: TimestampMs) -> Resolution:
     """The resolution of an incident whose partition no longer exists."""
     return _end(EndKind.PARTITION_GONE, EndedBy.ADMINISTRATOR, now_ms, "the topic was deleted or re-created")
 
 
-def refuted(now_ms: int, owner: TransactionDescription) -> Resolution:
+def refuted(now_ms: TimestampMs, owner: TransactionDescription) -> Resolution:
     """The resolution of an incident that a fresh read contradicts: the span's own transaction is live."""
     detail = f"{owner.transactional_id} is {owner.state} and owns this transaction: its coordinator will end it"
     return _end(EndKind.REFUTED, EndedBy.COORDINATOR, now_ms, detail)
 
 
-def absorbed(marker: Marker, now_ms: int) -> Resolution:
+def absorbed(marker: Marker, now_ms: TimestampMs) -> Resolution:
     """The resolution of data that was committed or aborted together with a later transaction."""
     detail = f"{_end_kind(marker)} together with a later transaction of the same producer"
     return _end(EndKind.ABSORBED, EndedBy.NEXT_TRANSACTION, now_ms, detail, marker)
 
 
-def no_longer_open(now_ms: int, detail: str) -> Resolution:
+def no_longer_open(now_ms: TimestampMs, detail: str) -> Resolution:
     """The resolution of an incident that is over, but whose end was not seen."""
     return _end(EndKind.NO_LONGER_OPEN, EndedBy.UNKNOWN, now_ms, detail)
 
 
-def _end(how: EndKind, by: EndedBy, now_ms: int, detail: str | None = None, marker: Marker | None = None) -> Resolution:
+def _end(
+    how: EndKind, by: EndedBy, now_ms: TimestampMs, detail: str | None = None, marker: Marker | None = None
+) -> Resolution:
     offset = marker.offset if marker is not None else None
     return Resolution(how=how, by=by, marker_offset=offset, detail=detail, at_ms=now_ms)
 
@@ -80,7 +83,7 @@ def _end_kind(marker: Marker) -> EndKind:
     return EndKind.COMMITTED if marker.commit else EndKind.ABORTED
 
 
-def closed_by_marker(marker: Marker, by: EndedBy, now_ms: int, detail: str | None = None) -> Resolution:
+def closed_by_marker(marker: Marker, by: EndedBy, now_ms: TimestampMs, detail: str | None = None) -> Resolution:
     """The resolution of a span that a marker has closed."""
     return _end(_end_kind(marker), by, now_ms, detail, marker)
 

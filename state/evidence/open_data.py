@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import ProducerId, TopicPartition
 from txnwatch.state.model.ports import PartitionReading
 
 
@@ -30,7 +30,7 @@ class OpenData(NamedTuple):
 
 
 def open_data(
-    producer_id: int, readings: Iterable[PartitionReading], among: Collection[TopicPartition] | None = None
+    producer_id: ProducerId, readings: Iterable[PartitionReading], among: Collection[TopicPartition] | None = None
 ) -> OpenData:
     """What the readings show about a producer; `among` limits them to some partitions."""
     known = [reading for reading in readings if among is None or reading.partition in among]

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from txnwatch.state.detection.epoch_lineage import is_unused
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import CoordinatorEpoch, ProducerEpoch, TopicPartition
 from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.ports import SpanHistory
 from txnwatch.state.model.transaction import ITS_OWN, CoordinatorView, TransactionState
@@ -28,15 +28,15 @@ class _End(NamedTuple):
     """The end of the one transaction that can have written the data; the epoch is that of its markers."""
 
     outcome: ExpectedOutcome
-    producer_epoch: int
+    producer_epoch: ProducerEpoch
 
 
 def expected_outcome(
     partition: TopicPartition,
-    epoch: int,
+    epoch: ProducerEpoch,
     view: CoordinatorView | None,
     past: SpanHistory,
-    coordinator_epoch: int | None,
+    coordinator_epoch: CoordinatorEpoch | None,
 ) -> ExpectedOutcome:
     """`commit`, `abort`, `none` or `unknown` for an open span that no live transaction holds.
 
@@ -73,7 +73,7 @@ def _end_of_the_only_owner(view: CoordinatorView) -> _End | None:
 
 
 def _where_its_marker_is_missing(
-    end: _End, view: CoordinatorView, past: SpanHistory, coordinator_epoch: int | None
+    end: _End, view: CoordinatorView, past: SpanHistory, coordinator_epoch: CoordinatorEpoch | None
 ) -> ExpectedOutcome | None:
     """The outcome of the only possible owner, NONE if it has its marker here; None if this is not known."""
     outcome, marker = end.outcome, past.last_marker

@@ -15,10 +15,11 @@ from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import EndedBy
 from txnwatch.state.model.ports import PartitionReading, TransactionDescription
+from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.verdicts import RULE_OF, Family
 
-EARLY_MS = 5_000  # how much two clocks may differ
+EARLY_MS = DurationMs(5_000)  # how much two clocks may differ
 
 
 def ended_by(
@@ -76,7 +77,7 @@ def is_refuted(incident: IncidentEvent, owner: TransactionDescription) -> bool:
     return is_held(incident, owner) and owner.start_ms <= incident.open_since_ms
 
 
-def is_premature(owner: TransactionDescription, incident: IncidentEvent, now_ms: int) -> bool:
+def is_premature(owner: TransactionDescription, incident: IncidentEvent, now_ms: TimestampMs) -> bool:
     """Whether a transaction reported as overdue certainly is not: its coordinator has it, within its timeout."""
     if owner.problem is not None or not is_same_transaction(owner, incident):
         return False

@@ -38,12 +38,13 @@ from msgspec.structs import replace
 from txnwatch.state.evidence.age_claims import Claim
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation, coordinator_reading, covers
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
-from txnwatch.state.model.ids import ProducerEpoch, ProducerId
+from txnwatch.state.model.ids import BarrierNumber, ProducerId
 from txnwatch.state.model.ports import ActiveProducer, PartitionReading, TransactionDescription, TransactionListing
+from txnwatch.state.model.quantities import Offset, TimestampMs
 from txnwatch.state.model.transaction import CoordinatorView, Span
 from txnwatch.state.model.verdicts import Reason, Verdict
 
-BOTH_LOOKS = (1, 2)
+BOTH_LOOKS = (BarrierNumber(1), BarrierNumber(2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Screened:
     unproven: tuple[tuple[SpanCandidate, str], ...] = ()
 
 
-def open_spans(readings: Iterable[PartitionReading], read_ms: int) -> list[SpanCandidate]:
+def open_spans(readings: Iterable[PartitionReading], read_ms: TimestampMs) -> list[SpanCandidate]:
     """P1: all open spans, as candidates about which nothing else is known yet; `read_ms` is our clock."""
     return [
         _candidate(reading, row, read_ms)
@@ -72,7 +73,7 @@ def open_spans(readings: Iterable[PartitionReading], read_ms: int) -> list[SpanC
     ]
 
 
-def _candidate(reading: PartitionReading, row: ActiveProducer, read_ms: int) -> SpanCandidate:
+def _candidate(reading: PartitionReading, row: ActiveProducer, read_ms: TimestampMs) -> SpanCandidate:
     span = Span(
         topic_id=reading.topic_id,
         start_offset=row.start_offset,
@@ -101,7 +102,7 @@ def screen(
     spans: Iterable[SpanCandidate],
     descriptions: Mapping[str, TransactionDescription],
     listing: TransactionListing,
-    listed_ms: int,
+    listed_ms: TimestampMs,
 ) -> Screened:
     """C1: sorts the open spans by the coordinators' answers; `listed_ms` is our clock when they were asked."""
     candidates: list[SpanCandidate] = []
@@ -134,19 +135,19 @@ def view_of(description: TransactionDescription) -> CoordinatorView:
     return CoordinatorView(
         transactional_id=description.transactional_id,
         log_partition=-1,
-        log_offset=-1,
+        log_offset=Offset(-1),
         state=description.state,
-        producer_epoch=ProducerEpoch(description.producer_epoch),
+        producer_epoch=description.producer_epoch,
         timeout_ms=description.timeout_ms,
         start_ms=description.start_ms,
-        last_update_ms=-1,
-        record_timestamp_ms=-1,
+        last_update_ms=TimestampMs(-1),
+        record_timestamp_ms=TimestampMs(-1),
         participants=description.partitions,
     )
 
 
 def overdue_transaction(
-    producer_id: ProducerId, view: CoordinatorView, claim: Claim, now_ms: int
+    producer_id: ProducerId, view: CoordinatorView, claim: Claim, now_ms: TimestampMs
 ) -> TransactionCandidate:
     """A candidate that the coordinator has confirmed; `now_ms` is our clock when it was asked."""
     return TransactionCandidate(

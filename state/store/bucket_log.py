@@ -25,6 +25,7 @@ from txnwatch.state.detection.awaited_producers import Awaited, places_of
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.ids import ProducerId
+from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.state.model.record import Record
 from txnwatch.state.model.serializer import Serializer
 from txnwatch.state.model.transaction import ProducerState
@@ -57,8 +58,8 @@ class Entry(Record, frozen=True):
     followed: dict[ProducerId, OpenTransaction | None]
     producer_ids: list[ProducerId]
     rows: list[bytes]
-    written_ms: list[int]
-    times: dict[ProducerId, int | None]
+    written_ms: list[TimestampMs]
+    times: dict[ProducerId, TimestampMs | None]
 
 
 HEADS = Serializer[Head](Head, (Entry, *STORED_PARTS))
@@ -97,7 +98,7 @@ class KeptBucket:
         self._sequence = 0
         self._tokens: list[bytes] = []
         self._rows: dict[ProducerId, bytes] = {}
-        self._written_ms: dict[ProducerId, int] = {}
+        self._written_ms: dict[ProducerId, TimestampMs] = {}
         self._objects: dict[ProducerId, ProducerState] = {}
         self._used: dict[ProducerId, ProducerState] = {}
         self._changed: dict[ProducerId, ProducerState] = {}
@@ -130,7 +131,7 @@ class KeptBucket:
         """Keeps the producer; `write` stores it."""
         self._used[producer.producer_id] = self._changed[producer.producer_id] = producer
 
-    def write(self, store: LogStore, token: bytes, now_ms: int, retention_ms: int) -> None:
+    def write(self, store: LogStore, token: bytes, now_ms: TimestampMs, retention_ms: DurationMs) -> None:
         """Stores the changes since `load`; `token` is random, `now_ms` is our clock at the batch's barrier."""
         shared, followed, agenda = encode_shared(self.bucket), self.bucket.followed, self.bucket.agenda
         parts = {name: part for name, part in shared.items() if self._shared.get(name) != part}
@@ -167,7 +168,7 @@ class KeptBucket:
         entries = MAX_ENTRIES - _APART * (self.bucket.number % 16)
         return len(self._tokens) >= entries or self._log_bytes > max(_SMALL_LOG, 2 * self._snapshot_bytes)
 
-    def _forget_idle(self, before_ms: int) -> None:
+    def _forget_idle(self, before_ms: TimestampMs) -> None:
         agenda = self.bucket.agenda
         idle = [pid for pid, written_ms in self._written_ms.items() if written_ms <= before_ms and pid not in agenda]
         for producer_id in idle:
@@ -256,8 +257,8 @@ def _entry(
     parts: dict[str, bytes],
     followed: dict[ProducerId, OpenTransaction | None],
     rows: Mapping[ProducerId, bytes],
-    written_ms: Mapping[ProducerId, int],
-    times: dict[ProducerId, int | None],
+    written_ms: Mapping[ProducerId, TimestampMs],
+    times: dict[ProducerId, TimestampMs | None],
 ) -> bytes:
     return ENTRIES.encode(
         Entry(parts, followed, list(rows), list(rows.values()), [written_ms[pid] for pid in rows], times)
