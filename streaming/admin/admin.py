@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, ProducerId, TopicPartition
 from txnwatch.state.model.ports import (
     UNKNOWN_PARTITION,
     ActiveProducer,
@@ -21,6 +21,7 @@ from txnwatch.state.model.ports import (
     TransactionDescription,
     TransactionListing,
 )
+from txnwatch.state.model.quantities import DurationMs, Offset
 from txnwatch.state.model.transaction import Marker
 from txnwatch.streaming.admin import requests as messages
 from txnwatch.streaming.admin.describe_producers import describe_producers
@@ -41,7 +42,7 @@ class ClusterAdmin:
         self._cluster = cluster
         self._histories = SpanHistoryReader(cluster)
 
-    def within(self, budget_ms: int) -> AbstractContextManager[None]:
+    def within(self, budget_ms: DurationMs) -> AbstractContextManager[None]:
         """See TransactionAdmin."""
         return self._cluster.budget(budget_ms / 1000)
 
@@ -86,7 +87,7 @@ class ClusterAdmin:
         return self._histories.read(spans)
 
     def closing_marker(
-        self, partition: TopicPartition, producer_id: int, start_offset: int, from_offset: int
+        self, partition: TopicPartition, producer_id: ProducerId, start_offset: Offset, from_offset: Offset
     ) -> Marker | None:
         """See TransactionAdmin."""
         return closing_marker(self._cluster, partition, producer_id, start_offset, from_offset)
@@ -95,7 +96,7 @@ class ClusterAdmin:
         """See TransactionAdmin."""
         return describe_transactions(self._cluster, transactional_ids)
 
-    def list_transactions(self, producer_ids: Iterable[int]) -> TransactionListing:
+    def list_transactions(self, producer_ids: Iterable[ProducerId]) -> TransactionListing:
         """See TransactionAdmin."""
         request = messages.list_transactions_request(list(dict.fromkeys(producer_ids)))
         found = list_everywhere(self._cluster, request)
@@ -146,7 +147,7 @@ def _first_problem(
     return None
 
 
-def _offset(listed: ListedOffset) -> int | None:
+def _offset(listed: ListedOffset) -> Offset | None:
     return listed.offset if listed.error is None else None
 
 

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 from kafka.protocol.admin import DescribeConfigsRequest
 
 from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.ids import BrokerId
 from txnwatch.state.model.policy import DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
+from txnwatch.state.model.quantities import DurationMs
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, error_name
 
@@ -25,13 +27,13 @@ class Settings(NamedTuple):
     problem: str | None = None
 
 
-def settings_of(cluster: Cluster, nodes: Iterable[int], names: Sequence[str]) -> dict[int, Settings]:
+def settings_of(cluster: Cluster, nodes: Iterable[BrokerId], names: Sequence[str]) -> dict[BrokerId, Settings]:
     """The settings of each broker; all brokers are asked in parallel."""
     requests = {node: _request(node, names) for node in nodes}
     return {node: _settings_in(answer) for node, answer in cluster.ask(requests, cluster.timeout_s).items()}
 
 
-def _request(node: int, names: Sequence[str]) -> Callable[[Connection], DescribeConfigsRequest]:
+def _request(node: BrokerId, names: Sequence[str]) -> Callable[[Connection], DescribeConfigsRequest]:
     def build(connection: Connection) -> DescribeConfigsRequest:
         version = connection.require_version(DescribeConfigsRequest, highest=3, lowest=1)
         resource = DescribeConfigsRequest.DescribeConfigsResource
@@ -63,10 +65,10 @@ class ScanInterval:
     default counts.
     """
 
-    _known_ms: dict[int, int] = field(default_factory=dict)
+    _known_ms: dict[BrokerId, DurationMs] = field(default_factory=dict)
     _due_s: float = 0.0
 
-    def largest_ms(self, cluster: Cluster, now_s: float) -> int | None:
+    def largest_ms(self, cluster: Cluster, now_s: float) -> DurationMs | None:
         """The largest value; asks the brokers if that is due at `now_s`, a monotonic time."""
         brokers = cluster.known.brokers
         if now_s >= self._due_s and brokers:
@@ -75,7 +77,7 @@ class ScanInterval:
                 node: found.values[SCAN_INTERVAL] for node, found in answers.items() if SCAN_INTERVAL in found.values
             }
             self._known_ms = {node: ms for node, ms in self._known_ms.items() if node in brokers}
-            self._known_ms |= {node: int(text) for node, text in values.items() if text.isdecimal()}
+            self._known_ms |= {node: DurationMs(int(text)) for node, text in values.items() if text.isdecimal()}
             self._due_s = now_s + (_AGAIN_S if len(values) == len(brokers) else _AFTER_SILENCE_S)
         return max(self._known_ms.values(), default=None)
 

@@ -17,7 +17,7 @@ from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import BrokerId, TopicPartition
 from txnwatch.state.model.ports import GroupOffset, GroupOffsets
 from txnwatch.streaming.admin.share_groups import read_committed_only, share_offsets
 from txnwatch.streaming.client.cluster import Cluster
@@ -54,11 +54,11 @@ class ClusterGroups:
             tuple(f"{problem} ({count} groups)" if count > 1 else problem for problem, count in problems.items()),
         )
 
-    def _listed(self, problems: Counter[str]) -> tuple[dict[int, Groups], dict[int, Groups]]:
+    def _listed(self, problems: Counter[str]) -> tuple[dict[BrokerId, Groups], dict[BrokerId, Groups]]:
         """For each broker its groups, and whether each has members: groups that commit, and share groups."""
         requests = dict.fromkeys(self._cluster.known.brokers, _list_request)
-        committing: dict[int, Groups] = {}
-        sharing: dict[int, Groups] = {}
+        committing: dict[BrokerId, Groups] = {}
+        sharing: dict[BrokerId, Groups] = {}
         for node, answer in self._cluster.ask(requests, self._cluster.timeout_s).items():
             if isinstance(answer, BrokerError):
                 problems[str(answer)] += 1
@@ -74,7 +74,7 @@ class ClusterGroups:
 
     def _share(
         self,
-        groups: dict[int, Groups],
+        groups: dict[BrokerId, Groups],
         wanted: Sequence[TopicPartition],
         found: dict[TopicPartition, list[GroupOffset]],
         problems: Counter[str],
@@ -90,7 +90,7 @@ class ClusterGroups:
 
     def _fetch(
         self,
-        groups: dict[int, Groups],
+        groups: dict[BrokerId, Groups],
         wanted: Sequence[TopicPartition],
         found: dict[TopicPartition, list[GroupOffset]],
         problems: Counter[str],
@@ -110,7 +110,7 @@ class ClusterGroups:
                     _take(row, groups[node], found, problems)
 
 
-def _parts(left: dict[int, Groups]) -> Iterator[dict[int, Groups]]:
+def _parts(left: dict[BrokerId, Groups]) -> Iterator[dict[BrokerId, Groups]]:
     """Splits each broker's groups into parts of one request each."""
     while left:
         yield {node: dict(list(groups.items())[:_GROUPS_AT_A_TIME]) for node, groups in left.items()}

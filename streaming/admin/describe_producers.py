@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import BrokerId, TopicPartition
 from txnwatch.state.model.ports import ActiveProducer
 from txnwatch.streaming.admin import requests as messages
 from txnwatch.streaming.client.cluster import Cluster
@@ -17,7 +17,7 @@ def describe_producers(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | str]:
     """The producers of each partition as its known leader describes them, or the error."""
-    by_leader: dict[int, list[TopicPartition]] = {}
+    by_leader: dict[BrokerId, list[TopicPartition]] = {}
     answers: dict[TopicPartition, tuple[ActiveProducer, ...] | str] = {}
     for partition in partitions:
         info = cluster.known.info(partition)

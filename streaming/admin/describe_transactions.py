@@ -14,7 +14,7 @@ from typing import Any
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
 from txnwatch.state.model.ports import TransactionDescription
 from txnwatch.streaming.admin import requests as messages
 from txnwatch.streaming.admin.list_transactions import LogLeaders, coordinators_log
@@ -56,7 +56,7 @@ def _as_coordinator(found: TransactionDescription, before: LogLeaders, after: Lo
 
 def _describe(cluster: Cluster, wanted: list[str]) -> dict[str, TransactionDescription]:
     answers: dict[str, TransactionDescription] = {}
-    by_coordinator: dict[int, list[str]] = {}
+    by_coordinator: dict[BrokerId, list[str]] = {}
     for transactional_id, found in _find_coordinators(cluster, wanted).items():
         if isinstance(found, str):
             answers[transactional_id] = TransactionDescription(transactional_id, found)
@@ -65,7 +65,7 @@ def _describe(cluster: Cluster, wanted: list[str]) -> dict[str, TransactionDescr
     return answers | describe_at(cluster, by_coordinator)
 
 
-def describe_at(cluster: Cluster, ids: Mapping[int, Sequence[str]]) -> dict[str, TransactionDescription]:
+def describe_at(cluster: Cluster, ids: Mapping[BrokerId, Sequence[str]]) -> dict[str, TransactionDescription]:
     """Each id as the given broker describes it, or the problem that prevented it; one request per broker."""
     found = ask_for_each(cluster, ids, messages.describe_transactions_request, messages.descriptions)
     return {
@@ -74,9 +74,9 @@ def describe_at(cluster: Cluster, ids: Mapping[int, Sequence[str]]) -> dict[str,
     }
 
 
-def _find_coordinators(cluster: Cluster, wanted: list[str]) -> dict[str, int | str]:
+def _find_coordinators(cluster: Cluster, wanted: list[str]) -> dict[str, BrokerId | str]:
     """The broker id of each id's coordinator, or the error."""
-    found: dict[str, int | str] = {}
+    found: dict[str, BrokerId | str] = {}
     try:
         connection = cluster.any_connection()
         version = connection.require_version(FindCoordinatorRequest, highest=4, lowest=1)
@@ -96,5 +96,5 @@ def _find(cluster: Cluster, connection: Connection, version: int, **keys: Any) -
     return cluster.call(connection, request)
 
 
-def _node_or_error(answer: Any) -> int | str:
-    return error_name(answer.error_code) if answer.error_code else int(answer.node_id)
+def _node_or_error(answer: Any) -> BrokerId | str:
+    return error_name(answer.error_code) if answer.error_code else BrokerId(answer.node_id)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
 from txnwatch.state.model.ports import UNKNOWN_PARTITION, ListedTransaction, TransactionDescription
 from txnwatch.state.text.lists import by_reason
 from txnwatch.streaming.admin import requests as messages
@@ -146,7 +146,7 @@ def _not_answered_for(cluster: Cluster, log: LogLeaders, silent: _Problems) -> _
     NOT_COORDINATOR. An id that we have no right to describe would also be missing from a listing.
     """
     probes = messages.one_id_for_each_partition(len(log))
-    asked: dict[int, list[int]] = {}
+    asked: dict[BrokerId, list[int]] = {}
     for number, info in log.items():
         if info.leader != NO_LEADER:
             asked.setdefault(info.leader, []).append(number)
@@ -168,7 +168,7 @@ def _not_answered_for(cluster: Cluster, log: LogLeaders, silent: _Problems) -> _
     return problems
 
 
-def _coordinator(node: int) -> str:
+def _coordinator(node: BrokerId) -> str:
     return f"coordinator {node}"
 
 

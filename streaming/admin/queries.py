@@ -13,8 +13,9 @@ from typing import Any
 from kafka.protocol.admin import ListTransactionsRequest
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import BrokerId, ProducerId, TopicPartition
 from txnwatch.state.model.ports import ActiveProducer, ListedTransaction
+from txnwatch.state.model.quantities import DurationMs
 from txnwatch.streaming.admin import requests as messages
 from txnwatch.streaming.admin.list_transactions import Listing, list_everywhere
 from txnwatch.streaming.client.cluster import Cluster
@@ -22,7 +23,7 @@ from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.fan_out import ask_for_each
 
 DURATION_SINCE, PATTERN_SINCE = 1, 2  # versions of ListTransactions
-_ANY_DURATION = -1
+_ANY_DURATION = DurationMs(-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,8 @@ class Filters:
     """
 
     states: tuple[str, ...] = ()
-    producer_ids: tuple[int, ...] = ()
-    longer_than_ms: int = _ANY_DURATION
+    producer_ids: tuple[ProducerId, ...] = ()
+    longer_than_ms: DurationMs = _ANY_DURATION
     pattern: str | None = None
 
 
@@ -60,14 +61,16 @@ def list_request(filters: Filters) -> Callable[[Connection], Any]:
     return build
 
 
-def producers_at(cluster: Cluster, node: int, partition: TopicPartition) -> Sequence[ActiveProducer] | str:
+def producers_at(cluster: Cluster, node: BrokerId, partition: TopicPartition) -> Sequence[ActiveProducer] | str:
     """One partition's producers as one broker, leader or follower, describes them; or the error."""
     found = ask_for_each(cluster, {node: [partition]}, messages.describe_producers_request, messages.described)
     answer = found[partition]
     return str(answer) if isinstance(answer, BrokerError) else answer
 
 
-def names_of(cluster: Cluster, producer_ids: Iterable[int]) -> tuple[dict[int, ListedTransaction], dict[str, str]]:
+def names_of(
+    cluster: Cluster, producer_ids: Iterable[ProducerId]
+) -> tuple[dict[ProducerId, ListedTransaction], dict[str, str]]:
     """The transactional id of each producer id that the brokers list; and what they did not list, with the reason."""
     found = list_filtered(cluster, Filters(producer_ids=tuple(producer_ids)))
     return {row.producer_id: row for row in found.rows}, found.problems

@@ -15,8 +15,9 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import BrokerId, CoordinatorEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.ports import ActiveProducer, ListedTransaction, MarkerSpec, TransactionDescription
+from txnwatch.state.model.quantities import Offset
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.client.connection import Connection, error_name
 from txnwatch.streaming.client.fan_out import RequestOf
@@ -45,7 +46,7 @@ def describe_producers_request(partitions: Sequence[TopicPartition]) -> RequestO
     return build
 
 
-def described(response: Any, _: int) -> dict[TopicPartition, tuple[ActiveProducer, ...] | str]:
+def described(response: Any, _: BrokerId) -> dict[TopicPartition, tuple[ActiveProducer, ...] | str]:
     """Each partition's producers, or its error, as one broker describes them."""
     return {
         TopicPartition(topic.name, partition.partition_index): error_name(partition.error_code)
@@ -56,18 +57,14 @@ def described(response: Any, _: int) -> dict[TopicPartition, tuple[ActiveProduce
                 row.producer_epoch,
                 row.last_sequence,
                 row.last_timestamp,
-                _present(row.coordinator_epoch),
-                _present(row.current_txn_start_offset),
+                CoordinatorEpoch(row.coordinator_epoch) if row.coordinator_epoch != _NONE else None,
+                Offset(row.current_txn_start_offset) if row.current_txn_start_offset != _NONE else None,
             )
             for row in partition.active_producers
         )
         for topic in response.topics
         for partition in topic.partitions
     }
-
-
-def _present(value: int) -> int | None:
-    return None if value == _NONE else value
 
 
 def describe_transactions_request(transactional_ids: Sequence[str]) -> RequestOf:
@@ -80,7 +77,7 @@ def describe_transactions_request(transactional_ids: Sequence[str]) -> RequestOf
     return build
 
 
-def descriptions(response: Any, node: int) -> dict[str, TransactionDescription]:
+def descriptions(response: Any, node: BrokerId) -> dict[str, TransactionDescription]:
     """Each id as its coordinator describes it; an id that the coordinator does not know has no state."""
     answers: dict[str, TransactionDescription] = {}
     for row in response.transaction_states:
@@ -107,7 +104,7 @@ def descriptions(response: Any, node: int) -> dict[str, TransactionDescription]:
     return answers
 
 
-def list_transactions_request(producer_ids: list[int]) -> RequestOf:
+def list_transactions_request(producer_ids: list[ProducerId]) -> RequestOf:
     """ListTransactions of some producer ids; an empty list asks for all."""
 
     def build(connection: Connection) -> Any:
@@ -117,7 +114,7 @@ def list_transactions_request(producer_ids: list[int]) -> RequestOf:
     return build
 
 
-def listed_transactions(response: Any, node: int) -> tuple[list[ListedTransaction], str | None]:
+def listed_transactions(response: Any, node: BrokerId) -> tuple[list[ListedTransaction], str | None]:
     """The transactions that one broker coordinates, and a problem if some have a state that we do not know."""
     unknown = {row.transaction_state for row in response.transaction_states} - _STATES
     rows = [

@@ -19,7 +19,8 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.api_message import ApiMessage
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import BrokerId, TopicPartition
+from txnwatch.state.model.quantities import Offset
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, error_name
 
@@ -35,7 +36,7 @@ class ShareOffset(NamedTuple):
 
     group_id: str
     partition: TopicPartition
-    offset: int
+    offset: Offset
     is_floor: bool
 
 
@@ -68,7 +69,7 @@ def read_committed_only(cluster: Cluster, groups: Sequence[str], problems: Count
 
 def share_offsets(
     cluster: Cluster,
-    groups: Mapping[int, Sequence[str]],
+    groups: Mapping[BrokerId, Sequence[str]],
     wanted: Sequence[TopicPartition],
     problems: Counter[str],
 ) -> list[ShareOffset]:
@@ -95,13 +96,13 @@ def share_offsets(
     return list(best.values())
 
 
-def _ends(cluster: Cluster, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+def _ends(cluster: Cluster, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, Offset]:
     listed = cluster.list_offsets(wanted)
     return {partition: one.offset for partition, one in listed.items() if one.error is None}
 
 
 def _placed(
-    group_id: str, partition: TopicPartition, answer: Any, before: int | None, after: int | None
+    group_id: str, partition: TopicPartition, answer: Any, before: Offset | None, after: Offset | None
 ) -> ShareOffset:
     if _lag(answer) == _UNKNOWN or before is None:
         return ShareOffset(group_id, partition, answer.start_offset, is_floor=True)
@@ -112,7 +113,7 @@ def _placed(
 
 def _answers(
     cluster: Cluster,
-    groups: Mapping[int, Sequence[str]],
+    groups: Mapping[BrokerId, Sequence[str]],
     wanted: Sequence[TopicPartition],
     problems: Counter[str],
 ) -> Iterator[tuple[str, TopicPartition, Any]]:

@@ -9,6 +9,7 @@ from kafka.protocol.admin import ListTransactionsRequest
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ports import TransactionDescription
+from txnwatch.state.model.quantities import DurationMs
 from txnwatch.streaming.admin import requests as messages
 from txnwatch.streaming.admin.queries import DURATION_SINCE, Filters, list_request
 from txnwatch.streaming.client.cluster import Cluster
@@ -18,7 +19,7 @@ from txnwatch.streaming.log.coordinator_log import newest_stamps
 _NOT_ASKED = "brokers before 3.8 cannot answer this, and no timestamp of its coordinator is recent enough"
 
 
-def is_open_for_longer(cluster: Cluster, described: TransactionDescription, open_for_ms: int) -> bool | str:
+def is_open_for_longer(cluster: Cluster, described: TransactionDescription, open_for_ms: DurationMs) -> bool | str:
     """Whether it has been open for longer than `open_for_ms` by its coordinator's clock, or why that is unknown."""
     node = described.coordinator
     try:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 
+from txnwatch.state.model.quantities import DurationMs
+
 PROGRESS = 4096  # bytes that renew the patience; a server that sends single bytes gets no more time
 NEVER = float("inf")
 
@@ -54,7 +56,7 @@ class Throttle:
         self._total_ms = total_ms
         self._until = 0.0
 
-    def add(self, request: str, throttle_ms: int) -> None:
+    def add(self, request: str, throttle_ms: DurationMs) -> None:
         """Records the throttle time of an answer."""
         if throttle_ms > 0:
             self._total_ms[request] += throttle_ms

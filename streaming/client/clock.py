@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 
+from txnwatch.state.model.quantities import TimestampMs
 
-def wall_clock_ms() -> int:
+
+def wall_clock_ms() -> TimestampMs:
     """The time now in epoch milliseconds."""
-    return time.time_ns() // 1_000_000
+    return TimestampMs(time.time_ns() // 1_000_000)

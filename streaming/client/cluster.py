@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 from kafka.protocol.metadata import MetadataRequest
 
 from txnwatch.state.model.errors import AuthorizationError, BrokerError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
+from txnwatch.state.model.quantities import DurationMs
 from txnwatch.streaming.client.answer_wait import NEVER
 from txnwatch.streaming.client.broker_pauses import Pauses
 from txnwatch.streaming.client.connection import Connection
@@ -100,7 +101,7 @@ class Cluster:
         self._connections = {at: one for at, one in self._connections.items() if one.is_open} | {endpoint: connection}
         return connection
 
-    def node(self, node_id: int) -> Connection:
+    def node(self, node_id: BrokerId) -> Connection:
         """An open connection to the broker with this id.
 
         Raises:
@@ -212,21 +213,21 @@ class Cluster:
 
     def ask(
         self,
-        requests: Mapping[int, RequestOf],
+        requests: Mapping[BrokerId, RequestOf],
         timeout_s: float,
-        receive: Callable[[int, Connection, float, float], Any] | None = None,
-    ) -> dict[int, Any]:
+        receive: Callable[[BrokerId, Connection, float, float], Any] | None = None,
+    ) -> dict[BrokerId, Any]:
         """Sends one request to each broker; see fan_out.py. Returns the answer or the BrokerError of each broker.
 
         `requests` maps a broker id to a function that builds the request for its connection. `receive`, if given, reads
         the answer from a broker's connection, within a patience and by a deadline.
         """
 
-        def reach(node_id: int) -> Connection:
+        def reach(node_id: BrokerId) -> Connection:
             self._timeout(timeout_s)
             return self.node(node_id)
 
-        def take(node_id: int, connection: Connection) -> Any:
+        def take(node_id: BrokerId, connection: Connection) -> Any:
             try:
                 if receive is not None:
                     return receive(node_id, connection, timeout_s, self._deadline)
@@ -237,13 +238,13 @@ class Cluster:
 
         return fan_out(requests, reach, lambda one, request: one.send(request, self._deadline), take)
 
-    def take_throttled(self) -> dict[str, int]:
+    def take_throttled(self) -> dict[str, DurationMs]:
         """How long brokers have throttled us since the last call, by kind of request."""
-        taken = dict(self.throttled_ms)
+        taken = {request: DurationMs(total_ms) for request, total_ms in self.throttled_ms.items()}
         self.throttled_ms.clear()
         return taken
 
-    def throttled_s(self, node_id: int) -> float:
+    def throttled_s(self, node_id: BrokerId) -> float:
         """How long a broker will not read what we send; 0 also if there is no connection to it."""
         connection = self._connections.get(self.known.brokers.get(node_id, _NOWHERE))
         return connection.throttled_s if connection is not None and connection.is_open else 0.0

@@ -26,6 +26,7 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, WireError
+from txnwatch.state.model.quantities import NO_TIME, DurationMs
 from txnwatch.streaming.client.answer_wait import NEVER, AnswerWait, Throttle
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.fetch_pace import Pace
@@ -132,7 +133,7 @@ class Connection:
         """How long the broker will not read what is sent, in seconds."""
         return self._throttle.left_s
 
-    def throttled(self, asked: Any, throttle_ms: int) -> None:
+    def throttled(self, asked: Any, throttle_ms: DurationMs) -> None:
         """Records the throttle time of the answer to the request with this header; `receive` does so itself."""
         self._throttle.add(asked.get_response_class().name.removesuffix("Response"), throttle_ms)
 
@@ -175,7 +176,7 @@ class Connection:
             answer = asked.get_response_class().decode(body)
         except (ValueError, struct.error, IndexError) as exc:
             raise self.broken(exc) from exc
-        self.throttled(asked, getattr(answer, "throttle_time_ms", 0))
+        self.throttled(asked, getattr(answer, "throttle_time_ms", NO_TIME))
         return answer
 
     def receive_body(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.ids import BrokerId
 from txnwatch.streaming.client.connection import Connection
 
 RequestOf = Callable[[Connection], Any]
@@ -23,29 +24,29 @@ class Brokers(Protocol):
 
     timeout_s: float
 
-    def ask(self, requests: Mapping[int, RequestOf], timeout_s: float) -> dict[int, Any]:
+    def ask(self, requests: Mapping[BrokerId, RequestOf], timeout_s: float) -> dict[BrokerId, Any]:
         """Sends one request to each broker; the answer or the BrokerError of each."""
 
 
 def fan_out(
-    requests: Mapping[int, RequestOf],
-    reach: Callable[[int], Connection],
+    requests: Mapping[BrokerId, RequestOf],
+    reach: Callable[[BrokerId], Connection],
     send: Callable[[Connection, Any], None],
-    receive: Callable[[int, Connection], Any],
-) -> dict[int, Any]:
+    receive: Callable[[BrokerId, Connection], Any],
+) -> dict[BrokerId, Any]:
     """Sends all requests, then receives all answers, so the brokers work in parallel.
 
     A broker that throttles us gets its request last, when it reads again. Returns the answer or the BrokerError of each
     broker id in `requests`.
     """
-    answers: dict[int, Any] = {}
-    reached: dict[int, Connection] = {}
+    answers: dict[BrokerId, Any] = {}
+    reached: dict[BrokerId, Connection] = {}
     for node in requests:
         try:
             reached[node] = reach(node)
         except BrokerError as exc:
             answers[node] = exc
-    waiting: dict[int, Connection] = {}
+    waiting: dict[BrokerId, Connection] = {}
     for node, connection in sorted(reached.items(), key=lambda one: one[1].throttled_s):
         try:
             send(connection, requests[node](connection))
@@ -62,9 +63,9 @@ def fan_out(
 
 def ask_for_each(
     brokers: Brokers,
-    items: Mapping[int, Sequence[K]],
+    items: Mapping[BrokerId, Sequence[K]],
     request: Callable[[Sequence[K]], RequestOf],
-    decode: Callable[[Any, int], Mapping[K, V]],
+    decode: Callable[[Any, BrokerId], Mapping[K, V]],
     timeout_s: float | None = None,
 ) -> dict[K, V | BrokerError]:
     """Asks each broker for its items; the decoded answer or the error of each item, and of no other one.

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from txnwatch.state.model.quantities import Offset
 from txnwatch.streaming.client.connection import Connection, error_name
 from txnwatch.streaming.client.fan_out import Brokers, RequestOf, ask_for_each
 from txnwatch.streaming.client.metadata import NO_LEADER, Metadata
@@ -23,10 +24,10 @@ class ListedOffset(NamedTuple):
     If `error` is set, the other fields have no meaning.
     """
 
-    offset: int
-    leader_epoch: int
+    offset: Offset
+    leader_epoch: LeaderEpoch
     error: str | None = None
-    leader: int = -1
+    leader: BrokerId = BrokerId(-1)
 
 
 def list_offsets(
@@ -39,14 +40,14 @@ def list_offsets(
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, ListedOffset]:
     """Asks each partition's leader for an offset, under the known leader epoch; one answer per partition."""
-    by_leader: dict[int, list[TopicPartition]] = {}
-    epochs: dict[TopicPartition, int] = {}
+    by_leader: dict[BrokerId, list[TopicPartition]] = {}
+    epochs: dict[TopicPartition, LeaderEpoch] = {}
     answers: dict[TopicPartition, ListedOffset] = {}
     for partition in partitions:
         info = known.info(partition)
         if info is None or info.leader == NO_LEADER:
             why = "NO_LEADER" if info is not None else known.why_absent(partition)
-            answers[partition] = ListedOffset(-1, -1, why)
+            answers[partition] = _failed(why)
         else:
             by_leader.setdefault(info.leader, []).append(partition)
             epochs[partition] = info.leader_epoch
@@ -55,11 +56,15 @@ def list_offsets(
         return _request([(partition, epochs[partition]) for partition in asked], timestamp, isolation)
 
     for partition, found in ask_for_each(brokers, by_leader, request, _listed, timeout_s).items():
-        answers[partition] = ListedOffset(-1, -1, str(found)) if isinstance(found, BrokerError) else found
+        answers[partition] = _failed(str(found)) if isinstance(found, BrokerError) else found
     return answers
 
 
-def _listed(response: Any, leader: int) -> dict[TopicPartition, ListedOffset]:
+def _failed(error: str) -> ListedOffset:
+    return ListedOffset(Offset(-1), LeaderEpoch(-1), error)
+
+
+def _listed(response: Any, leader: BrokerId) -> dict[TopicPartition, ListedOffset]:
     return {
         TopicPartition(topic.name, partition.partition_index): ListedOffset(
             partition.offset,
@@ -72,7 +77,7 @@ def _listed(response: Any, leader: int) -> dict[TopicPartition, ListedOffset]:
     }
 
 
-def _request(asked: list[tuple[TopicPartition, int]], timestamp: int, isolation: int) -> RequestOf:
+def _request(asked: list[tuple[TopicPartition, LeaderEpoch]], timestamp: int, isolation: int) -> RequestOf:
     """Builds the request for a connection; `asked` has each partition and the leader epoch that we know of it."""
 
     def build(connection: Connection) -> ListOffsetsRequest:

@@ -7,19 +7,19 @@ import uuid
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from txnwatch.state.model.ports import UNKNOWN_PARTITION
 from txnwatch.streaming.client.connection import error_name
 from txnwatch.streaming.client.endpoint import Endpoint
 
-NO_LEADER = -1
+NO_LEADER = BrokerId(-1)
 
 
 class PartitionInfo(NamedTuple):
     """A partition's leader; `leader` is -1 if there is none."""
 
-    leader: int
-    leader_epoch: int
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Metadata:
     """One Metadata response."""
 
     cluster_id: str
-    brokers: dict[int, Endpoint]
+    brokers: dict[BrokerId, Endpoint]
     topics: dict[str, TopicInfo]
 
     def info(self, partition: TopicPartition) -> PartitionInfo | None:

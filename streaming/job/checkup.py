@@ -23,8 +23,9 @@ from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
 from txnwatch.state.model.ports import TransactionListing
+from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.streaming.admin.acls import Writers, writers_of
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.broker_settings import SCAN_INTERVAL, settings_of
@@ -88,20 +89,20 @@ class Checkup:
         newest_stamp_ms: the newest broker timestamp in `__transaction_state`; `asked_ms` is the local clock then.
     """
 
-    brokers: dict[int, BrokerFacts]
+    brokers: dict[BrokerId, BrokerFacts]
     cluster_operations: Operations
     topic_operations: dict[str, Operations]
     without_leader: tuple[TopicPartition, ...]
     id_problems: tuple[str, ...] | None
     events_problem: str | None
-    newest_stamp_ms: int | None
-    asked_ms: int
+    newest_stamp_ms: TimestampMs | None
+    asked_ms: TimestampMs
     events_writers: Writers = field(default_factory=Writers)
     hidden: dict[str, str] = field(default_factory=dict)
     has_unseen_log: bool = False
 
 
-def check_up(cluster: Cluster, events_topic: str, now_ms: int) -> Checkup:
+def check_up(cluster: Cluster, events_topic: str, now_ms: TimestampMs) -> Checkup:
     """Runs the checkup on every broker.
 
     Raises:
@@ -153,7 +154,7 @@ def _hidden(cluster: Cluster, listing: TransactionListing) -> dict[str, str]:
     return hidden_of(cluster, described.values())
 
 
-def _broker(cluster: Cluster, node: int, endpoint: str) -> BrokerFacts:
+def _broker(cluster: Cluster, node: BrokerId, endpoint: str) -> BrokerFacts:
     try:
         connection = cluster.node(node)
         versions = {request.name: connection.version(request) for request in _APIS}

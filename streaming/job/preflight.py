@@ -7,7 +7,7 @@ describe or read is an error here, in one line.
 from __future__ import annotations
 
 from txnwatch.state.model.errors import AuthorizationError, CheckpointError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, LeaderEpoch, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.job.checkpoint import check_files, last_offset
@@ -59,7 +59,7 @@ def _check_read(cluster: Cluster, topics: list[TopicInfo]) -> None:
             topic_id=cluster.known.topics[partition.topic].topic_id,
             start=ends[partition].offset,
             end=ends[partition].offset,
-            last_epoch=-1,
+            last_epoch=LeaderEpoch(-1),
             must_check=True,
             new_fold=PartitionFold,
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.quantities import DurationMs, Offset
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.planner import is_begun
 
@@ -22,15 +23,15 @@ class Progress:
         reached: each partition's planned end of the batch; a task may have stopped before it (ReadLimitReached).
     """
 
-    phases_ms: Mapping[str, int]
-    ends: Mapping[TopicPartition, int]
-    reached: Mapping[TopicPartition, int]
+    phases_ms: Mapping[str, DurationMs]
+    ends: Mapping[TopicPartition, Offset]
+    reached: Mapping[TopicPartition, Offset]
 
-    def lag_offsets(self, left: Mapping[TopicPartition, int]) -> int:
+    def lag_offsets(self, left: Mapping[TopicPartition, Offset]) -> int:
         """How many listed offsets are not read yet; `left` has the offsets where tasks stopped."""
         return sum(max(0, end - min(self.reached[p], left.get(p, end))) for p, end in self.ends.items())
 
-    def furthest_behind(self, left: Mapping[TopicPartition, int]) -> int:
+    def furthest_behind(self, left: Mapping[TopicPartition, Offset]) -> int:
         """The same number, of the partition that is furthest behind."""
         return max((end - min(self.reached[p], left.get(p, end)) for p, end in self.ends.items()), default=0)
 

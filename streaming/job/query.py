@@ -20,6 +20,7 @@ from txnwatch.state.detection.open_transactions import LastOpenLists
 from txnwatch.state.model.errors import QueryError
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.quantities import DurationMs
 from txnwatch.streaming.job.checkpoint import local_directory
 from txnwatch.streaming.job.network import network_settings
 from txnwatch.streaming.job.operator import BucketProcessor
@@ -58,7 +59,7 @@ class JobSettings:
 
     source_options: Mapping[str, str]
     checkpoint: str
-    trigger_ms: int
+    trigger_ms: DurationMs
     policy: DetectionPolicy
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.quantities import FIRST_OFFSET, Offset
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.log_extent import list_extents, read_parts
 from txnwatch.streaming.wire.batch_walker import BatchWalker
@@ -20,7 +21,7 @@ class BatchList(BatchWalker):
 
     reads_records = False
 
-    def __init__(self, start: int, end: int, limit: int) -> None:
+    def __init__(self, start: Offset, end: Offset, limit: int) -> None:
         super().__init__(start, end)
         self.limit = limit
         self.found: list[tuple[BatchHeader, EndTransactionMarker | None]] = []
@@ -44,7 +45,7 @@ class BatchList(BatchWalker):
 
 
 def read_batches(
-    cluster: Cluster, partition: TopicPartition, offset: int | None, limit: int
+    cluster: Cluster, partition: TopicPartition, offset: Offset | None, limit: int
 ) -> tuple[list[tuple[BatchHeader, EndTransactionMarker | None]], str | None]:
     """Batches from an offset on, or from the log's start; and the reason if the read ended early.
 
@@ -56,6 +57,6 @@ def read_batches(
         raise BrokerError(f"{partition}: {log.problem}")
     if offset is not None and not log.start <= offset <= log.end:
         raise BrokerError(f"{partition}: offset {offset} is not in [{log.start}, {log.end}]")
-    part = log.part(lambda begin, end: BatchList(begin, end, limit), offset or 0)
+    part = log.part(lambda begin, end: BatchList(begin, end, limit), offset or FIRST_OFFSET)
     (read,) = read_parts(cluster, [part])
     return read.fold.found, read.notices[0].detail if read.notices else None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import ProducerId, TopicPartition
+from txnwatch.state.model.quantities import Offset
 from txnwatch.state.model.transaction import Marker
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.log_extent import list_extents, read_parts
@@ -22,7 +23,7 @@ class FirstMarker(BatchWalker):
 
     reads_records = False
 
-    def __init__(self, producer_id: int, start: int, end: int) -> None:
+    def __init__(self, producer_id: ProducerId, start: Offset, end: Offset) -> None:
         super().__init__(start, end)
         self.producer_id = producer_id
         self.found: Marker | None = None
@@ -41,7 +42,7 @@ class FirstMarker(BatchWalker):
 
 
 def closing_marker(
-    cluster: Cluster, partition: TopicPartition, producer_id: int, start_offset: int, from_offset: int
+    cluster: Cluster, partition: TopicPartition, producer_id: ProducerId, start_offset: Offset, from_offset: Offset
 ) -> Marker | None:
     """The producer's first marker at or above both offsets; None if there is none, or it cannot be read."""
     first = max(start_offset, from_offset)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from txnwatch.state.model.quantities import Offset
 from txnwatch.streaming.wire.record_batch import BatchHeader
 
 
-def last_hole_end(before: int, position: int, header: BatchHeader) -> int:
+def last_hole_end(before: Offset, position: Offset, header: BatchHeader) -> Offset:
     """Where the last hole up to and including a batch ends; `before` is where the last one before the batch ended.
 
     `position` is the offset that should come next. A batch that has lost some of its own records is a hole too.

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from txnwatch.state.evidence.age_claims import LeaderStamp
 from txnwatch.state.model.facts import TransactionSeen
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BrokerId, LeaderEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.quantities import Offset, TimestampMs
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.batch_list import BatchList
@@ -40,8 +41,8 @@ class LogRecord(NamedTuple):
     """One record of the log; `value` is None for a tombstone. `timestamp_ms` is the broker's clock at the append."""
 
     partition: int
-    offset: int
-    timestamp_ms: int
+    offset: Offset
+    timestamp_ms: TimestampMs
     transactional_id: str
     value: TransactionLogValue | None
 
@@ -55,12 +56,12 @@ class LogViews:
         led: by number of a log partition, its leader, if that leader has left a stamp there.
     """
 
-    views: dict[int, CoordinatorView] = field(default_factory=dict)
+    views: dict[ProducerId, CoordinatorView] = field(default_factory=dict)
     problems: dict[TopicPartition, str] = field(default_factory=dict)
     led: dict[int, LeaderStamp] = field(default_factory=dict)
 
 
-def read_views(cluster: Cluster, producer_ids: Collection[int]) -> LogViews:
+def read_views(cluster: Cluster, producer_ids: Collection[ProducerId]) -> LogViews:
     """The last view of each producer id that the log still has; reads all partitions of the log.
 
     Records that end a producer id without naming it (a tombstone, or in version 0 the id's next producer id) are not
@@ -117,7 +118,7 @@ def records_of(buffer: memoryview | bytes, log_partition: int) -> Iterator[LogRe
             name = decode_key(record.key) if record.key is not None else None
             if name is not None:
                 value = decode_value(record.value) if record.value is not None else None
-                yield LogRecord(log_partition, record.offset, record.timestamp, name, value)
+                yield LogRecord(log_partition, record.offset, TimestampMs(record.timestamp), name, value)
 
 
 def _logs(cluster: Cluster) -> list[TopicPartition]:
@@ -153,12 +154,12 @@ class KeptBatches(BatchWalker):
         epoch_since_ms: the stamp of the first batch under the leader epoch of the last batch.
     """
 
-    def __init__(self, needles: tuple[bytes, ...], start: int, end: int) -> None:
+    def __init__(self, needles: tuple[bytes, ...], start: Offset, end: Offset) -> None:
         super().__init__(start, end)
         self.needles = needles
         self.kept = bytearray()
-        self.hole_end_before: dict[int, int] = {}
-        self.epoch_since_ms = -1
+        self.hole_end_before: dict[Offset, Offset] = {}
+        self.epoch_since_ms = TimestampMs(-1)
         self._whole_from = start
 
     def feed(self, buffer: memoryview | bytes) -> None:
@@ -189,21 +190,21 @@ def _positions(buffer: bytes, needle: bytes) -> Iterator[int]:
         position = buffer.find(needle, position + 1)
 
 
-def _kept(needles: tuple[bytes, ...]) -> Callable[[int, int], KeptBatches]:
+def _kept(needles: tuple[bytes, ...]) -> Callable[[Offset, Offset], KeptBatches]:
     return lambda start, end: KeptBatches(needles, start, end)
 
 
 class NewestStamp(NamedTuple):
     """The newest stamp in a partition of the log; `broker` is its leader, None if a former leader set the stamp."""
 
-    broker: int | None
-    stamp_ms: int
+    broker: BrokerId | None
+    stamp_ms: TimestampMs
 
 
 def newest_stamps(cluster: Cluster) -> list[NewestStamp]:
     """The newest stamp of each partition of the log that has one and could be read."""
     logs = [log for log in list_extents(cluster, _logs(cluster)) if log.problem is None]
-    reads = read_parts(cluster, [log.part(_first_batch, log.end - 1) for log in logs])
+    reads = read_parts(cluster, [log.part(_first_batch, Offset(log.end - 1)) for log in logs])
     return [
         NewestStamp(_leader(cluster, read.partition, header.leader_epoch), header.max_timestamp)
         for read in reads
@@ -211,11 +212,11 @@ def newest_stamps(cluster: Cluster) -> list[NewestStamp]:
     ]
 
 
-def _leader(cluster: Cluster, partition: TopicPartition, leader_epoch: int) -> int | None:
+def _leader(cluster: Cluster, partition: TopicPartition, leader_epoch: LeaderEpoch) -> BrokerId | None:
     """The partition's leader, if it leads under this epoch."""
     info = cluster.known.info(partition)
     return info.leader if info is not None and info.leader_epoch == leader_epoch else None
 
 
-def _first_batch(start: int, end: int) -> BatchList:
+def _first_batch(start: Offset, end: Offset) -> BatchList:
     return BatchList(start, end, 1)

@@ -15,8 +15,9 @@ import time
 from collections.abc import Iterable, Sequence
 
 from txnwatch.state.model.errors import BrokerError, WireError
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
+from txnwatch.state.model.quantities import DurationMs, Offset
 from txnwatch.streaming.client.answer_wait import NEVER
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, error_name
@@ -104,7 +105,7 @@ def _one_of_each_partition(reads: list[RangeRead]) -> list[RangeRead]:
     return list(first.values())
 
 
-def _leader(cluster: Cluster, read: RangeRead) -> int:
+def _leader(cluster: Cluster, read: RangeRead) -> BrokerId:
     info = cluster.known.info(read.partition)
     return info.leader if info is not None else NO_LEADER
 
@@ -138,7 +139,7 @@ def _one_round(cluster: Cluster, asked: list[RangeRead], rate: ReadRate | None) 
             done.by_leader.setdefault(info.leader, []).append(read)
     refused: list[tuple[RangeRead, int]] = []
 
-    def receive(leader: int, connection: Connection, timeout_s: float, until: float) -> dict[TopicPartition, str]:
+    def receive(leader: BrokerId, connection: Connection, timeout_s: float, until: float) -> dict[TopicPartition, str]:
         # Records are views into the connection's buffer, so they are walked here, before the next answer is read.
         reads = done.by_leader[leader]
         skips_records = not any(read.fold.reads_records for read in reads)
@@ -172,7 +173,7 @@ def _receive(
         answer = decode_fetch_response(body, asked.request_api_version)
     except WireError as exc:
         raise connection.broken(exc) from exc
-    connection.throttled(asked, answer.throttle_ms)
+    connection.throttled(asked, DurationMs(answer.throttle_ms))
     received = sum(len(data.records) for data in answer.partitions)
     connection.pace.answered(fetch_size(connection, max_bytes), received, took_s, answer.throttle_ms / 1000)
     return answer
@@ -217,18 +218,15 @@ def _refusal(cluster: Cluster, read: RangeRead, code: int) -> str | None:
 
 def _take_records(read: RangeRead, data: PartitionData) -> None:
     if data.diverging_end >= 0:
-        if data.diverging_end < read.fold.position:
-            read.truncated(
-                data.diverging_end,
-                f"the leader's log diverges after offset {data.diverging_end} of epoch {data.diverging_epoch}",
-                data.diverging_epoch,
-            )
+        end, epoch = Offset(data.diverging_end), LeaderEpoch(data.diverging_epoch)
+        if end < read.fold.position:
+            read.truncated(end, f"the leader's log diverges after offset {end} of epoch {epoch}", epoch)
         else:
-            read.last_epoch = data.diverging_epoch
+            read.last_epoch = epoch
         return
     read.must_check, read.is_answered = False, True
     read.size += len(data.records)
-    read.last_stable_offset = data.last_stable_offset
+    read.last_stable_offset = Offset(data.last_stable_offset)
     try:
         read.fold.feed(data.records)
     except WireError as exc:

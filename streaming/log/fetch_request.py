@@ -6,7 +6,7 @@ from typing import Any
 
 from kafka.protocol.consumer import FetchRequest
 
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import LeaderEpoch, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.fan_out import RequestOf
@@ -40,7 +40,9 @@ def fetch_request(cluster: Cluster, reads: list[RangeRead], max_bytes: int) -> R
                     partition=read.partition.partition,
                     current_leader_epoch=_leader_epoch(cluster, read.partition),
                     fetch_offset=read.fold.position,
-                    last_fetched_epoch=read.last_fetched_epoch if version >= _DIVERGING_EPOCH_SINCE else -1,
+                    last_fetched_epoch=read.last_fetched_epoch
+                    if version >= _DIVERGING_EPOCH_SINCE
+                    else LeaderEpoch(-1),
                     log_start_offset=-1,
                     partition_max_bytes=per_partition,
                 )
@@ -67,6 +69,6 @@ def _topic(version: int, name: str, topic_id: str, partitions: list[Any]) -> Any
     return FetchRequest.FetchTopic(version=version, partitions=partitions, **named)
 
 
-def _leader_epoch(cluster: Cluster, partition: TopicPartition) -> int:
+def _leader_epoch(cluster: Cluster, partition: TopicPartition) -> LeaderEpoch:
     info = cluster.known.info(partition)
-    return info.leader_epoch if info is not None else -1
+    return info.leader_epoch if info is not None else LeaderEpoch(-1)

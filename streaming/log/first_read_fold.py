@@ -38,6 +38,8 @@ from contextlib import suppress
 
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.facts import TransactionalIdGone, TransactionSeen
+from txnwatch.state.model.ids import ProducerId
+from txnwatch.state.model.quantities import Offset, TimestampMs
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.quick_decode import NO_PRODUCER_ID, quick_decode
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader, header_at, records
@@ -70,15 +72,15 @@ class FirstReadFold(TransactionFold):
         size: bytes of records that are held.
     """
 
-    def __init__(self, log_partition: int, start: int, end: int, *, backlog_end: int, room: HeldBytes) -> None:
+    def __init__(self, log_partition: int, start: Offset, end: Offset, *, backlog_end: Offset, room: HeldBytes) -> None:
         super().__init__(log_partition, start, end, backlog_end=backlog_end)
         self.size = 0
         self._room = room
-        self._live: dict[bytes, int] = {}
+        self._live: dict[bytes, ProducerId] = {}
         self._let_go()
         room.enter(self)
 
-    def feed(self, buffer: memoryview | bytes, hole_end_before: Mapping[int, int] | None = None) -> None:
+    def feed(self, buffer: memoryview | bytes, hole_end_before: Mapping[Offset, Offset] | None = None) -> None:
         """Scans the `records` of one Fetch response and holds them.
 
         Raises:
@@ -122,7 +124,7 @@ class FirstReadFold(TransactionFold):
             self.position = base_offset + 1
             at = end
 
-    def _pass_hole(self, end: int) -> None:
+    def _pass_hole(self, end: Offset) -> None:
         if self.hole is None:
             self.hole = self.position
         self.last_hole_end = end
@@ -135,7 +137,7 @@ class FirstReadFold(TransactionFold):
                 name = decode_key(record.key) if record.key is not None else None
                 if name is None or record.key is None:
                     continue
-                self._stamp(record.timestamp, header.leader_epoch)
+                self._stamp(TimestampMs(record.timestamp), header.leader_epoch)
                 key = bytes(record.key)
                 value = decode_value(record.value) if record.value is not None else None
                 self._live.pop(key, None)
@@ -144,12 +146,12 @@ class FirstReadFold(TransactionFold):
                     continue
                 if value.state.is_live:
                     self._live[key] = value.producer_id
-                self._note(begin + at, value.producer_id, value.previous_producer_id, key)
+                self._note(begin + at, value.producer_id, ProducerId(value.previous_producer_id), key)
         self.leader_epoch = header.leader_epoch
         self.position = header.last_offset + 1
         return at + LENGTH_OVERHEAD + header.length
 
-    def _note(self, at: int, producer_id: int, previous_id: int, key: bytes) -> None:
+    def _note(self, at: int, producer_id: ProducerId, previous_id: ProducerId, key: bytes) -> None:
         self._at.append(at)
         self._ids.append(producer_id)
         self._previous.append(previous_id)
@@ -166,7 +168,7 @@ class FirstReadFold(TransactionFold):
             if producer_id in wanted or previous_id in wanted or name in names or self._has_new_records:
                 names.add(name)
                 if at != done:
-                    done, self.last_hole_end = at, whole
+                    done, self.last_hole_end = at, Offset(whole)
                     self._fold(at)
         self.last_hole_end = whole_at_end
         if not self._has_new_records:

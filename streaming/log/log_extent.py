@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import LeaderEpoch, TopicPartition
+from txnwatch.state.model.quantities import FIRST_OFFSET, Offset
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.list_offsets import EARLIEST
 from txnwatch.streaming.log.fetch import read_ranges
@@ -25,16 +26,20 @@ class Extent:
 
     partition: TopicPartition
     topic_id: str
-    start: int
-    end: int
-    leader_epoch: int = -1
+    start: Offset
+    end: Offset
+    leader_epoch: LeaderEpoch = LeaderEpoch(-1)
     problem: str | None = None
 
-    def part(self, new_fold: Callable[[int, int], Fold], start: int = 0, end: int | None = None) -> RangeRead:
+    def part(
+        self, new_fold: Callable[[Offset, Offset], Fold], start: Offset = FIRST_OFFSET, end: Offset | None = None
+    ) -> RangeRead:
         """A read of what the log has of [start, end); by default of all of it."""
         last = self.end if end is None else min(end, self.end)
         first = min(max(start, self.start), last)
-        return RangeRead(self.partition, self.topic_id, first, last, -1, must_check=False, new_fold=new_fold)
+        return RangeRead(
+            self.partition, self.topic_id, first, last, LeaderEpoch(-1), must_check=False, new_fold=new_fold
+        )
 
 
 def list_extents(cluster: Cluster, partitions: Collection[TopicPartition]) -> list[Extent]:

@@ -20,13 +20,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from txnwatch.state.model.facts import Joined, ProducerSeen
-from txnwatch.state.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.ids import CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.quantities import Offset, TimestampMs
 from txnwatch.state.model.record import Record
 from txnwatch.state.model.transaction import Marker
 from txnwatch.streaming.wire.batch_walker import NO_PRODUCER, BatchWalker, producer_of
 from txnwatch.streaming.wire.control_record import MarkerType, read_marker
 from txnwatch.streaming.wire.record_batch import CONTROL, DELETE_HORIZON, TRANSACTIONAL, BatchHeader, header_at
 
+_NO_OFFSET: Final = Offset(-1)
+_NO_TIMESTAMP: Final = TimestampMs(-1)
 _NO_EPOCH: Final = ProducerEpoch(-1)  # nothing was read whose epoch it would be
 
 
@@ -40,14 +43,14 @@ class _Producer:
 
     epoch: ProducerEpoch
     encoded: bytes = NO_PRODUCER
-    first_offset: int | None = None
+    first_offset: Offset | None = None
     first_epoch: ProducerEpoch = _NO_EPOCH
     first_marker: Marker | None = None
     last_marker: Marker | None = None
-    open_offset: int | None = None
+    open_offset: Offset | None = None
     open_epoch: ProducerEpoch = _NO_EPOCH
-    last_offset: int = -1
-    last_timestamp_ms: int = -1
+    last_offset: Offset = _NO_OFFSET
+    last_timestamp_ms: TimestampMs = _NO_TIMESTAMP
     joined: Joined | None = None
 
 
@@ -56,9 +59,9 @@ class Episode(Record, frozen=True):
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
-    start_offset: int
-    last_offset: int
-    last_timestamp_ms: int
+    start_offset: Offset
+    last_offset: Offset
+    last_timestamp_ms: TimestampMs
     marker: Marker
 
 
@@ -71,7 +74,7 @@ def marker_at(buffer: memoryview | bytes, position: int, header: BatchHeader) ->
         offset=header.base_offset,
         producer_epoch=header.producer_epoch,
         commit=found.type is MarkerType.COMMIT,
-        coordinator_epoch=found.coordinator_epoch,
+        coordinator_epoch=CoordinatorEpoch(found.coordinator_epoch),
         timestamp_ms=header.max_timestamp,
     )
 
@@ -85,7 +88,7 @@ class PartitionFold(BatchWalker):
 
     reads_records = False
 
-    def __init__(self, start: int, end: int, *, keep_episodes: bool = False) -> None:
+    def __init__(self, start: Offset, end: Offset, *, keep_episodes: bool = False) -> None:
         super().__init__(start, end)
         self.episodes: list[Episode] = []
         self._keep_episodes = keep_episodes
@@ -106,9 +109,9 @@ class PartitionFold(BatchWalker):
                     self._marker(buffer, at, header_at(buffer, at))
                 elif (seen := find_open(encoded) or self._taken_up(encoded, first)) is not None:
                     seen.last_offset = last
-                    seen.last_timestamp_ms = -1 if attributes & DELETE_HORIZON else latest
+                    seen.last_timestamp_ms = _NO_TIMESTAMP if attributes & DELETE_HORIZON else latest
 
-    def _taken_up(self, encoded: bytes, base: int) -> _Producer | None:
+    def _taken_up(self, encoded: bytes, base: Offset) -> _Producer | None:
         """The producer of data that opens a transaction, or joins one under another epoch; None without an id."""
         producer_id, epoch = producer_of(encoded)
         if producer_id < 0:
@@ -124,15 +127,15 @@ class PartitionFold(BatchWalker):
         self._open[encoded] = seen
         return seen
 
-    def _opened(self, producer_id: ProducerId, base: int, epoch: ProducerEpoch) -> _Producer:
+    def _opened(self, producer_id: ProducerId, base: Offset, epoch: ProducerEpoch) -> _Producer:
         seen = self._producers.setdefault(producer_id, _Producer(epoch))
         seen.open_offset, seen.open_epoch = base, epoch
         if seen.first_marker is None:
             seen.first_offset, seen.first_epoch = base, epoch
         return seen
 
-    def _marker(self, buffer: memoryview | bytes, offset: int, header: BatchHeader) -> None:
-        marker = marker_at(buffer, offset, header) if header.producer_id >= 0 else None
+    def _marker(self, buffer: memoryview | bytes, position: int, header: BatchHeader) -> None:
+        marker = marker_at(buffer, position, header) if header.producer_id >= 0 else None
         if marker is None:
             return
         producer = self._producers.setdefault(header.producer_id, _Producer(header.producer_epoch))
@@ -146,7 +149,7 @@ class PartitionFold(BatchWalker):
         producer.open_offset = None
         self._open.pop(producer.encoded, None)
 
-    def facts(self, partition: TopicPartition, topic_id: str, listed_ms: int) -> Iterator[ProducerSeen]:
+    def facts(self, partition: TopicPartition, topic_id: str, listed_ms: TimestampMs) -> Iterator[ProducerSeen]:
         """The facts of the range: one for each producer with transactional batches or markers in it."""
         for producer_id, seen in self._producers.items():
             yield ProducerSeen(

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, LeaderEpoch, TopicPartition
+from txnwatch.state.model.quantities import Offset
 
 
 class Fold(Protocol):
@@ -17,8 +18,8 @@ class Fold(Protocol):
         reads_records: whether it reads records of data batches, and not headers and markers only.
     """
 
-    position: int
-    leader_epoch: int
+    position: Offset
+    leader_epoch: LeaderEpoch
     reads_records: bool
 
     @property
@@ -48,20 +49,20 @@ class RangeRead:
 
     partition: TopicPartition
     topic_id: str
-    start: int
-    end: int
-    last_epoch: int
+    start: Offset
+    end: Offset
+    last_epoch: LeaderEpoch
     must_check: bool
-    new_fold: Callable[[int, int], Fold]
+    new_fold: Callable[[Offset, Offset], Fold]
     fold: Any = None
     earlier: list[Any] = field(default_factory=list)
     notices: list[PartitionNotice] = field(default_factory=list)
     is_over: bool = False
     absences: int = 0
-    last_stable_offset: int = -1
+    last_stable_offset: Offset = Offset(-1)
     size: int = 0
     is_answered: bool = False
-    _begin: int = field(init=False)
+    _begin: Offset = field(init=False)
 
     def __post_init__(self) -> None:
         self._fold_from(self.start)
@@ -75,16 +76,18 @@ class RangeRead:
         return not self.is_over and (self.must_check or not self.fold.is_done)
 
     @property
-    def last_fetched_epoch(self) -> int:
+    def last_fetched_epoch(self) -> LeaderEpoch:
         """Leader epoch of the last batch that was read; -1 if unknown."""
         return self.fold.leader_epoch if self.fold.leader_epoch >= 0 else self.last_epoch
 
     @property
-    def place(self) -> tuple[int, bool, int]:
+    def place(self) -> tuple[Offset, bool, int]:
         """A value that changes with every answer that makes progress."""
         return self.fold.position, self.needs_fetch, len(self.notices)
 
-    def notice(self, kind: NoticeKind, start: int, end: int, detail: str, *, is_decode_failure: bool = False) -> None:
+    def notice(
+        self, kind: NoticeKind, start: Offset, end: Offset, detail: str, *, is_decode_failure: bool = False
+    ) -> None:
         """Adds a notice about the partition."""
         found = PartitionNotice(kind, self.partition, self.topic_id, start, end, detail, is_decode_failure)
         self.notices.append(found)
@@ -117,14 +120,14 @@ class RangeRead:
         self.notice(NoticeKind.LEFT, self.fold.position, self.end, "the batch reached its read limit")
         self.is_over = True
 
-    def lost(self, up_to: int, detail: str) -> None:
+    def lost(self, up_to: Offset, detail: str) -> None:
         """Handles a log that now begins at `up_to`. The fold below is kept, and reading continues at `up_to`."""
         self.notice(NoticeKind.LOST, self.fold.position, up_to, detail)
         self.earlier.append(self.fold)
         self._fold_from(up_to)
-        self.last_epoch = -1
+        self.last_epoch = LeaderEpoch(-1)
 
-    def truncated(self, to_offset: int, detail: str, epoch: int | None = None) -> None:
+    def truncated(self, to_offset: Offset, detail: str, epoch: LeaderEpoch | None = None) -> None:
         """Handles a log that was truncated at `to_offset`; `epoch`, if known, is the largest one that both logs have.
 
         What was folded from there on is void. What the same fold has from below is still true, but is read again
@@ -136,6 +139,6 @@ class RangeRead:
         self._fold_from(min(to_offset, self._begin))
         self.must_check = False
 
-    def _fold_from(self, start: int) -> None:
+    def _fold_from(self, start: Offset) -> None:
         self._begin = start
         self.fold = self.new_fold(start, max(start, self.end))

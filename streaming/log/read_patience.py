@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import BrokerId, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.range_read import RangeRead
 
@@ -28,7 +28,7 @@ class FetchRound:
         unreadable: partitions whose leader reports that it cannot read its log.
     """
 
-    by_leader: dict[int, list[RangeRead]] = field(default_factory=dict)
+    by_leader: dict[BrokerId, list[RangeRead]] = field(default_factory=dict)
     problems: dict[TopicPartition, str] = field(default_factory=dict)
     unreadable: set[TopicPartition] = field(default_factory=set)
 

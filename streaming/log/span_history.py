@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import NoticeKind
-from txnwatch.state.model.ids import ProducerEpoch, TopicPartition
+from txnwatch.state.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.ports import BEING_READ, SpanHistory, SpanStart
+from txnwatch.state.model.quantities import Offset
 from txnwatch.state.model.transaction import Marker
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.log_extent import Extent, list_extents, read_parts
@@ -109,10 +110,10 @@ def near(spans: Iterable[SpanStart]) -> tuple[SpanStart, ...]:
 
 
 def _part(log: Extent, spans: tuple[SpanStart, ...]) -> RangeRead:
-    def fold(begin: int, end: int) -> SpanHistoryFold:
+    def fold(begin: Offset, end: Offset) -> SpanHistoryFold:
         return SpanHistoryFold(spans, begin, end)
 
-    return log.part(fold, spans[0].start_offset - _BELOW, spans[-1].start_offset + 1)
+    return log.part(fold, Offset(spans[0].start_offset - _BELOW), spans[-1].start_offset + 1)
 
 
 def _answers_of(reading: _Reading) -> dict[SpanStart, SpanHistory]:
@@ -133,12 +134,12 @@ class SpanHistoryFold(BatchWalker):
 
     reads_records = False
 
-    def __init__(self, spans: tuple[SpanStart, ...], start: int, end: int) -> None:
+    def __init__(self, spans: tuple[SpanStart, ...], start: Offset, end: Offset) -> None:
         super().__init__(start, end)
         self.spans = spans
         self._reached = 0
         self._has_hole = False
-        self._markers: dict[int, Marker | None] = {}  # None if compaction has emptied it
+        self._markers: dict[ProducerId, Marker | None] = {}  # None if compaction has emptied it
         self._found: dict[SpanStart, SpanHistory] = {}
 
     def feed(self, buffer: memoryview | bytes) -> None:
@@ -168,12 +169,12 @@ class SpanHistoryFold(BatchWalker):
         for span in self.spans:
             yield span, self._found.get(span) or self._history(span, None)
 
-    def _reached_by(self, offset: int) -> Iterator[SpanStart]:
+    def _reached_by(self, offset: Offset) -> Iterator[SpanStart]:
         while self._reached < len(self.spans) and self.spans[self._reached].start_offset <= offset:
             yield self.spans[self._reached]
             self._reached += 1
 
-    def _missing_up_to(self, offset: int) -> None:
+    def _missing_up_to(self, offset: Offset) -> None:
         if offset > self.position:
             self._has_hole = True
             self._markers.clear()

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from txnwatch.state.detection.epoch_lineage import begun, follow
 from txnwatch.state.model.completion_latency import End, Tally
 from txnwatch.state.model.facts import TransactionalIdGone, TransactionSeen
-from txnwatch.state.model.ids import ProducerId, TopicPartition
+from txnwatch.state.model.ids import CoordinatorEpoch, LeaderEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset, TimestampMs
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState
 from txnwatch.streaming.log.compaction_holes import last_hole_end
 from txnwatch.streaming.wire.batch_walker import BatchWalker
@@ -34,9 +35,9 @@ _values_of = attrgetter(*_COPIED)
 class Stamps:
     """Timestamps of the records that one leader has appended: the lowest and the last."""
 
-    leader_epoch: int
-    lowest_ms: int
-    last_ms: int
+    leader_epoch: LeaderEpoch
+    lowest_ms: TimestampMs
+    last_ms: TimestampMs
 
 
 class TransactionFold(BatchWalker):
@@ -51,21 +52,21 @@ class TransactionFold(BatchWalker):
         last_hole_end: where the last hole so far ended; `start` if there was none.
     """
 
-    def __init__(self, log_partition: int, start: int, end: int, *, backlog_end: int = 0) -> None:
+    def __init__(self, log_partition: int, start: Offset, end: Offset, *, backlog_end: Offset = FIRST_OFFSET) -> None:
         super().__init__(start, end)
         self.log_partition = log_partition
         self.backlog_end = backlog_end
-        self.hole: int | None = None
+        self.hole: Offset | None = None
         self.last_hole_end = start
         self.stamps: Stamps | None = None
         self._views: dict[ProducerId, CoordinatorView] = {}
         self._held: dict[ProducerId, frozenset[TopicPartition]] = {}
         self._owner: dict[str, ProducerId] = {}
-        self._gone: dict[str, int] = {}
+        self._gone: dict[str, Offset] = {}
         self._ended: dict[ProducerId, Tally] = {}
         self._first_ends: dict[ProducerId, End] = {}
 
-    def feed(self, buffer: memoryview | bytes, hole_end_before: Mapping[int, int] | None = None) -> None:
+    def feed(self, buffer: memoryview | bytes, hole_end_before: Mapping[Offset, Offset] | None = None) -> None:
         """Decodes the `records` of one Fetch response.
 
         If the batches were picked out of a log, `hole_end_before` has for each base offset where the log's last hole
@@ -74,12 +75,12 @@ class TransactionFold(BatchWalker):
         Raises:
             WireError: a batch, key or value of this log cannot be decoded; `position` is the batch's offset.
         """
-        for offset, header in self.headers(buffer):
+        for at, header in self.headers(buffer):
             self.note_hole(header)
             if hole_end_before is not None:
                 self.last_hole_end = hole_end_before[header.base_offset]
             if header.base_offset >= self.start and not header.is_control:
-                for record in records(buffer, offset, header):
+                for record in records(buffer, at, header):
                     self._record(record, header.leader_epoch)
 
     def beyond_end(self, header: BatchHeader) -> None:
@@ -92,38 +93,41 @@ class TransactionFold(BatchWalker):
             self.hole = self.position
         self.last_hole_end = last_hole_end(self.last_hole_end, self.position, header)
 
-    def _record(self, record: Record, coordinator_epoch: int) -> None:
+    def _record(self, record: Record, leader_epoch: LeaderEpoch) -> None:
         transactional_id = decode_key(record.key) if record.key is not None else None
         if transactional_id is None:
             return
-        self._stamp(record.timestamp, coordinator_epoch)
-        self._take(transactional_id, record, coordinator_epoch)
+        self._stamp(TimestampMs(record.timestamp), leader_epoch)
+        self._take(transactional_id, record, leader_epoch)
 
-    def _stamp(self, timestamp_ms: int, coordinator_epoch: int) -> None:
+    def _stamp(self, timestamp_ms: TimestampMs, leader_epoch: LeaderEpoch) -> None:
         stamps = self.stamps
-        if stamps is None or stamps.leader_epoch != coordinator_epoch:
-            self.stamps = Stamps(coordinator_epoch, timestamp_ms, timestamp_ms)
+        if stamps is None or stamps.leader_epoch != leader_epoch:
+            self.stamps = Stamps(leader_epoch, timestamp_ms, timestamp_ms)
             return
         stamps.lowest_ms = min(stamps.lowest_ms, timestamp_ms)
         stamps.last_ms = timestamp_ms
 
-    def _take(self, transactional_id: str, record: Record, coordinator_epoch: int) -> None:
+    def _take(self, transactional_id: str, record: Record, leader_epoch: LeaderEpoch) -> None:
         if record.value is None:
             self._tombstone(transactional_id, record.offset)
         else:
-            self._value(transactional_id, record, decode_value(record.value), coordinator_epoch)
+            self._value(transactional_id, record, decode_value(record.value), leader_epoch)
 
-    def _tombstone(self, transactional_id: str, offset: int) -> None:
+    def _tombstone(self, transactional_id: str, offset: Offset) -> None:
         self._gone[transactional_id] = offset
         owner = self._owner.get(transactional_id)
         if owner is not None:
             self._views[owner] = replace(self._views[owner], state=TransactionState.DEAD, log_offset=offset)
 
-    def _value(self, transactional_id: str, record: Record, value: TransactionLogValue, coordinator_epoch: int) -> None:
+    def _value(
+        self, transactional_id: str, record: Record, value: TransactionLogValue, leader_epoch: LeaderEpoch
+    ) -> None:
+        coordinator_epoch = CoordinatorEpoch(leader_epoch)
         view = self._view(transactional_id, record, value, coordinator_epoch)
         end = None
         if record.offset >= self.backlog_end:
-            end = End(view.state, record.timestamp, value.last_update_ms, coordinator_epoch)
+            end = End(view.state, view.record_timestamp_ms, view.last_update_ms, coordinator_epoch)
         formers = {self._owner.get(transactional_id, value.producer_id)}
         if value.previous_producer_id >= 0:
             formers.add(ProducerId(value.previous_producer_id))
@@ -157,14 +161,14 @@ class TransactionFold(BatchWalker):
         self._views[former] = replace(view, superseded_by=successor, participants=held)
 
     def _view(
-        self, transactional_id: str, record: Record, value: TransactionLogValue, coordinator_epoch: int
+        self, transactional_id: str, record: Record, value: TransactionLogValue, coordinator_epoch: CoordinatorEpoch
     ) -> CoordinatorView:
         return CoordinatorView(
             transactional_id=transactional_id,
             log_partition=self.log_partition,
             log_offset=record.offset,
-            timeout_ms=value.transaction_timeout_ms,
-            record_timestamp_ms=record.timestamp,
+            timeout_ms=DurationMs(value.transaction_timeout_ms),
+            record_timestamp_ms=TimestampMs(record.timestamp),
             participants=frozenset(
                 TopicPartition(topic, partition)
                 for topic, partitions in value.partitions or ()

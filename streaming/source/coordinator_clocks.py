@@ -8,19 +8,21 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from txnwatch.state.model.broker_clocks import Clock, both
+from txnwatch.state.model.ids import BrokerId
+from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.offsets import SourceOffset
 
 
 def clocks_of(
-    end: SourceOffset, previous_listed_ms: int, followed: Container[int], reads: Iterable[RangeRead]
-) -> dict[int, Clock]:
+    end: SourceOffset, previous_listed_ms: TimestampMs, followed: Container[int], reads: Iterable[RangeRead]
+) -> dict[BrokerId, Clock]:
     """The bounds of each leader's clock, from the partitions of `__transaction_state` that it leads.
 
     Only `followed` partitions give an upper bound: their new records did not exist at `previous_listed_ms`.
     """
-    found: dict[int, Clock] = {}
+    found: dict[BrokerId, Clock] = {}
     for read in reads:
         fold, at = read.fold, end.positions[read.partition]
         if not isinstance(fold, TransactionFold) or fold.stamps is None or fold.stamps.leader_epoch != at.epoch:

@@ -15,6 +15,7 @@ from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import Fact, NoticeKind, PartitionNotice, TransactionSeen
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import TransactionDescription
+from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.log_extent import list_extents, read_parts
 from txnwatch.streaming.log.range_read import RangeRead
@@ -23,7 +24,7 @@ from txnwatch.streaming.source.offsets import Position
 from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
-_CLOCK_MS = 60_000  # the coordinator's clock may have been set back since
+_CLOCK_MS = DurationMs(60_000)  # the coordinator's clock may have been set back since
 _MOST_RECORDS = 2_000_000  # offsets, of all partitions of the log together
 
 
@@ -36,7 +37,7 @@ def hidden_participants(
     """
     wanted = {partition for partition in _named(facts) - known.keys() if options.wants(partition.topic)}
     return [
-        PartitionNotice(NoticeKind.HIDDEN, partition, "", 0, 0, why)
+        PartitionNotice(NoticeKind.HIDDEN, partition, "", FIRST_OFFSET, FIRST_OFFSET, why)
         for partition, why in hidden_partitions(cluster, wanted).items()
     ]
 
@@ -64,7 +65,7 @@ def hidden_of(cluster: Cluster, live: Iterable[TransactionDescription]) -> dict[
         if log.problem is not None or start.error is not None:
             problems[_participants(log.partition)] = log.problem or start.error or ""
         elif start.offset >= 0:
-            first = max(start.offset, log.end - most)
+            first = max(start.offset, Offset(log.end - most))
             if first > start.offset:
                 grown = f"the log has grown by {log.end - start.offset} offsets since the oldest transaction began"
                 problems[_participants(log.partition)] = f"{grown}; only the last {most} were read"

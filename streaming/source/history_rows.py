@@ -11,6 +11,7 @@ from typing import Final
 
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.quantities import FIRST_OFFSET
 from txnwatch.state.model.record import Variant
 from txnwatch.streaming.log.partition_fold import Episode
 from txnwatch.streaming.log.range_read import RangeRead
@@ -33,7 +34,7 @@ def unlisted(end: SourceOffset) -> tuple[PartitionNotice, ...]:
     """Notices for partitions whose leader did not answer during planning. Nothing of them is read."""
     detail = "its leader did not answer: the partition is not read"
     return tuple(
-        PartitionNotice(NoticeKind.GAP, partition, at.topic_id, 0, 0, detail)
+        PartitionNotice(NoticeKind.GAP, partition, at.topic_id, FIRST_OFFSET, FIRST_OFFSET, detail)
         for partition, at in sorted(end.positions.items())
         if at.is_stale
     )

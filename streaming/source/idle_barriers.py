@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from txnwatch.state.model.findings import BucketCount
+from txnwatch.state.model.ids import BarrierNumber
+from txnwatch.state.model.quantities import AT_ONCE, TimestampMs
 from txnwatch.streaming.source.offsets import NOT_BEGUN, SourceOffset
 from txnwatch.streaming.source.reread_requests import replace_text
 
@@ -31,8 +33,8 @@ IDLE_S = 5.0
 class NextBarrierDue(NamedTuple):
     """The last finished barrier, and when (local clock, ms) the next one is due."""
 
-    barrier: int
-    due_ms: int
+    barrier: BarrierNumber
+    due_ms: TimestampMs
 
 
 def next_barrier_due(counts: Sequence[BucketCount], buckets: int, *, can_wait: bool) -> NextBarrierDue | None:
@@ -42,7 +44,7 @@ def next_barrier_due(counts: Sequence[BucketCount], buckets: int, *, can_wait: b
     """
     if len(counts) != buckets:
         return None
-    return NextBarrierDue(counts[0].barrier, min(count.due_ms for count in counts) if can_wait else 0)
+    return NextBarrierDue(counts[0].barrier, min(count.due_ms for count in counts) if can_wait else AT_ONCE)
 
 
 def write_next_barrier(path: Path, next_due: NextBarrierDue) -> None:
@@ -58,7 +60,9 @@ def read_next_barrier(path: Path | None) -> NextBarrierDue | None:
         barrier, due_ms = json.loads(path.read_text())
     except (OSError, ValueError, TypeError):
         return None
-    return NextBarrierDue(barrier, due_ms) if type(barrier) is int and type(due_ms) is int else None
+    if type(barrier) is not int or type(due_ms) is not int:
+        return None
+    return NextBarrierDue(BarrierNumber(barrier), TimestampMs(due_ms))
 
 
 def can_skip(previous: SourceOffset, following: SourceOffset, next_due: NextBarrierDue | None) -> bool:

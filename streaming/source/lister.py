@@ -15,8 +15,9 @@ from pathlib import Path
 
 from txnwatch.state.model.backoff import doubled
 from txnwatch.state.model.errors import BrokerError, CheckpointError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BarrierNumber, TopicPartition
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
+from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset, TimestampMs
 from txnwatch.streaming.admin.broker_settings import ScanInterval
 from txnwatch.streaming.client import list_offsets as ends
 from txnwatch.streaming.client.clock import wall_clock_ms
@@ -39,7 +40,9 @@ _NEVER_SHOWN = ""  # the topic id of a partition that is known only by its name
 class Lister:
     """Lists ends and plans offsets. It lives in the driver's source process as long as the query runs."""
 
-    def __init__(self, options: SourceOptions, cluster: Cluster, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+    def __init__(
+        self, options: SourceOptions, cluster: Cluster, now_ms: Callable[[], TimestampMs] = wall_clock_ms
+    ) -> None:
         self._options = options
         self._cluster = cluster
         self._now_ms = now_ms
@@ -47,11 +50,11 @@ class Lister:
         self._settled_pause_s = 0.0
         self._idle_until_s = 0.0
         self._absences: Counter[str] = Counter()
-        self._granted: dict[RereadRequest, tuple[int, int]] = {}
+        self._granted: dict[RereadRequest, tuple[BarrierNumber, int]] = {}
         self._limits = Limits(options.max_offsets_per_trigger)
         self._rota = SnapshotSchedule(options)
         self._scan_interval = ScanInterval()
-        self._censuses: dict[int, Census | None] = {}
+        self._censuses: dict[BarrierNumber, Census | None] = {}
 
     def next_offset(self, previous: SourceOffset, *, limited: bool = True) -> SourceOffset | None:
         """The offset one barrier after `previous`; None if no broker answered, or if the barrier can be skipped.
@@ -78,11 +81,11 @@ class Lister:
         self._censuses = {following.barrier: census}
         return following
 
-    def take_throttled(self) -> dict[str, int]:
+    def take_throttled(self) -> dict[str, DurationMs]:
         """How long brokers have throttled the listing since the last call, by the kind of request."""
         return self._cluster.take_throttled()
 
-    def census_of(self, barrier: int) -> Census | None:
+    def census_of(self, barrier: BarrierNumber) -> Census | None:
         """The producer snapshot planned for a batch; None for a batch that is replayed after a restart."""
         return self._censuses.get(barrier)
 
@@ -215,7 +218,7 @@ class Lister:
         return answers
 
     def _answers(
-        self, listed: Mapping[TopicPartition, ListedOffset], starts: Mapping[TopicPartition, int]
+        self, listed: Mapping[TopicPartition, ListedOffset], starts: Mapping[TopicPartition, Offset]
     ) -> dict[TopicPartition, Answer]:
         return {
             partition: Answer(
@@ -228,7 +231,7 @@ class Lister:
             for partition, answer in listed.items()
         }
 
-    def _starts(self, previous: SourceOffset, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def _starts(self, previous: SourceOffset, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
         """The start offsets of partitions that are not read yet.
 
         Partitions that exist at the start begin at `startingOffsets`; `latest` is the last stable offset, because no
@@ -237,7 +240,7 @@ class Lister:
         topics = self._cluster.known.topics
         stable: list[TopicPartition] = []
         earliest: list[TopicPartition] = []
-        starts: dict[TopicPartition, int] = {}
+        starts: dict[TopicPartition, Offset] = {}
         wanted = self._options.starting_offsets
         for partition in partitions:
             known = previous.positions.get(partition)
@@ -270,7 +273,8 @@ class Lister:
             at = following.positions.get(request.partition)
             if at is None or not at.is_stale:
                 times = self._granted[request][1] + 1 if request in self._granted else 0
-                self._granted[request] = (number + doubled(1, _LONGEST_PAUSE, times), times)
+                due = BarrierNumber(number + doubled(1, _LONGEST_PAUSE, times))
+                self._granted[request] = (due, times)
         partitions = {request.partition for request in requests}
         self._granted = {
             request: (due, times)
@@ -292,7 +296,9 @@ def _named(requests: Iterable[RereadRequest], previous: SourceOffset) -> set[Top
     return {request.partition for request in requests if _is_of_census(request)} - previous.positions.keys()
 
 
-def _rereads(requests: Iterable[RereadRequest]) -> dict[TopicPartition, int]:
+def _rereads(requests: Iterable[RereadRequest]) -> dict[TopicPartition, Offset]:
     """Where to read again from: a whole coordinator partition from its beginning, a data partition from a gap."""
     wanted = [request for request in sorted(requests, reverse=True) if not _is_of_census(request)]
-    return {request.partition: max(request.start, 0) for request in wanted}  # the lowest start of a partition wins
+    return {
+        request.partition: max(request.start, FIRST_OFFSET) for request in wanted
+    }  # the lowest start of a partition wins

@@ -14,10 +14,18 @@ from typing import Any
 from txnwatch.state.model.broker_clocks import Clock, Leader
 from txnwatch.state.model.errors import CheckpointError
 from txnwatch.state.model.facts import Barrier
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ids import (
+    TRANSACTION_STATE_TOPIC,
+    BarrierNumber,
+    BrokerId,
+    CoordinatorEpoch,
+    LeaderEpoch,
+    TopicPartition,
+)
+from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset, TimestampMs
 
 VERSION = 5
-NOT_BEGUN = -1
+NOT_BEGUN = Offset(-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +41,11 @@ class Position:
     """
 
     topic_id: str
-    offset: int
-    epoch: int
-    listed: int
+    offset: Offset
+    epoch: LeaderEpoch
+    listed: Offset
     is_stale: bool = False
-    leader: int = -1
+    leader: BrokerId = BrokerId(-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +64,15 @@ class SourceOffset:
     """
 
     cluster_id: str
-    barrier: int
-    data_listed_ms: int
-    coordinator_listed_ms: int
+    barrier: BarrierNumber
+    data_listed_ms: TimestampMs
+    coordinator_listed_ms: TimestampMs
     positions: dict[TopicPartition, Position]
-    begun: dict[TopicPartition, int] = field(default_factory=dict)
-    reread: dict[TopicPartition, int] = field(default_factory=dict)
+    begun: dict[TopicPartition, Offset] = field(default_factory=dict)
+    reread: dict[TopicPartition, Offset] = field(default_factory=dict)
     gone: dict[TopicPartition, str] = field(default_factory=dict)
-    backlog_end: dict[TopicPartition, int] = field(default_factory=dict)
-    scan_interval_ms: int | None = None
+    backlog_end: dict[TopicPartition, Offset] = field(default_factory=dict)
+    scan_interval_ms: DurationMs | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The offset for Spark: primitives only, keys sorted."""
@@ -128,24 +136,24 @@ class SourceOffset:
     @classmethod
     def beginning(cls) -> SourceOffset:
         """Where every new query starts: nothing listed, nothing read."""
-        return cls("", 0, 0, 0, {})
+        return cls("", BarrierNumber(0), TimestampMs(0), TimestampMs(0), {})
 
-    def bounded(self, ends: str | Mapping[TopicPartition, int]) -> SourceOffset:
+    def bounded(self, ends: str | Mapping[TopicPartition, Offset]) -> SourceOffset:
         """A copy that reads no further than the given ends; a string in place of ends sets no bound."""
         if isinstance(ends, str):
             return self
         return replace(self, positions={p: self._up_to(p, ends.get(p, at.offset)) for p, at in self.positions.items()})
 
-    def _up_to(self, partition: TopicPartition, end: int) -> Position:
+    def _up_to(self, partition: TopicPartition, end: Offset) -> Position:
         at = self.positions[partition]
-        return replace(at, offset=min(at.offset, max(self.begun.get(partition, 0), end)))
+        return replace(at, offset=min(at.offset, max(self.begun.get(partition, FIRST_OFFSET), end)))
 
     def barrier_fact(
         self,
-        clocks: Mapping[int, Clock],
+        clocks: Mapping[BrokerId, Clock],
         risen: frozenset[TopicPartition] = frozenset(),
         unfinished: frozenset[int] = frozenset(),
-        holes: Mapping[int, int] | None = None,
+        holes: Mapping[int, Offset] | None = None,
     ) -> Barrier:
         """The barrier for every bucket; see ReadPlan and Barrier for the values that a batch adds."""
         return Barrier(
@@ -164,7 +172,7 @@ class SourceOffset:
             reread=self.reread,
             risen=risen,
             leaders={
-                p.partition: Leader(at.leader, at.epoch)
+                p.partition: Leader(at.leader, CoordinatorEpoch(at.epoch))
                 for p, at in self.positions.items()
                 if not is_data(p) and not at.is_stale
             },
@@ -175,11 +183,11 @@ class SourceOffset:
         )
 
 
-def _starts_out(starts: Mapping[TopicPartition, int]) -> dict[str, int]:
+def _starts_out(starts: Mapping[TopicPartition, Offset]) -> dict[str, Offset]:
     return {str(partition): start for partition, start in sorted(starts.items())}
 
 
-def _starts_in(raw: Mapping[str, int]) -> dict[TopicPartition, int]:
+def _starts_in(raw: Mapping[str, Offset]) -> dict[TopicPartition, Offset]:
     return {TopicPartition.parse(text): start for text, start in raw.items()}
 
 

@@ -14,13 +14,14 @@ from typing import TypeVar
 
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.quantities import Offset
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.client.security import Security, security_of
 
 _T = TypeVar("_T")
 LATEST, EARLIEST = "latest", "earliest"
-Offsets = str | dict[TopicPartition, int]
+Offsets = str | dict[TopicPartition, Offset]
 _LATEST: Offsets = LATEST
 _KAFKA_PREFIX = "kafka."
 KNOWN = {
@@ -191,7 +192,7 @@ def _offsets(text: str) -> Offsets:
     if text.lower() in {LATEST, EARLIEST}:
         return text.lower()
     offsets = {
-        TopicPartition(topic, int(partition)): int(offset)
+        TopicPartition(topic, int(partition)): Offset(int(offset))
         for topic, partitions in json.loads(text).items()
         for partition, offset in partitions.items()
     }

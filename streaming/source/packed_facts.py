@@ -20,6 +20,7 @@ from txnwatch.state.model.facts import (
     Throttled,
     TransactionSeen,
 )
+from txnwatch.state.model.ids import ProducerId
 from txnwatch.state.model.record import Record
 from txnwatch.state.model.serializer import PartSerializer, Serializer
 
@@ -39,7 +40,7 @@ _FACTS: Final = PartSerializer[list[Fact]](list[Fact])
 BLOBS: Final = Serializer[Blob](Blob)
 
 
-def bucket_of(producer_id: int, buckets: int) -> int:
+def bucket_of(producer_id: ProducerId, buckets: int) -> int:
     """The state bucket of a producer id. Producer ids come in blocks of consecutive numbers, so modulo spreads them."""
     return producer_id % buckets
 

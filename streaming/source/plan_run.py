@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from txnwatch.state.model.facts import Fact, LastStable, LogRead, NoticeKind, PartitionNotice, Throttled
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
@@ -91,10 +92,10 @@ def budgets(plan: ReadPlan, reads: Iterable[RangeRead], options: SourceOptions, 
 def range_read(found: Range, options: SourceOptions, room: HeldBytes) -> RangeRead:
     """The read of one range, with the fold that its partition needs."""
 
-    def data_fold(start: int, end: int) -> PartitionFold:
+    def data_fold(start: Offset, end: Offset) -> PartitionFold:
         return PartitionFold(start, end, keep_episodes=options.episodes)
 
-    def log_fold(start: int, end: int) -> TransactionFold:
+    def log_fold(start: Offset, end: Offset) -> TransactionFold:
         if found.is_history:
             return FirstReadFold(found.partition.partition, start, end, backlog_end=found.backlog_end, room=room)
         return TransactionFold(found.partition.partition, start, end, backlog_end=found.backlog_end)
@@ -133,11 +134,13 @@ def plan_facts(plan: ReadPlan, reads: list[RangeRead]) -> Iterator[Fact]:
         yield LogRead(holes, clocks)
         return
     for partition, topic_id in plan.end.gone.items():
-        yield PartitionNotice(NoticeKind.DELETED, partition, topic_id, 0, 0, "no longer in the cluster's metadata")
+        yield PartitionNotice(
+            NoticeKind.DELETED, partition, topic_id, FIRST_OFFSET, FIRST_OFFSET, "no longer in the cluster's metadata"
+        )
     yield plan.end.barrier_fact(clocks, plan.risen, plan.unfinished, holes)
 
 
-def _holes(reads: Iterable[RangeRead]) -> dict[int, int]:
+def _holes(reads: Iterable[RangeRead]) -> dict[int, Offset]:
     """Where the last compaction gap ends, for each partition of `__transaction_state` with a gap in its range."""
     folds = [read.fold for read in reads if isinstance(read.fold, TransactionFold)]
     return {fold.log_partition: fold.last_hole_end for fold in folds if fold.last_hole_end > fold.start}
@@ -150,11 +153,11 @@ def _census_facts(plan: ReadPlan, cluster: Cluster) -> Iterator[Fact]:
 
 
 def _throttled(plan: ReadPlan, *clusters: Cluster) -> Iterator[Fact]:
-    throttled_ms = Counter(plan.throttled_ms)
+    total_ms: Counter[str] = Counter(plan.throttled_ms)
     for cluster in clusters:
-        throttled_ms.update(cluster.take_throttled())
-    if throttled_ms:
-        yield Throttled(throttled_ms)
+        total_ms.update(cluster.take_throttled())
+    if total_ms:
+        yield Throttled({request: DurationMs(throttled_ms) for request, throttled_ms in total_ms.items()})
 
 
 def _arrow(rows_of: RowFormat, rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BarrierNumber, BrokerId, LeaderEpoch, TopicPartition
+from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset, TimestampMs
 from txnwatch.streaming.source.offsets import NOT_BEGUN, Position, SourceOffset
 
 _JUST_MADE = 10_000  # most offsets of a new coordinator partition at the first barrier that can list it
@@ -29,10 +30,10 @@ class Answer:
     """
 
     topic_id: str
-    end: int | None
-    epoch: int = -1
-    start: int | None = None
-    leader: int = -1
+    end: Offset | None
+    epoch: LeaderEpoch = LeaderEpoch(-1)
+    start: Offset | None = None
+    leader: BrokerId = BrokerId(-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,9 @@ class Listing:
 
     cluster_id: str
     answers: Mapping[TopicPartition, Answer]
-    data_listed_ms: int
-    coordinator_listed_ms: int
-    scan_interval_ms: int | None = None
+    data_listed_ms: TimestampMs
+    coordinator_listed_ms: TimestampMs
+    scan_interval_ms: DurationMs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Limits:
 
 
 def plan(
-    previous: SourceOffset, listing: Listing, limits: Limits, reread: Mapping[TopicPartition, int]
+    previous: SourceOffset, listing: Listing, limits: Limits, reread: Mapping[TopicPartition, Offset]
 ) -> SourceOffset:
     """The next offset: one barrier later, as far as the limits allow; `reread` has offsets to go back to."""
     known = {
@@ -85,7 +86,7 @@ def plan(
     ends = _ends(starts, {partition: known[partition].offset for partition in back}, listing, limits)
     return SourceOffset(
         cluster_id=listing.cluster_id,
-        barrier=previous.barrier + 1,
+        barrier=BarrierNumber(previous.barrier + 1),
         data_listed_ms=listing.data_listed_ms,
         coordinator_listed_ms=listing.coordinator_listed_ms,
         positions={
@@ -107,23 +108,23 @@ def plan(
 def _backlog_end(
     previous: SourceOffset,
     listing: Listing,
-    begun: Mapping[TopicPartition, int],
-    back: Mapping[TopicPartition, int],
-) -> dict[TopicPartition, int]:
+    begun: Mapping[TopicPartition, Offset],
+    back: Mapping[TopicPartition, Offset],
+) -> dict[TopicPartition, Offset]:
     """The offset from which the records of each coordinator partition are new: its end when reading began or restarted.
 
     A partition that is found later and has a short log was created later, so all its records are new. A long log
     existed before, but was not visible. A partition found later keeps the entry 0 until its reading begins, because its
     first answer may come some barriers after its name.
     """
-    found: dict[TopicPartition, int] = {}
+    found: dict[TopicPartition, Offset] = {}
     for partition, answer in listing.answers.items():
         if partition.topic != TRANSACTION_STATE_TOPIC:
             continue
         was_found_later = partition not in previous.positions or previous.backlog_end.get(partition) == 0
         is_short = answer.end is None or answer.end <= _JUST_MADE
         was_made_later = previous.barrier > 0 and was_found_later and is_short
-        kept = 0 if partition in begun else previous.backlog_end.get(partition, 0)
+        kept = FIRST_OFFSET if partition in begun else previous.backlog_end.get(partition, FIRST_OFFSET)
         if answer.end is not None and ((partition in begun and not was_made_later) or back.get(partition, 1) <= 0):
             kept = answer.end
         kept = kept if answer.end is None else min(kept, answer.end)
@@ -149,14 +150,14 @@ def _may_go_back(known: Position, answer: Answer) -> bool:
 
 
 def _ends(
-    starts: Mapping[TopicPartition, int], stood: Mapping[TopicPartition, int], listing: Listing, limits: Limits
-) -> dict[TopicPartition, int]:
+    starts: Mapping[TopicPartition, Offset], stood: Mapping[TopicPartition, Offset], listing: Listing, limits: Limits
+) -> dict[TopicPartition, Offset]:
     """How far each answered partition is read: to its end, or for data to its share of the limit.
 
     A re-read goes at least to the old position (`stood`). From a lower position, a truncation between the two would not
     be detected.
     """
-    ends: dict[TopicPartition, int] = {}
+    ends: dict[TopicPartition, Offset] = {}
     backlog: dict[TopicPartition, int] = {}
     for partition, answer in listing.answers.items():
         if answer.end is None or partition not in starts:
@@ -186,9 +187,9 @@ def _fill(backlog: Mapping[TopicPartition, int], limit: int) -> dict[TopicPartit
     return allowed
 
 
-def _position(known: Position | None, answer: Answer, end: int | None) -> Position:
+def _position(known: Position | None, answer: Answer, end: Offset | None) -> Position:
     if end is not None and answer.end is not None:
         return Position(answer.topic_id, end, answer.epoch, answer.end, leader=answer.leader)
     if known is None:
-        return Position(answer.topic_id, NOT_BEGUN, -1, 0, is_stale=True)
+        return Position(answer.topic_id, NOT_BEGUN, LeaderEpoch(-1), FIRST_OFFSET, is_stale=True)
     return replace(known, is_stale=True)

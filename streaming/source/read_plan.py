@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from txnwatch.state.model.facts import PartitionNotice
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import LeaderEpoch, TopicPartition
+from txnwatch.state.model.quantities import AT_ONCE, FIRST_OFFSET, DurationMs, Offset, TimestampMs
 from txnwatch.streaming.source.offsets import SourceOffset, is_data
 from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.streaming.source.planner import is_begun
@@ -34,11 +35,11 @@ class Range:
 
     partition: TopicPartition
     topic_id: str
-    start: int
-    end: int
-    last_epoch: int
+    start: Offset
+    end: Offset
+    last_epoch: LeaderEpoch
     must_check: bool
-    backlog_end: int = 0
+    backlog_end: Offset = FIRST_OFFSET
     is_first: bool = False
     is_tail: bool = False
 
@@ -67,15 +68,15 @@ class ReadPlan:
     """
 
     ranges: tuple[Range, ...]
-    listed_ms: int
+    listed_ms: TimestampMs
     end: SourceOffset | None = None
-    previous_listed_ms: int = 0
+    previous_listed_ms: TimestampMs = AT_ONCE
     risen: frozenset[TopicPartition] = frozenset()
     unfinished: frozenset[int] = frozenset()
     followed: frozenset[int] = frozenset()
     census: Census | None = None
     tasks: int = 1
-    throttled_ms: Mapping[str, int] = field(default_factory=dict)
+    throttled_ms: Mapping[str, DurationMs] = field(default_factory=dict)
     unlisted: tuple[PartitionNotice, ...] = ()
     brings_barrier: bool = True
 
@@ -164,11 +165,18 @@ def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) ->
     if before is not None and before.topic_id != at.topic_id:
         before = None
     back = end.reread.get(partition)
-    backlog_end = end.backlog_end.get(partition, 0)
+    backlog_end = end.backlog_end.get(partition, FIRST_OFFSET)
     if partition in end.begun:
         first = end.begun[partition]
         found = Range(
-            partition, at.topic_id, first, at.offset, -1, must_check=False, backlog_end=backlog_end, is_first=True
+            partition,
+            at.topic_id,
+            first,
+            at.offset,
+            LeaderEpoch(-1),
+            must_check=False,
+            backlog_end=backlog_end,
+            is_first=True,
         )
     elif before is None:
         return None
@@ -179,7 +187,7 @@ def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) ->
             at.topic_id,
             begin,
             at.offset,
-            before.epoch if begin > 0 else -1,
+            before.epoch if begin > 0 else LeaderEpoch(-1),
             must_check=before.epoch != at.epoch,
             backlog_end=backlog_end,
             is_tail=0 < begin >= backlog_end and before.offset >= before.listed,

@@ -26,6 +26,7 @@ from txnwatch.state.model.findings import (
     ReadLimitReached,
 )
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.quantities import Offset
 from txnwatch.streaming.source.offsets import is_data
 
 
@@ -39,7 +40,7 @@ class RereadRequest(NamedTuple):
     """
 
     partition: TopicPartition
-    start: int
+    start: Offset
     why: CensusReason | None = None
 
 
@@ -56,7 +57,7 @@ def requests_after(emitted: Collection[Finding], doubted: Iterable[TopicPartitio
     """
     requests = {census_of(partition, CensusReason.DOUBT) for partition in doubted}
     requests.update(census_of(partition, CensusReason.STANDING) for partition in _held_by_nobody_known(emitted))
-    unread: dict[TopicPartition, int] = {}
+    unread: dict[TopicPartition, Offset] = {}
     for finding in emitted:
         if isinstance(finding, CensusRequest):
             requests.add(census_of(finding.partition, finding.why))

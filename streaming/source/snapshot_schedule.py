@@ -22,6 +22,7 @@ from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, OpenDescribed
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
+from txnwatch.state.model.quantities import Offset, TimestampMs
 from txnwatch.streaming.admin.describe_producers import describe_producers
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.list_offsets import READ_COMMITTED
@@ -43,7 +44,7 @@ class Asked:
     """
 
     topic_id: str
-    below: int | None = None
+    below: Offset | None = None
     is_first: bool = False
     is_behind: bool = False
 
@@ -64,7 +65,7 @@ class Census:
     """
 
     asked: Mapping[TopicPartition, Asked]
-    listed_ms: int
+    listed_ms: TimestampMs
     missing: frozenset[TopicPartition] = frozenset()
     is_round: bool = False
 

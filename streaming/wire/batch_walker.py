@@ -17,7 +17,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from txnwatch.state.model.ids import ProducerEpoch, ProducerId
+from txnwatch.state.model.ids import LeaderEpoch, ProducerEpoch, ProducerId
+from txnwatch.state.model.quantities import FIRST_OFFSET, Offset, TimestampMs
 from txnwatch.streaming.wire.record_batch import (
     CONTROL,
     CURRENT_MAGIC,
@@ -35,10 +36,11 @@ from txnwatch.streaming.wire.record_batch import (
 
 # Where the run begins in the buffer, its first and last offset, its attributes, the encoded producer id and epoch
 # (empty for an entry of magic 0 or 1), and the last timestamp. A plain tuple, because there is one for each batch.
-Run = tuple[int, int, int, int, bytes, int]
+Run = tuple[int, Offset, Offset, int, bytes, TimestampMs]
 
 NO_PRODUCER = b""
-_NO_END = 1 << 63
+_NO_END = Offset(1 << 63)
+_NO_TIMESTAMP = TimestampMs(-1)
 
 # base offset, length, leader epoch, magic, attributes, last offset delta, max timestamp, producer id and epoch
 _fields = struct.Struct(">qiib4xhi8xq10s8x")
@@ -56,11 +58,11 @@ class BatchWalker:
 
     reads_records = True
 
-    def __init__(self, start: int = 0, end: int = _NO_END) -> None:
+    def __init__(self, start: Offset = FIRST_OFFSET, end: Offset = _NO_END) -> None:
         self.start = start
         self.end = end
         self.position = start
-        self.leader_epoch = -1
+        self.leader_epoch = LeaderEpoch(-1)
 
     @property
     def is_done(self) -> bool:
@@ -81,7 +83,8 @@ class BatchWalker:
         """
         size, start, end, unpack = len(buffer), self.start, self.end, _fields.unpack_from
         last_begin = size - HEADER_SIZE
-        begin, first, last, leader_epoch, attributes, producer, timestamp = -1, 0, 0, 0, 0, NO_PRODUCER, 0
+        begin, attributes, producer, timestamp = -1, 0, NO_PRODUCER, _NO_TIMESTAMP
+        first, last, leader_epoch = start, start, self.leader_epoch
         while True:
             while at <= last_begin:
                 base, length, new_epoch, magic, new_attributes, delta, new_timestamp, new_producer = unpack(buffer, at)
@@ -127,9 +130,9 @@ class BatchWalker:
         if end_of_entry(buffer, at) > len(buffer):
             return None
         is_old = buffer[at + MAGIC_POSITION] < CURRENT_MAGIC
-        offset = int.from_bytes(buffer[at : at + LENGTH_POSITION], "big", signed=True)
+        offset = Offset(int.from_bytes(buffer[at : at + LENGTH_POSITION], "big", signed=True))
         if offset < self.end and is_old:
-            return at, offset, offset, 0, NO_PRODUCER, -1
+            return at, offset, offset, 0, NO_PRODUCER, _NO_TIMESTAMP
         if not is_old:
             self.beyond_end(header_at(buffer, at))
         self.position = self.end

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import struct
 
+from txnwatch.state.model.ids import LeaderEpoch, ProducerId
+from txnwatch.state.model.quantities import Offset, TimestampMs
 from txnwatch.streaming.wire.record_batch import CURRENT_MAGIC, HEADER_SIZE, LENGTH_OVERHEAD, LOG_APPEND_TIME
 
-NO_PRODUCER_ID = -1
+NO_PRODUCER_ID = ProducerId(-1)
 
 # Where the batch ends in the buffer, its base offset and leader epoch; the record's timestamp, its encoded key (equal
 # keys are equal transactional ids), the producer id and the previous one (NO_ID for a tombstone, or if there is none),
 # and whether the state is Ongoing or Prepare*. A plain tuple, because it is created a million times.
-QuickDecoded = tuple[int, int, int, int, bytes, int, int, bool]
+QuickDecoded = tuple[int, Offset, LeaderEpoch, TimestampMs, bytes, ProducerId, ProducerId, bool]
 
 # base offset, length, leader epoch, magic, attributes, last offset delta, both timestamps, record count
 _header = struct.Struct(">qiib4xhiqq14xi").unpack_from
@@ -72,7 +74,9 @@ def quick_decode(raw: bytes, at: int) -> QuickDecoded | None:  # noqa: C901, PLR
         timestamp_ms = max_ms if attributes else base_ms
         if size == _NULL:
             return (
-                None if at != end or raw[at] else (end + 1, base_offset, leader_epoch, timestamp_ms, key, -1, -1, False)
+                None
+                if at != end or raw[at]
+                else (end + 1, base_offset, leader_epoch, timestamp_ms, key, NO_PRODUCER_ID, NO_PRODUCER_ID, False)
             )
         if size >= 0x80:
             size += (raw[at] << 7) - 0x80

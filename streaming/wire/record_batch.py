@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from txnwatch.state.model.errors import WireError
-from txnwatch.state.model.ids import ProducerEpoch, ProducerId
+from txnwatch.state.model.ids import LeaderEpoch, ProducerEpoch, ProducerId
+from txnwatch.state.model.quantities import Offset, TimestampMs
 from txnwatch.streaming.wire.primitives import Reader
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -38,22 +39,22 @@ _LENGTH = struct.Struct(">i")
 class BatchHeader(NamedTuple):
     """The header of one record batch of magic 2. Offsets are log offsets, timestamps are milliseconds."""
 
-    base_offset: int
+    base_offset: Offset
     length: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     magic: int
     crc: int
     attributes: int
     last_offset_delta: int
-    base_timestamp: int
-    max_timestamp: int
+    base_timestamp: TimestampMs
+    max_timestamp: TimestampMs
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
     base_sequence: int
     record_count: int
 
     @property
-    def last_offset(self) -> int:
+    def last_offset(self) -> Offset:
         """The offset of the batch's last record; compaction keeps it even if it removes that record."""
         return self.base_offset + self.last_offset_delta
 
@@ -76,7 +77,7 @@ class BatchHeader(NamedTuple):
 class Record(NamedTuple):
     """One record of a batch that we may read; key and value are None if the record has none."""
 
-    offset: int
+    offset: Offset
     timestamp: int
     key: memoryview | None
     value: memoryview | None
