@@ -33,15 +33,18 @@ from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.model.incident import IncidentEvent, updated
 from txnwatch.state.model.incident_payload import ActionResult, Decision, Refusal
 from txnwatch.state.model.ports import Lease, Log
+from txnwatch.state.model.quantities import AT_ONCE, DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import RULE_OF
 
 OFF, ON = "off", "on"
 MARKERS_AT_A_TIME = 5
-FRESH_MS = 5_000  # the greatest age of the read on which a marker is written
-_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 60_000
-_UNPROVEN_MS = 150_000  # the state repeats a candidate within a minute; a start takes less than another minute
-_IDLE_HOLDER_MS = 300_000
-Tries = dict[str, tuple[int, int]]  # by incident: the number of tries, and the time of the next one
+FRESH_MS = DurationMs(5_000)  # the greatest age of the read on which a marker is written
+_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = DurationMs(1_000), DurationMs(60_000)
+_UNPROVEN_MS = DurationMs(
+    150_000
+)  # the state repeats a candidate within a minute; a start takes less than another minute
+_IDLE_HOLDER_MS = DurationMs(300_000)
+Tries = dict[str, tuple[int, TimestampMs]]  # by incident: the number of tries, and the time of the next one
 
 
 @dataclass(slots=True)
@@ -58,20 +61,20 @@ class AutoAbort:
 
     mode: str
     policy: AbortPolicy
-    cooldown_ms: int
+    cooldown_ms: DurationMs
     ledger: Ledger
     lease: Lease | None
     instance: str
-    now_ms: Callable[[], int]
+    now_ms: Callable[[], TimestampMs]
     log: Log = logging.getLogger("txnwatch.abort")  # noqa: RUF009 - one object by design
     counts: Counter[str] = field(default_factory=Counter)
     _published: dict[str, set[str]] = field(default_factory=dict)
     _tries: Tries = field(default_factory=dict)
     _read_tries: Tries = field(default_factory=dict)
     _published_markers: set[Marked] = field(default_factory=set)
-    _unproven: dict[str, int] = field(default_factory=dict)
-    _tripped: tuple[int, str] | None = None
-    _idle_since_ms: int | None = None
+    _unproven: dict[str, TimestampMs] = field(default_factory=dict)
+    _tripped: tuple[TimestampMs, str] | None = None
+    _idle_since_ms: TimestampMs | None = None
 
     def recover(self) -> None:
         """Publishes the results of markers that were announced without one.
@@ -83,7 +86,7 @@ class AutoAbort:
             for one in _of_a_watch(self.ledger.open_incidents)
             if is_left_without_result(one.action, self.instance, self.now_ms())
         ]
-        self._read_tries = {one.incident_id: self._read_tries.get(one.incident_id, (0, 0)) for one in left}
+        self._read_tries = {one.incident_id: self._read_tries.get(one.incident_id, (0, AT_ONCE)) for one in left}
         for incident in left:
             if self._is_due(self._read_tries, incident):
                 self._later(self._read_tries, incident)
@@ -142,11 +145,11 @@ class AutoAbort:
         self._tries = {one: tried for one, tried in self._tries.items() if one in known}
 
     def _is_due(self, tries: Tries, incident: IncidentEvent) -> bool:
-        _, due_ms = tries.get(incident.incident_id, (0, 0))
+        _, due_ms = tries.get(incident.incident_id, (0, AT_ONCE))
         return self.now_ms() >= due_ms
 
     def _later(self, tries: Tries, incident: IncidentEvent) -> None:
-        times, _ = tries.get(incident.incident_id, (0, 0))
+        times, _ = tries.get(incident.incident_id, (0, AT_ONCE))
         pause_ms = min(_FIRST_PAUSE_MS * 2 ** min(times, 10), _LONGEST_PAUSE_MS)
         tries[incident.incident_id] = (times + 1, self.now_ms() + pause_ms)
 
@@ -159,7 +162,7 @@ class AutoAbort:
         usage = Usage(self._markers_last_hour(now_ms), len(self.ledger.findings), tripped)
         return Case(evidence, found, self.policy, usage, now_ms)
 
-    def _markers_last_hour(self, now_ms: int) -> int:
+    def _markers_last_hour(self, now_ms: TimestampMs) -> int:
         """Our own markers and those on the topic: a forged event can use up the budget, and never extend it."""
         done = self.ledger.findings.marked | self._published_markers
         return sum(now_ms - HOUR_MS < at_ms <= now_ms for _, at_ms in done)
@@ -190,7 +193,7 @@ class AutoAbort:
             return False
         return self._act(incident, found, decision, read_ms)
 
-    def _act(self, incident: IncidentEvent, found: SpanConfirmation, spec: AbortSpec, read_ms: int) -> bool:
+    def _act(self, incident: IncidentEvent, found: SpanConfirmation, spec: AbortSpec, read_ms: TimestampMs) -> bool:
         assert found.reading is not None
         now_ms, stable = self.now_ms(), found.reading.last_stable_offset
         begun = action(Decision.ABORT, self.instance, now_ms, spec=spec, stable_before=stable)
@@ -214,7 +217,7 @@ class AutoAbort:
             self._trip(f"the abort on {incident.topic}-{incident.partition} ended with the result {result.result}")
         return True
 
-    def _obstacle(self, read_ms: int) -> str | None:
+    def _obstacle(self, read_ms: TimestampMs) -> str | None:
         """Why the marker must not be written now, after its announcement."""
         if self.lease is None or not self.lease.is_held_now():
             return "this instance no longer holds the lease"

@@ -22,10 +22,11 @@ from txnwatch.state.abort.protocol import BY_HAND, MarkerResult, action, resolut
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import ProducerId, TopicPartition
 from txnwatch.state.model.incident import IncidentEvent, resolved
 from txnwatch.state.model.incident_payload import Decision, Initiator, Refusal
 from txnwatch.state.model.ports import TransactionAdmin
+from txnwatch.state.model.quantities import Offset, TimestampMs
 
 Publish = Callable[[IncidentEvent], None]
 
@@ -35,8 +36,8 @@ class ManualTarget:
     """The transaction to end, and by which marker; exactly one of `start_offset` and `producer_id` is given."""
 
     partition: TopicPartition
-    start_offset: int | None
-    producer_id: int | None
+    start_offset: Offset | None
+    producer_id: ProducerId | None
     is_commit: bool
     may_lose: bool
 
@@ -76,7 +77,7 @@ class ManualAbort:
     absence: Callable[[TopicPartition], str | None]
     origin: Origin
     operator: str
-    now_ms: Callable[[], int]
+    now_ms: Callable[[], TimestampMs]
     pause: Callable[[], None]
 
     def find(self) -> FoundHang:

@@ -24,6 +24,7 @@ from txnwatch.state.abort.protocol import (
 from txnwatch.state.model.incident import IncidentEvent, updated
 from txnwatch.state.model.incident_payload import Action
 from txnwatch.state.model.ports import PartitionReading, TransactionAdmin
+from txnwatch.state.model.quantities import TimestampMs
 
 _NOT_DELIVERED = "the event that announces it could not be delivered"
 
@@ -47,7 +48,7 @@ class MarkerProtocol:
 
     admin: TransactionAdmin
     publish: Callable[[IncidentEvent], bool]
-    now_ms: Callable[[], int]
+    now_ms: Callable[[], TimestampMs]
     obstacle: Callable[[], str | None] = lambda: None
     before_write: Callable[[], None] = lambda: None
 

@@ -21,6 +21,7 @@ from txnwatch.sinks.delivery.heartbeat import CONTENT_TYPE, EVENT_TYPE, Heartbea
 from txnwatch.state.events.value_rules import problem_of
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.quantities import TimestampMs
 
 SPEC_VERSION: Final = "1.0"
 _SINGLE_OBJECT_MAGIC: Final = b"\xc3\x01"
@@ -174,7 +175,7 @@ def heartbeat_headers(heartbeat: Heartbeat) -> dict[str, str | bytes | None]:
     }
 
 
-def _rfc3339(time_ms: int) -> str:
+def _rfc3339(time_ms: TimestampMs) -> str:
     seconds, millis = divmod(time_ms, 1000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{millis:03d}Z"
 

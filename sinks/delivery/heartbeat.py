@@ -16,14 +16,16 @@ from typing import Any, Final
 
 from txnwatch.state.events.value_rules import INT32, INT64, LAST_TIME_MS, NAME_BYTES, is_cluster_id, is_number, is_text
 from txnwatch.state.model.errors import BadEventError, SkipReason
+from txnwatch.state.model.ids import BarrierNumber
+from txnwatch.state.model.quantities import DurationMs, TimestampMs
 
 KEY_PREFIX: Final = "txnwatch.heartbeat:"
 EVENT_TYPE: Final = "io.txnwatch.heartbeat.v1"
 CONTENT_TYPE: Final = "application/json"
 MAX_BYTES: Final = 128 * 1024
-FRESH_MS: Final = 60_000  # several heartbeats, and one slow batch
+FRESH_MS: Final = DurationMs(60_000)  # several heartbeats, and one slow batch
 MOST_NAMES: Final = 3
-AHEAD_MS: Final = 60_000  # how far another machine's clock may be ahead of ours
+AHEAD_MS: Final = DurationMs(60_000)  # how far another machine's clock may be ahead of ours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +48,9 @@ class Heartbeat:
     instance: str
     version: str
     cluster_id: str
-    time_ms: int
-    judged_ms: int
-    barrier: int
+    time_ms: TimestampMs
+    judged_ms: TimestampMs
+    barrier: BarrierNumber
     scanned_partitions: int
     census_partitions: int
     unproven_partitions: int
@@ -63,12 +65,12 @@ class Heartbeat:
         named = f"{self.cluster_id}\x1f{self.instance}".encode()
         return KEY_PREFIX + hashlib.sha256(named).hexdigest()[:32]
 
-    def doubt(self, now_ms: int) -> str | None:
+    def doubt(self, now_ms: TimestampMs) -> str | None:
         """Why the heartbeat is not plausible; None if it is."""
         ahead_ms = max(self.judged_ms, self.time_ms) - now_ms
         return f"its time is {ahead_ms} ms in the future" if ahead_ms > AHEAD_MS else None
 
-    def is_active(self, now_ms: int) -> bool:
+    def is_active(self, now_ms: TimestampMs) -> bool:
         """Whether this watcher is active now; the other fields show what it covers."""
         return self.doubt(now_ms) is None and now_ms - self.judged_ms <= FRESH_MS
 

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import Finding, OpenTransaction, OpenTransactions
+from txnwatch.state.model.quantities import AT_ONCE, DurationMs, TimestampMs
 
 SHOWN = 1_000
-_PAUSE_MS, _UNCHANGED_PAUSE_MS, _AWAY_PAUSE_MS = 1_000, 20_000, 30_000
+_PAUSE_MS, _UNCHANGED_PAUSE_MS, _AWAY_PAUSE_MS = DurationMs(1_000), DurationMs(20_000), DurationMs(30_000)
 
 
 class OpenList:
@@ -23,10 +24,10 @@ class OpenList:
     def __init__(self, show: Callable[[Sequence[OpenTransaction]], None]) -> None:
         self._show = show
         self._shown: tuple[OpenTransaction, ...] | None = None
-        self._due_ms = 0
-        self._again_ms = 0
+        self._due_ms = AT_ONCE
+        self._again_ms = AT_ONCE
 
-    def on_batch(self, emitted: Sequence[Finding], now_ms: int) -> None:
+    def on_batch(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> None:
         """Publishes the list after a micro-batch, if it is due."""
         if now_ms < self._due_ms:
             return

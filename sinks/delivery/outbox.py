@@ -9,9 +9,10 @@ from txnwatch.state.model.backoff import doubled
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import EventsTopicWriter, Log, Mirror, OpenIncidentsView
+from txnwatch.state.model.quantities import AT_ONCE, DurationMs, TimestampMs
 
-_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 30_000
-_FORGET_PAUSE_MS = 600_000
+_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = DurationMs(1_000), DurationMs(30_000)
+_FORGET_PAUSE_MS = DurationMs(600_000)
 _AT_A_TIME = 500
 
 
@@ -29,7 +30,7 @@ class Outbox:
         self._log = log
         self._waiting: deque[IncidentEvent] = deque()
         self._retries = 0
-        self._due_ms = 0
+        self._due_ms = AT_ONCE
         self.failures = 0
 
     @property
@@ -41,7 +42,7 @@ class Outbox:
         """Adds events at the end of the queue."""
         self._waiting.extend(events)
 
-    def deliver(self, now_ms: int) -> list[IncidentEvent]:
+    def deliver(self, now_ms: TimestampMs) -> list[IncidentEvent]:
         """Delivers queued events until one delivery fails; returns those that the destination took."""
         taken: list[IncidentEvent] = []
         if not self._waiting or now_ms < self._due_ms:
@@ -63,9 +64,9 @@ class Outbox:
             self._retries = 0
         return taken
 
-    def deliver_last(self, now_ms: int) -> None:
+    def deliver_last(self, now_ms: TimestampMs) -> None:
         """Tries to deliver once more, before the destination is closed."""
-        self._due_ms = 0
+        self._due_ms = AT_ONCE
         self.deliver(now_ms)
 
 
@@ -95,13 +96,13 @@ class MirrorOutbox(Outbox):
     def __init__(self, name: str, mirror: Mirror, log: Log, view: OpenIncidentsView | None = None) -> None:
         super().__init__(name, mirror.deliver, log)
         self._view = view
-        self._forget_ms = 0
+        self._forget_ms = AT_ONCE
 
     def has_lost_everything(self) -> bool:
         """See OpenIncidentsView; False for a mirror without a view."""
         return self._view is not None and self._view.has_lost_everything()
 
-    def forget(self, is_past: Callable[[str], bool], now_ms: int) -> None:
+    def forget(self, is_past: Callable[[str], bool], now_ms: TimestampMs) -> None:
         """See OpenIncidentsView; called only every 10 minutes, because a mirror that does not answer costs time."""
         if self._view is not None and now_ms >= self._forget_ms:
             self._forget_ms = now_ms + _FORGET_PAUSE_MS

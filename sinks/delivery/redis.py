@@ -30,6 +30,7 @@ from txnwatch.sinks.delivery.signature import Keys, redis_place
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import SPENT_SEQUENCE, IncidentEvent
+from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.text.redaction import shown_place
 
 _STREAM_LENGTH: Final = 100_000
@@ -202,6 +203,6 @@ def _text(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _now_ms(client: redis.Redis) -> int:
+def _now_ms(client: redis.Redis) -> TimestampMs:
     seconds, micros = client.time()
-    return int(seconds) * 1000 + int(micros) // 1000
+    return TimestampMs(int(seconds) * 1000 + int(micros) // 1000)

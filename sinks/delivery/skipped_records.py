@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from txnwatch.state.model.backoff import doubled
 from txnwatch.state.model.errors import BadEventError, SkipReason
+from txnwatch.state.model.quantities import AT_ONCE, DurationMs, TimestampMs
 
-_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 60_000, 3_600_000
+_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = DurationMs(60_000), DurationMs(3_600_000)
 
 
 @dataclass(slots=True)
@@ -22,11 +23,11 @@ class SkippedRecords:
     """
 
     report: Callable[[str], None]
-    now_ms: Callable[[], int]
+    now_ms: Callable[[], TimestampMs]
     counts: Counter[SkipReason] = field(default_factory=Counter)
     last: dict[SkipReason, str] = field(default_factory=dict)
     _reported: Counter[SkipReason] = field(default_factory=Counter)
-    _due_ms: int = 0
+    _due_ms: TimestampMs = AT_ONCE
     _reports: int = 0
 
     def take(self, error: BadEventError) -> None:

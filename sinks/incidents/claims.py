@@ -21,14 +21,16 @@ from txnwatch.state.evidence import incident_end
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.evidence.resolution import is_premature
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
-from txnwatch.state.model.ids import ProducerEpoch, ProducerId
+from txnwatch.state.model.ids import BarrierNumber, ProducerId
 from txnwatch.state.model.incident import IncidentEvent, SpanKey, resolved, transaction_incident_id, updated
 from txnwatch.state.model.incident_payload import Action, ActionResult, ExpectedOutcome, Resolution
 from txnwatch.state.model.ports import TransactionAdmin
+from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.model.transaction import CoordinatorView, Span
 from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict, rank
 
 _IDENTITY = ("topic", "partition", "topic_id", "producer_id", "txn_start_offset", "transactional_id")
+_NOT_LISTED_MS, _NO_BARRIER = TimestampMs(0), BarrierNumber(0)  # a published incident has no listing of ours
 _BEGINNING = ("action", "resolution", "detected_at_ms", "detection_latency_ms")
 
 
@@ -39,7 +41,7 @@ class Claims:
     origin: Origin
     admin: TransactionAdmin
     findings: Findings
-    now_ms: Callable[[], int]
+    now_ms: Callable[[], TimestampMs]
     store: IncidentStore = field(init=False)
     _acted: dict[str, Action] = field(default_factory=dict)
     _ended_by_others: dict[SpanKey, None] = field(default_factory=dict)
@@ -101,7 +103,7 @@ class Claims:
         if event.action is not None:
             self._acted[event.incident_id] = event.action
 
-    def compare(self, event: IncidentEvent, now_ms: int) -> IncidentEvent | None:
+    def compare(self, event: IncidentEvent, now_ms: TimestampMs) -> IncidentEvent | None:
         """Handles a new event of another writer; returns a correction if it differs from what was found here."""
         known = self.store.known[event.incident_id]
         if not self.is_found(known) or known.is_by_hand:
@@ -113,7 +115,7 @@ class Claims:
         return None
 
     def transaction_id(
-        self, producer_id: int, view: CoordinatorView, finding: TransactionCandidate | TransactionMoved
+        self, producer_id: ProducerId, view: CoordinatorView, finding: TransactionCandidate | TransactionMoved
     ) -> str:
         """The id of the first incident about a transaction."""
         cluster_id, name = self.origin.cluster_id, view.transactional_id
@@ -126,7 +128,7 @@ class Claims:
             return self.store.is_past(event.incident_id) and not self.store.is_spent(event.incident_id)
         return (known.span, known.txn_start_offset) == (event.span, event.txn_start_offset)
 
-    def end(self, incident: IncidentEvent, resolution: Resolution, now_ms: int) -> IncidentEvent:
+    def end(self, incident: IncidentEvent, resolution: Resolution, now_ms: TimestampMs) -> IncidentEvent:
         """The `resolved` event of an incident whose end this process has found, with the outcome that it has found."""
         as_found = self.as_found(incident)
         self.findings.transactions.pop(incident.incident_id, None)
@@ -188,7 +190,9 @@ class Claims:
             elif now.answer is Answer.REFUTED:
                 del self._transactions_ended_by_others[incident_id]
 
-    def refuted(self, incidents: Sequence[IncidentEvent], now_ms: int) -> Iterator[tuple[IncidentEvent, Resolution]]:
+    def refuted(
+        self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs
+    ) -> Iterator[tuple[IncidentEvent, Resolution]]:
         """Open incidents to end: doubles, and those not found by this process that a fresh read contradicts."""
         spans = [one for one in incidents if self._is_strange_span(one)][:CANDIDATES_AT_A_TIME]
         for one in incidents:
@@ -246,16 +250,16 @@ def asked_about(incident: IncidentEvent) -> SpanCandidate:
     assert incident.span is not None
     assert incident.txn_start_offset is not None
     (topic_id, partition, producer_id), start = incident.span, incident.txn_start_offset
-    epoch = ProducerEpoch(incident.producer_epoch)
+    epoch = incident.producer_epoch
     return SpanCandidate(
         verdict=Verdict.HANGING,
         reason=Reason.NO_TRANSACTIONAL_ID,
-        producer_id=ProducerId(producer_id),
+        producer_id=producer_id,
         partition=partition,
-        span=Span(topic_id, start, epoch, epoch, start, 0, 0, 0),
+        span=Span(topic_id, start, epoch, epoch, start, _NOT_LISTED_MS, _NOT_LISTED_MS, _NO_BARRIER),
         view=None,
-        first_barrier=0,
-        second_barrier=0,
-        data_listed_ms=0,
-        coordinator_listed_ms=0,
+        first_barrier=_NO_BARRIER,
+        second_barrier=_NO_BARRIER,
+        data_listed_ms=_NOT_LISTED_MS,
+        coordinator_listed_ms=_NOT_LISTED_MS,
     )

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from txnwatch.state.model.ids import TopicPartition, is_topic_name
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import ExpectedOutcome
+from txnwatch.state.model.quantities import Offset
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.text.escape import shell_line
 
@@ -43,12 +44,12 @@ def explain_id(origin: Origin, transactional_id: str) -> str:
     return _command(origin, "explain", transactional_id=transactional_id)
 
 
-def rehearse_abort(origin: Origin, partition: TopicPartition, start_offset: int) -> str:
+def rehearse_abort(origin: Origin, partition: TopicPartition, start_offset: Offset) -> str:
     """The command that shows what an abort would do, without the abort."""
     return f"{_abort(origin, partition, start_offset)} --dry-run"
 
 
-def end_hanging(origin: Origin, partition: TopicPartition, start_offset: int, expected_outcome: str) -> str:
+def end_hanging(origin: Origin, partition: TopicPartition, start_offset: Offset, expected_outcome: str) -> str:
     """The command that writes the missing marker; if its kind is unknown, the command that explains the partition."""
     if expected_outcome == ExpectedOutcome.UNKNOWN:
         return explain_partition(origin, partition)
@@ -81,7 +82,7 @@ def fence(origin: Origin, transactional_id: str) -> str:
     return shell_line([*words, "forceTerminateTransaction", *_flag("transactionalId", transactional_id)])
 
 
-def _abort(origin: Origin, partition: TopicPartition, start_offset: int, **flags: str) -> str:
+def _abort(origin: Origin, partition: TopicPartition, start_offset: Offset, **flags: str) -> str:
     """With the flags for the run's events, so that the abort is published there."""
     where = {"topic": partition.topic, "partition": str(partition.partition), "start_offset": str(start_offset)}
     events = {name: value for name, value in asdict(origin.events).items() if value is not None}

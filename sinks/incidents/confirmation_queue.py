@@ -6,9 +6,10 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 from txnwatch.state.model.findings import SpanCandidate, SpanEnded, TransactionCandidate
+from txnwatch.state.model.quantities import DurationMs, TimestampMs
 
 CANDIDATES_AT_A_TIME = 200
-GONE_MS = 7_200_000  # the state repeats an unsettled candidate at least once an hour
+GONE_MS = DurationMs(7_200_000)  # the state repeats an unsettled candidate at least once an hour
 
 T = TypeVar("T")
 
@@ -22,9 +23,9 @@ class _Line(Generic[T]):
 
     def __init__(self, same: Callable[[T], Hashable]) -> None:
         self._same = same
-        self._waiting: dict[Hashable, tuple[T, int]] = {}
+        self._waiting: dict[Hashable, tuple[T, TimestampMs]] = {}
 
-    def next(self, candidates: Iterable[T], now_ms: int) -> list[T]:
+    def next(self, candidates: Iterable[T], now_ms: TimestampMs) -> list[T]:
         """The candidates for this batch, in their latest version; the others stay in the queue."""
         self._waiting.update({self._same(candidate): (candidate, now_ms) for candidate in candidates})
         line = [(key, one) for key, (one, emitted_ms) in self._waiting.items() if now_ms - emitted_ms < GONE_MS]

@@ -16,7 +16,7 @@ from txnwatch.state.model.findings import (
     StrayWrite,
     TransactionCandidate,
 )
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import CoordinatorEpoch, TopicPartition
 from txnwatch.state.model.incident import IncidentEvent, span_incident_id, transaction_incident_id
 from txnwatch.state.model.incident_payload import (
     Evidence,
@@ -25,10 +25,11 @@ from txnwatch.state.model.incident_payload import (
     SinceClock,
 )
 from txnwatch.state.model.ports import PartitionReading
+from txnwatch.state.model.quantities import NO_TIME, TimestampMs, elapsed
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict
 
-_NO_MARKER = -1  # the coordinator epoch of an event, if the leader knows no marker of the producer
+_NO_MARKER = CoordinatorEpoch(-1)  # the coordinator epoch of an event, if the leader knows no marker of the producer
 
 
 def hanging_event(
@@ -36,7 +37,7 @@ def hanging_event(
     candidate: SpanCandidate,
     found: SpanConfirmation,
     cleanup_policy: str | None,
-    now_ms: int,
+    now_ms: TimestampMs,
     outcome: ExpectedOutcome | None = None,
 ) -> IncidentEvent:
     """The event that opens an incident about a confirmed hanging span; `outcome` is the outcome, if already known."""
@@ -44,8 +45,9 @@ def hanging_event(
     assert reading is not None
     assert producer is not None
     view, description, span = candidate.view, found.description, candidate.span
-    completed_ms = view.record_timestamp_ms if view is not None and not view.is_live else 0
-    since_ms = max(span.first_seen_ms, completed_ms)
+    since_ms = span.first_seen_ms
+    if view is not None and not view.is_live:
+        since_ms = max(since_ms, view.record_timestamp_ms)
     outcome = outcome or known_outcome(candidate, found).word
     blocked = blocked_reads(reading, producer.start_offset)
     return IncidentEvent(
@@ -80,7 +82,7 @@ def hanging_event(
         open_since_clock=SinceClock.OBSERVED,
         last_write_ms=producer.last_timestamp_ms,
         transaction_timeout_ms=description.timeout_ms if description is not None else None,
-        age_ms=max(0, now_ms - span.first_seen_ms),
+        age_ms=elapsed(span.first_seen_ms, now_ms),
         last_stable_offset=blocked.last_stable_offset,
         high_watermark=blocked.high_watermark,
         hidden_records=blocked.hidden_records,
@@ -90,13 +92,13 @@ def hanging_event(
         expected_outcome=outcome,
         suggested_command=end_hanging(origin, candidate.partition, producer.start_offset, outcome),
         detected_at_ms=now_ms,
-        detection_latency_ms=max(0, now_ms - since_ms),
+        detection_latency_ms=elapsed(since_ms, now_ms),
         time_ms=now_ms,
     )
 
 
 def transaction_event(
-    origin: Origin, candidate: TransactionCandidate, found: TransactionConfirmation, now_ms: int
+    origin: Origin, candidate: TransactionCandidate, found: TransactionConfirmation, now_ms: TimestampMs
 ) -> IncidentEvent:
     """The event that opens an incident about a transaction the coordinator still has."""
     view, description = candidate.view, found.description
@@ -120,7 +122,7 @@ def transaction_event(
         open_since_ms=since_ms,
         open_since_clock=SinceClock.COORDINATOR,
         transaction_timeout_ms=description.timeout_ms,
-        age_ms=max(0, candidate.age_ms),
+        age_ms=max(NO_TIME, candidate.age_ms),
         overdue_ms=candidate.overdue_ms,
         pending_partitions=_sorted(description.partitions) if stuck else (),
         evidence=Evidence(
@@ -135,12 +137,12 @@ def transaction_event(
         expected_outcome=decided_outcome(description.state),
         suggested_command=explain_id(origin, view.transactional_id),
         detected_at_ms=now_ms,
-        detection_latency_ms=max(0, candidate.overdue_ms + now_ms - candidate.coordinator_listed_ms),
+        detection_latency_ms=max(NO_TIME, candidate.overdue_ms + (now_ms - candidate.coordinator_listed_ms)),
         time_ms=now_ms,
     )
 
 
-def stray_event(origin: Origin, stray: StrayWrite, now_ms: int) -> IncidentEvent:
+def stray_event(origin: Origin, stray: StrayWrite, now_ms: TimestampMs) -> IncidentEvent:
     """The event about data that no transaction owned and that a later transaction took in."""
     joined, view = stray.joined, stray.view
     return IncidentEvent(
@@ -164,7 +166,7 @@ def stray_event(origin: Origin, stray: StrayWrite, now_ms: int) -> IncidentEvent
         open_since_clock=SinceClock.OBSERVED,
         last_write_ms=stray.last_timestamp_ms,
         transaction_timeout_ms=view.timeout_ms if view is not None else None,
-        age_ms=max(0, now_ms - stray.first_seen_ms),
+        age_ms=elapsed(stray.first_seen_ms, now_ms),
         evidence=Evidence(
             complete=True,
             first_barrier=stray.first_barrier,
@@ -176,7 +178,7 @@ def stray_event(origin: Origin, stray: StrayWrite, now_ms: int) -> IncidentEvent
         expected_outcome=ExpectedOutcome.UNKNOWN,
         suggested_command=explain_partition(origin, stray.partition),
         detected_at_ms=now_ms,
-        detection_latency_ms=max(0, now_ms - stray.first_seen_ms),
+        detection_latency_ms=elapsed(stray.first_seen_ms, now_ms),
         time_ms=now_ms,
     )
 
@@ -212,7 +214,7 @@ def _log_place(view: CoordinatorView | None) -> str | None:
     return f"{view.log_partition}@{view.log_offset}" if view is not None else None
 
 
-def _span_evidence(candidate: SpanCandidate, found: SpanConfirmation, now_ms: int) -> Evidence:
+def _span_evidence(candidate: SpanCandidate, found: SpanConfirmation, now_ms: TimestampMs) -> Evidence:
     reading, producer, description, view = found.reading, found.producer, found.description, candidate.view
     assert reading is not None
     assert producer is not None

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from txnwatch.sinks.incidents.own_findings import StoredFindings
 from txnwatch.state.model.errors import CheckpointError
+from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.store.codec import decode_evidence, encode_evidence
 
 
@@ -29,7 +30,7 @@ class EvidenceFile:
         """See EvidenceStore."""
         try:
             markers, *lines = self._path.read_text().splitlines()
-            marked = tuple((str(incident_id), int(at_ms)) for incident_id, at_ms in json.loads(markers))
+            marked = tuple((str(incident_id), TimestampMs(int(at_ms))) for incident_id, at_ms in json.loads(markers))
             return StoredFindings(tuple(decode_evidence(line) for line in lines), marked)
         except FileNotFoundError:
             return StoredFindings()

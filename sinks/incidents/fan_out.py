@@ -13,8 +13,9 @@ from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.retention import Retention
 from txnwatch.state.events.record_size import fitting
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.quantities import AT_ONCE, DurationMs, TimestampMs
 
-TIDY_MS = 5_000
+TIDY_MS = DurationMs(5_000)
 
 
 @dataclass(slots=True)
@@ -32,9 +33,9 @@ class Delivery:
     on_event: Callable[[IncidentEvent], None]
     report: Callable[[str], None]
     listens: bool
-    _tidy_ms: int = 0
+    _tidy_ms: TimestampMs = AT_ONCE
 
-    def publish(self, events: Sequence[IncidentEvent], now_ms: int) -> None:
+    def publish(self, events: Sequence[IncidentEvent], now_ms: TimestampMs) -> None:
         """Delivers events in order, cut where they do not fit into a record."""
         events = [fitting(event) for event in events]
         if self.listens:
@@ -66,7 +67,7 @@ class Delivery:
         for mirror in mirrors:
             mirror.put(events)
 
-    def tidy(self, now_ms: int) -> None:
+    def tidy(self, now_ms: TimestampMs) -> None:
         """Drops incidents that ended long ago, also in mirrors that show them as open, and fills emptied mirrors."""
         if now_ms < self._tidy_ms:
             return

@@ -25,9 +25,10 @@ from txnwatch.state.model.ports import (
     TransactionAdmin,
     TransactionDescription,
 )
+from txnwatch.state.model.quantities import DurationMs, TimestampMs, elapsed
 from txnwatch.state.model.verdicts import Verdict
 
-LOG_SHOWS_MS = 5_000
+LOG_SHOWS_MS = DurationMs(5_000)
 
 
 class Finding(NamedTuple):
@@ -52,7 +53,7 @@ class FollowUp:
     report: Callable[[str], None]
     _unmoved: dict[TopicPartition, UnmovedOffset] = field(default_factory=dict)
     _affected: dict[TopicPartition, tuple[AffectedGroup, ...]] = field(default_factory=dict)
-    _gone: dict[str, int] = field(default_factory=dict)
+    _gone: dict[str, TimestampMs] = field(default_factory=dict)
     _absences: Counter[TopicPartition] = field(default_factory=Counter)
     _problems: frozenset[str] = frozenset()
 
@@ -61,7 +62,7 @@ class FollowUp:
         """Whether an incident is over, but the log has not shown its end yet."""
         return bool(self._gone)
 
-    def look(self, incidents: Sequence[IncidentEvent], now_ms: int) -> Iterator[Finding]:
+    def look(self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Iterator[Finding]:
         """Reads open incidents again.
 
         If an incident is over at one read, the log should show how it ended. Only if it is still open here at another
@@ -74,7 +75,7 @@ class FollowUp:
             if not one.is_missed or now_ms - self._gone[one.incident.incident_id] >= LOG_SHOWS_MS:
                 yield one
 
-    def _findings(self, incidents: Sequence[IncidentEvent], now_ms: int) -> Iterator[Finding]:
+    def _findings(self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Iterator[Finding]:
         spans = {one.incident_id: where(one) for one in incidents if one.topic is not None}
         owners = self._owners(incidents)
         readings = self.admin.read_partitions(set(spans.values())) if spans else {}
@@ -110,7 +111,10 @@ class FollowUp:
         self._absences = Counter({partition: before[partition] + 1 for partition in absent})
 
     def around(
-        self, readings: Mapping[TopicPartition, PartitionReading], now_ms: int, known: Sequence[IncidentEvent] = ()
+        self,
+        readings: Mapping[TopicPartition, PartitionReading],
+        now_ms: TimestampMs,
+        known: Sequence[IncidentEvent] = (),
     ) -> dict[TopicPartition, dict[str, Any]]:
         """How long each partition's last stable offset has not moved, and the affected groups, as event fields."""
         found: dict[TopicPartition, dict[str, Any]] = {}
@@ -132,7 +136,7 @@ class FollowUp:
             seen = groups if is_seen else None
             offset = observe(before.get(partition), stable, end, seen, now_ms, is_complete=is_complete)
             self._unmoved[partition] = offset
-            found[partition] = {"lso_standing_ms": max(0, now_ms - offset.since_ms)}
+            found[partition] = {"lso_standing_ms": elapsed(offset.since_ms, now_ms)}
             if is_seen:
                 affected = affected_groups(offset, end, groups, now_ms)
                 if not is_complete:
@@ -157,7 +161,9 @@ def where(incident: IncidentEvent) -> TopicPartition:
     return TopicPartition(incident.topic, incident.partition)
 
 
-def _transaction(incident: IncidentEvent, owner: TransactionDescription | None, now_ms: int) -> Iterator[Finding]:
+def _transaction(
+    incident: IncidentEvent, owner: TransactionDescription | None, now_ms: TimestampMs
+) -> Iterator[Finding]:
     if owner is not None and owner.problem is None and not is_same_transaction(owner, incident):
         has = f"has the id in state {owner.state}" if owner.state is not None else "no longer has the id"
         yield Finding(incident, incident_end.no_longer_open(now_ms, f"the coordinator {has}"))

@@ -24,7 +24,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from txnwatch.state.evidence.incident_end import no_longer_open
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import ProducerId, TopicPartition
 from txnwatch.state.model.incident import (
     SPENT_SEQUENCE,
     IncidentEvent,
@@ -33,10 +33,11 @@ from txnwatch.state.model.incident import (
     repeat_incident_id,
     resolved,
 )
+from txnwatch.state.model.quantities import DurationMs, TimestampMs
 
-IN_HAND_MS = 60_000
-KEPT_MS = 24 * 3_600_000  # longer than the hour of an abort's budget, and than any instance may be behind
-SEEN_OVER_MS = 3_600_000
+IN_HAND_MS = DurationMs(60_000)
+KEPT_MS = DurationMs(24 * 3_600_000)  # longer than the hour of an abort's budget, and than any instance may be behind
+SEEN_OVER_MS = DurationMs(3_600_000)
 ROOM = 1_000  # sequences that other writers may not use: an announced marker must be followed by its result
 _USED_UP = "a record of another writer has used up its sequence; its subject continues under another incident id"
 
@@ -45,8 +46,8 @@ class EndedIncident(NamedTuple):
     """An incident that ended long ago: its last sequence, its end, and since when this process knows of the end."""
 
     sequence: int
-    ended_ms: int
-    known_ms: int
+    ended_ms: TimestampMs
+    known_ms: TimestampMs
 
 
 @dataclass(slots=True)
@@ -71,7 +72,7 @@ class IncidentStore:
     _overwritten: set[str] = field(default_factory=set)
     _owed: list[IncidentEvent] = field(default_factory=list)
 
-    def remember(self, found: Iterable[IncidentEvent | Overwritten], now_ms: int) -> None:
+    def remember(self, found: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
         """Loads published events: the highest sequence of each incident counts; of two equal ones, the first."""
         for event in found:
             incident_id = event.incident_id
@@ -103,7 +104,7 @@ class IncidentStore:
         """Records that an invalid record follows those of an incident."""
         self._overwritten.add(incident_id)
 
-    def expired(self, now_ms: int, retention_ms: int, most: int) -> list[str]:
+    def expired(self, now_ms: TimestampMs, retention_ms: DurationMs, most: int) -> list[str]:
         """The ids of incidents that ended before the retention, at most `most`."""
         found = (
             incident_id
@@ -117,14 +118,14 @@ class IncidentStore:
         for incident_id in incident_ids:
             self._past.pop(incident_id, None)
 
-    def forget(self, now_ms: int) -> None:
+    def forget(self, now_ms: TimestampMs) -> None:
         """Drops incidents that ended long ago, unless the end is still on its way to the topic."""
         on_their_way = {event.incident_id for event in self._in_flight.values()}
         for event in list(self.known.values()):
             if _is_long_over(event, now_ms) and event.incident_id not in on_their_way:
                 self._let_go(event, now_ms)
 
-    def _let_go(self, event: IncidentEvent, now_ms: int) -> None:
+    def _let_go(self, event: IncidentEvent, now_ms: TimestampMs) -> None:
         del self.known[event.incident_id]
         sequence = max(event.sequence, self._on_topic.pop(event.incident_id, 0))
         self._past[event.incident_id] = EndedIncident(sequence, event.time_ms, now_ms)
@@ -140,7 +141,7 @@ class IncidentStore:
             return True
         return event.sequence >= SPENT_SEQUENCE - ROOM and event != self._in_flight.get(event.event_id)
 
-    def _pass_over(self, event: IncidentEvent, now_ms: int) -> None:
+    def _pass_over(self, event: IncidentEvent, now_ms: TimestampMs) -> None:
         """Skips an event that is not valid in this cluster; an id that it has used up is never used again."""
         incident_id = event.incident_id
         if event.cluster_id != self.cluster_id:
@@ -188,7 +189,7 @@ class IncidentStore:
         """The latest event of every open incident, oldest first."""
         return sorted((event for event in self.known.values() if event.is_open), key=lambda event: event.open_since_ms)
 
-    def left_to_us(self, now_ms: int) -> list[IncidentEvent]:
+    def left_to_us(self, now_ms: TimestampMs) -> list[IncidentEvent]:
         """Open incidents, without aborts by hand whose command may still publish the end."""
         return [one for one in self.open_incidents if not one.is_by_hand or now_ms - one.time_ms >= IN_HAND_MS]
 
@@ -222,7 +223,7 @@ class IncidentStore:
         known = self.known.get(event.incident_id)
         return known is not None and known.is_open and known.sequence < event.sequence
 
-    def open_span(self, topic_id: str, partition: TopicPartition, producer_id: int) -> IncidentEvent | None:
+    def open_span(self, topic_id: str, partition: TopicPartition, producer_id: ProducerId) -> IncidentEvent | None:
         """The open incident about a span."""
         incident_id = self._spans.get((topic_id, partition, producer_id))
         return self.known.get(incident_id) if incident_id is not None else None
@@ -266,7 +267,7 @@ class IncidentStore:
         is_hidden = known is not None and known.sequence == event.sequence and not known.is_open and event.is_open
         return known if is_hidden else None
 
-    def receive(self, event: IncidentEvent, now_ms: int) -> tuple[bool, IncidentEvent | None]:
+    def receive(self, event: IncidentEvent, now_ms: TimestampMs) -> tuple[bool, IncidentEvent | None]:
         """Processes the next event on the topic, from this instance or another.
 
         Returns whether it is new for this instance, and an event that must be published because of it.
@@ -295,5 +296,5 @@ class IncidentStore:
         return True, self.enter(resolved(taken, now_ms, ours.resolution))
 
 
-def _is_long_over(event: IncidentEvent, now_ms: int) -> bool:
+def _is_long_over(event: IncidentEvent, now_ms: TimestampMs) -> bool:
     return not event.is_open and now_ms - event.time_ms >= KEPT_MS

@@ -35,10 +35,11 @@ from txnwatch.state.model.findings import Finding, SpanEnded
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.ports import ConsumerGroups, TransactionAdmin
+from txnwatch.state.model.quantities import AT_ONCE, DurationMs, TimestampMs
 from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.verdicts import Verdict
 
-CONFIRM_BUDGET_MS = 2_000
+CONFIRM_BUDGET_MS = DurationMs(2_000)
 
 
 @dataclass(slots=True)
@@ -67,7 +68,7 @@ class Ledger:
     admin: TransactionAdmin
     groups: ConsumerGroups
     topic: TopicOutbox
-    now_ms: Callable[[], int]
+    now_ms: Callable[[], TimestampMs]
     mirrors: Sequence[MirrorOutbox] = ()
     new_records: Callable[[], Iterable[IncidentEvent | Overwritten]] | None = None
     on_event: Callable[[IncidentEvent], None] = lambda _: None
@@ -131,7 +132,7 @@ class Ledger:
     def remember(self, found: Iterable[IncidentEvent | Overwritten]) -> None:
         """Loads events that were published before."""
         self.store.remember(found, self.now_ms())
-        self.checks.due_ms = 0
+        self.checks.due_ms = AT_ONCE
 
     @property
     def open_incidents(self) -> list[IncidentEvent]:
@@ -204,7 +205,7 @@ class Ledger:
             mirror.has_lost_everything()  # it is filled in any case
         self._delivery.resend_to(self.mirrors)
 
-    def _listen(self, now_ms: int) -> Iterable[IncidentEvent]:
+    def _listen(self, now_ms: TimestampMs) -> Iterable[IncidentEvent]:
         for event in self.new_records() if self.new_records is not None else ():
             if isinstance(event, Overwritten):
                 self.store.overwrite(event.incident_id)

@@ -12,9 +12,10 @@ from txnwatch.sinks.incidents.own_findings import Findings
 from txnwatch.state.evidence.update_rules import needs_update
 from txnwatch.state.model.incident import IncidentEvent, updated
 from txnwatch.state.model.incident_payload import Resolution
+from txnwatch.state.model.quantities import AT_ONCE, DurationMs, TimestampMs
 
-LOOK_AGAIN_MS = 60_000
-SECOND_LOOK_MS = 10_000  # after an opening, because affected groups show only in a second read
+LOOK_AGAIN_MS = DurationMs(60_000)
+SECOND_LOOK_MS = DurationMs(10_000)  # after an opening, because affected groups show only in a second read
 
 
 @dataclass(slots=True)
@@ -25,13 +26,13 @@ class OpenChecks:
     store: IncidentStore
     findings: Findings
     follow_up: FollowUp
-    due_ms: int = 0
+    due_ms: TimestampMs = AT_ONCE
 
-    def not_after(self, time_ms: int) -> None:
+    def not_after(self, time_ms: TimestampMs) -> None:
         """Moves the next check to this time, if it is later."""
         self.due_ms = min(self.due_ms, time_ms)
 
-    def check(self, now_ms: int) -> Iterable[IncidentEvent]:
+    def check(self, now_ms: TimestampMs) -> Iterable[IncidentEvent]:
         """Reads open incidents again from time to time: an end may be missed before a restart, or in a gap."""
         if now_ms < self.due_ms:
             return
@@ -49,7 +50,7 @@ class OpenChecks:
         if self.follow_up.is_waiting:
             self.due_ms = now_ms + LOG_SHOWS_MS
 
-    def _end(self, incident: IncidentEvent, resolution: Resolution, now_ms: int) -> IncidentEvent:
+    def _end(self, incident: IncidentEvent, resolution: Resolution, now_ms: TimestampMs) -> IncidentEvent:
         """Ends an incident after a check, and drops the findings about it."""
         key = incident.span
         its_own = self.store.open_span(*key) if key is not None else None

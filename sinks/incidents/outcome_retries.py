@@ -25,10 +25,11 @@ from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent, updated
 from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.ports import SpanHistory, SpanStart, TransactionAdmin
+from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import Verdict
 
 AT_A_TIME = 200
-_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 60_000
+_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = DurationMs(1_000), DurationMs(60_000)
 
 
 @dataclass(slots=True)
@@ -36,10 +37,10 @@ class _Awaited:
     """A span whose outcome may still be found, with its latest candidate."""
 
     candidate: SpanCandidate
-    due_ms: int
+    due_ms: TimestampMs
     tries: int = 0
 
-    def later(self, now_ms: int, *, is_under_way: bool = False) -> None:
+    def later(self, now_ms: TimestampMs, *, is_under_way: bool = False) -> None:
         if is_under_way:
             self.due_ms = now_ms
             return
@@ -63,7 +64,7 @@ class OutcomeRetries:
         if outcome.word == ExpectedOutcome.UNKNOWN:
             self._take(incident, _Awaited(candidate, incident.time_ms), outcome, incident.time_ms)
 
-    def found(self, emitted: Iterable[Finding], now_ms: int) -> Iterator[IncidentEvent]:
+    def found(self, emitted: Iterable[Finding], now_ms: TimestampMs) -> Iterator[IncidentEvent]:
         """The next events of incidents whose outcomes are now known."""
         for candidate in emitted:
             if isinstance(candidate, SpanCandidate):
@@ -86,7 +87,7 @@ class OutcomeRetries:
             if outcome != ExpectedOutcome.UNKNOWN:
                 yield self.store.enter(self._next(incident, outcome, now_ms))
 
-    def _repeated(self, incident_id: str, candidate: SpanCandidate, now_ms: int) -> None:
+    def _repeated(self, incident_id: str, candidate: SpanCandidate, now_ms: TimestampMs) -> None:
         """Handles a repeated candidate of an open incident, which may have more information than before."""
         known = self._awaited.get(incident_id)
         if known is not None:
@@ -94,7 +95,7 @@ class OutcomeRetries:
         elif self._settled.get(incident_id) != _basis(candidate):
             self._awaited[incident_id] = _Awaited(candidate, now_ms)
 
-    def _due(self, now_ms: int) -> list[IncidentEvent]:
+    def _due(self, now_ms: TimestampMs) -> list[IncidentEvent]:
         known = self.store.known
         self._awaited = {one: awaited for one, awaited in self._awaited.items() if _is_unknown(known.get(one))}
         self._settled = {one: basis for one, basis in self._settled.items() if _is_unknown(known.get(one))}
@@ -110,7 +111,7 @@ class OutcomeRetries:
     def _evidence(self, incident: IncidentEvent) -> ProvenHang | None:
         return self.findings.get(key_of(self._awaited[incident.incident_id].candidate))
 
-    def _judge(self, incident: IncidentEvent, fresh: SpanConfirmation, now_ms: int) -> str:
+    def _judge(self, incident: IncidentEvent, fresh: SpanConfirmation, now_ms: TimestampMs) -> str:
         awaited = self._awaited.pop(incident.incident_id)
         match fresh.answer:
             case Answer.UNKNOWN:
@@ -131,13 +132,13 @@ class OutcomeRetries:
         evidence, row = self.findings.get(key_of(candidate)), fresh.producer
         return evidence is not None and row is not None and evidence.data == data_of(row)
 
-    def _next(self, incident: IncidentEvent, outcome: str, now_ms: int) -> IncidentEvent:
+    def _next(self, incident: IncidentEvent, outcome: str, now_ms: TimestampMs) -> IncidentEvent:
         start = incident.txn_start_offset
         assert start is not None
         command = end_hanging(self.origin, where(incident), start, outcome)
         return updated(incident, now_ms, expected_outcome=outcome, suggested_command=command)
 
-    def _take(self, incident: IncidentEvent, awaited: _Awaited, outcome: Outcome, now_ms: int) -> None:
+    def _take(self, incident: IncidentEvent, awaited: _Awaited, outcome: Outcome, now_ms: TimestampMs) -> None:
         if outcome.awaited is None:
             self._settled[incident.incident_id] = _basis(awaited.candidate)
         else:

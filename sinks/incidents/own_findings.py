@@ -22,9 +22,10 @@ from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.incident import SpanKey
 from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.ports import TransactionAdmin
+from txnwatch.state.model.quantities import AT_ONCE, TimestampMs
 from txnwatch.state.model.transaction import Marker
 
-Marked = tuple[str, int]  # incident id, and when its marker was announced
+Marked = tuple[str, TimestampMs]  # incident id, and when its marker was announced
 
 
 def key_of(candidate: SpanCandidate) -> SpanKey:
@@ -67,7 +68,7 @@ class Findings:
     _kept: dict[SpanKey, ProvenHang] = field(default_factory=dict)
     _markers: dict[SpanKey, Marker] = field(default_factory=dict)
     _is_changed: bool = False
-    _from_ms: int = 0
+    _from_ms: TimestampMs = AT_ONCE
 
     def __post_init__(self) -> None:
         kept = self.store.load() if self.store is not None else StoredFindings()
@@ -99,7 +100,7 @@ class Findings:
         if found is not None:
             self._spans[key_of(candidate)] = replace(found, candidate=candidate)
 
-    def confirmed(self, candidate: SpanCandidate, found: SpanConfirmation, now_ms: int) -> ProvenHang:
+    def confirmed(self, candidate: SpanCandidate, found: SpanConfirmation, now_ms: TimestampMs) -> ProvenHang:
         """Stores the evidence of a confirmed hanging span; `found.past` must be set."""
         assert found.producer is not None
         key, outcome = key_of(candidate), known_outcome(candidate, found).word
@@ -112,7 +113,7 @@ class Findings:
         self._spans[key], self._is_changed = new, True
         return new
 
-    def marking(self, incident_id: str, now_ms: int) -> None:
+    def marking(self, incident_id: str, now_ms: TimestampMs) -> None:
         """Records a marker before it is written, so that it counts even if the process dies."""
         self.marked = {marked for marked in self.marked if marked[1] > now_ms - HOUR_MS}
         self.marked.add((incident_id, now_ms))
@@ -133,7 +134,7 @@ class Findings:
         self._incidents.pop(key, None)
         self._is_changed |= self._spans.pop(key, None) is not None or self._kept.pop(key, None) is not None
 
-    def keep(self, now_ms: int) -> None:
+    def keep(self, now_ms: TimestampMs) -> None:
         """Stores changes for the next start. Drops earlier evidence not confirmed within 2 h after the start."""
         self._from_ms = self._from_ms or now_ms
         if self._kept and now_ms - self._from_ms >= GONE_MS:

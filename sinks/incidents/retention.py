@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.state.model.errors import SinkError
+from txnwatch.state.model.quantities import AT_ONCE, DurationMs, TimestampMs
 
-RETENTION_MS = 7 * 24 * 3_600_000
-PAUSE_MS = 600_000
+RETENTION_MS = DurationMs(7 * 24 * 3_600_000)
+PAUSE_MS = DurationMs(600_000)
 AT_A_TIME = 1_000
 
 
@@ -25,11 +26,11 @@ class Retention:
         bury: removes incidents from the topic; raises SinkError if some may not be removed.
     """
 
-    retention_ms: int = RETENTION_MS
+    retention_ms: DurationMs = RETENTION_MS
     bury: Callable[[Sequence[str]], None] = lambda _: None
-    _due_ms: int = 0
+    _due_ms: TimestampMs = AT_ONCE
 
-    def on_tidy(self, store: IncidentStore, now_ms: int) -> None:
+    def on_tidy(self, store: IncidentStore, now_ms: TimestampMs) -> None:
         """Removes what has expired; checks at most every 10 minutes once nothing is left over."""
         if now_ms < self._due_ms:
             return

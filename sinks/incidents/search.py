@@ -22,6 +22,7 @@ from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.ids import ProducerId, TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.ports import PartitionReading, TransactionAdmin, TransactionDescription, TransactionListing
+from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.verdicts import RULE_OF, Verdict
 
@@ -35,13 +36,13 @@ _MOVED = "its coordinator moved to another broker during the request"
 class Log(NamedTuple):
     """What `__transaction_state` shows: the views by producer id, what could not be read, who leads a partition."""
 
-    views: Mapping[int, CoordinatorView] = {}
+    views: Mapping[ProducerId, CoordinatorView] = {}
     problems: Mapping[str, str] = {}
     led: Mapping[int, LeaderStamp] = {}
 
 
-ReadLog = Callable[[Collection[int]], Log]
-IsOpenForLonger = Callable[[TransactionDescription, int], bool | str]
+ReadLog = Callable[[Collection[ProducerId]], Log]
+IsOpenForLonger = Callable[[TransactionDescription, DurationMs], bool | str]
 
 
 @dataclass(slots=True)
@@ -83,7 +84,7 @@ class Searcher:
     admin: TransactionAdmin
     read_log: ReadLog
     is_open_for_longer: IsOpenForLonger
-    now_ms: Callable[[], int]
+    now_ms: Callable[[], TimestampMs]
     policy: DetectionPolicy = field(default_factory=DetectionPolicy)
     progress: Callable[[int], None] = lambda _: None
     hidden: Callable[[Sequence[TransactionDescription]], Mapping[str, str]] = lambda _: {}
@@ -153,7 +154,7 @@ class Searcher:
     def _log(self, candidates: Sequence[SpanCandidate], live: Sequence[TransactionDescription]) -> Log:
         """What `__transaction_state` adds to the coordinators' answers: former owners, and broker timestamps."""
         wanted = {candidate.producer_id for candidate in candidates}
-        wanted |= {ProducerId(one.producer_id) for one in live if self._needs_log(one)}
+        wanted |= {one.producer_id for one in live if self._needs_log(one)}
         return self.read_log(wanted) if wanted else Log()
 
     def _needs_log(self, described: TransactionDescription) -> bool:
@@ -197,7 +198,7 @@ class Searcher:
             if why_not is not None:
                 found.not_checked[_named(described.transactional_id)] = why_not
             if claim is not None and view is not None:
-                candidates.append(overdue_transaction(ProducerId(described.producer_id), view, claim, self.now_ms()))
+                candidates.append(overdue_transaction(described.producer_id, view, claim, self.now_ms()))
         for candidate, confirmed in confirm_transactions(self.admin, candidates):
             name = candidate.view.transactional_id
             has_moved = confirmed.description is not None and confirmed.description.coordinator != coordinators[name]

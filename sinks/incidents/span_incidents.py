@@ -32,9 +32,10 @@ from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent, resolved, updated
 from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.ports import TransactionAdmin
+from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import Verdict
 
-OUTCOME_BUDGET_MS = 500
+OUTCOME_BUDGET_MS = DurationMs(500)
 
 
 @dataclass(slots=True)
@@ -55,10 +56,10 @@ class SpanIncidents:
     outcomes: OutcomeRetries
     queues: ConfirmationQueues
     answers: Answers
-    now_ms: Callable[[], int]
+    now_ms: Callable[[], TimestampMs]
     refuted: set[TopicPartition]
 
-    def ended(self, emitted: Sequence[Finding], now_ms: int) -> Iterable[IncidentEvent]:
+    def ended(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Iterable[IncidentEvent]:
         """The ends of incidents whose span has ended."""
         ends = [
             (ended, incident)
@@ -77,7 +78,7 @@ class SpanIncidents:
             if isinstance(one, SpanEnded):
                 self.findings.over((one.span.topic_id, one.partition, one.producer_id))
 
-    def learned_owners(self, emitted: Sequence[Finding], now_ms: int) -> Iterable[IncidentEvent]:
+    def learned_owners(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Iterable[IncidentEvent]:
         """Updates with the owner, if a candidate that is repeated names it now."""
         for candidate in emitted:
             if isinstance(candidate, SpanCandidate) and candidate.view is not None and self._is_open(candidate):
@@ -86,7 +87,7 @@ class SpanIncidents:
                     name = candidate.view.transactional_id
                     yield self.store.enter(self.claims.as_found(updated(known, now_ms, transactional_id=name)))
 
-    def stray_writes(self, emitted: Sequence[Finding], now_ms: int) -> Iterable[IncidentEvent]:
+    def stray_writes(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Iterable[IncidentEvent]:
         """Events for stray writes. No fresh read: the log shows two epochs in one span, or two barriers prove it."""
         for stray in emitted:
             if isinstance(stray, StrayWrite):

@@ -17,6 +17,7 @@ from txnwatch.state.evidence import incident_end
 from txnwatch.state.model.findings import Finding, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.incident import IncidentEvent, updated
 from txnwatch.state.model.ports import TransactionAdmin
+from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.model.verdicts import rank
 
 
@@ -31,9 +32,9 @@ class TransactionIncidents:
     findings: Findings
     queues: ConfirmationQueues
     answers: Answers
-    now_ms: Callable[[], int]
+    now_ms: Callable[[], TimestampMs]
 
-    def moved(self, emitted: Sequence[Finding], now_ms: int) -> Iterable[IncidentEvent]:
+    def moved(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Iterable[IncidentEvent]:
         """The ends of incidents whose transaction the coordinator has moved on."""
         for moved in emitted:
             if isinstance(moved, TransactionMoved):

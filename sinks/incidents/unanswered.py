@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from txnwatch.sinks.incidents.confirmation_queue import GONE_MS
 from txnwatch.state.evidence.confirmation import Answer
+from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.model.verdicts import Verdict
 
 
@@ -15,9 +16,9 @@ from txnwatch.state.model.verdicts import Verdict
 class ReportedReasons:
     """The last reported reason of each candidate; dropped when the candidate does not come again."""
 
-    _reported: dict[str, tuple[str, int]] = field(default_factory=dict)
+    _reported: dict[str, tuple[str, TimestampMs]] = field(default_factory=dict)
 
-    def is_new(self, candidate: str, why: str, now_ms: int) -> bool:
+    def is_new(self, candidate: str, why: str, now_ms: TimestampMs) -> bool:
         """Whether this reason was not reported for the candidate yet; it is remembered."""
         if candidate not in self._reported:
             self._reported = {
@@ -45,7 +46,7 @@ class Answers:
     report: Callable[[str], None]
     reasons: ReportedReasons = field(default_factory=ReportedReasons)
 
-    def is_confirmed(self, verdict: Verdict, what: str, answer: Answer, why: str, now_ms: int) -> bool:
+    def is_confirmed(self, verdict: Verdict, what: str, answer: Answer, why: str, now_ms: TimestampMs) -> bool:
         """Counts an answer. An unknown answer is reported once, because missing evidence must be visible."""
         self.counts[f"{verdict}:{answer}"] += 1
         key = f"{verdict} {what}"
