@@ -37,6 +37,7 @@ from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import BucketCount, Finding, PartitionAlarm, ViewHealed
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import Log
+from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.state.text.redaction import redacted
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.broker_settings import scan_interval_warning
@@ -65,7 +66,7 @@ _REREADS_FILE = "txnwatch-rereads.json"
 _NEXT_BARRIER_FILE = "txnwatch-next-barrier.json"
 _EVIDENCE_FILE = "txnwatch-evidence.jsonl"
 _SPARK_LOG = "spark.log"
-_REDIS_HEARTBEAT_MS = 5_000
+_REDIS_HEARTBEAT_MS = DurationMs(5_000)
 
 
 @dataclass
@@ -344,7 +345,7 @@ class Watch:
         if due is not None:
             write_next_barrier(self._scratch / _NEXT_BARRIER_FILE, due)
 
-    def _beat(self, emitted: list[Finding], now_ms: int) -> None:
+    def _beat(self, emitted: list[Finding], now_ms: TimestampMs) -> None:
         if self._pulse is not None:
             self._pulse.on_batch(emitted, now_ms)
         self._listening.remove_expired_heartbeats(self.settings.events_retention_ms, now_ms, self._bury)

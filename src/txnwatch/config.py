@@ -24,8 +24,10 @@ from txnwatch.setting_types import (
     Bootstrap,
     NotEmpty,
     NotNegative,
+    NotNegativeMs,
     Port,
     Positive,
+    PositiveMs,
     Prefixes,
     RedisUrl,
     Regex,
@@ -37,6 +39,7 @@ from txnwatch.sinks.incidents.retention import RETENTION_MS
 from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.policy import DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
+from txnwatch.state.model.quantities import DurationMs
 from txnwatch.state.text.redaction import REGISTRY_URL_RULE, is_secret_name, redacted, shown_url
 
 ENVIRONMENT_PREFIX = "TXNWATCH_"
@@ -95,11 +98,11 @@ class RunSettings(BaseModel):
     events_key_file: Path | None = Field(
         None, description="file with one key per line: the first key signs events, every key verifies events"
     )
-    events_retention_ms: Annotated[Positive, Field(ge=KEPT_MS)] = Field(
+    events_retention_ms: Annotated[PositiveMs, Field(ge=KEPT_MS)] = Field(
         RETENTION_MS, description="how long a resolved incident stays on the events topic; at least a day (86400000)"
     )
-    events_heartbeat_ms: NotNegative = Field(
-        15_000, description="pause between two heartbeats on the events topic; 0: no heartbeats there"
+    events_heartbeat_ms: NotNegativeMs = Field(
+        DurationMs(15_000), description="pause between two heartbeats on the events topic; 0: no heartbeats there"
     )
     redis_url: RedisUrl | None = Field(
         None, description="redis://host:port/db that gets the current incidents", repr=False
@@ -115,14 +118,16 @@ class RunSettings(BaseModel):
         description="file with TLS and users of the metrics port, in the format of Prometheus's web configuration; see "
         "docs/hardening.md",
     )
-    trigger_ms: Positive = Field(500, description="pause between the starts of two micro-batches")
+    trigger_ms: PositiveMs = Field(DurationMs(500), description="pause between the starts of two micro-batches")
     starting_offsets: Literal["latest", "earliest"] = Field(
         "latest", description="latest (the start of the oldest open transaction) or earliest; for the first start only"
     )
-    census_interval_ms: Positive = Field(
-        5_000, description="pause between two rounds of the census of topics that are not scanned"
+    census_interval_ms: PositiveMs = Field(
+        DurationMs(5_000), description="pause between two rounds of the census of topics that are not scanned"
     )
-    heal_interval_ms: Positive = Field(60_000, description="pause between two censuses of the scanned partitions")
+    heal_interval_ms: PositiveMs = Field(
+        DurationMs(60_000), description="pause between two censuses of the scanned partitions"
+    )
     max_offsets_per_trigger: Positive = Field(
         20_000_000, description="maximum number of offsets that one micro-batch reads, all data partitions together"
     )
@@ -133,8 +138,9 @@ class RunSettings(BaseModel):
         None,
         description="maximum number of bytes of record batches fetched per second, of data and the coordinators' log",
     )
-    max_read_ms_per_trigger: Positive = Field(
-        1_000, description="approximate time for which one micro-batch reads data; the next one reads the rest"
+    max_read_ms_per_trigger: PositiveMs = Field(
+        DurationMs(1_000),
+        description="approximate time for which one micro-batch reads data; the next one reads the rest",
     )
     log_format: Literal["text", "json"] = Field(
         "text", description="form of the log on standard output: text, or json (one object per line)"
@@ -146,30 +152,30 @@ class RunSettings(BaseModel):
     input_partitions: Annotated[Positive, Field(le=INT32)] = Field(
         2, description="number of Spark tasks that read a large micro-batch; one task reads a small one"
     )
-    late_buffer_ms: NotNegative = Field(
+    late_buffer_ms: NotNegativeMs = Field(
         _DEFAULTS.late_buffer_ms,
         description="a transaction is late if it is older than the sum of its timeout, the scan interval and this",
     )
-    coordinator_scan_interval_ms: NotNegative | None = Field(
+    coordinator_scan_interval_ms: NotNegativeMs | None = Field(
         _DEFAULTS.coordinator_scan_interval_ms,
         description="transaction.abort.timed.out.transaction.cleanup.interval.ms of the brokers; if not set, it is "
         f"read from them ({DEFAULT_SCAN_INTERVAL_MS} if they do not return it)",
     )
-    stuck_prepare_ms: NotNegative = Field(
+    stuck_prepare_ms: NotNegativeMs = Field(
         _DEFAULTS.stuck_prepare_ms, description="a transaction is stuck if it has been in Prepare* for longer"
     )
     long_running_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
         _DEFAULTS.long_running_fraction,
         description="a transaction is long running if it is older than this fraction of its own timeout",
     )
-    long_running_min_ms: NotNegative = Field(
+    long_running_min_ms: NotNegativeMs = Field(
         _DEFAULTS.long_running_min_ms, description="minimum age of a long running transaction"
     )
 
     auto_abort: Literal["off", "dry-run", "on"] = Field(
         "off", description="abort hanging transactions: off, dry-run (only publish decisions) or on; see docs/abort.md"
     )
-    abort_after_ms: NotNegative = Field(
+    abort_after_ms: NotNegativeMs = Field(
         _ABORT.after_ms, description="minimum time from the proof of a hang by this process to the abort"
     )
     abort_topics: Regex = Field(
@@ -193,8 +199,8 @@ class RunSettings(BaseModel):
         description="maximum number of transactions that hang at the same time; if more hang, nothing is aborted, "
         "because the fault may be a larger one",
     )
-    abort_breaker_cooldown_ms: NotNegative = Field(
-        600_000, description="for how long nothing is aborted after an abort with an unexpected result"
+    abort_breaker_cooldown_ms: NotNegativeMs = Field(
+        DurationMs(600_000), description="for how long nothing is aborted after an abort with an unexpected result"
     )
 
     @model_validator(mode="after")

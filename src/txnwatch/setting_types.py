@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ids import INTERNAL_TOPICS, TOPIC_NAME_RULE, is_topic_name
+from txnwatch.state.model.quantities import DurationMs
 from txnwatch.state.text.redaction import REDIS_URL_RULE
 from txnwatch.streaming.source.options import parse_bootstrap
 
@@ -88,6 +89,8 @@ def is_redis_url(url: str) -> bool:
 
 Positive = Annotated[int, BeforeValidator(_number), Field(gt=0, le=INT64)]
 NotNegative = Annotated[int, BeforeValidator(_number), Field(ge=0, le=INT64)]
+PositiveMs = Annotated[DurationMs, BeforeValidator(_number), Field(gt=0, le=INT64)]
+NotNegativeMs = Annotated[DurationMs, BeforeValidator(_number), Field(ge=0, le=INT64)]
 Port = Annotated[int, BeforeValidator(_number), Field(ge=0, le=65535)]
 Text = Annotated[str, AfterValidator(_text)]
 NotEmpty = Annotated[Text, AfterValidator(_not_empty)]

@@ -24,9 +24,10 @@ from txnwatch.sinks.incidents.commands import Origin, fence
 from txnwatch.state.abort.decision import Refused
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import ActionResult, ExpectedOutcome, Refusal
+from txnwatch.state.model.quantities import Offset
 from txnwatch.state.text.escape import printable
 
 _LOSS = {
@@ -54,9 +55,9 @@ class Decided:
 
     topic: str | None
     partition: int | None
-    txn_start_offset: int | None
-    producer_id: int
-    producer_epoch: int
+    txn_start_offset: Offset | None
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
     transactional_id: str | None
     reason: str | None
     expected_outcome: str

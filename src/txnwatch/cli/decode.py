@@ -19,7 +19,15 @@ from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_part
 from txnwatch.cli.flag_types import count, id64, words
 from txnwatch.cli.output import CommandAnswer, NotChecked, Time, write
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ids import (
+    TRANSACTION_STATE_TOPIC,
+    CoordinatorEpoch,
+    LeaderEpoch,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+)
+from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset, TimestampMs
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.batch_list import BatchList, read_batches
 from txnwatch.streaming.log.coordinator_log import LogRecord, read_records, records_of
@@ -29,7 +37,7 @@ from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, LENGTH_POSITIO
 from txnwatch.streaming.wire.transaction_log import decode_key, decode_value
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_EVERY_OFFSET = 1 << 62
+_EVERY_OFFSET = Offset(1 << 62)
 _HEX = re.compile(r"(?:0x)?(?:[0-9a-fA-F]{2})*")
 
 
@@ -38,18 +46,18 @@ class LogRow:
     """One record of the coordinator's log. For a tombstone every field of the value is None."""
 
     partition: int | None
-    offset: int | None
+    offset: Offset | None
     timestamp_ms: Time | None
     transactional_id: str | None
     transaction_state: str | None
-    producer_id: int | None
-    producer_epoch: int | None
-    transaction_timeout_ms: int | None
+    producer_id: ProducerId | None
+    producer_epoch: ProducerEpoch | None
+    transaction_timeout_ms: DurationMs | None
     start_time_ms: Time | None
     last_update_time_ms: Time | None
     topic_partitions: tuple[str, ...] | None
-    previous_producer_id: int | None
-    next_producer_id: int | None
+    previous_producer_id: ProducerId | None
+    next_producer_id: ProducerId | None
     client_transaction_version: int | None
     version: int | None
 
@@ -58,14 +66,14 @@ class LogRow:
 class BatchRow:
     """One record batch. `kind` is data, transactional, COMMIT, ABORT or control."""
 
-    base_offset: int
-    last_offset: int
+    base_offset: Offset
+    last_offset: Offset
     kind: str
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
     base_sequence: int
-    coordinator_epoch: int | None
-    leader_epoch: int
+    coordinator_epoch: CoordinatorEpoch | None
+    leader_epoch: LeaderEpoch
     max_timestamp_ms: Time
     records: int
     compression: str
@@ -131,7 +139,7 @@ def _of_bytes(key: str | None, value: str | None) -> LogRow:
     if key is not None and name is None:
         raise ConfigError("--key: expected a key of the coordinators' log (type 0), found another type")
     found = decode_value(bytes_of(value, "--value")) if value is not None else None
-    return _log_row(LogRecord(-1, -1, -1, name or "", found))
+    return _log_row(LogRecord(-1, Offset(-1), TimestampMs(-1), name or "", found))
 
 
 def bytes_of(text: str, flag: str) -> bytes:
@@ -160,7 +168,7 @@ def _file(parsed: argparse.Namespace) -> int:
         wanted = (record for record in records if record.offset >= (parsed.offset or 0))
         rows: list[Any] = [_log_row(record) for record in itertools.islice(wanted, parsed.count)]
     else:
-        batches = BatchList(parsed.offset or 0, _EVERY_OFFSET, parsed.count)
+        batches = BatchList(parsed.offset or FIRST_OFFSET, _EVERY_OFFSET, parsed.count)
         batches.feed(buffer)
         rows = [_batch_row(*batch) for batch in batches.found]
     is_read_to_its_end = len(rows) < parsed.count
@@ -222,16 +230,16 @@ def _log_row(record: LogRecord) -> LogRow:
         transaction_state=str(value.state) if value else None,
         producer_id=value.producer_id if value else None,
         producer_epoch=value.producer_epoch if value else None,
-        transaction_timeout_ms=value.transaction_timeout_ms if value else None,
-        start_time_ms=value.start_ms if value else None,
-        last_update_time_ms=value.last_update_ms if value else None,
+        transaction_timeout_ms=DurationMs(value.transaction_timeout_ms) if value else None,
+        start_time_ms=TimestampMs(value.start_ms) if value else None,
+        last_update_time_ms=TimestampMs(value.last_update_ms) if value else None,
         topic_partitions=(
             tuple(f"{topic}-{number}" for topic, numbers in value.partitions for number in numbers)
             if value and value.partitions is not None
             else None
         ),
-        previous_producer_id=value.previous_producer_id if value else None,
-        next_producer_id=value.next_producer_id if value else None,
+        previous_producer_id=ProducerId(value.previous_producer_id) if value else None,
+        next_producer_id=ProducerId(value.next_producer_id) if value else None,
         client_transaction_version=value.client_transaction_version if value else None,
         version=value.version if value else None,
     )
@@ -252,7 +260,7 @@ def _batch_row(header: BatchHeader, marker: EndTransactionMarker | None) -> Batc
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,
-        coordinator_epoch=marker.coordinator_epoch if marker is not None else None,
+        coordinator_epoch=CoordinatorEpoch(marker.coordinator_epoch) if marker is not None else None,
         leader_epoch=header.leader_epoch,
         max_timestamp_ms=header.max_timestamp,
         records=header.record_count,

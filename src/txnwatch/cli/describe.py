@@ -15,8 +15,9 @@ from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.flag_types import words
 from txnwatch.cli.output import CommandAnswer, NotChecked, Time
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BrokerId, ProducerEpoch, ProducerId
 from txnwatch.state.model.ports import TransactionDescription
+from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -30,14 +31,14 @@ _TRIES = 3
 class DescribedRow:
     """One transactional id. The duration is that of its open transaction, else of its last one."""
 
-    coordinator_id: int
+    coordinator_id: BrokerId
     transactional_id: str
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
     transaction_state: str
-    transaction_timeout_ms: int
+    transaction_timeout_ms: DurationMs
     current_transaction_start_time_ms: Time | None
-    transaction_duration_ms: int | None
+    transaction_duration_ms: DurationMs | None
     topic_partitions: tuple[str, ...]
     last_update_time_ms: Time | None
 
@@ -103,12 +104,12 @@ def described_with_log(
     return described, last, problem
 
 
-def row_of(described: TransactionDescription, last: LogRecord | None, now_ms: int) -> DescribedRow:
+def row_of(described: TransactionDescription, last: LogRecord | None, now_ms: TimestampMs) -> DescribedRow:
     """The row from the answer of the coordinator and the record of the log."""
     is_same = last is not None and last.value is not None and last.value.state is described.state
     updated_ms = last.timestamp_ms if last is not None and is_same else None
     has_start = described.start_ms >= 0
-    duration_ms: int | None = None
+    duration_ms: DurationMs | None = None
     if has_start and described.is_live:
         duration_ms = now_ms - described.start_ms
     elif has_start and updated_ms is not None:

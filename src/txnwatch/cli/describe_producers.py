@@ -11,8 +11,9 @@ from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_part
 from txnwatch.cli.flag_types import id32
 from txnwatch.cli.output import CommandAnswer, NotChecked, Time
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import BrokerId, CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.ports import ActiveProducer, ListedTransaction
+from txnwatch.state.model.quantities import Offset
 from txnwatch.streaming.admin.queries import names_of, producers_at
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import NO_LEADER
@@ -23,12 +24,12 @@ from txnwatch.streaming.source.hidden_participants import why_not_shown
 class ProducerRow:
     """One producer of the partition. `transactional_id` is None if it is idempotent, or no coordinator knows the id."""
 
-    producer_id: int
-    producer_epoch: int
-    latest_coordinator_epoch: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    latest_coordinator_epoch: CoordinatorEpoch
     last_sequence: int
     last_timestamp_ms: Time
-    current_transaction_start_offset: int | None
+    current_transaction_start_offset: Offset | None
     transactional_id: str | None
     transaction_state: str | None
 
@@ -53,7 +54,7 @@ def run(parsed: argparse.Namespace) -> int:
     return ask(parsed, lambda cluster: _answer(cluster, partition, parsed.broker_id))
 
 
-def _answer(cluster: Cluster, partition: TopicPartition, broker: int | None) -> CommandAnswer:
+def _answer(cluster: Cluster, partition: TopicPartition, broker: BrokerId | None) -> CommandAnswer:
     info = cluster.known.info(partition)
     if info is None:
         raise BrokerError(f"{partition}: {why_not_shown(cluster, partition.topic)}")
@@ -73,7 +74,7 @@ def _answer(cluster: Cluster, partition: TopicPartition, broker: int | None) -> 
     )
 
 
-def _rows(producers: Sequence[ActiveProducer], names: dict[int, ListedTransaction]) -> list[ProducerRow]:
+def _rows(producers: Sequence[ActiveProducer], names: dict[ProducerId, ListedTransaction]) -> list[ProducerRow]:
     rows: list[ProducerRow] = []
     for row in sorted(producers, key=lambda row: row.producer_id):
         owner = names.get(row.producer_id)
@@ -81,7 +82,9 @@ def _rows(producers: Sequence[ActiveProducer], names: dict[int, ListedTransactio
             ProducerRow(
                 producer_id=row.producer_id,
                 producer_epoch=row.producer_epoch,
-                latest_coordinator_epoch=-1 if row.coordinator_epoch is None else row.coordinator_epoch,
+                latest_coordinator_epoch=CoordinatorEpoch(-1)
+                if row.coordinator_epoch is None
+                else row.coordinator_epoch,
                 last_sequence=row.last_sequence,
                 last_timestamp_ms=row.last_timestamp_ms,
                 current_transaction_start_offset=row.txn_start_offset,

@@ -9,6 +9,7 @@ from enum import StrEnum
 from txnwatch.cli.event_lines import duration
 from txnwatch.cli.output import Line
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.quantities import DurationMs
 from txnwatch.state.text.escape import shell_line
 from txnwatch.state.text.lists import some
 from txnwatch.streaming.admin.acls import Writers
@@ -24,7 +25,7 @@ from txnwatch.streaming.job.checkup import (
 )
 
 _TRUNCATION_SEEN_SINCE = 12  # from Fetch 12 on, the answer has diverging epochs
-_FRESH_MS = 5_000
+_FRESH_MS = DurationMs(5_000)
 _DENIED = "AUTHORIZATION_FAILED"
 _NAMED = 5
 
@@ -259,9 +260,12 @@ def _judge(setting: str, value: str) -> tuple[Health, str]:
         case "unclean.leader.election.enable", "true":
             return Health.WARNING, ": an election can lose a marker, and then its transaction hangs"
         case "transaction.abort.timed.out.transaction.cleanup.interval.ms", text:
-            return Health.OK, f": a transaction is aborted within {duration(int(text))} of its timeout; `run` reads it"
+            return (
+                Health.OK,
+                f": a transaction is aborted within {duration(DurationMs(int(text)))} of its timeout; `run` reads it",
+            )
         case "transaction.max.timeout.ms", text:
-            return Health.OK, f": a healthy transaction can hold a partition for {duration(int(text))}"
+            return Health.OK, f": a healthy transaction can hold a partition for {duration(DurationMs(int(text)))}"
         case _:
             return Health.OK, ""
 

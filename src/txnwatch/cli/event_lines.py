@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from txnwatch.state.events.value_rules import LAST_TIME_MS
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import Action, GroupState, IncidentStatus
+from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.text.escape import printable
 from txnwatch.state.text.lists import some
@@ -20,14 +21,14 @@ def event_line(event: IncidentEvent) -> str:
     return printable("  ".join(part for part in parts if part))
 
 
-def utc(time_ms: int) -> str:
+def utc(time_ms: TimestampMs) -> str:
     """A time in UTC; a value outside the range of dates stays a number, because a client's clock can have any value."""
     if not 0 <= time_ms <= LAST_TIME_MS:
         return f"{time_ms} ms"
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03d}Z"
 
 
-def duration(milliseconds: int) -> str:
+def duration(milliseconds: DurationMs) -> str:
     """A duration in its two largest units."""
     seconds, millis = divmod(max(0, milliseconds), 1000)
     if seconds < 60:

@@ -13,10 +13,11 @@ from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.expected_end import EndedBy, ExpectedEnd, expected_end
 from txnwatch.state.evidence.known_outcome import known_outcome
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import ProducerId, TopicPartition
 from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.ports import PartitionReading, TransactionDescription
+from txnwatch.state.model.quantities import AT_ONCE, TimestampMs, elapsed
 from txnwatch.state.model.verdicts import REASON_MEANS, Verdict
 
 _YES, _NO, _NOT_KNOWN = "yes", "no", "unknown"
@@ -42,11 +43,11 @@ class Explanation:
     target: str
     state: str
     transactional_id: str | None
-    producer_id: int | None
-    since_ms: int | None
+    producer_id: ProducerId | None
+    since_ms: TimestampMs | None
     hidden_records: int | None
     ends_by_itself: str | None
-    ends_by_ms: int | None
+    ends_by_ms: TimestampMs | None
     next: str | None
     text: tuple[str, ...]
 
@@ -61,11 +62,13 @@ class End:
 
     state: str
     by_itself: str
-    by_ms: int | None
+    by_ms: TimestampMs | None
     text: str
 
 
-def end_of(described: TransactionDescription, proven: Verdict | None, policy: DetectionPolicy, now_ms: int) -> End:
+def end_of(
+    described: TransactionDescription, proven: Verdict | None, policy: DetectionPolicy, now_ms: TimestampMs
+) -> End:
     """How a live transaction will end, as text; `proven` is the verdict that its coordinator has confirmed."""
     end = expected_end(described, proven, policy, now_ms)
     by_itself = _NOT_KNOWN if end.ends_by_itself is None else _YES if end.ends_by_itself else _NO
@@ -73,16 +76,16 @@ def end_of(described: TransactionDescription, proven: Verdict | None, policy: De
     return End(proven or _OPEN, by_itself, by_ms, _how_it_ends(described, end, now_ms))
 
 
-def _how_it_ends(described: TransactionDescription, end: ExpectedEnd, now_ms: int) -> str:
+def _how_it_ends(described: TransactionDescription, end: ExpectedEnd, now_ms: TimestampMs) -> str:
     assert described.state is not None
-    due_ms, last_ms = end.due_ms or 0, end.last_ms or 0
+    due_ms, last_ms = end.due_ms or AT_ONCE, end.last_ms or AT_ONCE
     match end.by:
         case EndedBy.MARKERS:
             return f"Its outcome is decided ({described.state.outcome}); it ends once the marker is written here."
         case EndedBy.CLIENT:
             return "It is a two-phase transaction: it has no timeout; only its client ends it."
         case EndedBy.LATE_COORDINATOR:
-            passed = duration(max(0, now_ms - due_ms))
+            passed = duration(elapsed(due_ms, now_ms))
             return f"Its timeout passed {passed} ago, and its coordinator has not aborted it."
         case EndedBy.TIMEOUT_IN_DOUBT:
             return (
@@ -96,7 +99,7 @@ def _how_it_ends(described: TransactionDescription, end: ExpectedEnd, now_ms: in
             )
 
 
-def of_partition(origin: Origin, partition: TopicPartition, found: Search, now_ms: int) -> Explanation:
+def of_partition(origin: Origin, partition: TopicPartition, found: Search, now_ms: TimestampMs) -> Explanation:
     """Explains what holds the last stable offset of a partition."""
     reading = found.readings[partition]
     hidden = max(0, hidden_records(reading) or 0)
@@ -131,7 +134,7 @@ def _nothing_open(partition: TopicPartition, reading: PartitionReading, hidden: 
     return Explanation(str(partition), state, None, None, None, hidden, ends, None, None, tuple(text))
 
 
-def _of_span(origin: Origin, span: SpanCandidate, found: Search, now_ms: int) -> Explanation:
+def _of_span(origin: Origin, span: SpanCandidate, found: Search, now_ms: TimestampMs) -> Explanation:
     for candidate, proof in found.hanging:
         if _is_same(candidate, span):
             return _hanging(origin, candidate, proof, now_ms)
@@ -158,7 +161,7 @@ def _what(span: SpanCandidate) -> str:
     return f"Producer id {span.producer_id}, epoch {epoch}, has a transaction open from offset {start}."
 
 
-def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_ms: int) -> Explanation:
+def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_ms: TimestampMs) -> Explanation:
     assert proof.reason is not None
     described, start = proof.description, span.span.start_offset
     view_id = span.view.transactional_id if span.view is not None else None
@@ -191,7 +194,7 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
 
 
 def _covered(
-    origin: Origin, span: SpanCandidate, described: TransactionDescription, now_ms: int, found: Search
+    origin: Origin, span: SpanCandidate, described: TransactionDescription, now_ms: TimestampMs, found: Search
 ) -> Explanation:
     end = end_of(described, verdict_of(described, found), found.policy, now_ms)
     name = described.transactional_id

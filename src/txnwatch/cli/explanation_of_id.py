@@ -12,6 +12,7 @@ from txnwatch.state.evidence.open_data import open_data
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS
 from txnwatch.state.model.ports import PartitionReading, TransactionDescription
+from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.log.coordinator_log import LogRecord
 
@@ -21,7 +22,7 @@ def of_id(
     described: TransactionDescription,
     last: LogRecord | None,
     readings: Iterable[PartitionReading],
-    now_ms: int,
+    now_ms: TimestampMs,
     found: Search,
 ) -> Explanation:
     """Explains what a transactional id is doing.
@@ -57,7 +58,7 @@ def of_id(
     )
 
 
-def _ended(described: TransactionDescription, ended_ms: int | None) -> str:
+def _ended(described: TransactionDescription, ended_ms: TimestampMs | None) -> str:
     assert described.state is not None
     how = {"commit": "committed", "abort": "aborted"}.get(described.state.outcome or "", str(described.state))
     if ended_ms is None or described.start_ms < 0:
@@ -69,7 +70,7 @@ def _live_id(
     described: TransactionDescription,
     last: LogRecord | None,
     readings: list[PartitionReading],
-    now_ms: int,
+    now_ms: TimestampMs,
     found: Search,
 ) -> Explanation:
     end = end_of(described, verdict_of(described, found), found.policy, now_ms)

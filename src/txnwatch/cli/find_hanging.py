@@ -28,9 +28,17 @@ from txnwatch.sinks.incidents.event_builder import hanging_event, transaction_ev
 from txnwatch.sinks.incidents.search import Log, Search, Searcher
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ids import (
+    TRANSACTION_STATE_TOPIC,
+    BrokerId,
+    CoordinatorEpoch,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+)
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.quantities import DurationMs, Offset
 from txnwatch.streaming.admin import transaction_age as open_for
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.broker_settings import with_scan_interval
@@ -39,7 +47,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import read_views
 from txnwatch.streaming.source.hidden_participants import hidden_of, why_not_shown
 
-_MINUTE_MS = 60_000
+_MINUTE_MS = DurationMs(60_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +58,15 @@ class FoundRow:
     transactional_id: str | None
     topic: str | None
     partition: int | None
-    producer_id: int
-    producer_epoch: Annotated[int | None, DETAIL]
-    coordinator_epoch: Annotated[int | None, DETAIL]
-    start_offset: int | None
+    producer_id: ProducerId
+    producer_epoch: Annotated[ProducerEpoch | None, DETAIL]
+    coordinator_epoch: Annotated[CoordinatorEpoch | None, DETAIL]
+    start_offset: Offset | None
     last_timestamp_ms: Annotated[Time | None, DETAIL]
     duration_ms: Duration
     reason: Annotated[str | None, DETAIL]
     transaction_state: Annotated[str | None, DETAIL]
-    transaction_timeout_ms: Annotated[int | None, DETAIL]
+    transaction_timeout_ms: Annotated[DurationMs | None, DETAIL]
     overdue_ms: Annotated[Duration | None, DETAIL]
     hidden_records: Annotated[int | None, DETAIL]
     expected_outcome: str
@@ -147,7 +155,7 @@ class AgeFilter:
             yield LeftOut(self.younger, _counted(self.younger, "open span"), why)
 
 
-def scope(topic: str | None, partition: int | None, broker: int | None) -> str:
+def scope(topic: str | None, partition: int | None, broker: BrokerId | None) -> str:
     """The partitions that the flags select, as text; empty for all of them."""
     place = ""
     if topic is not None:
@@ -167,7 +175,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def selected(
-    cluster: Cluster, topic: str | None, partition: int | None = None, broker: int | None = None
+    cluster: Cluster, topic: str | None, partition: int | None = None, broker: BrokerId | None = None
 ) -> list[TopicPartition]:
     """The data partitions that the flags select; without flags, all of them.
 
@@ -196,7 +204,7 @@ def searcher_of(
 ) -> Searcher:
     """The search on a real cluster, with the configured thresholds."""
 
-    def read_log(producer_ids: Collection[int]) -> Log:
+    def read_log(producer_ids: Collection[ProducerId]) -> Log:
         found = read_views(cluster, producer_ids)
         return Log(found.views, {str(partition): why for partition, why in found.problems.items()}, found.led)
 

@@ -11,7 +11,9 @@ from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.flag_types import id64, int64, words
 from txnwatch.cli.output import CommandAnswer, Duration, NotChecked
 from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.ids import BrokerId, ProducerId
 from txnwatch.state.model.ports import ListedTransaction, TransactionDescription
+from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.admin.describe_transactions import describe_at
 from txnwatch.streaming.admin.queries import Filters, list_filtered
@@ -27,10 +29,10 @@ class ListedRow:
     """One transactional id; timeout and age are set only while a transaction is open."""
 
     transactional_id: str
-    coordinator: int
-    producer_id: int
+    coordinator: BrokerId
+    producer_id: ProducerId
     transaction_state: str
-    transaction_timeout_ms: int | None
+    transaction_timeout_ms: DurationMs | None
     open_for_ms: Duration | None
 
 
@@ -79,7 +81,7 @@ def filters_of(parsed: argparse.Namespace) -> Filters:
         ConfigError: the pattern is invalid, or no given state can have a duration.
     """
     states = tuple(parsed.state)
-    longer_than_ms = -1 if parsed.duration_filter is None else parsed.duration_filter
+    longer_than_ms = DurationMs(-1) if parsed.duration_filter is None else parsed.duration_filter
     if longer_than_ms >= 0:
         states = tuple(state for state in _LIVE if not states or state in states)
         if not states:
@@ -98,7 +100,7 @@ def _answer(cluster: Cluster, filters: Filters) -> CommandAnswer:
     listed = found.rows
     if filters.pattern is not None:  # brokers before 4.1 do not filter by pattern
         listed = [row for row in listed if re.fullmatch(filters.pattern, row.transactional_id)]
-    live: dict[int, list[str]] = {}
+    live: dict[BrokerId, list[str]] = {}
     for row in listed:
         if row.state.is_live:
             live.setdefault(row.coordinator, []).append(row.transactional_id)
@@ -119,7 +121,7 @@ def _answer(cluster: Cluster, filters: Filters) -> CommandAnswer:
     )
 
 
-def _row(row: ListedTransaction, described: TransactionDescription | None, now_ms: int) -> ListedRow:
+def _row(row: ListedTransaction, described: TransactionDescription | None, now_ms: TimestampMs) -> ListedRow:
     is_same = described is not None and described.is_live and described.producer_id == row.producer_id
     return ListedRow(
         transactional_id=row.transactional_id,

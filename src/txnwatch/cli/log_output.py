@@ -14,6 +14,7 @@ from txnwatch.cli.event_lines import event_line, utc
 from txnwatch.cli.output import delivering
 from txnwatch.state.model.errors import OutputError
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.text.escape import json_text, printable
 from txnwatch.state.text.redaction import redacted
 
@@ -68,4 +69,4 @@ class _JsonFormatter(logging.Formatter):
 
 
 def _time(record: logging.LogRecord) -> str:
-    return utc(int(record.created * 1000))
+    return utc(TimestampMs(int(record.created * 1000)))

@@ -20,6 +20,7 @@ from txnwatch import __version__
 from txnwatch.cli.event_lines import duration, utc
 from txnwatch.cli.tables import NONE, Column, table_lines, width_of
 from txnwatch.state.model.errors import OutputError
+from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.state.text.escape import json_text, printable
 from txnwatch.state.text.lists import by_reason
 
@@ -33,16 +34,16 @@ class Shown(NamedTuple):
     render: Callable[[Any], str] | None
 
 
-def _time(value: int) -> str:
+def _time(value: TimestampMs) -> str:
     return utc(value) if value >= 0 else NONE
 
 
-def _duration(value: int) -> str:
+def _duration(value: DurationMs) -> str:
     return duration(value) if value >= 0 else NONE
 
 
-Time = Annotated[int, Shown(_time)]  # epoch milliseconds, below 0 for none
-Duration = Annotated[int, Shown(_duration)]  # milliseconds
+Time = Annotated[TimestampMs, Shown(_time)]  # below 0 for none
+Duration = Annotated[DurationMs, Shown(_duration)]
 Line = Annotated[str, Shown(None)]
 DETAIL = "detail"  # Annotated[..., DETAIL]: a column that leaves the row if the table is too wide
 

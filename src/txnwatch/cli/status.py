@@ -21,8 +21,10 @@ from txnwatch.sinks.delivery.heartbeat import Heartbeat
 from txnwatch.sinks.delivery.redis_views import read_shown
 from txnwatch.sinks.delivery.skipped_records import SkippedRecords
 from txnwatch.state.model.errors import BadEventError, ConfigError
+from txnwatch.state.model.ids import ProducerId
 from txnwatch.state.model.incident import IncidentEvent, latest
 from txnwatch.state.model.incident_payload import GroupState
+from txnwatch.state.model.quantities import TimestampMs, elapsed
 from txnwatch.state.text.lists import some
 from txnwatch.streaming.client.clock import wall_clock_ms
 
@@ -38,7 +40,7 @@ class OpenIncident:
     topic: str | None
     partition: int | None
     transactional_id: str | None
-    producer_id: int
+    producer_id: ProducerId
     open_since_ms: Time
     age_ms: Duration
     hidden_records: int | None
@@ -153,7 +155,7 @@ def _summary(found: _Reading, watchers: Sequence[Watcher], alone: Sequence[str],
     return "; ".join(parts)
 
 
-def _row(event: IncidentEvent, now_ms: int) -> OpenIncident:
+def _row(event: IncidentEvent, now_ms: TimestampMs) -> OpenIncident:
     return OpenIncident(
         verdict=event.verdict,
         reason=event.reason,
@@ -162,7 +164,7 @@ def _row(event: IncidentEvent, now_ms: int) -> OpenIncident:
         transactional_id=event.transactional_id,
         producer_id=event.producer_id,
         open_since_ms=event.open_since_ms,
-        age_ms=max(0, now_ms - event.open_since_ms),
+        age_ms=elapsed(event.open_since_ms, now_ms),
         hidden_records=event.hidden_records,
         stopped_groups=tuple(group.group_id for group in event.consumer_groups if group.state is GroupState.STOPPED),
         incident_id=event.incident_id,

@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields, replace
 from txnwatch.cli.event_lines import duration
 from txnwatch.cli.output import NotChecked
 from txnwatch.sinks.delivery.heartbeat import Heartbeat
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BarrierNumber
+from txnwatch.state.model.quantities import DurationMs, TimestampMs, elapsed
 
 _MOST = 20  # watchers to show; anybody who may write to the topic or to Redis can invent any number
 
@@ -24,9 +25,9 @@ class Watcher:
     cluster_id: str
     instance: str
     version: str
-    judged_ms: int
-    age_ms: int
-    barrier: int
+    judged_ms: TimestampMs
+    age_ms: DurationMs
+    barrier: BarrierNumber
     scanned_partitions: int
     census_partitions: int
     unproven_partitions: int
@@ -74,7 +75,7 @@ class Watcher:
         yield from _not_checked(data, of_data, f"{who} proves nothing there")
 
 
-def watchers_of(heartbeats: Iterable[Heartbeat], now_ms: int) -> list[Watcher]:
+def watchers_of(heartbeats: Iterable[Heartbeat], now_ms: TimestampMs) -> list[Watcher]:
     """Each instance by its last heartbeat, the latest judgement first; doubtful heartbeats come last."""
     last: dict[str, Heartbeat] = {}
     for beat in heartbeats:
@@ -140,7 +141,7 @@ def _not_checked(names: Sequence[str], count: int, why: str) -> Iterator[NotChec
         yield NotChecked(f"{rest} {'more ' if names else ''}partition{'' if rest == 1 else 's'}", why)
 
 
-def _watcher(beat: Heartbeat, now_ms: int) -> Watcher:
+def _watcher(beat: Heartbeat, now_ms: TimestampMs) -> Watcher:
     values = {spec.name: getattr(beat, spec.name) for spec in fields(Watcher) if hasattr(beat, spec.name)}
     values |= {"is_active": beat.is_active(now_ms), "doubt": beat.doubt(now_ms)}
-    return Watcher(**values, age_ms=max(0, now_ms - beat.judged_ms))
+    return Watcher(**values, age_ms=elapsed(beat.judged_ms, now_ms))

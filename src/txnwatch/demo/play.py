@@ -23,6 +23,7 @@ from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import Action, ActionResult, Refusal
+from txnwatch.state.model.quantities import NO_TIME, DurationMs
 
 STEPS = (
     "Kafka and Redis run",
@@ -44,7 +45,7 @@ STEPS = (
 class Demo(Stage):
     """Runs the steps of the demo."""
 
-    latency_ms: int = 0
+    latency_ms: DurationMs = NO_TIME
 
     def play(self, svg: Path | None) -> None:
         """Runs every step; saves the screen to `svg` while the incident is open.
@@ -116,7 +117,7 @@ class Demo(Stage):
         self.wait(lambda: found() is not None, 30.0, f"the {status} event of {ZOMBIE} on {VICTIM}")
         at, event = found() or (0.0, self.events[-1][1])
         if status == "opened":
-            self.latency_ms = int((at - hung_at) * 1000)
+            self.latency_ms = DurationMs(int((at - hung_at) * 1000))
         self.view.incident = event
         return event
 

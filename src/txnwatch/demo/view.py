@@ -19,6 +19,7 @@ from rich.text import Text
 
 from txnwatch.cli.event_lines import duration
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.quantities import FIRST_OFFSET, Offset
 
 _WAITING, _RUNNING, _DONE, _FAILED = "waiting", "running", "done", "failed"
 _SIGNS = {
@@ -46,9 +47,9 @@ class PartitionRow:
     """One partition as its read_committed consumer sees it."""
 
     name: str
-    high_watermark: int = 0
-    last_stable_offset: int = 0
-    position: int = 0
+    high_watermark: Offset = FIRST_OFFSET
+    last_stable_offset: Offset = FIRST_OFFSET
+    position: Offset = FIRST_OFFSET
     stands_since: float | None = None
 
     @property

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from txnwatch.state.model.quantities import FIRST_OFFSET, Offset
+
 _DAY_MS = 24 * 3600 * 1000
 _QUIET = {"log_level": 2}
 
@@ -138,7 +140,7 @@ class CommittedReader:
             }
         )
         self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-        self.positions: dict[int, int] = dict.fromkeys(range(partitions), 0)
+        self.positions: dict[int, Offset] = dict.fromkeys(range(partitions), FIRST_OFFSET)
         self.records: dict[int, int] = dict.fromkeys(range(partitions), 0)
 
     def poll(self) -> None:
@@ -150,7 +152,7 @@ class CommittedReader:
             self.records[message.partition() or 0] += 1
         for at in self._consumer.position(self._consumer.assignment()):
             if at.offset >= 0:
-                self.positions[at.partition] = at.offset
+                self.positions[at.partition] = Offset(at.offset)
 
     def close(self) -> None:
         """Closes the consumer."""

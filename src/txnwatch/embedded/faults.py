@@ -8,14 +8,15 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.errors import TxnwatchError
-from txnwatch.state.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.ids import CoordinatorEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.ports import MarkerSpec
+from txnwatch.state.model.quantities import DurationMs
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 
 VERIFICATION = "transaction.partition.verification.enable"
-LONG_TIMEOUT_MS = 600_000
-_FAR_EPOCH = 100
+LONG_TIMEOUT_MS = DurationMs(600_000)
+_FAR_EPOCH = CoordinatorEpoch(100)
 
 
 def set_verification(bootstrap: str, broker_ids: list[int], *, enabled: bool) -> None:
@@ -64,7 +65,7 @@ def await_end(cluster: Cluster, producer: RawProducer, partition: TopicPartition
     raise TxnwatchError(f"the transaction of {producer.transactional_id} did not end on {partition}")
 
 
-def abort_by_hand(cluster: Cluster, partition: TopicPartition, producer_id: int) -> None:
+def abort_by_hand(cluster: Cluster, partition: TopicPartition, producer_id: ProducerId) -> None:
     """Writes an ABORT marker as an administrator does, with the epochs of DescribeProducers.
 
     Raises:
@@ -73,7 +74,7 @@ def abort_by_hand(cluster: Cluster, partition: TopicPartition, producer_id: int)
     end_by_hand(cluster, partition, producer_id, commit=False)
 
 
-def end_by_hand(cluster: Cluster, partition: TopicPartition, producer_id: int, *, commit: bool) -> None:
+def end_by_hand(cluster: Cluster, partition: TopicPartition, producer_id: ProducerId, *, commit: bool) -> None:
     """Writes a COMMIT or an ABORT marker; COMMIT is right if the client's commit was acknowledged.
 
     Raises:
@@ -83,7 +84,9 @@ def end_by_hand(cluster: Cluster, partition: TopicPartition, producer_id: int, *
     row = admin.read_partitions([partition])[partition].open_transaction(producer_id)
     if row is None:
         raise TxnwatchError(f"producer id {producer_id} has nothing open on {partition}")
-    marker = MarkerSpec(partition, row.producer_id, row.producer_epoch, row.coordinator_epoch or 0, commit)
+    marker = MarkerSpec(
+        partition, row.producer_id, row.producer_epoch, row.coordinator_epoch or CoordinatorEpoch(0), commit
+    )
     problem = admin.write_marker(marker)
     if problem is not None:
         raise TxnwatchError(f"the marker was refused: {problem}")
@@ -97,8 +100,7 @@ def foreign_marker(cluster: Cluster, partition: TopicPartition, producer: RawPro
     Raises:
         TxnwatchError: the broker rejects the marker.
     """
-    producer_id, epoch = ProducerId(producer.producer_id), ProducerEpoch(producer.producer_epoch)
-    marker = MarkerSpec(partition, producer_id, epoch, _FAR_EPOCH)
+    marker = MarkerSpec(partition, producer.producer_id, producer.producer_epoch, _FAR_EPOCH)
     problem = ClusterAdmin(cluster).write_marker(marker)
     if problem is not None:
         raise TxnwatchError(f"the marker was refused: {problem}")

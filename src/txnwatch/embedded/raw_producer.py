@@ -23,14 +23,15 @@ from kafka.protocol.producer import (
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from txnwatch.state.model.errors import TxnwatchError
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import BrokerId, ProducerEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, error_name
 from txnwatch.streaming.client.metadata import topic_id_uuid
 
 _RETRY = frozenset({6, 5, 3, 14, 15, 16, 51, 74, 75, 76})
 VERIFIED_SINCE = 12  # from Produce 12 on, the broker adds the partition to the transaction (KIP-890)
-CURRENT_TIMESTAMP = -1
+CURRENT_TIMESTAMP = TimestampMs(-1)
 _BATCH_SIZE = 1 << 20
 _GROUP, _TRANSACTION = 0, 1  # key types of FindCoordinator
 
@@ -41,9 +42,9 @@ class RawProducer:
 
     cluster: Cluster
     transactional_id: str
-    timeout_ms: int = 60_000
-    producer_id: int = -1
-    producer_epoch: int = -1
+    timeout_ms: DurationMs = DurationMs(60_000)
+    producer_id: ProducerId = ProducerId(-1)
+    producer_epoch: ProducerEpoch = ProducerEpoch(-1)
 
     def __post_init__(self) -> None:
         self._sequences: dict[TopicPartition, int] = {}
@@ -93,7 +94,7 @@ class RawProducer:
             )
         )
 
-    def commit_offset(self, group: str, partition: TopicPartition, offset: int) -> None:
+    def commit_offset(self, group: str, partition: TopicPartition, offset: Offset) -> None:
         """Sends TxnOffsetCommit, version 3, which does not add the group's partition of `__consumer_offsets`."""
         topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         offsets = topic.TxnOffsetCommitRequestPartition(
@@ -124,9 +125,9 @@ class RawProducer:
         values: Iterable[bytes] = (b"x",),
         *,
         version: int = VERIFIED_SINCE - 1,
-        timestamp_ms: int = CURRENT_TIMESTAMP,
+        timestamp_ms: TimestampMs = CURRENT_TIMESTAMP,
         transactional: bool = True,
-    ) -> int:
+    ) -> Offset:
         """Produces one batch and returns its base offset.
 
         Clients before Kafka 4.0 send version 11. It does not add the partition to the transaction, and a broker with
@@ -144,7 +145,7 @@ class RawProducer:
         self._sequences[partition] = sequence + len(records)
         return answer
 
-    def _produce(self, partition: TopicPartition, version: int, records: bytes, *, transactional: bool) -> int:
+    def _produce(self, partition: TopicPartition, version: int, records: bytes, *, transactional: bool) -> Offset:
         request = produce_request(
             partition,
             records,
@@ -160,7 +161,7 @@ class RawProducer:
             answer = response.responses[0].partition_responses[0]
             if answer.error_code not in _RETRY:
                 _raise_for(answer.error_code, f"Produce to {partition}")
-                return int(answer.base_offset)
+                return Offset(answer.base_offset)
         raise TxnwatchError(f"could not produce to {partition}")
 
     def end(self, *, commit: bool, version: int = 4) -> None:
@@ -194,7 +195,7 @@ class RawProducer:
             error = error_name(code)
         raise TxnwatchError(f"the coordinator of {group or self.transactional_id} kept answering {error}")
 
-    def _coordinator(self, group: str | None) -> int | None:
+    def _coordinator(self, group: str | None) -> BrokerId | None:
         connection: Connection = self.cluster.connection(self.cluster.bootstrap[0])
         key_type, key = (_TRANSACTION, self.transactional_id) if group is None else (_GROUP, group)
         request = FindCoordinatorRequest(version=4, key_type=key_type, coordinator_keys=[key])
@@ -203,7 +204,7 @@ class RawProducer:
             return None
         if answer.node_id not in self.cluster.known.brokers:
             self.cluster.refresh()
-        return int(answer.node_id)
+        return BrokerId(answer.node_id)
 
 
 def produce_request(

@@ -38,14 +38,15 @@ from txnwatch.state.model.findings import (
     Unproven,
     ViewHealed,
 )
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import BrokerId, TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import Action, IncidentStatus
+from txnwatch.state.model.quantities import NO_TIME, DurationMs, Offset, TimestampMs, elapsed
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.job.progress import Progress
 from txnwatch.watch.missing_evidence import MissingEvidence, is_log_missing, is_of_log
 
-UP_WITHIN_MS = 15_000
+UP_WITHIN_MS = DurationMs(15_000)
 _MAKE: dict[Kind, Callable[..., Any]] = {Kind.COUNTER: Counter, Kind.GAUGE: Gauge, Kind.HISTOGRAM: Histogram}
 _SPEC = {spec.name: spec for spec in METRICS}
 
@@ -54,13 +55,13 @@ _SPEC = {spec.name: spec for spec in METRICS}
 class _Picture:
     """The facts of the last micro-batch that a scrape needs; times are our clock, -1 for none."""
 
-    judged_ms: int = -1
-    data_listed_ms: int = -1
-    caught_up_ms: int = -1
-    oldest_open_ms: int | None = None
-    oldest_prepared_ms: int | None = None
-    pinned: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    left: Mapping[TopicPartition, int] = field(default_factory=dict)
+    judged_ms: TimestampMs = TimestampMs(-1)
+    data_listed_ms: TimestampMs = TimestampMs(-1)
+    caught_up_ms: TimestampMs = TimestampMs(-1)
+    oldest_open_ms: TimestampMs | None = None
+    oldest_prepared_ms: TimestampMs | None = None
+    pinned: Mapping[TopicPartition, tuple[Offset, TimestampMs]] = field(default_factory=dict)
+    left: Mapping[TopicPartition, Offset] = field(default_factory=dict)
 
 
 class Metrics(Collector):
@@ -72,7 +73,7 @@ class Metrics(Collector):
         cluster_id: set once it is known.
     """
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
+    def __init__(self, now_ms: Callable[[], TimestampMs]) -> None:
         self.registry = CollectorRegistry()
         self.progress: Callable[[], Progress | None] = lambda: None
         self.cluster_id = ""
@@ -100,7 +101,7 @@ class Metrics(Collector):
             for labels in series:
                 self._made[name].labels(*labels)
         nothing = (0,) * (len(BOUNDS_MS) + 1)
-        self._tally.add(Latencies(stage, state, 0, nothing) for stage in STAGES for state in TARGETS[stage])
+        self._tally.add(Latencies(stage, state, NO_TIME, nothing) for stage in STAGES for state in TARGETS[stage])
 
     @property
     def is_judging(self) -> bool:
@@ -137,11 +138,11 @@ class Metrics(Collector):
             self._count(emitted, now_ms)
         self._take_ledger(ledger)
 
-    def _count(self, emitted: Iterable[Finding], now_ms: int) -> None:
+    def _count(self, emitted: Iterable[Finding], now_ms: TimestampMs) -> None:
         self._made["batches_total"].inc()
         listed_ms = self._picture.data_listed_ms
         if listed_ms >= 0:
-            self._made["batch_duration_seconds"].observe(max(0, now_ms - listed_ms) / 1000)
+            self._made["batch_duration_seconds"].observe(elapsed(listed_ms, now_ms) / 1000)
         for finding in emitted:
             match finding:
                 case PartitionAlarm(notice):
@@ -159,7 +160,7 @@ class Metrics(Collector):
                     with self._lock:
                         self._tally.add(latencies)
 
-    def _gauges(self, emitted: Sequence[Finding], now_ms: int) -> None:
+    def _gauges(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> None:
         counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
         if not counts:
             return
@@ -200,7 +201,7 @@ class Metrics(Collector):
                     self._made["unproven_partitions"].labels(log).set(logs[log])
         self._made["undescribed_partitions"].set(len(evidence.undescribed))
 
-    def _clocks(self, clocks: Iterable[tuple[int, Clock]]) -> None:
+    def _clocks(self, clocks: Iterable[tuple[BrokerId, Clock]]) -> None:
         """Sets each broker's clock offset: the middle of the possible range, and half its width as the uncertainty."""
         middle, uncertain = self._made["broker_clock_offset_seconds"], self._made["broker_clock_uncertainty_seconds"]
         middle.clear()
@@ -284,9 +285,9 @@ def _by_labels(values: Mapping[TopicPartition, float]) -> dict[tuple[str, ...], 
     return {(partition.topic, str(partition.partition)): value for partition, value in values.items()}
 
 
-def _pinned(emitted: Iterable[Finding]) -> dict[TopicPartition, tuple[int, int]]:
+def _pinned(emitted: Iterable[Finding]) -> dict[TopicPartition, tuple[Offset, TimestampMs]]:
     """The start of the lowest open data of each partition, and when it was first seen; only if open for a while."""
-    found: dict[TopicPartition, tuple[int, int]] = {}
+    found: dict[TopicPartition, tuple[Offset, TimestampMs]] = {}
     for finding in emitted:
         if isinstance(finding, OpenTransactions):
             for transaction in finding.transactions:
@@ -303,11 +304,11 @@ def _gauge(name: str, values: Mapping[tuple[str, ...], float]) -> Family:
     return family
 
 
-def _age_s(now_ms: int, since_ms: int | None) -> float:
-    return max(0, now_ms - since_ms) / 1000 if since_ms is not None else 0.0
+def _age_s(now_ms: TimestampMs, since_ms: TimestampMs | None) -> float:
+    return elapsed(since_ms, now_ms) / 1000 if since_ms is not None else 0.0
 
 
-def _earliest(times: Iterable[int | None]) -> int | None:
+def _earliest(times: Iterable[TimestampMs | None]) -> TimestampMs | None:
     return min((time for time in times if time is not None), default=None)
 
 

@@ -13,6 +13,7 @@ from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import CensusReason, CensusRequest, Finding, PartitionAlarm, Unproven
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import Log
+from txnwatch.state.model.quantities import AT_ONCE, NO_TIME, DurationMs, TimestampMs
 from txnwatch.state.text.lists import some
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.job.progress import Progress
@@ -42,22 +43,22 @@ class Coverage:
     log: Log
     is_ready: bool = False
     progress: Callable[[], Progress | None] = lambda: None
-    census_interval_ms: int | None = None
-    now_ms: Callable[[], int] = wall_clock_ms
+    census_interval_ms: DurationMs | None = None
+    now_ms: Callable[[], TimestampMs] = wall_clock_ms
     _unproven_now: frozenset[TopicPartition] = frozenset()
     _hidden: frozenset[TopicPartition] = frozenset()
     _never: set[TopicPartition] = field(default_factory=set)
     _is_log_missing: bool = False
     _is_log_shown: bool = False
-    _started_ms: int | None = None
-    _log_progress_ms: int = 0
-    _log_read_ms: int | None = None
+    _started_ms: TimestampMs | None = None
+    _log_progress_ms: TimestampMs = AT_ONCE
+    _log_read_ms: TimestampMs | None = None
     _undescribed: Undescribed = field(init=False)
     _unproven: PersistentAlert = field(init=False)
 
     def __post_init__(self) -> None:
         undescribed = PersistentAlert("not described by their leaders", self.log, self.now_ms)
-        self._undescribed = Undescribed(undescribed, self.census_interval_ms or 0)
+        self._undescribed = Undescribed(undescribed, self.census_interval_ms or NO_TIME)
         self._unproven = PersistentAlert("not listed, or not read to their ends", self.log, self.now_ms)
 
     def on_batch(self, emitted: Sequence[Finding]) -> None:
@@ -76,7 +77,7 @@ class Coverage:
         if not is_missing:
             self._look_at_log(now_ms)
 
-    def _look_at_start(self, now_ms: int, *, is_log_shown: bool) -> None:
+    def _look_at_start(self, now_ms: TimestampMs, *, is_log_shown: bool) -> None:
         """Updates the partitions that are unproven since the first barrier; for the log, the first that showed it."""
         if self._started_ms is None:
             self._started_ms = now_ms
@@ -88,7 +89,7 @@ class Coverage:
             self._log_progress_ms = now_ms
         self._never &= self._unproven_now
 
-    def _look_at_log(self, now_ms: int) -> None:
+    def _look_at_log(self, now_ms: TimestampMs) -> None:
         if self._is_part_of_log_read():
             self._log_read_ms = now_ms
         if self.is_ready or self._log_read_ms is None or self._started_ms is None:

@@ -10,9 +10,10 @@ from txnwatch.sinks.delivery.heartbeat import Heartbeat
 from txnwatch.sinks.delivery.skipped_records import SkippedRecords
 from txnwatch.state.model.errors import BadEventError, SinkError
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
+from txnwatch.state.model.quantities import AT_ONCE, DurationMs, TimestampMs
 
 _MOST = 1_000  # instances to keep; anybody who may write to the topic can invent any number
-_PAUSE_MS = 600_000
+_PAUSE_MS = DurationMs(600_000)
 
 
 @dataclass(slots=True)
@@ -26,7 +27,7 @@ class EventListener:
 
     passed_over: SkippedRecords
     heartbeats: dict[str, Heartbeat] = field(default_factory=dict)
-    _due_ms: int = 0
+    _due_ms: TimestampMs = AT_ONCE
 
     def events_of(self, found: Iterable[Found]) -> Iterator[IncidentEvent | Overwritten]:
         """Yields what the ledger needs: events, and incidents whose record a bad record has overwritten."""
@@ -44,7 +45,9 @@ class EventListener:
                 yield one
         self.passed_over.report_when_due()
 
-    def remove_expired_heartbeats(self, retention_ms: int, now_ms: int, bury: Callable[[list[str]], None]) -> None:
+    def remove_expired_heartbeats(
+        self, retention_ms: DurationMs, now_ms: TimestampMs, bury: Callable[[list[str]], None]
+    ) -> None:
         """Writes tombstones for heartbeats that are older than the retention; checks every 10 minutes."""
         if now_ms < self._due_ms:
             return

@@ -14,12 +14,14 @@ from txnwatch import __version__
 from txnwatch.sinks.delivery.heartbeat import MOST_NAMES, Heartbeat
 from txnwatch.state.model.errors import BrokerError, SinkError
 from txnwatch.state.model.findings import BucketCount, Finding, ReadLimitReached
+from txnwatch.state.model.ids import BarrierNumber
+from txnwatch.state.model.quantities import AT_ONCE, DurationMs, TimestampMs
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.progress import Progress
 from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.watch.missing_evidence import MissingEvidence, is_of_log
 
-_TOPICS_MS = 60_000
+_TOPICS_MS = DurationMs(60_000)
 
 
 @dataclass(slots=True)
@@ -27,8 +29,8 @@ class HeartbeatTarget:
     """One sink of heartbeats, and the pause between two."""
 
     beat: Callable[[Heartbeat], None]
-    pause_ms: int
-    due_ms: int = 0
+    pause_ms: DurationMs
+    due_ms: TimestampMs = AT_ONCE
 
 
 @dataclass(slots=True)
@@ -50,9 +52,9 @@ class HeartbeatSender:
     targets: Sequence[HeartbeatTarget]
     evidence: Callable[[], MissingEvidence]
     _partitions: tuple[int, int] = (0, 0)
-    _topics_due_ms: int = 0
+    _topics_due_ms: TimestampMs = AT_ONCE
 
-    def on_batch(self, emitted: Sequence[Finding], now_ms: int) -> None:
+    def on_batch(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> None:
         """Sends a heartbeat to each sink that is due, if the micro-batch has judged a barrier."""
         barrier = next((finding.barrier for finding in emitted if isinstance(finding, BucketCount)), None)
         due = [target for target in self.targets if now_ms >= target.due_ms]
@@ -66,7 +68,7 @@ class HeartbeatSender:
             except SinkError:
                 continue  # the outbox of that sink reports the failure
 
-    def _heartbeat(self, barrier: int, emitted: Sequence[Finding], now_ms: int) -> Heartbeat:
+    def _heartbeat(self, barrier: BarrierNumber, emitted: Sequence[Finding], now_ms: TimestampMs) -> Heartbeat:
         evidence = self.evidence()
         unproven = evidence.unproven
         left = {finding.partition: finding.from_offset for finding in emitted if isinstance(finding, ReadLimitReached)}
@@ -88,7 +90,7 @@ class HeartbeatSender:
             is_coordinator_read=evidence.is_log_read,
         )
 
-    def _watched(self, now_ms: int) -> tuple[int, int]:
+    def _watched(self, now_ms: TimestampMs) -> tuple[int, int]:
         """The numbers of partitions that are scanned and that only a census watches; refreshed every minute."""
         if now_ms >= self._topics_due_ms:
             self._topics_due_ms = now_ms + _TOPICS_MS

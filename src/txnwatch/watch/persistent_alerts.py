@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import Log
+from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.state.text.lists import some
 from txnwatch.streaming.client.clock import wall_clock_ms
 
-PERSISTENT_MS = 30_000
+PERSISTENT_MS = DurationMs(30_000)
 _NAMED = 3
 
 
@@ -28,8 +29,8 @@ class PersistentAlert:
 
     what: str
     log: Log
-    now_ms: Callable[[], int] = wall_clock_ms
-    _since_ms: dict[TopicPartition, int] = field(default_factory=dict)
+    now_ms: Callable[[], TimestampMs] = wall_clock_ms
+    _since_ms: dict[TopicPartition, TimestampMs] = field(default_factory=dict)
     _reported: set[TopicPartition] = field(default_factory=set)
 
     @property

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from txnwatch.state.model.findings import CensusIncomplete, CensusReason, CensusRequest, Finding
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.watch.persistent_alerts import PERSISTENT_MS, PersistentAlert
 
 _ROUNDS = 3
@@ -30,13 +31,13 @@ class Undescribed:
     """
 
     alert: PersistentAlert
-    round_ms: int
+    round_ms: DurationMs
     has_result: bool = False
     _scanned: frozenset[TopicPartition] = frozenset()
-    _named_ms: dict[TopicPartition, int] = field(default_factory=dict)
+    _named_ms: dict[TopicPartition, TimestampMs] = field(default_factory=dict)
     _never: frozenset[TopicPartition] = frozenset()
 
-    def on_barrier(self, emitted: Sequence[Finding], now_ms: int) -> None:
+    def on_barrier(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> None:
         """Updates the partitions with the output of one barrier."""
         self._scanned = frozenset(
             finding.partition
@@ -48,8 +49,8 @@ class Undescribed:
                 self._take(finding.failed, now_ms)
         self._never &= self.partitions
 
-    def _take(self, failed: Sequence[TopicPartition], now_ms: int) -> None:
-        kept_ms = max(PERSISTENT_MS, _ROUNDS * self.round_ms)
+    def _take(self, failed: Sequence[TopicPartition], now_ms: TimestampMs) -> None:
+        kept_ms = max(PERSISTENT_MS, self.round_ms * _ROUNDS)
         kept = {at: named_ms for at, named_ms in self._named_ms.items() if failed and now_ms - named_ms <= kept_ms}
         self._named_ms = kept | {partition: now_ms for partition in failed if partition not in self._scanned}
         if not self.has_result:
