@@ -96,7 +96,7 @@ class RegistryCodec:
             return from_bytes(value)
         check_size(value)
         what = f"cannot read {value[:8]!r}..."
-        if len(value) >= _FRAME:  # requested first, to tell errors of the registry from invalid records
+        if len(value) >= _FRAME:  # requested first, so that an error of the registry differs from an invalid record
             schema_id = int.from_bytes(value[1:_FRAME], "big")
             try:
                 self._asking(lambda: self._client.get_schema(schema_id, self._subject), what)

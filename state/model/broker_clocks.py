@@ -16,7 +16,7 @@ record that is a millisecond old. So the age is a lower bound. It has two source
      reported at once, if its broker has stamped anything since, in any partition of the log that it leads.
 
 Which clock: that of the broker that leads the partition of `__transaction_state`. It is one clock for all partitions
-that the broker leads, so a quiet partition benefits from a busy one. A batch of the log has the leader epoch under
+that the broker leads, so an idle partition benefits from a busy one. A batch of the log has the leader epoch under
 which it was appended. A stamp counts only if the end of the partition was listed under the same epoch. A stamp of an
 earlier leader is from another clock, and then only our own observation counts. A broker that takes over a partition may
 be another machine with the same id: the bounds of its clock are dropped.

@@ -249,7 +249,7 @@ class ConsumerGroups(Protocol):
 
 
 class Lease(Protocol):
-    """Decides which of several instances acts. An instance that cannot tell does not hold the lease."""
+    """Decides which of several instances acts. An instance without an answer does not hold the lease."""
 
     def is_held(self) -> bool:
         """Whether this instance may act, as far as it knows without a request; called once per batch."""

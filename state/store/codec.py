@@ -1,6 +1,6 @@
 """The stored types: producers and the shared state of a bucket as bytes, evidence as lines of a file.
 
-The types themselves say how they are encoded (state/model/serializer.py). A stored producer and a part of the shared
+state/model/serializer.py encodes them by their types. A stored producer and a part of the shared
 state have no version of their own: the log entry that contains them has one, which covers them (bucket_log.py).
 Evidence is JSON, because a person may have to read it.
 """

@@ -90,7 +90,7 @@ def check_python(interpreter: str) -> None:
 
 
 def text_of(error: BaseException) -> str:
-    """All that Spark says about an error: its message and the stack traces of the JVM."""
+    """The whole text of an error from Spark: its message and the stack traces of the JVM."""
     parts: list[str] = []
     seen: BaseException | None = error
     while seen is not None:

@@ -148,14 +148,14 @@ def start(
         on_batch(batch_id, remembered.whole(emitted))
 
     facts = session.readStream.format(FORMAT).options(**settings.source_options, packed="true").load()
-    said = facts.groupBy("bucket").transformWithState(
+    findings = facts.groupBy("bucket").transformWithState(
         statefulProcessor=BucketProcessor(settings.policy),
         outputStructType=OUTPUT_DDL,
         outputMode="Update",
         timeMode="None",
     )
     query: StreamingQuery = (
-        said.writeStream.queryName(QUERY_NAME)
+        findings.writeStream.queryName(QUERY_NAME)
         .outputMode("update")
         .option("checkpointLocation", settings.checkpoint)
         .trigger(processingTime=f"{settings.trigger_ms} milliseconds")

@@ -96,8 +96,8 @@ def _not_throttled(cluster: Cluster, pending: list[RangeRead], until: float) -> 
 def _one_of_each_partition(reads: list[RangeRead]) -> list[RangeRead]:
     """The first range of each partition.
 
-    A Fetch names a partition only once, and its answer does not contain the requested offset, so two cannot be told
-    apart.
+    A Fetch names a partition only once, and its answer does not contain the requested offset, so nothing
+    distinguishes two ranges of one partition.
     """
     first: dict[TopicPartition, RangeRead] = {}
     for read in reads:

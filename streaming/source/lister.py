@@ -74,8 +74,8 @@ class Lister:
         self._count(following, due, requests)
         asked = [request.partition for request in due if _is_of_census(request)]
         census = self._rota.next_census(self._cluster.known, previous, following, asked)
-        is_quiet = census is None and not requests and time.monotonic() < self._idle_until_s
-        if is_quiet and can_skip(previous, following, next_due):
+        is_idle = census is None and not requests and time.monotonic() < self._idle_until_s
+        if is_idle and can_skip(previous, following, next_due):
             return None
         self._idle_until_s = time.monotonic() + IDLE_S
         self._censuses = {following.barrier: census}

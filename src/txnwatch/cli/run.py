@@ -45,8 +45,8 @@ def run(parsed: argparse.Namespace) -> int:
     with stop.on_signals():
         with contextlib.suppress(StopRequestedError):
             _run_until_stopped(watch, stop)
-        told = "".join(f", {count} {what}" for what, count in sorted(watch.counts.items()))
-        LOG.info(f"stopped after {watch.batches} micro-batches{told}")
+        counts = "".join(f", {count} {what}" for what, count in sorted(watch.counts.items()))
+        LOG.info(f"stopped after {watch.batches} micro-batches{counts}")
         if stop.has_left_steps:
             exit_now(0)
     return 0

@@ -56,7 +56,7 @@ def supervise(watch: Watch, session: SparkSession, stop: StopRequest) -> None:
             repeats.clear()
         pause_s = doubled(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures)
         LOG.warning(f"the query ended: {_why(query, repeats, watch)}; restarting it in {pause_s:.0f} s")
-        _quietly(query.stop)
+        _ignoring_errors(query.stop)
         stop.wait(pause_s)
         failures = 0 if has_progressed else failures + 1
 
@@ -65,7 +65,7 @@ def _stop_between_batches(query: StreamingQuery) -> None:
     """Waits for the end of the current micro-batch, and stops the query. The job lets no other micro-batch begin."""
     while query.isActive and query.status["isTriggerActive"]:
         time.sleep(0.01)
-    _quietly(query.stop)
+    _ignoring_errors(query.stop)
 
 
 def _started(watch: Watch, session: SparkSession, repeats: Repeats) -> StreamingQuery:
@@ -92,13 +92,13 @@ def _watch_query(watch: Watch, query: StreamingQuery, stop: StopRequest, session
 
     first = seen = watch.batches
     since, looks_s, first_s = time.monotonic(), 0.0, _FIRST_BATCH_S
-    is_told = is_silent = False
+    is_reported = is_silent = False
     while not stop.wait(_POLL_S) and query.isActive:
         waited_s = time.monotonic() - since
         if watch.batches != seen:
-            if watch.coverage.is_ready and not is_told:
+            if watch.coverage.is_ready and not is_reported:
                 LOG.info(f"ready: {watch.coverage.reach}")
-                is_told = True
+                is_reported = True
             elif is_silent:
                 LOG.info("the brokers answer again")
             seen, since, is_silent = watch.batches, time.monotonic(), False
@@ -130,7 +130,7 @@ def _why(query: StreamingQuery, repeats: Repeats, watch: Watch) -> str:
     return failure.cause
 
 
-def _quietly(action: Any) -> None:  # noqa: ANN401 - a callable of py4j
+def _ignoring_errors(action: Any) -> None:  # noqa: ANN401 - a callable of py4j
     """Runs an action and ignores its errors: they must not end the watch, and are of no use."""
     with contextlib.suppress(Exception):
         action()

@@ -147,7 +147,7 @@ class EmbeddedKafka:
     def tool(self, main: str, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
         """Runs one of Kafka's command line tools; `main` is its class."""
         return subprocess.run(  # noqa: S603 - our own arguments
-            [java(), "-cp", self._classpath(), *_quiet(self.directory), main, *arguments],
+            [java(), "-cp", self._classpath(), *_errors_only(self.directory), main, *arguments],
             capture_output=True,
             text=True,
             check=False,
@@ -211,8 +211,8 @@ class EmbeddedKafka:
         }
 
 
-def _quiet(directory: Path) -> list[str]:
-    config = directory / "quiet-log4j2.yaml"
+def _errors_only(directory: Path) -> list[str]:
+    config = directory / "errors-only-log4j2.yaml"
     config.write_text(_LOG4J2.replace("INFO", "ERROR"))
     return [f"-Dlog4j2.configurationFile={config}"]
 
