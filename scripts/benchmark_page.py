@@ -40,8 +40,8 @@ def benchmarks_page(found: dict[str, Any], docs: Path, generated: str) -> str:
 
 
 def _benchmark(bench: str, rows: list[dict[str, Any]], docs: Path) -> list[str]:
-    told = rows[0]
-    lines = [f"## {TITLES[bench]}", "", f"`make bench ARGS={bench}`, {told['measured']}, {told['machine']}.", ""]
+    first = rows[0]
+    lines = [f"## {TITLES[bench]}", "", f"`make bench ARGS={bench}`, {first['measured']}, {first['machine']}.", ""]
     for row in rows:
         lines += _row(row)
     for picture, sizes_are in {row["plot"]: row["sizes_are"] for row in rows}.items():

@@ -85,7 +85,7 @@ def capacity_page(found: dict[str, Any], generated: str) -> str:
     costs = costs_of(found)
     lines = ["# Capacity", "", generated, ABOUT, "", "## Cost of single operations", ""]
     lines += ["| | CPU time |", "|---|---:|"]
-    lines += [f"| {what} | {_time(spent)} |" for what, spent in _told(costs)]
+    lines += [f"| {what} | {_time(spent)} |" for what, spent in _cost_rows(costs)]
     lines += [
         "",
         "## Resources for a cluster",
@@ -140,7 +140,7 @@ def needs(load: Load, costs: Costs) -> dict[str, str]:
     }
 
 
-def _told(costs: Costs) -> list[tuple[str, float]]:
+def _cost_rows(costs: Costs) -> list[tuple[str, float]]:
     return [
         ("one record batch: walk and fold (one-record batches)", costs.batch_s),
         ("one received megabyte: walk and fold (1 MB batches)", costs.byte_s * 1e6),

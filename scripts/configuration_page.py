@@ -35,7 +35,8 @@ quotes: in double quotes, TOML treats a backslash as the beginning of an escape.
 A value can refer to a secret that is kept elsewhere, with `${env:NAME}`, `${file:/path}` or `${file:/path:key}`: see
 [secrets from files and variables](hardening.md#secrets-from-files-and-variables).
 
-The other commands are not configured by this file. They use the variables `TXNWATCH_BOOTSTRAP_SERVER`,
+`find-hanging` and `explain` take `bootstrap_server`, `command_config` and the thresholds of the verdicts from the same
+file, variables and flags. The other commands do not read the file. They use the variables `TXNWATCH_BOOTSTRAP_SERVER`,
 `TXNWATCH_COMMAND_CONFIG` and `TXNWATCH_EVENTS_KEY_FILE`, and their own [flags](cli.md).
 """
 OTHER_ABOUT = """\

@@ -79,11 +79,16 @@ def _proof() -> list[str]:
     return [
         "## How a span is proven to hang",
         "",
-        "At each barrier, an open span is in one of these phases. The columns are what the barrier shows: whether a",
-        "live transaction holds the span, and whether the span was seen open after the first look without an owner. A",
-        "cell has the next phase, and what follows. *candidate*: a fresh read has to confirm that it hangs; it is",
-        "emitted again with growing pauses. *wait*: the partition is not read to a later end yet. A dash: not",
-        "possible. A barrier that proves nothing changes nothing.",
+        "At each barrier, an open span is in one of these phases. The columns are what the barrier shows:",
+        "",
+        "- *held*: a live transaction holds the partition of the span.",
+        "- *unowned*: no live transaction holds it.",
+        "- *still open*: an earlier barrier has shown that no live transaction holds the span, and the span was open",
+        "  after that barrier.",
+        "",
+        "A cell has the next phase, and the output. *candidate*: the state emits a candidate, and repeats it with",
+        "growing pauses; a fresh read has to confirm it. *wait*: there is no output until the partition is read to a",
+        "later end. A dash means that the case is not possible. A barrier that proves nothing changes nothing.",
         "",
         f"| phase | meaning | {' | '.join(Sight)} |",
         f"|---|---|{'---|' * len(Sight)}",
@@ -146,8 +151,8 @@ def events_page() -> str:
             "",
             "A value may end with a signature (in JSON the member `signature`): see",
             "[Who may write it](consumers.md#who-may-write-it). The id of an incident has 32 digits (0-9 and a-f). If",
-            "a record has another key (and is no heartbeat), or an invalid value in a field, txnwatch has not written",
-            "it.",
+            "a record that is not a heartbeat has another key, or an invalid value in a field, txnwatch has not",
+            "written it.",
             "",
             *_fields(schema, "## Fields"),
         ]
@@ -192,7 +197,7 @@ def cli_page() -> str:
         "| 1 | a failure (one line on standard error has the cause and what to do), or an incomplete answer |",
         "| 2 | wrong usage: a flag or a setting is invalid |",
         "| 3 | something was found (only with `--fail-on-found`) |",
-        "| 4 | no watcher is active, so an empty answer proves nothing (only `status`) |",
+        "| 4 | no watcher is active, so an empty answer proves nothing (only `txnwatch status`) |",
         "| 130 | interrupted with Ctrl-C |",
         "",
         "With `--format json` a command prints one JSON object. It has the same members for every command: `command`,",
@@ -241,10 +246,11 @@ def reference_config() -> str:
 
 _FAULTS_ABOUT = """\
 Each row is a fault on real brokers, made with ordinary requests, killed brokers and shortened files, while
-`txnwatch run` watches the cluster. The letter in the first column is the group of the fault. `make faults` repeats all
-of them and writes this page. The column *txnwatch* has the verdict and the seconds from the fault (if a broker comes
-back: from its return) to the event on the events topic. Three brokers and txnwatch shared two cores with other work.
-The other tools ran directly afterwards on the same cluster:
+`txnwatch run` watches the cluster. Faults with the same letter in the first column have a similar cause. `make faults`
+repeats all of them and writes this page. The column *txnwatch* has the verdict, the reason of a hang, and the seconds
+until the event is on the events topic. The seconds begin with the fault or, if a broker comes back, with its return.
+Three brokers and txnwatch shared two cores with other work. The other tools ran directly afterwards on the same
+cluster:
 
 - **find-hanging**: `kafka-transactions.sh find-hanging --broker-id` of the partition's leader, with its default of 15
   minutes and (*at 0*) with `--max-transaction-timeout 0`; the seconds are the run time of the tool;
@@ -300,12 +306,13 @@ def faults_page() -> str:
 def _fault_row(rows: list[dict[str, Any]]) -> str:
     first = rows[0]
     return (
-        f"| {first['row']} | {first['fault']} | {first['truth']} | {_said(rows)} | {_peer(rows, 'find_hanging')} "
-        f"| {_peer(rows, 'kafka_python')} | {_each(rows, lambda row: row['others'].get('gauge'))} |"
+        f"| {first['row']} | {first['fault']} | {first['truth']} | {_verdict_cell(rows)} "
+        f"| {_peer(rows, 'find_hanging')} | {_peer(rows, 'kafka_python')} "
+        f"| {_each(rows, lambda row: row['others'].get('gauge'))} |"
     )
 
 
-def _said(rows: list[dict[str, Any]]) -> str:
+def _verdict_cell(rows: list[dict[str, Any]]) -> str:
     first = rows[0]
     if first["verdict"] is None:
         return _SILENT
@@ -322,19 +329,21 @@ def _peer(rows: list[dict[str, Any]], name: str) -> str:
 
 
 def _answer(row: dict[str, Any], name: str) -> str:
-    told = row["others"].get(name)
-    if told is None:
+    answer = row["others"].get(name)
+    if answer is None:
         return "not run"
-    return f"**found**, {told['seconds']:.1f} s" if told["says"] == "found" else str(told["says"]).replace("|", "/")
+    if answer["says"] == "found":
+        return f"**found**, {answer['seconds']:.1f} s"
+    return str(answer["says"]).replace("|", "/")
 
 
-def _each(rows: list[dict[str, Any]], tell: Callable[[dict[str, Any]], object], *, always: bool = False) -> str:
+def _each(rows: list[dict[str, Any]], cell: Callable[[dict[str, Any]], object], *, always: bool = False) -> str:
     """The text of each Kafka version; only once if it is the same for all, apart from seconds."""
-    told = {row["version"]: str(tell(row)) for row in rows}
-    plain = {re.sub(r", [0-9.]+ s", "", text) for text in told.values()}
+    texts = {row["version"]: str(cell(row)) for row in rows}
+    plain = {re.sub(r", [0-9.]+ s", "", text) for text in texts.values()}
     if len(plain) == 1 and not always:
-        return next(iter(told.values()))
-    return "; ".join(f"{text} ({version})" for version, text in told.items())
+        return next(iter(texts.values()))
+    return "; ".join(f"{text} ({version})" for version, text in texts.items())
 
 
 def abort_page() -> str:

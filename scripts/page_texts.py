@@ -39,8 +39,9 @@ depends on the `expected_outcome`: how the transaction would have ended.
 txnwatch publishes the incident first. The process that has proven the hang waits for `--abort-after-ms` (default: five
 minutes). Then it does the following:
 
-1. **Read.** It repeats the fresh read that confirmed the incident (partition, coordinator, partition). It also reads
-   the start of the open data in the partition's log again. This must give the same outcome.
+1. **Read.** It repeats the fresh read that confirmed the incident: it asks the partition's leader, then the
+   coordinator, then the leader again. It also reads the start of the open data in the partition's log again. This must
+   give the same outcome.
 2. **Decide.** It checks the reasons against an abort in the order of the [refusals](#refusals). If one applies, it
    writes no marker.
 3. **Announce.** It publishes an `updated` event with `action.decision` = `abort`, and continues only after the event is
@@ -84,8 +85,8 @@ because the hourly budget also counts the markers that events announce.
 ## Several instances
 
 Only one instance aborts: the one that has the lease. The lease is partition 0 of the events topic in the consumer group
-`txnwatch-abort-<cluster id>`. Any client that can join the group can get the lease, so a foreign client could hold it
-and make no decision. To show this, the other instances log a warning if a transaction has no decision
+`txnwatch-abort-<cluster id>`. Any client that can join the group can get the lease, so a client that is not txnwatch
+could hold it and make no decision. To show this, the other instances log a warning if a transaction has no decision
 `--abort-after-ms` plus five minutes after they have proven its hang.
 
 ## Refusals
@@ -114,10 +115,10 @@ from the partition's leader; there is no flag for them.
 The exit code is 0 only for the result `verified`. With `--dry-run` it is 0 if the command would write a marker.
 
 If the events topic exists, the command publishes an incident of its own: `opened` with the decision, `updated` with the
-result, and `resolved` once it has read that the transaction is closed. `resolution.how` is `committed` or `aborted`, as
-the marker that closed the transaction, or `no_longer_open` if that marker could not be read. A running watcher may have
-an incident of its own about the same transaction. The command does not change that incident, because only the watcher
-may continue its sequence. That incident ends when the watcher reads the marker.
+result, and `resolved` once it has read that the transaction is closed. `resolution.how` is `committed` or `aborted`,
+according to the marker that closed the transaction, or `no_longer_open` if that marker could not be read. A running
+watcher may have an incident of its own about the same transaction. The command does not change that incident, because
+only the watcher may continue its sequence. That incident ends when the watcher reads the marker.
 """
 
 METRICS_ABOUT = """\

@@ -73,7 +73,11 @@ def add_partition_flags(parser: argparse.ArgumentParser, topic: str = "the topic
 def add_events_flags(parser: argparse.ArgumentParser) -> None:
     """Adds `--events-topic`, `--schema-registry-url`, `--events-key-file`: how to read and verify the events."""
     parser.add_argument(
-        "--events-topic", type=topic_name, default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)"
+        "--events-topic",
+        type=topic_name,
+        default=EVENTS_TOPIC,
+        metavar="TOPIC",
+        help="the topic of the incident events (default: %(default)s)",
     )
     parser.add_argument(
         "--schema-registry-url", type=registry_url, metavar="URL", help="schema registry, for events in confluent-avro"

@@ -39,7 +39,11 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     )
     add_connection_flags(parser)
     parser.add_argument(
-        "--events-topic", type=topic_name, default=EVENTS_TOPIC, metavar="TOPIC", help="(default: %(default)s)"
+        "--events-topic",
+        type=topic_name,
+        default=EVENTS_TOPIC,
+        metavar="TOPIC",
+        help="the events topic that `run` will use (default: %(default)s)",
     )
     parser.add_argument("--redis-url", type=redis_url, metavar="URL", help="the Redis that `run` will use")
     add_output_flags(parser)

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-# The first of these words that is part of a setting's name gives the placeholder of its flag.
+# The first key that is a part of a setting's name gives the placeholder of its flag.
 _PLACEHOLDERS = {
     "ms": "MS",
     "bytes": "BYTES",
@@ -47,13 +47,15 @@ def add_flags(parser: argparse.ArgumentParser, model: type[BaseModel], only: Col
             metavar=_placeholder(name, spec),
             help=f"{spec.description}{default}".replace("%", "%%"),
         )
-    parser.add_argument("--config", metavar="FILE", type=Path, help="TOML file with the same keys, with _ instead of -")
+    parser.add_argument(
+        "--config", metavar="FILE", type=Path, help="TOML file with the settings; a key is a flag's name with _ for -"
+    )
 
 
 def _placeholder(name: str, spec: FieldInfo) -> str:
     values = choices(spec)
-    words = name.split("_")
-    return f"{{{','.join(values)}}}" if values else next(_PLACEHOLDERS[word] for word in _PLACEHOLDERS if word in words)
+    parts = name.split("_")
+    return f"{{{','.join(values)}}}" if values else next(_PLACEHOLDERS[part] for part in _PLACEHOLDERS if part in parts)
 
 
 def choices(spec: FieldInfo) -> tuple[str, ...]:
