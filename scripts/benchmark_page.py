@@ -8,9 +8,10 @@ from typing import Any
 
 ABOUT = """
 Compare the ratios: both sides were measured in one run on one machine. Seconds are valid for that machine only. CPU is
-the time of all processes that took part, without the broker. The slope is the exponent of growth over the sizes: 0 is
-constant, 1 is proportional. `make bench` measures everything, `make bench ARGS="scan idle"` a part of it. Each run
-replaces its own rows.
+the time of all processes that took part, without the broker. A column *x ...* is the ratio to what its head names:
+*x librdkafka* 0.2 means a fifth of librdkafka's time. The slope is the exponent of growth over the sizes: 0 is
+constant, 1 is proportional. PSS (proportional set size) is memory in which a page that several processes share counts
+once. `make bench` measures everything, `make bench ARGS="scan idle"` a part of it. Each run replaces its own rows.
 """.strip()
 TITLES = {
     "scan": "Reading logs",
@@ -28,6 +29,74 @@ TITLES = {
     "partitions": "Many partitions",
     "steady": "Memory over time",
 }
+# What a benchmark measures, and the names of its rows and columns.
+MEANS = {
+    "scan": """
+Several programs read the same topic from the same broker, one after the other; the figures are medians of three rounds.
+*Bare socket* receives the bytes and does nothing else: the limit of this machine. *Header walk* also finds each batch.
+*Fold* is what txnwatch does with a range of a log: it computes from the batches what is open and what has ended. *Fold
+to Arrow* also encodes the result for Spark. *kafka-consumer-perf-test* is Kafka's own tool. The rows with *Spark*
+compare a whole Spark query with Spark's own Kafka source.
+""",
+    "buckets": """
+One micro-batch of all 16 buckets of the state, in one process, without Spark. *Open* transactions are Ongoing and have
+data on one of 16 partitions. A producer that *changes* has ended a transaction and begun the next one. *CPU s to pack*
+is the time in which the source prepares the same facts. A *state call* is a call to Spark's state store.
+""",
+    "operators": """
+The same micro-batches in Spark, with facts from a synthetic source. *Row* and *pandas* are two interfaces of Spark for
+state, and *a key per producer* or *16 buckets* is the key of the state: these three variants only apply the facts. The
+variant *packed, 16 buckets, judged* is the one in use; it also evaluates the barrier ([decision
+0002](decisions/0002-stateful-operator.md), [decision 0018](decisions/0018-a-batch-costs-what-changed.md)).
+""",
+    "executors": """
+The same micro-batches on a Spark cluster of one and of two executors with one core each. The driver needs a core too,
+so two executors on two cores gain less than on three.
+""",
+    "latency": """
+A hang is a write that arrives after the abort of its transaction, at a random moment. *Seconds* is the median time from
+the broker's answer to the write until a consumer has the event. *Ready* is the time from the start of txnwatch until it
+watches every partition.
+""",
+    "changing": """
+The same time, while another process writes batches of many other transactional producers to the same broker.
+*Micro-batch s* is the median duration of a micro-batch.
+""",
+    "census": """
+A round of the census, compared with `kafka-transactions.sh find-hanging --broker-id` for the same partitions. Nothing
+is open.
+""",
+    "many_hangs": """
+Many hangs begin within a second or two. The seconds are from the last write until a consumer has the event about the
+last hang, and until the expected outcome of the last hang is known. *Of them* is the number of hangs that were
+reported.
+""",
+    "idle": """
+txnwatch watches 16 partitions in which nothing is written. CPU is counted for one minute, two minutes after the first
+verdict was possible.
+""",
+    "quota": """
+txnwatch and librdkafka read the same data at the same time, each under its own quota of 1 MB/s. *Gaps* are ranges that
+txnwatch had to read again.
+""",
+    "first_reading": """
+No broker: only the reading of the bytes is timed. *Exact fold* decodes every record. *Two passes* is the method in use
+([decision 0019](decisions/0019-first-reading-in-two-passes.md)). *Plain walk* finds each batch and does nothing else.
+""",
+    "million": """
+From the start of txnwatch to its first verdict. One in a hundred ids has an open transaction, and a hang exists before
+the start. *Peak* is the largest sum over all processes of txnwatch.
+""",
+    "partitions": """
+A proxy in front of the broker counts requests and bytes. *The watch* is txnwatch. *Beside* is a consumer group of one
+librdkafka consumer with default settings that reads the same partitions, for comparison. *To* is what the client
+receives, *from* is what it sends. *Busy* is a thousand records of a hundred bytes per second.
+""",
+    "steady": """
+Four clients begin, write and commit transactions for an hour, each second under new transactional ids. The rows are the
+first measurement after the warm-up, the last one, and the one with the slowest micro-batch between them.
+""",
+}
 
 
 def benchmarks_page(found: dict[str, Any], docs: Path, generated: str) -> str:
@@ -42,6 +111,7 @@ def benchmarks_page(found: dict[str, Any], docs: Path, generated: str) -> str:
 def _benchmark(bench: str, rows: list[dict[str, Any]], docs: Path) -> list[str]:
     first = rows[0]
     lines = [f"## {TITLES[bench]}", "", f"`make bench ARGS={bench}`, {first['measured']}, {first['machine']}.", ""]
+    lines += [MEANS[bench].strip(), ""]
     for row in rows:
         lines += _row(row)
     for picture, sizes_are in {row["plot"]: row["sizes_are"] for row in rows}.items():
