@@ -143,7 +143,7 @@ class ManualAbort:
             name, state = described.transactional_id, described.state
             raise TxnwatchError(f"{partition}: it does not hang: {name} is {state} and holds the partition")
         for _, why in found.unproven:
-            raise BrokerError(f"{partition}: whether it hangs could not be read: {why}")
+            raise BrokerError(f"{partition}: could not read whether it hangs: {why}")
         absence = self.absence(partition)
         if absence is not None:
             raise BrokerError(f"{partition}: {absence}")
@@ -161,7 +161,7 @@ class ManualAbort:
         if found.answer is Answer.REFUTED:
             raise TxnwatchError(f"{self.target.partition}: it does not hang: {found.why}")
         if found.answer is Answer.UNKNOWN:
-            raise BrokerError(f"{self.target.partition}: whether it hangs could not be read: {found.why}")
+            raise BrokerError(f"{self.target.partition}: could not read whether it hangs: {found.why}")
         return found
 
 

@@ -76,7 +76,7 @@ class Delivery:
         for mirror in self.mirrors:
             mirror.forget(self.store.is_past, now_ms)
             if mirror.has_lost_everything():
-                self.report(f"{mirror.name} is empty; filling it")
+                self.report(f"{mirror.name} is empty and is filled again")
                 self.resend_to([mirror])
         if not self.topic.waiting:
             self.retention.on_tidy(self.store, now_ms)

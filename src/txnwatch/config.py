@@ -126,7 +126,8 @@ class RunSettings(BaseModel):
         DurationMs(5_000), description="pause between two rounds of the census of topics that are not scanned"
     )
     heal_interval_ms: PositiveMs = Field(
-        DurationMs(60_000), description="pause between two censuses of the scanned partitions"
+        DurationMs(60_000),
+        description="pause between two censuses of the scanned partitions, which check what the scan has found",
     )
     max_offsets_per_trigger: Positive = Field(
         20_000_000, description="maximum number of offsets that one micro-batch reads, all data partitions together"
@@ -154,7 +155,8 @@ class RunSettings(BaseModel):
     )
     late_buffer_ms: NotNegativeMs = Field(
         _DEFAULTS.late_buffer_ms,
-        description="a transaction is late if it is older than the sum of its timeout, the scan interval and this",
+        description="a transaction is late if it is older than the sum of its timeout, the coordinator's scan "
+        "interval and this",
     )
     coordinator_scan_interval_ms: NotNegativeMs | None = Field(
         _DEFAULTS.coordinator_scan_interval_ms,

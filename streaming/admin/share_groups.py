@@ -28,7 +28,7 @@ _GROUP = 32  # the resource type of a group's configuration
 _ISOLATION, _READ_COMMITTED = "share.isolation.level", "read_committed"
 _UNKNOWN = -1
 _TRIES = 3
-_NO_LAG = "offsets of share groups: the broker does not return the lag, so a group is at_risk at most"
+_NO_LAG = "offsets of share groups: the broker does not return the lag, so no group can be stopped, only at_risk"
 
 
 class ShareOffset(NamedTuple):

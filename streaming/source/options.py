@@ -42,7 +42,7 @@ KNOWN = {
     "censuspattern": "regular expression; topics that match and are not scanned are watched by census only",
     "foreignpattern": "regular expression for topics copied byte for byte from another cluster; they are never checked",
     "censusintervalms": "pause between two rounds of the census of topics that are not scanned",
-    "healintervalms": "pause between two censuses of the scanned partitions",
+    "healintervalms": "pause between two censuses of the scanned partitions, which check what the scan has found",
     "controlfile": "file in which the job asks for ranges to be read again",
     "nextbarrierfile": "file in which the job writes when the next barrier is due; without it, no barrier is skipped",
     "packed": "true for one blob of facts per task and bucket, as txnwatch's own operator reads it",

@@ -150,7 +150,9 @@ def test_an_active_watcher_that_reads_a_part_of_the_coordinators_log(
     )
     assert data == f"not checked: orders-1, orders-2, 1 more partition: {who} proves nothing there"
     assert "4 unproven (__transaction_state-7, orders-1, orders-2 and 1 more), 1 of them of the coord" in watcher
-    assert summary == "no open incident; a watcher is active, but it proves nothing about what is not checked"
+    assert (
+        summary == "no open incident; a watcher is active, but it proves nothing on the partitions that are not checked"
+    )
     place.beat(replace(partly, time_ms=partly.time_ms + 1, is_coordinator_read=False))
     code, document = asked(place.flags, capsys)
     assert (code, document["complete"]) == (1, False)

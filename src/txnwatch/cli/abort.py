@@ -35,7 +35,7 @@ _LOSS = {
     "partition, while the other partitions of the transaction keep theirs. `--result commit` completes it",
     ExpectedOutcome.UNKNOWN: "it is not known whether its commit was acknowledged to the client; if it was, an abort "
     "destroys acknowledged data",
-    ExpectedOutcome.ABORT: "its commit was not acknowledged to the client: an ABORT marker is the one that is missing",
+    ExpectedOutcome.ABORT: "its commit was not acknowledged to the client: an ABORT marker is missing",
     ExpectedOutcome.NONE: "no transaction ever owned the data: an abort hides it from read_committed consumers, and a "
     "commit is impossible",
 }

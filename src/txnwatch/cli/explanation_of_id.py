@@ -41,7 +41,7 @@ def of_id(
     if data.open:
         text.append(f"But its producer has open data on {_names(data.open)}, which no transaction of this id owns.")
     if data.unread:
-        text.append(f"Whether it has open data on {_names(data.unread)} is not known: that could not be read.")
+        text.append(f"It is not known whether it has open data on {_names(data.unread)}: this could not be read.")
     if data.is_nothing_left:
         text.append("It waits for nothing. `txnwatch find-hanging` also finds open data on other partitions.")
     return Explanation(

@@ -148,7 +148,7 @@ def _summary(found: _Reading, watchers: Sequence[Watcher], alone: Sequence[str],
         since = "none has evaluated a barrier within the last minute"
         nobody = f"no watcher of cluster {some(alone, _NAMED)} is active: {since}"
     elif not is_whole:
-        nobody = "a watcher is active, but it proves nothing about what is not checked"
+        nobody = "a watcher is active, but it proves nothing on the partitions that are not checked"
     else:
         nobody = "" if wrong == "" else "a watcher is active"
     parts = [part for part in (wrong, nobody) if part]

@@ -123,7 +123,7 @@ def _why(query: StreamingQuery, repeats: Repeats, watch: Watch) -> str:
     """
     error = query.exception()
     if error is None:
-        return f"its thread is gone; the reason may be in Spark's output: {watch.spark_log}"
+        return f"it ended without an error; the reason may be in Spark's output: {watch.spark_log}"
     failure = repeats.add(failure_of(text_of(error)))
     if failure.advice:
         raise failure.error(f"more details may be in Spark's output: {watch.spark_log}")

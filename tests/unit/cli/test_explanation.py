@@ -196,7 +196,7 @@ def test_an_idle_id_with_a_partition_that_cannot_be_read_is_not_called_well(admi
     admin.problems.update(dict.fromkeys(admin.partitions, "NO_LEADER"))
     found = of(admin)
     assert found.state == "unproven"
-    assert found.text[-1] == "Whether it has open data on orders-0 is not known: that could not be read."
+    assert found.text[-1] == "It is not known whether it has open data on orders-0: this could not be read."
 
 
 def test_an_idle_id_with_data_left_open_is_not_called_well(admin: FakeAdmin) -> None:

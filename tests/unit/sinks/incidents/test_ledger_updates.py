@@ -125,7 +125,7 @@ def test_a_sink_that_has_lost_everything_is_filled_again(world: World) -> None:
     world.redis.is_emptied = True
     world.batch(after_ms=TIDY_MS)
     assert world.redis.told == world.topic.told
-    assert world.reports == ["recording is empty; filling it"]
+    assert world.reports == ["recording is empty and is filled again"]
 
 
 def test_a_marker_that_only_a_coordinator_can_have_left_open_to_doubt_is_unknown(world: World) -> None:

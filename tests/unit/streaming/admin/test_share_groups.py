@@ -143,7 +143,7 @@ def test_without_a_lag_the_start_offset_is_a_lower_bound_and_that_is_logged(lag:
     broker.lag = lag
     found, problems = broker.told()
     assert found == OTHERS | {FROZEN._replace(committed_offset=7, is_floor=True)}
-    no_lag = "offsets of share groups: the broker does not return the lag, so a group is at_risk at most"
+    no_lag = "offsets of share groups: the broker does not return the lag, so no group can be stopped, only at_risk"
     assert list(problems) == [no_lag]
 
 
