@@ -40,9 +40,8 @@ OFF, ON = "off", "on"
 MARKERS_AT_A_TIME = 5
 FRESH_MS = DurationMs(5_000)  # the greatest age of the read on which a marker is written
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = DurationMs(1_000), DurationMs(60_000)
-_UNPROVEN_MS = DurationMs(
-    150_000
-)  # the state repeats a candidate within a minute; a start takes less than another minute
+# The state repeats a candidate within a minute; a start takes less than another minute.
+_UNPROVEN_MS = DurationMs(150_000)
 _IDLE_HOLDER_MS = DurationMs(300_000)
 Tries = dict[str, tuple[int, TimestampMs]]  # by incident: the number of tries, and the time of the next one
 

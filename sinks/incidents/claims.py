@@ -25,12 +25,12 @@ from txnwatch.state.model.ids import BarrierNumber, ProducerId
 from txnwatch.state.model.incident import IncidentEvent, SpanKey, resolved, transaction_incident_id, updated
 from txnwatch.state.model.incident_payload import Action, ActionResult, ExpectedOutcome, Resolution
 from txnwatch.state.model.ports import TransactionAdmin
-from txnwatch.state.model.quantities import TimestampMs
+from txnwatch.state.model.quantities import LONG_AGO, TimestampMs
 from txnwatch.state.model.transaction import CoordinatorView, Span
 from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict, rank
 
 _IDENTITY = ("topic", "partition", "topic_id", "producer_id", "txn_start_offset", "transactional_id")
-_NOT_LISTED_MS, _NO_BARRIER = TimestampMs(0), BarrierNumber(0)  # a published incident has no listing of ours
+_NO_BARRIER = BarrierNumber(0)  # a published incident is from no barrier of ours
 _BEGINNING = ("action", "resolution", "detected_at_ms", "detection_latency_ms")
 
 
@@ -256,10 +256,10 @@ def asked_about(incident: IncidentEvent) -> SpanCandidate:
         reason=Reason.NO_TRANSACTIONAL_ID,
         producer_id=producer_id,
         partition=partition,
-        span=Span(topic_id, start, epoch, epoch, start, _NOT_LISTED_MS, _NOT_LISTED_MS, _NO_BARRIER),
+        span=Span(topic_id, start, epoch, epoch, start, LONG_AGO, LONG_AGO, _NO_BARRIER),
         view=None,
         first_barrier=_NO_BARRIER,
         second_barrier=_NO_BARRIER,
-        data_listed_ms=_NOT_LISTED_MS,
-        coordinator_listed_ms=_NOT_LISTED_MS,
+        data_listed_ms=LONG_AGO,
+        coordinator_listed_ms=LONG_AGO,
     )

@@ -22,7 +22,7 @@ from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.incident import SpanKey
 from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.ports import TransactionAdmin
-from txnwatch.state.model.quantities import AT_ONCE, TimestampMs
+from txnwatch.state.model.quantities import LONG_AGO, TimestampMs
 from txnwatch.state.model.transaction import Marker
 
 Marked = tuple[str, TimestampMs]  # incident id, and when its marker was announced
@@ -68,7 +68,7 @@ class Findings:
     _kept: dict[SpanKey, ProvenHang] = field(default_factory=dict)
     _markers: dict[SpanKey, Marker] = field(default_factory=dict)
     _is_changed: bool = False
-    _from_ms: TimestampMs = AT_ONCE
+    _from_ms: TimestampMs = LONG_AGO
 
     def __post_init__(self) -> None:
         kept = self.store.load() if self.store is not None else StoredFindings()

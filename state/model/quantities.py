@@ -59,7 +59,8 @@ else:
     TimestampMs = NewType("TimestampMs", int)
 
 NO_TIME: Final = DurationMs(0)
-AT_ONCE: Final = TimestampMs(0)  # for a due time: it has passed already
+LONG_AGO: Final = TimestampMs(0)
+AT_ONCE: Final = LONG_AGO  # for a due time: it has passed already
 FIRST_OFFSET: Final = Offset(0)  # where each log has begun
 
 

@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 
 from txnwatch.state.abort.case import ProvenHang
 from txnwatch.state.detection.bucket_state import BucketState, SharedState
-from txnwatch.state.model.quantities import TimestampMs
+from txnwatch.state.model.quantities import LONG_AGO
 from txnwatch.state.model.serializer import PartSerializer, Serializer
 from txnwatch.state.model.transaction import ProducerState
 
@@ -29,7 +29,7 @@ decode_producer = _PRODUCER.decode
 
 def encode_evidence(evidence: ProvenHang) -> str:
     """The evidence about a hanging transaction as one line of JSON, without its time."""
-    return _EVIDENCE.encode_line(replace(evidence, since_ms=TimestampMs(0)))
+    return _EVIDENCE.encode_line(replace(evidence, since_ms=LONG_AGO))
 
 
 def decode_evidence(line: str) -> ProvenHang:

@@ -17,6 +17,7 @@ from txnwatch.streaming.wire.fetch_response import HIGHEST_VERSION
 MAX_BYTES = 16 << 20
 PARTITION_MAX_BYTES = (1 << 20, 8 << 20)
 MAX_WAIT_MS = 100
+_NO_EPOCH = LeaderEpoch(-1)
 _TOPIC_IDS_SINCE, _DIVERGING_EPOCH_SINCE = 13, 12
 
 
@@ -40,9 +41,7 @@ def fetch_request(cluster: Cluster, reads: list[RangeRead], max_bytes: int) -> R
                     partition=read.partition.partition,
                     current_leader_epoch=_leader_epoch(cluster, read.partition),
                     fetch_offset=read.fold.position,
-                    last_fetched_epoch=read.last_fetched_epoch
-                    if version >= _DIVERGING_EPOCH_SINCE
-                    else LeaderEpoch(-1),
+                    last_fetched_epoch=read.last_fetched_epoch if version >= _DIVERGING_EPOCH_SINCE else _NO_EPOCH,
                     log_start_offset=-1,
                     partition_max_bytes=per_partition,
                 )
@@ -71,4 +70,4 @@ def _topic(version: int, name: str, topic_id: str, partitions: list[Any]) -> Any
 
 def _leader_epoch(cluster: Cluster, partition: TopicPartition) -> LeaderEpoch:
     info = cluster.known.info(partition)
-    return info.leader_epoch if info is not None else LeaderEpoch(-1)
+    return info.leader_epoch if info is not None else _NO_EPOCH

@@ -22,7 +22,7 @@ from txnwatch.state.model.ids import (
     LeaderEpoch,
     TopicPartition,
 )
-from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset, TimestampMs
+from txnwatch.state.model.quantities import FIRST_OFFSET, LONG_AGO, DurationMs, Offset, TimestampMs
 
 VERSION = 5
 NOT_BEGUN = Offset(-1)
@@ -136,7 +136,7 @@ class SourceOffset:
     @classmethod
     def beginning(cls) -> SourceOffset:
         """Where every new query starts: nothing listed, nothing read."""
-        return cls("", BarrierNumber(0), TimestampMs(0), TimestampMs(0), {})
+        return cls("", BarrierNumber(0), LONG_AGO, LONG_AGO, {})
 
     def bounded(self, ends: str | Mapping[TopicPartition, Offset]) -> SourceOffset:
         """A copy that reads no further than the given ends; a string in place of ends sets no bound."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from txnwatch.state.model.facts import PartitionNotice
 from txnwatch.state.model.ids import LeaderEpoch, TopicPartition
-from txnwatch.state.model.quantities import AT_ONCE, FIRST_OFFSET, DurationMs, Offset, TimestampMs
+from txnwatch.state.model.quantities import FIRST_OFFSET, LONG_AGO, DurationMs, Offset, TimestampMs
 from txnwatch.streaming.source.offsets import SourceOffset, is_data
 from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.streaming.source.planner import is_begun
@@ -70,7 +70,7 @@ class ReadPlan:
     ranges: tuple[Range, ...]
     listed_ms: TimestampMs
     end: SourceOffset | None = None
-    previous_listed_ms: TimestampMs = AT_ONCE
+    previous_listed_ms: TimestampMs = LONG_AGO
     risen: frozenset[TopicPartition] = frozenset()
     unfinished: frozenset[int] = frozenset()
     followed: frozenset[int] = frozenset()

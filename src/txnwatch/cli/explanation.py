@@ -17,7 +17,7 @@ from txnwatch.state.model.ids import ProducerId, TopicPartition
 from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.ports import PartitionReading, TransactionDescription
-from txnwatch.state.model.quantities import AT_ONCE, TimestampMs, elapsed
+from txnwatch.state.model.quantities import LONG_AGO, TimestampMs, elapsed
 from txnwatch.state.model.verdicts import REASON_MEANS, Verdict
 
 _YES, _NO, _NOT_KNOWN = "yes", "no", "unknown"
@@ -78,7 +78,7 @@ def end_of(
 
 def _how_it_ends(described: TransactionDescription, end: ExpectedEnd, now_ms: TimestampMs) -> str:
     assert described.state is not None
-    due_ms, last_ms = end.due_ms or AT_ONCE, end.last_ms or AT_ONCE
+    due_ms, last_ms = end.due_ms or LONG_AGO, end.last_ms or LONG_AGO
     match end.by:
         case EndedBy.MARKERS:
             return f"Its outcome is decided ({described.state.outcome}); it ends once the marker is written here."

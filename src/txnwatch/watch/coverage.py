@@ -13,7 +13,7 @@ from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import CensusReason, CensusRequest, Finding, PartitionAlarm, Unproven
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import Log
-from txnwatch.state.model.quantities import AT_ONCE, NO_TIME, DurationMs, TimestampMs
+from txnwatch.state.model.quantities import LONG_AGO, NO_TIME, DurationMs, TimestampMs
 from txnwatch.state.text.lists import some
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.job.progress import Progress
@@ -51,7 +51,7 @@ class Coverage:
     _is_log_missing: bool = False
     _is_log_shown: bool = False
     _started_ms: TimestampMs | None = None
-    _log_progress_ms: TimestampMs = AT_ONCE
+    _log_progress_ms: TimestampMs = LONG_AGO
     _log_read_ms: TimestampMs | None = None
     _undescribed: Undescribed = field(init=False)
     _unproven: PersistentAlert = field(init=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from txnwatch.state.model.findings import Finding, RequestsThrottled
 from txnwatch.state.model.ports import Log
-from txnwatch.state.model.quantities import AT_ONCE, DurationMs, TimestampMs
+from txnwatch.state.model.quantities import LONG_AGO, DurationMs, TimestampMs
 from txnwatch.streaming.client.clock import wall_clock_ms
 
 _OVER_AFTER_MS = DurationMs(30_000)
@@ -26,7 +26,7 @@ class Throttling:
     log: Log
     now_ms: Callable[[], TimestampMs] = wall_clock_ms
     asked: Callable[[], Mapping[str, DurationMs]] = dict
-    _last_ms: TimestampMs = AT_ONCE
+    _last_ms: TimestampMs = LONG_AGO
     _sum_ms: Counter[str] = field(default_factory=Counter)
 
     def on_batch(self, emitted: Iterable[Finding]) -> list[Finding]:
