@@ -120,11 +120,11 @@ class Transition(NamedTuple):
 PHASE_MEANS: dict[Phase, str] = {
     Phase.OPEN: "nothing is proven yet",
     Phase.UNOWNED: "one barrier has shown that no live transaction holds it",
-    Phase.HANGING: "it was proven and reported; no live transaction held it at the last look",
+    Phase.HANGING: "it was proven and reported; no live transaction held it when it was last evaluated",
     Phase.RESTARTED: "it was proven and reported; the proof begins again, because a transaction has held the partition "
     "since, or the log was truncated",
     Phase.ABSORBED: "it was reported, and the producer's next transaction holds it",
-    Phase.UNOWNED_AGAIN: "it was absorbed, and at the last look no live transaction held it",
+    Phase.UNOWNED_AGAIN: "it was absorbed; no live transaction held it when it was last evaluated",
 }
 
 # A sight is "still open" only after a first look without an owner: these phases have the columns with it.

@@ -55,7 +55,7 @@ EFFECTS: dict[SpanEvent, Effect] = {
     SpanEvent.TRUNCATED_AWAY: Effect(SpanEnd.TRUNCATED, "its data no longer exists"),
     SpanEvent.TRUNCATED_ABOVE: Effect(
         None,
-        "only its first batch is certain, and earlier looks were at another log",
+        "only its first batch is certain, and earlier evaluations used another log",
         keeps_first_batch=True,
         restarts_proof=True,
     ),

@@ -96,9 +96,9 @@ METRICS: tuple[Metric, ...] = (
         "ready",
         _G,
         (),
-        "1 once the watcher is ready, else 0. Ready: every partition of the coordinators' log was read to its end (or "
-        "some were, and no further one for 30 s), and a census was taken (or none came for 30 s). "
-        "txnwatch_unproven_partitions counts what is unproven then",
+        "1 once the watcher is ready, else 0. It is ready when it has read every partition of the coordinators' log to "
+        "its end and a census was taken. It does not wait longer than 30 s for a further partition, or for the census. "
+        "txnwatch_unproven_partitions counts the partitions that are missing then",
     ),
     Metric(
         HEALTH,
