@@ -26,11 +26,9 @@ FORMAT = 1
 
 def _with_names(of: type[msgspec.Struct]) -> type[msgspec.Struct]:
     """A copy of a record's type that is encoded as an object with the names of its fields."""
-    fields: list[Any] = []
-    for field in msgspec.structs.fields(of):
-        default = msgspec.field(default=field.default, default_factory=field.default_factory)
-        fields.append((field.name, field.type, default) if not field.required else (field.name, field.type))
-    return msgspec.defstruct(of.__name__, fields)
+    fields = msgspec.structs.fields(of)
+    named: list[Any] = [(one.name, one.type) if one.required else (one.name, one.type, one.default) for one in fields]
+    return msgspec.defstruct(of.__name__, named)
 
 
 _View = _with_names(CoordinatorView)
