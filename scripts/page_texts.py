@@ -75,9 +75,9 @@ because the hourly budget also counts the markers that events announce.
 ## After a restart
 
 - The waiting time `--abort-after-ms` starts again, because it begins when this process has proven the hang.
-- The file `txnwatch-evidence.jsonl` in the checkpoint directory keeps the outcomes and the markers of the last hour. If
-  the checkpoint is not a local directory, there is no such file after a restart, and the outcomes that the coordinator
-  no longer shows are lost.
+- The file `txnwatch-evidence.jsonl` in the checkpoint directory keeps the outcomes and the markers of the last hour,
+  also for another version of txnwatch. If the checkpoint is not a local directory, there is no such file after a
+  restart, and the outcomes that the coordinator no longer shows are lost.
 - If a process ends between the steps 3 and 6, the announced abort has no result. After its restart the process reads
   the log and publishes the result. If the incident ends before that, its last event has the result: `verified` if a
   marker of the announced kind ended the transaction, otherwise `unknown`.

@@ -91,7 +91,7 @@ class ManualAbort:
         second, now_ms = self._confirmed(candidate), self.now_ms()
         event = hanging_event(self.origin, candidate, first, None, now_ms)
         assert first.producer is not None
-        evidence = ProvenHang(candidate, first.producer, event.expected_outcome, candidate, now_ms)
+        evidence = ProvenHang(candidate, first.producer, event.expected_outcome, candidate.view, now_ms)
         return FoundHang(event, evidence, second)
 
     def decide(self, evidence: ProvenHang, confirmation: SpanConfirmation) -> AbortSpec | Refused:

@@ -2,20 +2,21 @@
 
 The first line has the markers written within the last hour, each other line one hanging transaction, as JSON. Only this
 process writes the file; a client of the cluster has no access to it. It keeps outcomes that the coordinator no longer
-shows over a restart. If the file cannot be read or written, only these data are lost.
+shows over a restart, also with another version of txnwatch (state/store/evidence_lines.py). If the file cannot be read
+or written, only these data are lost. A line that cannot be read affects no other line.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from txnwatch.sinks.incidents.own_findings import StoredFindings
-from txnwatch.state.model.errors import CheckpointError
+from txnwatch.state.abort.case import StoredEvidence
 from txnwatch.state.model.quantities import TimestampMs
-from txnwatch.state.store.codec import decode_evidence, encode_evidence
+from txnwatch.state.store.evidence_lines import decode_evidence, encode_evidence
 
 
 class EvidenceFile:
@@ -31,12 +32,23 @@ class EvidenceFile:
         try:
             markers, *lines = self._path.read_text().splitlines()
             marked = tuple((str(incident_id), TimestampMs(int(at_ms))) for incident_id, at_ms in json.loads(markers))
-            return StoredFindings(tuple(decode_evidence(line) for line in lines), marked)
         except FileNotFoundError:
             return StoredFindings()
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, CheckpointError) as exc:
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as exc:
             self._report(f"{self._path}: evidence from before this start cannot be read, and is collected again: {exc}")
             return StoredFindings()
+        return StoredFindings(tuple(self._evidence(lines)), marked)
+
+    def _evidence(self, lines: Sequence[str]) -> Iterator[StoredEvidence]:
+        problems = []
+        for line in lines:
+            try:
+                yield decode_evidence(line)
+            except ValueError as exc:
+                problems.append(exc)
+        if problems:
+            found = f"evidence about {len(problems)} of {len(lines)} hanging transactions from before this start"
+            self._report(f"{self._path}: {found} cannot be read, and is collected again: {problems[0]}")
 
     def keep(self, kept: StoredFindings) -> None:
         """See EvidenceStore."""

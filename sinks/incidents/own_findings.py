@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from txnwatch.sinks.incidents.confirm import with_past
 from txnwatch.sinks.incidents.confirmation_queue import GONE_MS
-from txnwatch.state.abort.case import ProvenHang
+from txnwatch.state.abort.case import ProvenHang, StoredEvidence
 from txnwatch.state.abort.decision import HOUR_MS
 from txnwatch.state.abort.proven_outcome import combined, with_history
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
@@ -36,7 +36,7 @@ def key_of(candidate: SpanCandidate) -> SpanKey:
 class StoredFindings(NamedTuple):
     """What outlives the process: evidence, and the markers of the last hour."""
 
-    evidence: tuple[ProvenHang, ...] = ()
+    evidence: tuple[StoredEvidence, ...] = ()
     markers: tuple[Marked, ...] = ()
 
 
@@ -65,14 +65,14 @@ class Findings:
     marked: set[Marked] = field(default_factory=set)
     _spans: dict[SpanKey, ProvenHang] = field(default_factory=dict)
     _incidents: dict[SpanKey, str] = field(default_factory=dict)
-    _kept: dict[SpanKey, ProvenHang] = field(default_factory=dict)
+    _kept: dict[SpanKey, StoredEvidence] = field(default_factory=dict)
     _markers: dict[SpanKey, Marker] = field(default_factory=dict)
     _is_changed: bool = False
     _from_ms: TimestampMs = LONG_AGO
 
     def __post_init__(self) -> None:
         kept = self.store.load() if self.store is not None else StoredFindings()
-        self._kept = {key_of(evidence.candidate): evidence for evidence in kept.evidence}
+        self._kept = {evidence.key: evidence for evidence in kept.evidence}
         self.marked.update(kept.markers)
 
     def __len__(self) -> int:
@@ -104,12 +104,11 @@ class Findings:
         """Stores the evidence of a confirmed hanging span; `found.past` must be set."""
         assert found.producer is not None
         key, outcome = key_of(candidate), known_outcome(candidate, found).word
-        new = ProvenHang(candidate, found.producer, outcome, candidate, now_ms)
+        new = ProvenHang(candidate, found.producer, outcome, candidate.view, now_ms)
         before = self._spans.get(key)
         if before is not None and before.start_offset == new.start_offset:
             new = replace(new, since_ms=before.since_ms)
-        for earlier in (before, self._kept.pop(key, None)):
-            new = combined(new, earlier)
+        new = combined(combined(new, before), self._kept.pop(key, None))
         self._spans[key], self._is_changed = new, True
         return new
 
@@ -140,8 +139,13 @@ class Findings:
         if self._kept and now_ms - self._from_ms >= GONE_MS:
             self._kept, self._is_changed = {}, True
         if self._is_changed and self.store is not None:
-            self.store.keep(StoredFindings((*self._spans.values(), *self._kept.values()), tuple(sorted(self.marked))))
+            found = (_stored(key, evidence) for key, evidence in self._spans.items())
+            self.store.keep(StoredFindings((*found, *self._kept.values()), tuple(sorted(self.marked))))
         self._is_changed = False
+
+
+def _stored(key: SpanKey, evidence: ProvenHang) -> StoredEvidence:
+    return StoredEvidence(key, evidence.data, evidence.outcome, evidence.witness)
 
 
 def read_anew(

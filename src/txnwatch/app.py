@@ -6,7 +6,6 @@ import contextlib
 import os
 import socket
 import sys
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -49,8 +48,9 @@ from txnwatch.streaming.job.checkpoint import local_directory
 from txnwatch.streaming.job.failures import check_python, start_error
 from txnwatch.streaming.job.preflight import check_cluster
 from txnwatch.streaming.job.progress import Progress, read_progress
+from txnwatch.streaming.job.side_files import SideFiles
 from txnwatch.streaming.source.idle_barriers import next_barrier_due, write_next_barrier
-from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.options import LATEST, parse_options
 from txnwatch.streaming.source.reread_requests import requests_after, write_requests
 from txnwatch.watch.coverage import Coverage
 from txnwatch.watch.event_listener import EventListener
@@ -62,10 +62,6 @@ if TYPE_CHECKING:  # these imports take a second, and only `run` needs them
     from pyspark.sql.streaming.query import StreamingQuery
 
 _ADMIN_TIMEOUT_S = 2.0
-_REREADS_FILE = "txnwatch-rereads.json"
-_NEXT_BARRIER_FILE = "txnwatch-next-barrier.json"
-_EVIDENCE_FILE = "txnwatch-evidence.jsonl"
-_SPARK_LOG = "spark.log"
 _REDIS_HEARTBEAT_MS = DurationMs(5_000)
 
 
@@ -78,6 +74,7 @@ class Watch:
         log: receives the operational messages, which are not incident events.
         on_event: receives every incident event.
         is_stopping: whether no further micro-batch may begin.
+        files: txnwatch's own files beside the checkpoint.
         coverage: the partitions without evidence, and whether the watch is ready.
         counts: partition notices, view mismatches, confirmations by answer, and abort decisions.
     """
@@ -97,13 +94,14 @@ class Watch:
     _pulse: HeartbeatSender | None = field(default=None, init=False)
     _bury: Callable[[list[str]], None] = field(default=lambda _: None, init=False)
     _query: StreamingQuery | None = field(default=None, init=False)
+    _is_rebuilt: bool = field(default=False, init=False)
     _in_use: threading.RLock = field(default_factory=threading.RLock, init=False)
     _closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, init=False)
 
     def __post_init__(self) -> None:
         directory = local_directory(self.settings.checkpoint)
         self.checkpoint = str(directory.absolute()) if directory is not None else self.settings.checkpoint
-        self._scratch = Path(self.checkpoint) if directory is not None else Path(tempfile.mkdtemp(prefix="txnwatch-"))
+        self.files = SideFiles(self.checkpoint)
         properties = client_properties(self.settings.command_config)
         self._properties = broker_properties(properties)
         self._events = events_topic(
@@ -128,7 +126,7 @@ class Watch:
     @property
     def spark_log(self) -> Path:
         """The file that receives all output of Spark."""
-        return self._scratch / _SPARK_LOG
+        return self.files.spark_log
 
     def _source_options(self) -> dict[str, str]:
         return {
@@ -139,14 +137,14 @@ class Watch:
             "censusIntervalMs": str(self.settings.census_interval_ms),
             "healIntervalMs": str(self.settings.heal_interval_ms),
             **_if_set("foreignPattern", self.settings.foreign_topics),
-            "startingOffsets": self.settings.starting_offsets,
+            "startingOffsets": LATEST if self._is_rebuilt else self.settings.starting_offsets,
             "maxOffsetsPerTrigger": str(self.settings.max_offsets_per_trigger),
             "maxBytesPerTrigger": str(self.settings.max_bytes_per_trigger),
             **_if_set("maxBytesPerSecond", self.settings.max_bytes_per_second),
             "maxReadMsPerTrigger": str(self.settings.max_read_ms_per_trigger),
             "inputPartitions": str(self.settings.input_partitions),
-            "controlFile": str(self._scratch / _REREADS_FILE),
-            "nextBarrierFile": str(self._scratch / _NEXT_BARRIER_FILE),
+            "controlFile": str(self.files.rereads),
+            "nextBarrierFile": str(self.files.next_barrier),
         }
 
     def check(self) -> None:
@@ -239,7 +237,7 @@ class Watch:
             on_event=self._on_event,
             report=self.log.warning,
             retention=Retention(self.settings.events_retention_ms, topic.bury),
-            evidence=EvidenceFile(self._scratch / _EVIDENCE_FILE, self.log.warning),
+            evidence=EvidenceFile(self.files.evidence, self.log.warning),
         )
         ledger.remember(self._listening.events_of(log.history()))
         ledger.fill_mirrors()
@@ -291,9 +289,15 @@ class Watch:
             raise start_error(exc, text_since(self.spark_log, begin), f"details: {self.spark_log}") from exc
 
     def start_query(self, session: SparkSession) -> StreamingQuery:
-        """Starts the query; every micro-batch goes to `on_batch`."""
-        from txnwatch.streaming.job.query import JobSettings, start  # noqa: PLC0415
+        """Starts the query; every micro-batch goes to `on_batch`.
 
+        Raises:
+            CheckpointError: an earlier checkpoint has to be moved aside, and cannot be.
+        """
+        from txnwatch.streaming.job.query import JobSettings, start  # noqa: PLC0415
+        from txnwatch.streaming.job.set_aside import complete_move  # noqa: PLC0415
+
+        self._is_rebuilt = complete_move(session, self.checkpoint)
         self._query = start(
             session,
             JobSettings(
@@ -328,7 +332,7 @@ class Watch:
         self._abort.on_batch()
         if self._open_list is not None:
             self._open_list.on_batch(emitted, wall_clock_ms())
-        write_requests(self._scratch / _REREADS_FILE, requests_after(emitted, self._ledger.doubted))
+        write_requests(self.files.rereads, requests_after(emitted, self._ledger.doubted))
         self._write_next_barrier(emitted)
         self._beat(emitted, wall_clock_ms())
         self.metrics.take_passed_over(self._listening.passed_over.counts)
@@ -343,7 +347,7 @@ class Watch:
         counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
         due = next_barrier_due(counts, self.options.buckets, can_wait=self._ledger.can_wait)
         if due is not None:
-            write_next_barrier(self._scratch / _NEXT_BARRIER_FILE, due)
+            write_next_barrier(self.files.next_barrier, due)
 
     def _beat(self, emitted: list[Finding], now_ms: TimestampMs) -> None:
         if self._pulse is not None:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import ProducerEpoch
+from txnwatch.state.model.incident import SpanKey
 from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.ports import ActiveProducer
 from txnwatch.state.model.quantities import NO_TIME, DurationMs, Offset, TimestampMs
+from txnwatch.state.model.transaction import CoordinatorView
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +73,15 @@ class ProvenHang:
         candidate: the last candidate from the state.
         row: the producer's row at the partition's leader when the outcome was found.
         outcome: the expected outcome; it applies to the data that `row` describes.
-        witness: the candidate from which the outcome was derived. The coordinator may have moved on since.
+        witness: the view of the coordinator from which the outcome was derived. The coordinator may have moved on
+            since.
         since_ms: when this process confirmed the hang for the first time, by our clock.
     """
 
     candidate: SpanCandidate
     row: ActiveProducer
     outcome: ExpectedOutcome
-    witness: SpanCandidate
+    witness: CoordinatorView | None
     since_ms: TimestampMs
 
     @property
@@ -90,6 +93,21 @@ class ProvenHang:
     def data(self) -> tuple[Offset, ProducerEpoch, int]:
         """Start offset, epoch and last sequence; if they are unchanged, nothing was appended."""
         return data_of(self.row)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvidence:
+    """What outlives a process about a hanging transaction: its outcome. It counts after a fresh read of the same data.
+
+    Attributes:
+        key: the span.
+        data, outcome, witness: as in ProvenHang.
+    """
+
+    key: SpanKey
+    data: tuple[Offset, ProducerEpoch, int]
+    outcome: ExpectedOutcome
+    witness: CoordinatorView | None
 
 
 def data_of(row: ActiveProducer) -> tuple[Offset, ProducerEpoch, int]:
@@ -121,7 +139,7 @@ class Case:
     @property
     def owners(self) -> frozenset[str]:
         """All transactional ids that the state or the coordinator has named as the owner."""
-        views = (self.proven.candidate.view, self.proven.witness.view)
+        views = (self.proven.candidate.view, self.proven.witness)
         names = {view.transactional_id for view in views if view is not None}
         if self.found is not None and self.found.description is not None:
             names.add(self.found.description.transactional_id)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from txnwatch.state.abort.case import ProvenHang
+from txnwatch.state.abort.case import ProvenHang, StoredEvidence
 from txnwatch.state.evidence.outcome import expected_outcome
 from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.ports import ActiveProducer, SpanHistory
 
 
-def combined(new: ProvenHang, earlier: ProvenHang | None) -> ProvenHang:
+def combined(new: ProvenHang, earlier: ProvenHang | StoredEvidence | None) -> ProvenHang:
     """Combines evidence of the same data: a known outcome stays known, and two different ones give UNKNOWN."""
     if earlier is None or earlier.data != new.data or earlier.outcome == ExpectedOutcome.UNKNOWN:
         return new
@@ -27,7 +27,7 @@ def with_history(evidence: ProvenHang, row: ActiveProducer, history: SpanHistory
     """
     candidate = evidence.candidate
     place, epoch, coordinator_epoch = candidate.partition, row.producer_epoch, row.coordinator_epoch
-    again = expected_outcome(place, epoch, evidence.witness.view, history, coordinator_epoch)
+    again = expected_outcome(place, epoch, evidence.witness, history, coordinator_epoch)
     now = expected_outcome(place, epoch, candidate.view, history, coordinator_epoch)
     is_same = again == evidence.outcome and now in {ExpectedOutcome.UNKNOWN, again}
     return evidence if is_same else replace(evidence, outcome=ExpectedOutcome.UNKNOWN)

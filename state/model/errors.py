@@ -59,6 +59,10 @@ class CheckpointError(TxnwatchError):
     """The checkpoint does not match the current run (another cluster, other settings)."""
 
 
+class OtherVersionError(CheckpointError):
+    """Another version of txnwatch or Spark wrote the state. It cannot be read; the logs allow to rebuild it."""
+
+
 class SinkError(TxnwatchError):
     """An event could not be delivered now; it is kept and retried."""
 

@@ -1,13 +1,14 @@
-"""The one serializer of the model: bytes, or a line of JSON, of any of its types, by the type's annotations.
+"""The one serializer of the model: bytes of any of its types, by the type's annotations.
 
-State, facts on their way to the operator, findings on their way to the driver and stored evidence use it. The bytes are
-MessagePack, and begin with a version. Nobody maintains the version: it is a hash of the type's shape (`version_of`), so
-each change of a stored type changes it. Data of another version is refused with both versions named, never guessed.
+State, facts on their way to the operator and findings on their way to the driver use it. The bytes are MessagePack, and
+begin with a version. Nobody maintains the version: it is a hash of the type's shape (`version_of`), so each change of a
+stored type changes it. Data of another version is refused with both versions named, never guessed.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
@@ -21,6 +22,8 @@ T = TypeVar("T")
 VERSION_BYTES = 8
 # Raise it if a value keeps its type and gets another meaning: the shape of the type does not show that.
 MEANING = 1
+_VERSION = re.compile(f"[0-9a-f]{{{VERSION_BYTES}}}")
+_ANOTHER = "restore the whole checkpoint from a copy, or start with a new --checkpoint directory"
 
 
 def version_of(*types: Any) -> str:  # noqa: ANN401 - a type, also a union or a generic type
@@ -55,13 +58,19 @@ class Serializer(Generic[T]):
     Args:
         of: the type.
         parts: other types that are stored inside it as bytes; a change of their shape changes the version too.
+        refusal: the error for data of another version.
     """
 
-    def __init__(self, of: Any, parts: Iterable[Any] = ()) -> None:  # noqa: ANN401 - as above
+    def __init__(
+        self,
+        of: Any,  # noqa: ANN401 - as above
+        parts: Iterable[Any] = (),
+        refusal: type[CheckpointError] = CheckpointError,
+    ) -> None:
         self.version = version_of(of, *parts)
+        self._refusal = refusal
         self._head = self.version.encode()
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(of)
-        self._lines: msgspec.json.Decoder[T] = msgspec.json.Decoder(of)
 
     def encode(self, value: T) -> bytes:
         """The version, then the value as MessagePack."""
@@ -71,36 +80,22 @@ class Serializer(Generic[T]):
         """The value that `encode` was given.
 
         Raises:
-            CheckpointError: the bytes have another version.
+            CheckpointError: the bytes have another version, or none.
         """
         self._check(bytes(packed[:VERSION_BYTES]).decode("ascii", "backslashreplace"))
         return self._decoder.decode(memoryview(packed)[VERSION_BYTES:])
 
-    def encode_line(self, value: T) -> str:
-        """One line of JSON, for data that a person may have to read."""
-        return msgspec.json.encode((self.version, value)).decode()
-
-    def decode_line(self, line: str) -> T:
-        """The value that `encode_line` was given.
-
-        Raises:
-            CheckpointError: the line has another version.
-            ValueError: the line is not from `encode_line`.
-        """
-        found, value = _LINES.decode(line)
-        self._check(found)
-        return self._lines.decode(value)
-
     def _check(self, found: str) -> None:
-        if found != self.version:
-            raise CheckpointError(
-                f"the state in the checkpoint has version {found}, this txnwatch reads version {self.version}: "
-                "run the version that wrote it, or start with a new --checkpoint directory"
-            )
+        if found == self.version:
+            return
+        if _VERSION.fullmatch(found) is None:
+            raise CheckpointError(f"the stored state is damaged: expected a version, found {found!r}: {_ANOTHER}")
+        raise self._refusal(
+            f"the state in the checkpoint has version {found}, this txnwatch reads version {self.version}"
+        )
 
 
 encode = msgspec.msgpack.Encoder().encode
-_LINES: msgspec.json.Decoder[tuple[str, msgspec.Raw]] = msgspec.json.Decoder(tuple[str, msgspec.Raw])
 
 
 def _shape(info: inspect.Type) -> Any:  # noqa: ANN401 - nested lists of names

@@ -23,6 +23,7 @@ from typing import Protocol
 
 from txnwatch.state.detection.awaited_producers import Awaited, places_of
 from txnwatch.state.detection.bucket_state import BucketState
+from txnwatch.state.model.errors import OtherVersionError
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.ids import ProducerId
 from txnwatch.state.model.quantities import DurationMs, TimestampMs
@@ -62,7 +63,7 @@ class Entry(Record, frozen=True):
     times: dict[ProducerId, TimestampMs | None]
 
 
-HEADS = Serializer[Head](Head, (Entry, *STORED_PARTS))
+HEADS = Serializer[Head](Head, (Entry, *STORED_PARTS), refusal=OtherVersionError)
 ENTRIES = Serializer[Entry](Entry, STORED_PARTS)
 
 
@@ -233,7 +234,8 @@ def load(kept: KeptBucket | None, store: LogStore, number: int) -> KeptBucket:
     """The bucket as stored; it is built on `kept` if that is an earlier state of the same history.
 
     Raises:
-        CheckpointError: the state was written by another version.
+        OtherVersionError: the state was written by another version. The version of the head covers all entries.
+        CheckpointError: the state is damaged.
     """
     head = store.head()
     if head is None:

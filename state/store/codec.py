@@ -1,44 +1,26 @@
-"""The stored types: producers and the shared state of a bucket as bytes, evidence as lines of a file.
+"""The stored types of the state: producers and the shared state of a bucket, as bytes.
 
 state/model/serializer.py encodes them by their types. A stored producer and a part of the shared
 state have no version of their own: the log entry that contains them has one, which covers them (bucket_log.py).
-Evidence is JSON, because a person may have to read it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, get_type_hints
 
-from txnwatch.state.abort.case import ProvenHang
 from txnwatch.state.detection.bucket_state import BucketState, SharedState
-from txnwatch.state.model.quantities import LONG_AGO
-from txnwatch.state.model.serializer import PartSerializer, Serializer
+from txnwatch.state.model.serializer import PartSerializer
 from txnwatch.state.model.transaction import ProducerState
 
 _PRODUCER = PartSerializer[ProducerState](ProducerState)
-_EVIDENCE = Serializer[ProvenHang](ProvenHang)
 _HINTS = get_type_hints(SharedState)
 _SHARED = {field.name: PartSerializer[Any](_HINTS[field.name]) for field in fields(SharedState)}
 STORED_PARTS = (ProducerState, SharedState)
 
 encode_producer = _PRODUCER.encode
 decode_producer = _PRODUCER.decode
-
-
-def encode_evidence(evidence: ProvenHang) -> str:
-    """The evidence about a hanging transaction as one line of JSON, without its time."""
-    return _EVIDENCE.encode_line(replace(evidence, since_ms=LONG_AGO))
-
-
-def decode_evidence(line: str) -> ProvenHang:
-    """The evidence that `encode_evidence` wrote.
-
-    Raises:
-        CheckpointError: the line was written by another version.
-    """
-    return _EVIDENCE.decode_line(line)
 
 
 def encode_shared(bucket: SharedState) -> dict[str, bytes]:

@@ -7,10 +7,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
-from txnwatch.state.model.errors import CheckpointError
+from txnwatch.state.model.errors import CheckpointError, OtherVersionError
 from txnwatch.streaming.source.offsets import SourceOffset
 
 _LOCK = ".txnwatch-lock"
@@ -29,23 +30,43 @@ def last_offset(checkpoint: str) -> SourceOffset | None:
     """The last planned offset; None for a new checkpoint, or one that is not local.
 
     Raises:
+        OtherVersionError: another version of txnwatch wrote it.
         CheckpointError: the checkpoint has an offset that txnwatch did not write.
     """
-    directory = local_directory(checkpoint)
-    offsets = directory / "offsets" if directory is not None else None
-    if offsets is None or not offsets.is_dir():
-        return None
-    latest = _newest(offsets)
+    latest = _last_file(checkpoint)
     if latest is None:
         return None
     try:
-        lines = latest.read_text().splitlines()
-        return SourceOffset.from_json(json.loads(lines[2]))
-    except (IndexError, ValueError, KeyError, TypeError) as exc:
+        return SourceOffset.from_json(_raw_offset(latest))
+    except (IndexError, ValueError, KeyError, TypeError, AttributeError) as exc:
         raise CheckpointError(
             f"--checkpoint {checkpoint}: expected txnwatch's offsets in {latest}, found something else: it is another "
             "program's checkpoint, or damaged; give txnwatch a directory of its own"
         ) from exc
+
+
+def last_cluster(checkpoint: str) -> str | None:
+    """The cluster of the last planned offset, also if another version wrote it; None as for `last_offset`.
+
+    Raises:
+        CheckpointError: the checkpoint has an offset that txnwatch did not write.
+    """
+    try:
+        offset = last_offset(checkpoint)
+    except OtherVersionError:
+        latest = _last_file(checkpoint)
+        return str(_raw_offset(latest).get("cluster_id", "")) if latest is not None else None
+    return offset.cluster_id if offset is not None else None
+
+
+def _last_file(checkpoint: str) -> Path | None:
+    directory = local_directory(checkpoint)
+    return _newest(directory / "offsets") if directory is not None else None
+
+
+def _raw_offset(file: Path) -> dict[str, Any]:
+    raw: dict[str, Any] = json.loads(file.read_text().splitlines()[2])
+    return raw
 
 
 def check_files(checkpoint: str) -> None:

@@ -40,6 +40,14 @@ PERMANENT: Final = (
         "check the settings that the cause names",
     ),
 )
+# The state was written by a version of Spark, or for a program, whose state cannot be read. It is not damaged.
+_OTHER_VERSION: Final = re.compile(
+    r"INVALID_LOG_VERSION|supported log version is v\d+, but encountered v\d+|INVALID_CHANGE_LOG_READER_VERSION|"
+    r"Cannot read RocksDB checkpoint metadata\. Expected v\d+, but found v\d+|"
+    "STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|STATE_STORE_INVALID_VALUE_SCHEMA_EVOLUTION|"
+    "STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE|STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE|"
+    "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA"
+)
 TRANSIENT: Final = re.compile(
     "Connection refused|Connection reset|timed out|Timeout|No space left|UnknownHost|Temporary failure|"
     "Too many open files|Cannot allocate memory|OutOfMemory|PYTHON_WORKER_EXITED|EOFException"
@@ -52,3 +60,8 @@ def advice_for(causes: str) -> str:
         if re.search("|".join(words), causes):
             return advice
     return ""
+
+
+def is_of_another_version(causes: str) -> bool:
+    """Whether one of these causes is a state of another format, which Spark refuses as a whole."""
+    return _OTHER_VERSION.search(causes) is not None

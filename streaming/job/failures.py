@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from txnwatch.state.model.errors import CheckpointError, QueryError, SparkError, TxnwatchError
-from txnwatch.streaming.job.failure_table import TRANSIENT, advice_for
+from txnwatch.state.model.errors import CheckpointError, OtherVersionError, QueryError, SparkError, TxnwatchError
+from txnwatch.streaming.job.failure_table import TRANSIENT, advice_for, is_of_another_version
 
 _LOG_LINE = re.compile(
     r"WARNING: |Using Spark's default|Setting default log level|To adjust logging|\d\d/\d\d/\d\d \d\d:"
@@ -61,15 +61,20 @@ def failure_of(text: str) -> Failure:
     """The failure that this text of an exception, or of Spark's output, describes.
 
     Raises:
+        OtherVersionError: the state has the format of another version of txnwatch or Spark.
         CheckpointError: the source has refused the checkpoint.
     """
-    marker = f"{CheckpointError.__name__}: "
-    if marker in text:
-        raise CheckpointError(text.partition(marker)[2].splitlines()[0])
+    for refusal in (OtherVersionError, CheckpointError):
+        marker = f"{refusal.__name__}: "
+        if marker in text:
+            raise refusal(text.partition(marker)[2].splitlines()[0])
     cause = root_cause(text)
     if TRANSIENT.search(cause):
         return Failure(cause)
-    return Failure(cause, advice_for("\n".join([cause, _first_line(text), *_java_causes(text), *_exceptions(text)])))
+    causes = "\n".join([cause, _first_line(text), *_java_causes(text), *_exceptions(text)])
+    if is_of_another_version(causes):
+        raise OtherVersionError(f"Spark cannot read the state in the checkpoint: {cause}")
+    return Failure(cause, advice_for(causes))
 
 
 def start_error(error: BaseException, output: str, where: str) -> TxnwatchError:

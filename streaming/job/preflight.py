@@ -10,7 +10,7 @@ from txnwatch.state.model.errors import AuthorizationError, CheckpointError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, LeaderEpoch, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
-from txnwatch.streaming.job.checkpoint import check_files, last_offset
+from txnwatch.streaming.job.checkpoint import check_files, last_cluster
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_read import RangeRead
@@ -41,10 +41,10 @@ def check_cluster(cluster: Cluster, options: SourceOptions, checkpoint: str) -> 
 
 def _check_checkpoint(checkpoint: str, cluster_id: str) -> None:
     check_files(checkpoint)
-    known = last_offset(checkpoint)
-    if known is not None and known.cluster_id not in {"", cluster_id}:
+    known = last_cluster(checkpoint)
+    if known not in {None, "", cluster_id}:
         raise CheckpointError(
-            f"--checkpoint {checkpoint} was written for cluster {known.cluster_id}, but the brokers answer for cluster "
+            f"--checkpoint {checkpoint} was written for cluster {known}, but the brokers answer for cluster "
             f"{cluster_id}: check --bootstrap-server, or give this cluster its own checkpoint directory"
         )
 

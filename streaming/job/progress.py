@@ -40,7 +40,7 @@ def read_progress(progress: Mapping[str, Any] | None) -> Progress | None:
     """Parses Spark's StreamingQueryProgress, given as a mapping; None before the first micro-batch.
 
     Raises:
-        CheckpointError: the offset was written by another version of the source.
+        OtherVersionError: the offset was written by another version of the source.
     """
     if progress is None or not progress["sources"]:
         return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from txnwatch.state.model.broker_clocks import Clock, Leader
-from txnwatch.state.model.errors import CheckpointError
+from txnwatch.state.model.errors import CheckpointError, OtherVersionError
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.ids import (
     TRANSACTION_STATE_TOPIC,
@@ -105,15 +105,19 @@ class SourceOffset:
         """Reads an offset that `to_json` wrote.
 
         Raises:
-            CheckpointError: the offset was written by another version of the source.
+            OtherVersionError: the offset was written by another version of the source.
+            CheckpointError: the offset is not txnwatch's.
         """
-        if raw.get("version") != VERSION:
-            found = (
-                f"version {raw['version']}" if "version" in raw else "no version: it is another program's checkpoint"
-            )
+        found = raw.get("version")
+        if found is None:
             raise CheckpointError(
-                f"the checkpoint's offset has {found}; this txnwatch reads version {VERSION}: "
-                "start with a new --checkpoint directory"
+                "the checkpoint's offset has no version: it is another program's checkpoint; this txnwatch reads "
+                f"version {VERSION}: start with a new --checkpoint directory"
+            )
+        if found != VERSION:
+            raise OtherVersionError(
+                f"the checkpoint's offset has version {found}; this txnwatch reads version {VERSION}: a new checkpoint "
+                "is needed"
             )
         positions = {
             TopicPartition(name, int(number)): Position(topic["id"], offset, epoch, listed, bool(stale), leader)

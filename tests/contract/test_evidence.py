@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from support.kept_evidence import KeptEvidence
 from support.ledger_world import World
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.sinks.incidents.own_findings import EvidenceStore, StoredFindings
-from txnwatch.state.abort.case import ProvenHang
+from txnwatch.state.abort.case import StoredEvidence
 
 Again = Callable[[], EvidenceStore]
 
@@ -26,10 +25,14 @@ def again(request: pytest.FixtureRequest, tmp_path: Path) -> Again:
     return lambda: known
 
 
-def found(*names: str) -> tuple[ProvenHang, ...]:
+def found(*names: str) -> tuple[StoredEvidence, ...]:
     world = World()
     world.batch(*[world.hang(name) for name in names])
-    return tuple(replace(evidence, since_ms=0) for _, evidence in world.ledger.proven())
+    evidence = world.evidence.load().evidence
+    assert [(one.key, one.data, one.outcome, one.witness) for one in evidence] == [
+        (incident.span, proven.data, proven.outcome, proven.witness) for incident, proven in world.ledger.proven()
+    ]
+    return evidence
 
 
 def test_nothing_was_kept_yet(again: Again) -> None:
@@ -52,6 +55,18 @@ def test_a_foreign_file_is_replaced_and_reported(tmp_path: Path, text: str) -> N
     assert EvidenceFile(path, said.append).load() == StoredFindings()
     assert len(said) == 1
     assert "collected again" in said[0]
+
+
+def test_a_line_that_cannot_be_read_affects_neither_the_markers_nor_another_line(tmp_path: Path) -> None:
+    said: list[str] = []
+    path = tmp_path / "evidence.jsonl"
+    evidence = found("one", "two", "three")
+    EvidenceFile(path, said.append).keep(StoredFindings(evidence, (("an-incident", 5),)))
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:2], '["1a2b3c4d",[]]', *lines[3:]]))
+    assert EvidenceFile(path, said.append).load() == StoredFindings((evidence[0], evidence[2]), (("an-incident", 5),))
+    assert len(said) == 1
+    assert "evidence about 1 of 3 hanging transactions from before this start cannot be read" in said[0]
 
 
 def test_a_file_that_cannot_be_written_is_reported_once(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from txnwatch.app import Watch
 from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.cli.stop_request import StopRequest
 from txnwatch.state.model.backoff import doubled
-from txnwatch.state.model.errors import BrokerError, QueryError
+from txnwatch.state.model.errors import BrokerError, OtherVersionError, QueryError
 from txnwatch.streaming.job.failures import Repeats, failure_of, text_of
 
 if TYPE_CHECKING:
@@ -32,33 +32,64 @@ def supervise(watch: Watch, session: SparkSession, stop: StopRequest) -> None:
         StopRequestedError: the stop was requested while the query started.
         TxnwatchError: the query cannot run, and a restart does not help.
     """
-    failures, repeats = 0, Repeats()
+    failures, repeats, is_rebuilt = 0, Repeats(), False
     while not stop.is_set():
+        before = watch.batches
         try:
-            ledger = stop.run(watch.open_ledger)
-            if ledger.open_incidents:
-                LOG.info(f"{len(ledger.open_incidents)} incidents are still open from before the start")
-            query = stop.run(functools.partial(_started, watch, session, repeats))
+            why = _run_query(watch, session, stop, repeats)
+        except OtherVersionError as exc:
+            if is_rebuilt or watch.batches > 0:
+                raise
+            stop.run(functools.partial(_begin_anew, watch, session, exc))
+            is_rebuilt = True
+            continue
         except (BrokerError, QueryError) as exc:
             pause_s = doubled(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures)
             LOG.warning(f"{exc}; next attempt in {pause_s:.0f} s")
             stop.wait(pause_s)
             failures += 1
             continue
-        before = watch.batches
-        _watch_query(watch, query, stop, session)
-        if stop.is_set():
-            if not stop.finish(functools.partial(_stop_between_batches, query), until_s=_BATCH_S):
-                LOG.info("the current micro-batch is interrupted; the next start repeats it")
+        if why is None:
             return
         has_progressed = watch.batches > before
         if has_progressed:
             repeats.clear()
         pause_s = doubled(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures)
-        LOG.warning(f"the query ended: {_why(query, repeats, watch)}; restarting it in {pause_s:.0f} s")
-        _ignoring_errors(query.stop)
+        LOG.warning(f"the query ended: {why}; restarting it in {pause_s:.0f} s")
         stop.wait(pause_s)
         failures = 0 if has_progressed else failures + 1
+
+
+def _run_query(watch: Watch, session: SparkSession, stop: StopRequest, repeats: Repeats) -> str | None:
+    """Runs the query until it ends. Returns why it ended, None after a requested stop.
+
+    Raises:
+        OtherVersionError: another version has written the checkpoint.
+        BrokerError, QueryError: it could not be started, and a later attempt may succeed.
+        TxnwatchError: as `supervise`.
+    """
+    ledger = stop.run(watch.open_ledger)
+    if ledger.open_incidents:
+        LOG.info(f"{len(ledger.open_incidents)} incidents are still open from before the start")
+    query = stop.run(functools.partial(_started, watch, session, repeats))
+    _watch_query(watch, query, stop, session)
+    if stop.is_set():
+        if not stop.finish(functools.partial(_stop_between_batches, query), until_s=_BATCH_S):
+            LOG.info("the current micro-batch is interrupted; the next start repeats it")
+        return None
+    try:
+        return _why(query, repeats, watch)
+    finally:
+        _ignoring_errors(query.stop)
+
+
+def _begin_anew(watch: Watch, session: SparkSession, why: OtherVersionError) -> None:
+    """Keeps the checkpoint of another version under another name, so that the query begins a new one."""
+    from txnwatch.streaming.job.set_aside import set_aside  # noqa: PLC0415
+
+    kept = set_aside(session, watch.checkpoint)
+    watch.files.checkpoint_is_new()
+    LOG.warning(f"{why}; the old checkpoint is kept in {kept}, and the state is rebuilt from the logs")
 
 
 def _stop_between_batches(query: StreamingQuery) -> None:
@@ -72,7 +103,7 @@ def _started(watch: Watch, session: SparkSession, repeats: Repeats) -> Streaming
     """Starts the query.
 
     Raises:
-        CheckpointError, SparkError: the error is permanent.
+        OtherVersionError, CheckpointError, SparkError: the error is permanent.
         QueryError: Spark could not plan the query, for example because its Python workers do not start.
     """
     from py4j.protocol import Py4JError  # noqa: PLC0415
@@ -119,7 +150,7 @@ def _why(query: StreamingQuery, repeats: Repeats, watch: Watch) -> str:
     """The reason why the query ended.
 
     Raises:
-        CheckpointError, SparkError: the error is permanent.
+        OtherVersionError, CheckpointError, SparkError: the error is permanent.
     """
     error = query.exception()
     if error is None:

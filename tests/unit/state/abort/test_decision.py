@@ -30,7 +30,7 @@ CONFIRMED = SpanConfirmation(Answer.CONFIRMED, reading=PartitionReading(PARTITIO
 VIEW = CoordinatorView("payments-ü", 1, 77, S.COMPLETE_ABORT, 2, 60_000, OPEN_SINCE_MS, OPEN_SINCE_MS, OPEN_SINCE_MS)
 SPAN = Span("Zm9v", 99, 2, 2, 120, OPEN_SINCE_MS, OPEN_SINCE_MS, 7)
 CANDIDATE = SpanCandidate(Verdict.HANGING, Reason.ALREADY_COMPLETED, 4711, PARTITION, SPAN, VIEW, 7, 8, 0, 0)
-EVIDENCE = ProvenHang(CANDIDATE, ROW, "abort", CANDIDATE, since_ms=OPEN_SINCE_MS)
+EVIDENCE = ProvenHang(CANDIDATE, ROW, "abort", VIEW, since_ms=OPEN_SINCE_MS)
 CASE = Case(EVIDENCE, CONFIRMED, AbortPolicy(), Usage(), NOW_MS)
 NAMELESS = msgspec.structs.replace(CANDIDATE, view=None)
 
@@ -41,7 +41,7 @@ def with_outcome(outcome: str) -> Case:
 
 def nameless(case: Case) -> Case:
     """Nobody knows whose it is."""
-    nobody = replace(EVIDENCE, candidate=NAMELESS, witness=NAMELESS)
+    nobody = replace(EVIDENCE, candidate=NAMELESS, witness=None)
     return replace(case, evidence=nobody, found=replace(CONFIRMED, description=None))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from txnwatch.state.model.errors import CheckpointError, QueryError, SparkError
+from txnwatch.state.model.errors import CheckpointError, OtherVersionError, QueryError, SparkError
 from txnwatch.streaming.job.failures import Failure, Repeats, check_python, failure_of, root_cause, start_error
 
 JAVA = """An error occurred while calling o109.start.
@@ -82,6 +82,34 @@ def test_a_failure_that_may_pass_has_none_although_it_is_about_the_state() -> No
 def test_a_checkpoint_that_the_source_refuses_is_its_own_error() -> None:
     with pytest.raises(CheckpointError, match=r"^of another cluster$"):
         failure_of("Traceback\n  txnwatch.state.model.errors.CheckpointError: of another cluster\n more")
+
+
+SCHEMA = STATE.replace(
+    "java.io.IOException: not a log", "StateSchemaException: [STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE] x"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            f"Traceback\n  txnwatch.state.model.errors.{OtherVersionError.__name__}: of another version\n more",
+            "^of another",
+        ),
+        (SCHEMA, "^Spark cannot read the state in the checkpoint: .*SCHEMA_NOT_COMPATIBLE"),
+        (STATE.replace("not a log", "The maximum supported log version is v1, but encountered v2. The"), "v2"),
+        (STATE.replace("not a log", "Cannot read RocksDB checkpoint metadata. Expected v1, but found v2"), "found v2"),
+    ],
+    ids=["txnwatch", "a schema", "a log", "RocksDB"],
+)
+def test_a_state_of_another_version_is_its_own_error(text: str, why: str) -> None:
+    with pytest.raises(OtherVersionError, match=why):
+        failure_of(text)
+
+
+def test_a_damaged_state_is_of_no_other_version() -> None:
+    damaged = STATE.replace("not a log", "Cannot read RocksDB checkpoint metadata. Expected v1, but found damaged")
+    assert "restore --checkpoint" in failure_of(damaged).advice
 
 
 def test_an_unknown_failure_is_given_up_after_five_times_in_a_row() -> None:

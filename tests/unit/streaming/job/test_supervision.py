@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -14,8 +15,9 @@ from pyspark.errors import PySparkRuntimeError
 from support.log_lines import LogLines, log_restored
 from txnwatch.cli import log_output, supervision
 from txnwatch.cli.stop_request import StopRequest
-from txnwatch.state.model.errors import CheckpointError
+from txnwatch.state.model.errors import CheckpointError, OtherVersionError
 from txnwatch.streaming.job import query as job
+from txnwatch.streaming.job import set_aside
 from txnwatch.watch.coverage import Coverage
 
 
@@ -88,8 +90,13 @@ class Starts:
 
     batches, spark_log = 0, "/log/spark.log"
 
+    checkpoint = "/checkpoint"
+
     def __init__(self, stop: StopRequest, *errors: Exception) -> None:
         self.stop, self.errors = stop, list(errors)
+        forgotten: list[str] = []
+        forget = functools.partial(forgotten.append, self.checkpoint)
+        self.files = SimpleNamespace(checkpoint_is_new=forget, forgotten=forgotten)
 
     def open_ledger(self) -> SimpleNamespace:
         return SimpleNamespace(open_incidents=[])
@@ -121,6 +128,46 @@ def test_a_query_that_refuses_its_checkpoint_is_not_tried_again() -> None:
     wrong = PySparkRuntimeError("Traceback\n  txnwatch.state.model.errors.CheckpointError: of another cluster\n")
     with pytest.raises(CheckpointError, match="of another cluster"):
         supervision.supervise(Starts(stop, wrong), None, stop)  # type: ignore[arg-type]
+
+
+OTHER_VERSION = PySparkRuntimeError("Traceback\n  txnwatch.state.model.errors.OtherVersionError: version 1\n")
+
+
+@pytest.fixture
+def moved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The checkpoints that were moved aside."""
+    moved: list[str] = []
+
+    def move(_: object, checkpoint: str) -> str:
+        moved.append(checkpoint)
+        return f"{checkpoint}/txnwatch-previous"
+
+    monkeypatch.setattr(set_aside, "set_aside", move)
+    return moved
+
+
+def test_a_checkpoint_of_another_version_is_moved_aside_in_one_line(
+    moved: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop = StopRequest()
+    watch = Starts(stop, OTHER_VERSION)
+    supervision.supervise(watch, None, stop)  # type: ignore[arg-type]
+    assert moved == watch.files.forgotten == ["/checkpoint"]
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.partition("  ")[2] == (
+        "warning: version 1; the old checkpoint is kept in /checkpoint/txnwatch-previous, and the state is rebuilt "
+        "from the logs"
+    )
+
+
+@pytest.mark.parametrize("batches", [0, 1])
+def test_a_checkpoint_that_this_process_has_written_is_not_moved(moved: list[str], batches: int) -> None:
+    stop = StopRequest()
+    watch = Starts(stop, OTHER_VERSION, OTHER_VERSION)
+    watch.batches = batches
+    with pytest.raises(OtherVersionError, match="version 1"):
+        supervision.supervise(watch, None, stop)  # type: ignore[arg-type]
+    assert len(moved) == 1 - batches
 
 
 def test_a_disk_that_is_full_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:

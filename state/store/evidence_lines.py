@@ -1,0 +1,84 @@
+"""Stored evidence as lines of JSON that later versions of txnwatch read too.
+
+Evidence cannot be collected again if the coordinator has moved on. So unlike the state, it must survive an upgrade. A
+line has the name of each value: a later version ignores a name that it does not know, and uses the default of a name
+that the line does not have. A person can read it, too.
+
+Law: raise FORMAT if a field of `CoordinatorView` gets another meaning, or is needed and cannot have a default. Lines of
+another format are not used. What the process finds afterwards is correct without them, but an outcome that only they
+have is unknown then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from txnwatch.state.abort.case import StoredEvidence
+from txnwatch.state.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.incident_payload import ExpectedOutcome
+from txnwatch.state.model.quantities import Offset
+from txnwatch.state.model.transaction import CoordinatorView
+
+FORMAT = 1
+
+
+def _with_names(of: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """A copy of a record's type that is encoded as an object with the names of its fields."""
+    fields = msgspec.structs.fields(of)
+    named: list[Any] = [(one.name, one.type) if one.required else (one.name, one.type, one.default) for one in fields]
+    return msgspec.defstruct(of.__name__, named)
+
+
+_View = _with_names(CoordinatorView)
+
+
+class _Line(msgspec.Struct):
+    format: int
+    topic: str
+    topic_id: str
+    partition: int
+    producer_id: ProducerId
+    start_offset: Offset
+    producer_epoch: ProducerEpoch
+    last_sequence: int
+    outcome: ExpectedOutcome
+    witness: _View | None  # type: ignore[valid-type]
+
+
+_LINES = msgspec.json.Decoder(_Line)
+
+
+def encode_evidence(evidence: StoredEvidence) -> str:
+    """The evidence as one line of JSON."""
+    topic_id, partition, producer_id = evidence.key
+    view = evidence.witness
+    line = _Line(
+        FORMAT,
+        partition.topic,
+        topic_id,
+        partition.partition,
+        producer_id,
+        *evidence.data,
+        evidence.outcome,
+        _View(**msgspec.structs.asdict(view)) if view is not None else None,
+    )
+    return msgspec.json.encode(line).decode()
+
+
+def decode_evidence(line: str) -> StoredEvidence:
+    """The evidence that `encode_evidence` wrote, also in an earlier or a later version.
+
+    Raises:
+        ValueError: a value is missing or has another type, or the line has another format.
+    """
+    found = _LINES.decode(line)
+    if found.format != FORMAT:
+        raise ValueError(f"expected format {FORMAT}, found {found.format}")
+    return StoredEvidence(
+        (found.topic_id, TopicPartition(found.topic, found.partition), found.producer_id),
+        (found.start_offset, found.producer_epoch, found.last_sequence),
+        found.outcome,
+        CoordinatorView(**msgspec.structs.asdict(found.witness)) if found.witness is not None else None,
+    )

@@ -1,0 +1,94 @@
+"""Moves a checkpoint of another version aside, so that a new one begins in the same directory.
+
+The state is rebuilt from the logs: the new query reads `__transaction_state` from its beginning, and data from the last
+stable offsets. The moved checkpoint is kept until the next move. All of it goes through Spark's own file system, so a
+URI is moved like a local directory.
+
+Law: a move can end at any moment, and the next start completes it before its query begins. The directory of the move is
+created first and gets its final name last. `commits` is moved first: without commits, a checkpoint is valid with any of
+its other parts missing (checkpoint.py). Files of txnwatch itself are no part of a checkpoint and stay where they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from txnwatch.state.model.errors import CheckpointError
+from txnwatch.streaming.job.failures import root_cause, text_of
+
+PREVIOUS = "txnwatch-previous"
+_MOVING = "txnwatch-previous.moving"
+_PARTS = ("commits", "offsets", "state", "sources", "metadata")
+
+
+def set_aside(session: SparkSession, checkpoint: str) -> str:
+    """Moves Spark's part of the checkpoint into a directory inside it; returns that directory.
+
+    No query may use the checkpoint.
+
+    Raises:
+        CheckpointError: the file system refuses it; the next start continues the move.
+    """
+    files = _Directory(session, checkpoint)
+    files.make(_MOVING)
+    complete_move(session, checkpoint)
+    return f"{checkpoint.rstrip('/')}/{PREVIOUS}"
+
+
+def complete_move(session: SparkSession, checkpoint: str) -> bool:
+    """Completes a move that was interrupted. Returns whether the checkpoint replaces an earlier one.
+
+    Raises:
+        CheckpointError: as `set_aside`.
+    """
+    files = _Directory(session, checkpoint)
+    if files.has(_MOVING):
+        for part in _PARTS:
+            files.move(part, f"{_MOVING}/{part}")
+        files.remove(PREVIOUS)
+        files.move(_MOVING, PREVIOUS)
+    return files.has(PREVIOUS)
+
+
+class _Directory:
+    """A directory of Spark's file system; names are relative to it."""
+
+    def __init__(self, session: SparkSession, root: str) -> None:
+        self._root = root
+        jvm: Any = session.sparkContext._jvm  # noqa: SLF001 - Spark has no public API for it
+        state: Any = session._jsparkSession.sessionState()  # noqa: SLF001 - as above
+        self._path = jvm.org.apache.hadoop.fs.Path
+        self._files: Any = self._try(lambda: self._path(root).getFileSystem(state.newHadoopConf()))
+
+    def has(self, name: str) -> bool:
+        return bool(self._try(lambda: self._files.exists(self._at(name))))
+
+    def make(self, name: str) -> None:
+        self._try(lambda: self._files.mkdirs(self._at(name)))
+
+    def remove(self, name: str) -> None:
+        self._try(lambda: self._files.delete(self._at(name), True))
+
+    def move(self, name: str, to: str) -> None:
+        """Moves it, if it is there. On an object store an interrupted move leaves parts of it in both places."""
+        if not self.has(name):
+            return
+        if self.has(to):
+            self.remove(name)
+        elif not self._try(lambda: self._files.rename(self._at(name), self._at(to))):
+            raise self._error(f"{name} cannot be moved")
+
+    def _at(self, name: str) -> Any:  # noqa: ANN401 - a Path of the JVM
+        return self._path(f"{self._root}/{name}")
+
+    def _try(self, call: Any) -> Any:  # noqa: ANN401 - a call of the JVM
+        try:
+            return call()
+        except Py4JError as exc:
+            raise self._error(root_cause(text_of(exc))) from exc
+
+    def _error(self, why: str) -> CheckpointError:
+        return CheckpointError(f"--checkpoint {self._root} is of another version and has to be moved aside: {why}")

@@ -1,0 +1,35 @@
+"""The files of txnwatch itself, beside Spark's in the checkpoint directory: they are no part of the checkpoint.
+
+If the checkpoint is not a local directory, they are in a temporary directory of this process.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from txnwatch.streaming.job.checkpoint import local_directory
+
+
+class SideFiles:
+    """The paths of the files.
+
+    Attributes:
+        spark_log: the output of Spark.
+        rereads, next_barrier: what the job asks its source for, in terms of the current checkpoint.
+        evidence: what this watch has found itself; it outlives the checkpoint.
+    """
+
+    def __init__(self, checkpoint: str) -> None:
+        directory = local_directory(checkpoint)
+        if directory is None:
+            directory = Path(tempfile.mkdtemp(prefix="txnwatch-"))
+        self.spark_log = directory / "spark.log"
+        self.rereads = directory / "txnwatch-rereads.json"
+        self.next_barrier = directory / "txnwatch-next-barrier.json"
+        self.evidence = directory / "txnwatch-evidence.jsonl"
+
+    def checkpoint_is_new(self) -> None:
+        """Removes the files that refer to the barriers and positions of a checkpoint that is no longer used."""
+        self.rereads.unlink(missing_ok=True)
+        self.next_barrier.unlink(missing_ok=True)

@@ -1,0 +1,92 @@
+"""Stored evidence survives an upgrade: a line has the names of its values, and another version reads it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from support.strategies import views
+from txnwatch.state.abort.case import StoredEvidence
+from txnwatch.state.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.incident_payload import ExpectedOutcome
+from txnwatch.state.model.transaction import CoordinatorView, EpochUse, TransactionState
+from txnwatch.state.store.evidence_lines import FORMAT, decode_evidence, encode_evidence
+
+# Never change these two: they are what an earlier version of txnwatch has written.
+WRITTEN = (
+    '{"format":1,"topic":"orders","topic_id":"Zm9v","partition":3,"producer_id":4711,"start_offset":99,'
+    '"producer_epoch":2,"last_sequence":20,"outcome":"abort","witness":{"transactional_id":"payments-ü",'
+    '"log_partition":1,"log_offset":77,"state":"CompleteAbort","producer_epoch":3,"timeout_ms":60000,"start_ms":1,'
+    '"last_update_ms":2,"record_timestamp_ms":4,"participants":[["orders",3]],"superseded_by":null,"reading":0,'
+    '"data_epoch":2,"epoch_use":"raised","coordinator_epoch":9,"since_ms":5,"previous_outcome":null,'
+    '"previous_end_epoch":null,"may_lack_later_records":false}}'
+)
+NAMELESS = (
+    '{"format":1,"topic":"orders","topic_id":"Zm9v","partition":3,"producer_id":4711,"start_offset":99,'
+    '"producer_epoch":2,"last_sequence":20,"outcome":"unknown","witness":null}'
+)
+VIEW = CoordinatorView(
+    transactional_id="payments-ü",
+    log_partition=1,
+    log_offset=77,
+    state=TransactionState.COMPLETE_ABORT,
+    producer_epoch=ProducerEpoch(3),
+    timeout_ms=60_000,
+    start_ms=1,
+    last_update_ms=2,
+    record_timestamp_ms=4,
+    participants=frozenset({TopicPartition("orders", 3)}),
+    data_epoch=ProducerEpoch(2),
+    epoch_use=EpochUse.RAISED,
+    coordinator_epoch=9,
+    since_ms=5,
+)
+KEY = ("Zm9v", TopicPartition("orders", 3), ProducerId(4711))
+EVIDENCE = StoredEvidence(KEY, (99, 2, 20), ExpectedOutcome.ABORT, VIEW)
+
+
+def changed(**changes: Any) -> str:
+    return json.dumps({**json.loads(WRITTEN), **changes})
+
+
+def test_what_an_earlier_version_has_written_is_read() -> None:
+    assert decode_evidence(WRITTEN) == EVIDENCE
+    assert decode_evidence(NAMELESS) == StoredEvidence(KEY, (99, 2, 20), ExpectedOutcome.UNKNOWN, None)
+
+
+def test_what_a_later_version_has_added_is_ignored() -> None:
+    witness = {**json.loads(WRITTEN)["witness"], "of_a_later_version": [1]}
+    assert decode_evidence(changed(witness=witness, more="of a later version")) == EVIDENCE
+
+
+def test_what_an_earlier_version_did_not_have_is_the_default() -> None:
+    witness = json.loads(WRITTEN)["witness"]
+    del witness["previous_outcome"], witness["may_lack_later_records"]
+    assert decode_evidence(changed(witness=witness)) == EVIDENCE
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        changed(format=FORMAT + 1),
+        changed(outcome="another"),
+        changed(start_offset=None),
+        changed(witness={"transactional_id": "payments-ü"}),
+        changed(witness=[]),
+        '["1a2b3c4d",[]]',
+        "{}",
+        "",
+    ],
+)
+def test_a_line_of_another_format_or_without_a_value_is_refused(line: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - of json and of msgspec
+        decode_evidence(line)
+
+
+@given(views)
+def test_every_view_is_read_back_as_it_was(view: CoordinatorView) -> None:
+    evidence = StoredEvidence(KEY, (99, 2, 20), ExpectedOutcome.ABORT, view)
+    assert decode_evidence(encode_evidence(evidence)) == evidence
