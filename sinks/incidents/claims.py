@@ -20,13 +20,14 @@ from txnwatch.sinks.incidents.own_findings import Findings
 from txnwatch.state.evidence import incident_end
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.evidence.resolution import is_premature
+from txnwatch.state.model.description import DescribedTransaction, TransactionView
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.ids import BarrierNumber, ProducerId
 from txnwatch.state.model.incident import IncidentEvent, SpanKey, resolved, transaction_incident_id, updated
 from txnwatch.state.model.incident_payload import Action, ActionResult, ExpectedOutcome, Resolution
 from txnwatch.state.model.ports import TransactionAdmin
 from txnwatch.state.model.quantities import LONG_AGO, TimestampMs
-from txnwatch.state.model.transaction import CoordinatorView, Span
+from txnwatch.state.model.transaction import Span
 from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict, rank
 
 _IDENTITY = ("topic", "partition", "topic_id", "producer_id", "txn_start_offset", "transactional_id")
@@ -115,7 +116,7 @@ class Claims:
         return None
 
     def transaction_id(
-        self, producer_id: ProducerId, view: CoordinatorView, finding: TransactionCandidate | TransactionMoved
+        self, producer_id: ProducerId, view: TransactionView, finding: TransactionCandidate | TransactionMoved
     ) -> str:
         """The id of the first incident about a transaction."""
         cluster_id, name = self.origin.cluster_id, view.transactional_id
@@ -207,7 +208,7 @@ class Claims:
         owners = self.admin.describe_transactions([one.transactional_id or "" for one in late]) if late else {}
         for one in late:
             owner = owners[one.transactional_id or ""]
-            if is_premature(owner, one, now_ms):
+            if isinstance(owner, DescribedTransaction) and is_premature(owner, one, now_ms):
                 yield one, incident_end.refuted(now_ms, owner)
 
     def _is_strange_span(self, incident: IncidentEvent) -> bool:

@@ -18,8 +18,9 @@ from txnwatch.state.evidence.confirmation import (
     coordinator_reading,
     covers,
 )
+from txnwatch.state.model.description import NotDescribed, TransactionDescription
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
-from txnwatch.state.model.ports import SpanStart, TransactionAdmin, TransactionDescription
+from txnwatch.state.model.ports import SpanStart, TransactionAdmin
 
 
 def confirm_spans(
@@ -96,7 +97,7 @@ def start_of(candidate: SpanCandidate, found: SpanConfirmation) -> SpanStart:
 
 
 def _is_contradicted(description: TransactionDescription, candidate: SpanCandidate) -> bool:
-    return description.problem is None and not covers(description, candidate)
+    return not isinstance(description, NotDescribed) and not covers(description, candidate)
 
 
 def confirm_transactions(

@@ -11,12 +11,13 @@ from txnwatch.state.evidence.blocked_reads import blocked_reads
 from txnwatch.state.evidence.confirmation import SpanConfirmation, TransactionConfirmation
 from txnwatch.state.evidence.incident_end import decided_outcome
 from txnwatch.state.evidence.known_outcome import known_outcome
+from txnwatch.state.model.description import TransactionView
 from txnwatch.state.model.findings import (
     SpanCandidate,
     StrayWrite,
     TransactionCandidate,
 )
-from txnwatch.state.model.ids import CoordinatorEpoch, TopicPartition
+from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent, span_incident_id, transaction_incident_id
 from txnwatch.state.model.incident_payload import (
     Evidence,
@@ -28,8 +29,6 @@ from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.quantities import NO_TIME, TimestampMs, elapsed
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict
-
-_NO_MARKER = CoordinatorEpoch(-1)  # the coordinator epoch of an event, if the leader knows no marker of the producer
 
 
 def hanging_event(
@@ -75,7 +74,7 @@ def hanging_event(
             else (view.transactional_id if view is not None else None)
         ),
         coordinator_id=description.coordinator if description is not None else None,
-        coordinator_epoch=_NO_MARKER if producer.coordinator_epoch is None else producer.coordinator_epoch,
+        coordinator_epoch=producer.coordinator_epoch,
         transaction_state=description.state if description is not None else None,
         txn_start_offset=producer.start_offset,
         open_since_ms=span.first_seen_ms,
@@ -104,7 +103,6 @@ def transaction_event(
     view, description = candidate.view, found.description
     assert description is not None
     stuck = RULE_OF[candidate.verdict].family is Family.PREPARE
-    since_ms = view.record_timestamp_ms if stuck else view.start_ms
     return IncidentEvent(
         incident_id=transaction_incident_id(
             origin.cluster_id, view.transactional_id, candidate.producer_id, view.start_ms, candidate.verdict
@@ -119,7 +117,7 @@ def transaction_event(
         transactional_id=view.transactional_id,
         coordinator_id=description.coordinator,
         transaction_state=description.state,
-        open_since_ms=since_ms,
+        open_since_ms=_since_ms(view, is_decided=stuck),
         open_since_clock=SinceClock.COORDINATOR,
         transaction_timeout_ms=description.timeout_ms,
         age_ms=max(NO_TIME, candidate.age_ms),
@@ -142,9 +140,18 @@ def transaction_event(
     )
 
 
+def _since_ms(view: TransactionView, *, is_decided: bool) -> TimestampMs:
+    """When the transaction began, or when its outcome was decided, by the clock of its coordinator."""
+    if isinstance(view, CoordinatorView) and (is_decided or view.start_ms is None):
+        return view.record_timestamp_ms
+    assert view.start_ms is not None  # without a record or a start there is no claim about an age
+    return view.start_ms
+
+
 def stray_event(origin: Origin, stray: StrayWrite, now_ms: TimestampMs) -> IncidentEvent:
     """The event about data that no transaction owned and that a later transaction took in."""
     joined, view = stray.joined, stray.view
+    first_barrier, second_barrier = stray.looks if stray.looks is not None else (None, None)
     return IncidentEvent(
         incident_id=span_incident_id(
             origin.cluster_id, stray.topic_id, stray.partition.partition, stray.producer_id, joined.start_offset
@@ -169,8 +176,8 @@ def stray_event(origin: Origin, stray: StrayWrite, now_ms: TimestampMs) -> Incid
         age_ms=elapsed(stray.first_seen_ms, now_ms),
         evidence=Evidence(
             complete=True,
-            first_barrier=stray.first_barrier,
-            second_barrier=stray.second_barrier,
+            first_barrier=first_barrier,
+            second_barrier=second_barrier,
             joined_at_offset=joined.offset,
             joined_by_epoch=joined.epoch,
             coordinator_log=_log_place(view),
@@ -210,8 +217,11 @@ def _sorted(partitions: Iterable[TopicPartition]) -> tuple[str, ...]:
     return tuple(sorted(str(partition) for partition in partitions))
 
 
-def _log_place(view: CoordinatorView | None) -> str | None:
-    return f"{view.log_partition}@{view.log_offset}" if view is not None else None
+def _log_place(view: TransactionView | None) -> str | None:
+    """Where the record of a view is in the coordinators' log; None if the log does not show it now."""
+    if not isinstance(view, CoordinatorView) or view.is_unseen:
+        return None
+    return f"{view.log_partition}@{view.log_offset}"
 
 
 def _span_evidence(candidate: SpanCandidate, found: SpanConfirmation, now_ms: TimestampMs) -> Evidence:

@@ -15,6 +15,12 @@ from txnwatch.sinks.incidents import event_builder
 from txnwatch.state.evidence import incident_end
 from txnwatch.state.evidence.affected_groups import UnmovedOffset, affected_groups, observe, with_unanswered
 from txnwatch.state.evidence.resolution import is_held, is_refuted, is_same_transaction, span_is_over
+from txnwatch.state.model.description import (
+    DescribedTransaction,
+    NotDescribed,
+    TransactionDescription,
+    UnknownTransactionalId,
+)
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import AffectedGroup, EndKind, Resolution
@@ -23,7 +29,6 @@ from txnwatch.state.model.ports import (
     ConsumerGroups,
     PartitionReading,
     TransactionAdmin,
-    TransactionDescription,
 )
 from txnwatch.state.model.quantities import DurationMs, TimestampMs, elapsed
 from txnwatch.state.model.verdicts import Verdict
@@ -97,7 +102,7 @@ class FollowUp:
                 yield Finding(incident, incident_end.partition_gone(now_ms))
             elif (why := is_over[incident.incident_id]) is not None:
                 yield Finding(incident, incident_end.no_longer_open(now_ms, why))
-            elif incident.verdict == Verdict.HANGING and owner is not None and is_refuted(incident, owner):
+            elif isinstance(owner, DescribedTransaction) and _is_refuted(incident, owner):
                 yield Finding(incident, incident_end.refuted(now_ms, owner))
             else:
                 partition = spans[incident.incident_id]
@@ -164,9 +169,15 @@ def where(incident: IncidentEvent) -> TopicPartition:
 def _transaction(
     incident: IncidentEvent, owner: TransactionDescription | None, now_ms: TimestampMs
 ) -> Iterator[Finding]:
-    if owner is not None and owner.problem is None and not is_same_transaction(owner, incident):
-        has = f"has the id in state {owner.state}" if owner.state is not None else "no longer has the id"
+    if isinstance(owner, UnknownTransactionalId):
+        yield Finding(incident, incident_end.no_longer_open(now_ms, "the coordinator no longer has the id"))
+    elif isinstance(owner, DescribedTransaction) and not is_same_transaction(owner, incident):
+        has = f"has the id in state {owner.state}"
         yield Finding(incident, incident_end.no_longer_open(now_ms, f"the coordinator {has}"))
+
+
+def _is_refuted(incident: IncidentEvent, owner: DescribedTransaction) -> bool:
+    return incident.verdict == Verdict.HANGING and is_refuted(incident, owner)
 
 
 def _owner(incident: IncidentEvent, owner: TransactionDescription | None) -> dict[str, Any]:
@@ -174,9 +185,10 @@ def _owner(incident: IncidentEvent, owner: TransactionDescription | None) -> dic
 
     If the producer's next transaction holds the span, its marker will end it: then no command is suggested.
     """
-    if incident.verdict != Verdict.HANGING or owner is None or owner.problem is not None:
+    if incident.verdict != Verdict.HANGING or owner is None or isinstance(owner, NotDescribed):
         return {}
-    return {"transaction_state": owner.state} | ({"suggested_command": None} if is_held(incident, owner) else {})
+    state = owner.state if isinstance(owner, DescribedTransaction) else None
+    return {"transaction_state": state} | ({"suggested_command": None} if is_held(incident, owner) else {})
 
 
 def _recalled(known: Iterable[IncidentEvent]) -> dict[TopicPartition, UnmovedOffset]:

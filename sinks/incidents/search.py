@@ -17,11 +17,18 @@ from msgspec.structs import replace
 from txnwatch.sinks.incidents.confirm import confirm_spans, confirm_transactions, with_pasts
 from txnwatch.state.evidence.age_claims import Claim, LeaderStamp, claims
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation, TransactionConfirmation
-from txnwatch.state.evidence.screening import open_spans, overdue_transaction, screen, settled, view_of
+from txnwatch.state.evidence.screening import open_spans, overdue_transaction, screen, settled
+from txnwatch.state.model.description import (
+    DescribedTransaction,
+    NotDescribed,
+    TransactionDescription,
+    TransactionView,
+)
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.ids import ProducerId, TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
-from txnwatch.state.model.ports import PartitionReading, TransactionAdmin, TransactionDescription, TransactionListing
+from txnwatch.state.model.ports import PartitionReading, TransactionAdmin, TransactionListing
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.verdicts import RULE_OF, Verdict
@@ -29,7 +36,9 @@ from txnwatch.state.model.verdicts import RULE_OF, Verdict
 _AT_ONCE = 1_000
 _TRIES = 3
 _PAUSE_S = 0.2
-_NO_STAMP = "its coordinator took over later and has written no timestamp; `txnwatch run` measures the time itself"
+_NO_STAMP = Problem(
+    "its coordinator took over later and has written no timestamp; `txnwatch run` measures the time itself"
+)
 _MOVED = "its coordinator moved to another broker during the request"
 
 
@@ -42,7 +51,7 @@ class Log(NamedTuple):
 
 
 ReadLog = Callable[[Collection[ProducerId]], Log]
-IsOpenForLonger = Callable[[TransactionDescription, DurationMs], bool | str]
+IsOpenForLonger = Callable[[DescribedTransaction, DurationMs], bool | Problem]
 
 
 @dataclass(slots=True)
@@ -62,7 +71,7 @@ class Search:
     readings: dict[TopicPartition, PartitionReading] = field(default_factory=dict)
     hanging: list[tuple[SpanCandidate, SpanConfirmation]] = field(default_factory=list)
     overdue: list[tuple[TransactionCandidate, TransactionConfirmation]] = field(default_factory=list)
-    covered: list[tuple[SpanCandidate, TransactionDescription]] = field(default_factory=list)
+    covered: list[tuple[SpanCandidate, DescribedTransaction]] = field(default_factory=list)
     unproven: list[tuple[SpanCandidate, str]] = field(default_factory=list)
     not_checked: dict[str, str] = field(default_factory=dict)
     policy: DetectionPolicy = field(default_factory=DetectionPolicy)
@@ -75,7 +84,7 @@ class Searcher:
     Attributes:
         read_log: reads `__transaction_state` for the owners of some producer ids.
         is_open_for_longer: whether a transaction has been open for longer than so many milliseconds by the clock of its
-            coordinator; a text is the reason why that is not known.
+            coordinator; a problem is the reason why that is not known.
         now_ms: local clock.
         progress: called with the number of partitions that have been read.
         hidden: returns the hidden participants of live transactions, with the reason.
@@ -87,7 +96,7 @@ class Searcher:
     now_ms: Callable[[], TimestampMs]
     policy: DetectionPolicy = field(default_factory=DetectionPolicy)
     progress: Callable[[int], None] = lambda _: None
-    hidden: Callable[[Sequence[TransactionDescription]], Mapping[str, str]] = lambda _: {}
+    hidden: Callable[[Sequence[TransactionDescription]], Mapping[str, Problem]] = lambda _: {}
 
     def search(
         self, partitions: Sequence[TopicPartition], is_wanted: Callable[[SpanCandidate], bool] = lambda _: True
@@ -115,7 +124,7 @@ class Searcher:
         for partition in partitions:
             problem = found.readings[partition].problem
             if problem is not None:
-                found.not_checked[str(partition)] = problem
+                found.not_checked[str(partition)] = str(problem)
         return open_spans((found.readings[partition] for partition in partitions), self.now_ms())
 
     def _prove(
@@ -134,9 +143,9 @@ class Searcher:
         log = self._log(screened.candidates, known)
         if is_first:
             if listing.problems and (spans or listing.has_ids):
-                found.not_checked["transactions of some coordinators"] = "; ".join(listing.problems)
+                found.not_checked["transactions of some coordinators"] = "; ".join(map(str, listing.problems))
             self._judge_times(known, log, found)
-            found.not_checked.update(self.hidden(known))
+            found.not_checked.update({what: str(why) for what, why in self.hidden(known).items()})
         again = self._confirm(screened.candidates, listing, log, found)
         again += [(span, why) for span, why in screened.unproven]
         if is_last:
@@ -145,7 +154,7 @@ class Searcher:
                 found.not_checked[f"{span.partition} producer id {span.producer_id}"] = f"not proven: {why}"
         return [span for span, _ in again]
 
-    def judge(self, described: TransactionDescription) -> Search:
+    def judge(self, described: DescribedTransaction) -> Search:
         """Checks one live transaction against its own timeout."""
         found = Search(policy=self.policy)
         self._judge_times([described], self._log((), [described]), found)
@@ -154,15 +163,14 @@ class Searcher:
     def _log(self, candidates: Sequence[SpanCandidate], live: Sequence[TransactionDescription]) -> Log:
         """What `__transaction_state` adds to the coordinators' answers: former owners, and broker timestamps."""
         wanted = {candidate.producer_id for candidate in candidates}
-        wanted |= {one.producer_id for one in live if self._needs_log(one)}
+        wanted |= {one.producer_id for one in live if isinstance(one, DescribedTransaction) and self._needs_log(one)}
         return self.read_log(wanted) if wanted else Log()
 
-    def _needs_log(self, described: TransactionDescription) -> bool:
-        if described.problem is not None or not described.is_live or described.state is None:
+    def _needs_log(self, described: DescribedTransaction) -> bool:
+        if not described.is_live:
             return False
-        view = view_of(described)
-        return view.state.is_prepare or any(
-            RULE_OF[claim.verdict].is_past_timeout for claim in claims(view, None, self.policy, self.now_ms())
+        return described.state.is_prepare or any(
+            RULE_OF[claim.verdict].is_past_timeout for claim in claims(described, None, self.policy, self.now_ms())
         )
 
     def _confirm(
@@ -192,13 +200,18 @@ class Searcher:
     def _judge_times(self, live: Sequence[TransactionDescription], log: Log, found: Search) -> None:
         """Checks every live transaction against its own timeout."""
         candidates: list[TransactionCandidate] = []
-        coordinators = {described.transactional_id: described.coordinator for described in live}
-        for described in live:
-            claim, view, why_not = self._proven(described, log)
+        coordinators: dict[str, int] = {}
+        for one in live:
+            if isinstance(one, NotDescribed):
+                found.not_checked[_named(one.transactional_id)] = str(one.problem)
+            if not isinstance(one, DescribedTransaction) or not one.is_live:
+                continue
+            coordinators[one.transactional_id] = one.coordinator
+            claim, view, why_not = self._proven(one, log)
             if why_not is not None:
-                found.not_checked[_named(described.transactional_id)] = why_not
+                found.not_checked[_named(one.transactional_id)] = why_not
             if claim is not None and view is not None:
-                candidates.append(overdue_transaction(described.producer_id, view, claim, self.now_ms()))
+                candidates.append(overdue_transaction(one.producer_id, view, claim, self.now_ms()))
         for candidate, confirmed in confirm_transactions(self.admin, candidates):
             name = candidate.view.transactional_id
             has_moved = confirmed.description is not None and confirmed.description.coordinator != coordinators[name]
@@ -208,13 +221,11 @@ class Searcher:
                 found.not_checked[_named(name)] = confirmed.why or _MOVED
 
     def _proven(
-        self, described: TransactionDescription, log: Log
-    ) -> tuple[Claim | None, CoordinatorView | None, str | None]:
+        self, described: DescribedTransaction, log: Log
+    ) -> tuple[Claim | None, TransactionView | None, str | None]:
         """The worst claim that the coordinator confirms, with its view; and why that, or a worse one, is not known."""
-        if described.problem is not None or not described.is_live or described.state is None:
-            return None, None, described.problem
         logged = log.views.get(described.producer_id)
-        view = logged if described.state.is_prepare else view_of(described)
+        view = logged if described.state.is_prepare else described
         if view is None:  # only the log has the time when an outcome was decided
             why = next(iter(log.problems.values()), "its record is not in the log")
             return None, None, f"{described.state} for an unknown time: {why}"
@@ -226,12 +237,12 @@ class Searcher:
             if answer is True:
                 doubts.pop(claim.verdict, None)
                 return claim, view, next(iter(doubts.values()), None)
-            if isinstance(answer, str):
+            if isinstance(answer, Problem):
                 doubt = f"{claim.verdict} by our clock, but not proven by its coordinator's clock: {answer}"
                 doubts.setdefault(claim.verdict, doubt)
         return None, view, next(iter(doubts.values()), None)
 
-    def _is_confirmed(self, described: TransactionDescription, claim: Claim) -> bool | str:
+    def _is_confirmed(self, described: DescribedTransaction, claim: Claim) -> bool | Problem:
         return _NO_STAMP if claim.open_for_ms is None else self.is_open_for_longer(described, claim.open_for_ms)
 
 

@@ -90,7 +90,7 @@ class ProvenHang:
         return self.row.start_offset
 
     @property
-    def data(self) -> tuple[Offset, ProducerEpoch, int]:
+    def data(self) -> tuple[Offset, ProducerEpoch, int | None]:
         """Start offset, epoch and last sequence; if they are unchanged, nothing was appended."""
         return data_of(self.row)
 
@@ -105,12 +105,12 @@ class StoredEvidence:
     """
 
     key: SpanKey
-    data: tuple[Offset, ProducerEpoch, int]
+    data: tuple[Offset, ProducerEpoch, int | None]
     outcome: ExpectedOutcome
     witness: CoordinatorView | None
 
 
-def data_of(row: ActiveProducer) -> tuple[Offset, ProducerEpoch, int]:
+def data_of(row: ActiveProducer) -> tuple[Offset, ProducerEpoch, int | None]:
     """The values that identify the data of a leader's row."""
     return row.start_offset, row.producer_epoch, row.last_sequence
 

@@ -29,12 +29,12 @@ from txnwatch.state.model.incident_payload import (
     Resolution,
 )
 from txnwatch.state.model.ports import MarkerSpec, PartitionReading
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
 from txnwatch.state.model.transaction import Marker
 
 ABANDONED_MS = DurationMs(60_000)
 BY_HAND = "by hand"  # the detail of an action and a resolution by an operator, if there is no other
-_DENIED = frozenset({"CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def closed(marker: Marker | None, reading: PartitionReading, *, commit: bool) ->
     return replace(found, result=ActionResult.FAILED, detail=detail)
 
 
-def with_answer(found: MarkerResult, problem: str | None) -> MarkerResult:
+def with_answer(found: MarkerResult, problem: Problem | None) -> MarkerResult:
     """The result of the read, with the broker's answer to the marker, which alone proves nothing."""
     is_open = found.result is ActionResult.STILL_OPEN
     if problem is None:
@@ -153,7 +153,7 @@ def with_answer(found: MarkerResult, problem: str | None) -> MarkerResult:
     if found.is_closed:
         return replace(found, detail=f"{found.detail}; {answered}" if found.detail is not None else answered)
     result = ActionResult.FAILED if is_open else ActionResult.UNKNOWN
-    return replace(found, result=result, detail=answered, is_denied=problem in _DENIED)
+    return replace(found, result=result, detail=answered, is_denied=problem.is_denied)
 
 
 def is_own_marker(written: MarkerSpec, closed_by: Marker, next_one: Marker | None) -> bool:

@@ -20,19 +20,23 @@ _Key = TypeVar("_Key")
 
 
 class Places(NamedTuple):
-    """The index keys of a producer; `log_partition` is -1 and the id None until the coordinators' log has named it."""
+    """The index keys of a producer.
+
+    Attributes:
+        id_in_log: its transactional id, and the number of the partition of the coordinators' log that has the id; None
+            until that log has named it.
+    """
 
     partitions: tuple[TopicPartition, ...]
-    transactional_id: str | None
-    log_partition: int
+    id_in_log: tuple[str, int] | None
 
 
 def places_of(producer: ProducerState) -> Places:
     """The index keys of a producer."""
     view = producer.view
     if view is None:
-        return Places(tuple(producer.spans), None, -1)
-    return Places(tuple(producer.spans), view.transactional_id, view.log_partition)
+        return Places(tuple(producer.spans), None)
+    return Places(tuple(producer.spans), (view.transactional_id, view.log_partition))
 
 
 class Awaited:
@@ -58,10 +62,11 @@ class Awaited:
         self._places[producer_id] = places
         for partition in places.partitions:
             self._by_partition.setdefault(partition, set()).add(producer_id)
-        if places.transactional_id is not None:
-            self._by_log.setdefault(places.log_partition, set()).add(producer_id)
-            named = self._by_name.get(places.transactional_id, ())
-            self._by_name[places.transactional_id] = (*named, producer_id)
+        if places.id_in_log is not None:
+            transactional_id, log_partition = places.id_in_log
+            self._by_log.setdefault(log_partition, set()).add(producer_id)
+            named = self._by_name.get(transactional_id, ())
+            self._by_name[transactional_id] = (*named, producer_id)
 
     def drop(self, producer_id: ProducerId) -> None:
         """Removes a producer that has nothing open or live."""
@@ -72,13 +77,14 @@ class Awaited:
     def _leave(self, producer_id: ProducerId, places: Places) -> None:
         for partition in places.partitions:
             _take_out(self._by_partition, partition, producer_id)
-        if places.transactional_id is not None:
-            _take_out(self._by_log, places.log_partition, producer_id)
-            others = tuple(one for one in self._by_name[places.transactional_id] if one != producer_id)
+        if places.id_in_log is not None:
+            transactional_id, log_partition = places.id_in_log
+            _take_out(self._by_log, log_partition, producer_id)
+            others = tuple(one for one in self._by_name[transactional_id] if one != producer_id)
             if others:
-                self._by_name[places.transactional_id] = others
+                self._by_name[transactional_id] = others
             else:
-                del self._by_name[places.transactional_id]
+                del self._by_name[transactional_id]
 
     @property
     def partitions(self) -> Collection[TopicPartition]:

@@ -10,6 +10,7 @@ Spark: the store is a protocol, and the same code runs in the simulation and in 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import itemgetter
 
 from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.batch import Batch
@@ -267,9 +268,9 @@ def _unproven(bucket: BucketState, barrier: Barrier) -> Unproven:
 
 
 def _outstanding(bucket: BucketState) -> Iterable[OutstandingGap | ReadLimitReached]:
-    for partition, start in sorted(bucket.gaps.items()):
-        yield OutstandingGap(partition, start)
+    for partition, gap in sorted(bucket.gaps.items(), key=itemgetter(0)):
+        yield OutstandingGap(partition, gap)
     for partition, start in sorted(bucket.left.items()):
         yield ReadLimitReached(partition, start)
-    for log_partition, start in sorted(bucket.coordinator_gaps.items()):
-        yield OutstandingGap(TopicPartition(TRANSACTION_STATE_TOPIC, log_partition), start)
+    for log_partition, gap in sorted(bucket.coordinator_gaps.items(), key=itemgetter(0)):
+        yield OutstandingGap(TopicPartition(TRANSACTION_STATE_TOPIC, log_partition), gap)

@@ -9,12 +9,9 @@ from txnwatch.state.detection.awaited_producers import Awaited
 from txnwatch.state.detection.look_times import Agenda
 from txnwatch.state.model.broker_clocks import Clocks
 from txnwatch.state.model.findings import OpenTransaction
+from txnwatch.state.model.gap import Gap
 from txnwatch.state.model.ids import BarrierNumber, ProducerId, TopicPartition
 from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
-
-NEEDS_CENSUS = Offset(-1)  # a gap that no reading can close, only a census at the leader
-FROM_BEGINNING = Offset(-1)  # a partition of the coordinators' log that is read again as a new reading
-RECREATED = Offset(-2)  # the same, because the topic was re-created
 
 
 class Standing(NamedTuple):
@@ -37,8 +34,8 @@ class SharedState:
     """The part of a bucket's state that is stored field by field: each field that has changed, as a whole.
 
     Attributes:
-        gaps, coordinator_gaps: lowest offset of an unread range, kept until a re-read from there, or NEEDS_CENSUS (of
-            the coordinators' log FROM_BEGINNING).
+        gaps, coordinator_gaps: ranges that could not be read, kept until they are closed; of the coordinators' log by
+            the number of the partition.
         failing: data partitions with a range that could not be read and is not given up yet.
         left: where reading of a data partition stopped because of the read limit of a batch.
         standing: last stable offsets below their partition's end, only in the one bucket that reports on partitions.
@@ -56,12 +53,12 @@ class SharedState:
         open_list_digest: a digest of the last emitted open list; None if that list may not have arrived.
     """
 
-    gaps: dict[TopicPartition, Offset] = field(default_factory=dict)
+    gaps: dict[TopicPartition, Gap] = field(default_factory=dict)
     left: dict[TopicPartition, Offset] = field(default_factory=dict)
     failing: dict[TopicPartition, Failing] = field(default_factory=dict)
     standing: dict[TopicPartition, Standing] = field(default_factory=dict)
-    coordinator_gaps: dict[int, Offset] = field(default_factory=dict)
-    rereading: dict[int, Offset] = field(default_factory=dict)
+    coordinator_gaps: dict[int, Gap] = field(default_factory=dict)
+    rereading: dict[int, Gap] = field(default_factory=dict)
     readings: dict[int, int] = field(default_factory=dict)
     holes: dict[int, Offset] = field(default_factory=dict)
     clocks: Clocks = field(default_factory=Clocks)
@@ -82,7 +79,8 @@ class BucketState(SharedState):
         number: the number of this bucket.
         awaited: the index of the producers on the agenda; None until it is used.
         shown: the list of which `open_list_digest` is the digest, if it was made in this process.
-        barrier: the last barrier evaluated in this process; the same one again is another attempt.
+        barrier: the last barrier evaluated in this process, None before the first; the same one again is another
+            attempt.
 
     Of `agenda` and `followed` the entries that have changed are stored; the other four are never stored.
     """
@@ -92,4 +90,4 @@ class BucketState(SharedState):
     number: int = 0
     awaited: Awaited | None = field(default=None, compare=False, repr=False)
     shown: tuple[OpenTransaction, ...] | None = field(default=None, compare=False, repr=False)
-    barrier: BarrierNumber = field(default=BarrierNumber(-1), compare=False, repr=False)
+    barrier: BarrierNumber | None = field(default=None, compare=False, repr=False)

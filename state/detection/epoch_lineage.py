@@ -54,7 +54,7 @@ def follow(prior: CoordinatorView | None, view: CoordinatorView, *, is_consecuti
 
 def is_same_transaction(prior: CoordinatorView, view: CoordinatorView) -> bool:
     """Whether a record continues the transaction of the one before; Complete* keeps the start of what it ended."""
-    if prior.start_ms != view.start_ms or view.start_ms < 0:
+    if prior.start_ms != view.start_ms or view.start_ms is None:
         return False
     if view.state is TransactionState.ONGOING:
         return prior.state is TransactionState.ONGOING and prior.producer_epoch == view.producer_epoch

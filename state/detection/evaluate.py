@@ -13,7 +13,7 @@ from txnwatch.state.detection.doubts import doubt_covers, doubt_owner
 from txnwatch.state.detection.span_look import judge_span
 from txnwatch.state.detection.span_transitions import dropped
 from txnwatch.state.detection.step import Step
-from txnwatch.state.model.broker_clocks import NOT_LISTED_MS, was_listed
+from txnwatch.state.model.broker_clocks import was_listed
 from txnwatch.state.model.findings import Finding, TransactionCandidate
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.quantities import AT_ONCE, NO_TIME, TimestampMs
@@ -53,9 +53,9 @@ def at_rest_until(producer: ProducerState, context: BarrierContext) -> Timestamp
     """
     view = producer.view
     if view is None or not view.is_live:
-        is_idle = not producer.spans and (view is None or view.since_ms != NOT_LISTED_MS)
+        is_idle = not producer.spans and (view is None or view.since_ms is not None)
         return NEVER_MS if is_idle else None
-    if view.since_ms == NOT_LISTED_MS or producer.emissions or not context.is_read(view):
+    if view.since_ms is None or producer.emissions or not context.is_read(view):
         return None
     for partition, span in producer.spans.items():
         has_history = (
@@ -81,7 +81,7 @@ def due_ms(producer: ProducerState, context: BarrierContext) -> TimestampMs:
         if view is None or not view.holds(partition) or span.census_absent_at is not None
     ]
     if view is not None and view.is_live:
-        if view.since_ms == NOT_LISTED_MS:
+        if view.since_ms is None:
             return AT_ONCE
         age_ms = context.age_ms(view)
         found = thresholds(view, context.policy, context.scan_interval_ms)
@@ -109,7 +109,7 @@ def _over(producer: ProducerState, context: BarrierContext) -> list[TopicPartiti
 def _listed(producer: ProducerState, context: BarrierContext) -> ProducerState:
     """Sets `since_ms` at the first listing that can show a record that was read before any such listing."""
     view = producer.view
-    if view is None or view.since_ms != NOT_LISTED_MS or not was_listed(view, context.barrier):
+    if view is None or view.since_ms is not None or not was_listed(view, context.barrier):
         return producer
     return replace(producer, view=replace(view, since_ms=context.now_ms))
 

@@ -83,7 +83,8 @@ def must_emit(bucket: BucketState, open_list: tuple[OpenTransaction, ...], barri
         else crc32(encode(open_list))
     )
     is_turn = (barrier_number + bucket.number) % EMIT_EVERY == 0
-    has_arrived = digest == bucket.open_list_digest and barrier_number > bucket.barrier
+    is_first_attempt = bucket.barrier is None or barrier_number > bucket.barrier
+    has_arrived = digest == bucket.open_list_digest and is_first_attempt
     bucket.open_list_digest, bucket.shown, bucket.barrier = digest, open_list, barrier_number
     return is_turn or not has_arrived
 
@@ -116,7 +117,7 @@ def _since(producer: ProducerState, context: BarrierContext) -> tuple[TimestampM
     if view is not None and view.is_live:
         # An aborted transaction that was empty has no start and no data.
         ahead_ms = context.clocks.ahead_ms(view, context.now_ms)
-        times.append((view.start_ms if view.start_ms >= 0 else view.record_timestamp_ms) - ahead_ms)
+        times.append((view.record_timestamp_ms if view.start_ms is None else view.start_ms) - ahead_ms)
         prepared_ms = view.record_timestamp_ms - ahead_ms if view.state.is_prepare else None
     return min(times), prepared_ms
 

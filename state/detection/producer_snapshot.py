@@ -32,7 +32,6 @@ from txnwatch.state.detection.step import Step
 from txnwatch.state.model.facts import CensusListing, Joined, OpenDescribed
 from txnwatch.state.model.findings import Finding, Mismatch, StrayWrite, ViewHealed
 from txnwatch.state.model.ids import BarrierNumber, TopicPartition
-from txnwatch.state.model.quantities import Offset
 from txnwatch.state.model.transaction import ProducerState, Span
 
 
@@ -83,7 +82,7 @@ def _joined_unseen(producer: ProducerState, fact: OpenDescribed, bracket: Census
         producer_id=producer.producer_id,
         partition=fact.partition,
         topic_id=bracket.topic_id,
-        joined=Joined(fact.start_offset, prior.oldest_epoch, Offset(-1), fact.producer_epoch),
+        joined=Joined(fact.start_offset, prior.oldest_epoch, None, fact.producer_epoch),
         view=producer.view,
         last_timestamp_ms=fact.last_timestamp_ms,
         first_seen_ms=prior.first_seen_ms,

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from txnwatch.state.detection.batch import Batch
-from txnwatch.state.detection.bucket_state import FROM_BEGINNING, NEEDS_CENSUS, RECREATED, BucketState
-from txnwatch.state.model.broker_clocks import NOT_LISTED_MS, was_listed
+from txnwatch.state.detection.bucket_state import BucketState
+from txnwatch.state.model.broker_clocks import was_listed
 from txnwatch.state.model.facts import (
     READ_LATER,
     Barrier,
@@ -26,6 +26,7 @@ from txnwatch.state.model.facts import (
     ProducerSeen,
     TransactionSeen,
 )
+from txnwatch.state.model.gap import Gap, Remedy, wider
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import CoordinatorView
 
@@ -43,7 +44,7 @@ def begin_readings(bucket: BucketState, batch: Batch) -> None:
         for partition, start in batch.barrier.reread.items()
         if partition.topic == TRANSACTION_STATE_TOPIC
         and start <= 0
-        and bucket.coordinator_gaps.get(partition.partition) == FROM_BEGINNING
+        and bucket.coordinator_gaps.get(partition.partition) is Remedy.NEW_READING
     ]
     cut = [
         notice.partition.partition
@@ -62,7 +63,7 @@ def in_reading(
     if isinstance(seen, ProducerSeen):
         return seen
     reading = bucket.readings.get(seen.view.log_partition, 0)
-    since_ms = barrier.coordinator_listed_ms if was_listed(seen.view, barrier) else NOT_LISTED_MS
+    since_ms = barrier.coordinator_listed_ms if was_listed(seen.view, barrier) else None
     view = replace(seen.view, reading=reading, since_ms=since_ms)
     return TransactionSeen(seen.producer_id, view, seen.held, seen.ended, seen.first_end, seen.is_past)
 
@@ -74,7 +75,7 @@ def read_again(bucket: BucketState, batch: Batch) -> set[int]:
         for partition, start in batch.barrier.reread.items()
         if partition.topic == TRANSACTION_STATE_TOPIC and start <= 0
     }
-    return begun | {number for number, gap in bucket.rereading.items() if gap in {FROM_BEGINNING, RECREATED}}
+    return begun | {number for number, gap in bucket.rereading.items() if isinstance(gap, Remedy)}
 
 
 def unread_before(bucket: BucketState, batch: Batch) -> set[TopicPartition]:
@@ -94,22 +95,28 @@ def close_gaps(bucket: BucketState, batch: Batch) -> None:
     for partition, start in batch.barrier.reread.items():
         if partition.topic == TRANSACTION_STATE_TOPIC:
             gap = bucket.coordinator_gaps.get(partition.partition)
-            if gap is not None and start <= max(gap, 0):  # an older request may start above the gap
+            if gap is not None and start <= _read_from(gap):  # an older request may start above the gap
                 del bucket.coordinator_gaps[partition.partition]
-                bucket.rereading[partition.partition] = min(gap, bucket.rereading.get(partition.partition, gap))
+                bucket.rereading[partition.partition] = wider(gap, bucket.rereading.get(partition.partition, gap))
             continue
-        if start <= bucket.gaps.get(partition, start) and bucket.gaps.get(partition) != NEEDS_CENSUS:
-            bucket.gaps.pop(partition, None)
+        gap = bucket.gaps.get(partition)
+        if isinstance(gap, int) and start <= gap:
+            del bucket.gaps[partition]
         if start <= bucket.left.get(partition, start):
             bucket.left.pop(partition, None)
     for partition, bracket in batch.brackets():
-        if bracket.is_scanned and bucket.gaps.get(partition) == NEEDS_CENSUS:
+        if bracket.is_scanned and bucket.gaps.get(partition) is Remedy.CENSUS:
             del bucket.gaps[partition]
+
+
+def _read_from(gap: Gap) -> int:
+    """Where a read must begin that closes a gap of the coordinators' log."""
+    return gap if isinstance(gap, int) else 0
 
 
 def as_read(bucket: BucketState, partition: TopicPartition, bracket: CensusListing) -> CensusListing:
     """The bracket, corrected by what the state knows to be unread; the planner of the census may not know it."""
-    is_unread = partition in bucket.left or bucket.gaps.get(partition, NEEDS_CENSUS) != NEEDS_CENSUS
+    is_unread = partition in bucket.left or isinstance(bucket.gaps.get(partition), int)
     return bracket._replace(is_scanned=False, is_behind=True) if bracket.is_scanned and is_unread else bracket
 
 
@@ -122,21 +129,21 @@ def note_gaps(bucket: BucketState, notices: Iterable[PartitionNotice]) -> None:
         bucket.left.pop(partition, None)
         if partition.topic == TRANSACTION_STATE_TOPIC:
             bucket.coordinator_gaps.pop(partition.partition, None)
-            bucket.rereading[partition.partition] = RECREATED
+            bucket.rereading[partition.partition] = Remedy.RECREATED
     for notice in visible:
         partition = notice.partition
         is_unread = notice.kind in READ_LATER
         if (partition, notice.topic_id) in gone:
             continue  # a new topic of the same name has its own gaps, whatever the order
         if partition.topic == TRANSACTION_STATE_TOPIC:
-            wanted = notice.from_offset if is_unread else FROM_BEGINNING
+            wanted: Gap = notice.from_offset if is_unread else Remedy.NEW_READING
             known = bucket.coordinator_gaps.get(partition.partition, wanted)
-            bucket.coordinator_gaps[partition.partition] = min(wanted, known)
+            bucket.coordinator_gaps[partition.partition] = wider(wanted, known)
         elif notice.kind is NoticeKind.LEFT:
             bucket.left[partition] = min(notice.from_offset, bucket.left.get(partition, notice.from_offset))
         else:
-            wanted = notice.from_offset if is_unread else NEEDS_CENSUS
-            bucket.gaps[partition] = min(wanted, bucket.gaps.get(partition, wanted))
+            wanted = notice.from_offset if is_unread else Remedy.CENSUS
+            bucket.gaps[partition] = wider(wanted, bucket.gaps.get(partition, wanted))
 
 
 def note_hidden(bucket: BucketState, batch: Batch) -> Iterator[TopicPartition]:
@@ -184,20 +191,22 @@ def is_before_hole(bucket: BucketState, view: CoordinatorView | None) -> bool:
     if view is None:
         return False
     is_earlier = view.reading < bucket.readings.get(view.log_partition, 0)
-    return is_earlier or view.log_offset < bucket.holes.get(view.log_partition, 0)
+    return is_earlier or view.is_unseen or view.log_offset < bucket.holes.get(view.log_partition, 0)
 
 
 def recreated_logs(bucket: BucketState) -> dict[int, int]:
     """Partitions of a re-created log that is not completely read yet, with the number of the new reading."""
-    return {number: bucket.readings.get(number, 0) for number, gap in bucket.rereading.items() if gap == RECREATED}
+    return {
+        number: bucket.readings.get(number, 0) for number, gap in bucket.rereading.items() if gap is Remedy.RECREATED
+    }
 
 
 def finished_readings(bucket: BucketState, batch: Batch) -> Iterator[int]:
     """Ends re-reads of coordinator partitions that are finished; yields those that were read as a whole."""
     for log_partition, gap in list(bucket.rereading.items()):
         unread = batch.barrier.stale_coordinator | bucket.coordinator_gaps.keys()
-        if unread if gap == RECREATED else log_partition in unread:
+        if unread if gap is Remedy.RECREATED else log_partition in unread:
             continue
         del bucket.rereading[log_partition]
-        if gap in {FROM_BEGINNING, RECREATED}:
+        if isinstance(gap, Remedy):
             yield log_partition

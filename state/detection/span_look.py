@@ -9,7 +9,7 @@ from txnwatch.state.detection.proof import TRANSITIONS, Look, Output, Sight, in_
 from txnwatch.state.model.facts import Joined
 from txnwatch.state.model.findings import Finding, SpanCandidate, StrayWrite
 from txnwatch.state.model.ids import BarrierNumber, TopicPartition
-from txnwatch.state.model.quantities import AT_ONCE, Offset
+from txnwatch.state.model.quantities import AT_ONCE
 from txnwatch.state.model.transaction import Emission, ProducerState, Span
 from txnwatch.state.model.verdicts import Verdict
 
@@ -89,12 +89,11 @@ def _stray_write(producer: ProducerState, partition: TopicPartition, span: Span,
         producer_id=producer.producer_id,
         partition=partition,
         topic_id=span.topic_id,
-        joined=Joined(span.start_offset, span.oldest_epoch, Offset(-1), span.epoch),
+        joined=Joined(span.start_offset, span.oldest_epoch, None, span.epoch),
         view=producer.view,
         last_timestamp_ms=span.last_timestamp_ms,
         first_seen_ms=span.first_seen_ms,
-        first_barrier=span.uncovered_at,
-        second_barrier=context.barrier.number,
+        looks=(span.uncovered_at, context.barrier.number),
     )
 
 

@@ -101,6 +101,7 @@ def _joined(prior: Span | None, fact: ProducerSeen, closing: Marker | None) -> J
     """Where the range shows newer data joining older open data: in the range itself, or data open before it."""
     if prior is None or fact.first_offset is None or fact.first_offset <= prior.last_offset:
         return fact.joined
+    assert fact.first_epoch is not None
     if fact.first_epoch > prior.epoch:
         return Joined(prior.start_offset, prior.oldest_epoch, fact.first_offset, fact.first_epoch, closing)
     if fact.joined is not None and fact.joined.start_offset == fact.first_offset:
@@ -142,6 +143,7 @@ def _closing_marker(prior: Span | None, fact: ProducerSeen) -> Marker | None:
 def _opened(fact: ProducerSeen, barrier_number: BarrierNumber) -> Span | None:
     if fact.open_offset is None:
         return None
+    assert fact.last_offset is not None
     return Span(
         topic_id=fact.topic_id,
         start_offset=fact.open_offset,
@@ -157,6 +159,7 @@ def _opened(fact: ProducerSeen, barrier_number: BarrierNumber) -> Span | None:
 def _extended(prior: Span, fact: ProducerSeen) -> Span:
     if fact.open_offset is None:
         return prior
+    assert fact.last_offset is not None
     is_begin = fact.open_offset <= prior.start_offset  # also if a census found the span, or on a re-read
     is_same = fact.open_offset >= prior.start_offset  # identified by its start: earlier censuses still count
     later = fact.last_offset >= prior.last_offset  # the last batch decides, as at the leader: epochs can go back

@@ -8,11 +8,8 @@ from txnwatch.state.detection.epoch_lineage import follow
 from txnwatch.state.detection.step import Step
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice, TransactionalIdGone
 from txnwatch.state.model.findings import Finding, TransactionMoved
-from txnwatch.state.model.quantities import Offset
 from txnwatch.state.model.transaction import COVER, CoordinatorView, ProducerState, TransactionState
 from txnwatch.state.model.verdicts import Verdict, family_of
-
-_UNSEEN = -1
 
 
 def after_record(producer: ProducerState, view: CoordinatorView, *, is_consecutive: bool) -> Step:
@@ -34,25 +31,28 @@ def _first_seen(prior: CoordinatorView | None, view: CoordinatorView) -> Coordin
         return view
     if view.state.is_prepare and prior.record_timestamp_ms != view.record_timestamp_ms:
         return view
-    return replace(view, since_ms=min(prior.since_ms, view.since_ms))
+    listed = [since_ms for since_ms in (prior.since_ms, view.since_ms) if since_ms is not None]
+    return replace(view, since_ms=min(listed, default=None))
 
 
 def is_newer(prior: CoordinatorView, view: CoordinatorView) -> bool:
     """Whether a record is newer than the known one: it is later in the same log partition, or in another partition."""
-    return prior.log_partition != view.log_partition or _place(view) > _place(prior)
-
-
-def _place(view: CoordinatorView) -> tuple[int, Offset]:
-    """The position of a record: offsets can be compared only within one reading of its log partition."""
-    return view.reading, view.log_offset
+    if prior.log_partition != view.log_partition:
+        return True
+    if prior.reading != view.reading:  # offsets can be compared only within one reading of a log partition
+        return view.reading > prior.reading
+    return prior.is_unseen or view.log_offset > prior.log_offset
 
 
 def after_tombstone(producer: ProducerState, fact: TransactionalIdGone) -> Step:
     """The producer after a tombstone: the coordinator has forgotten the id."""
     view = producer.view
-    if view is None or view.transactional_id != fact.transactional_id or fact.log_offset <= view.log_offset:
+    if view is None or view.transactional_id != fact.transactional_id:
         return Step(producer)
-    return _moved(producer, replace(view, state=TransactionState.DEAD, log_offset=fact.log_offset))
+    if fact.log_offset <= view.log_offset and not view.is_unseen:
+        return Step(producer)
+    dead = replace(view, state=TransactionState.DEAD, log_offset=fact.log_offset, is_unseen=False)
+    return _moved(producer, dead)
 
 
 def _moved(producer: ProducerState, view: CoordinatorView) -> Step:
@@ -74,7 +74,7 @@ def after_log_notice(producer: ProducerState, notice: PartitionNotice) -> Step:
     view = producer.view
     if notice.kind is NoticeKind.GAP or view is None or view.log_partition != notice.partition.partition:
         return Step(producer)
-    return Step(replace(producer, view=replace(view, log_offset=_UNSEEN)))
+    return Step(replace(producer, view=replace(view, is_unseen=True)))
 
 
 def forget_unseen(producer: ProducerState, log_partition: int, reading: int = 0) -> Step:
@@ -82,6 +82,6 @@ def forget_unseen(producer: ProducerState, log_partition: int, reading: int = 0)
     view = producer.view
     if view is None or view.log_partition != log_partition:
         return Step(producer)
-    if view.log_offset != _UNSEEN and view.reading >= reading:
+    if not view.is_unseen and view.reading >= reading:
         return Step(producer)
     return _moved(producer, replace(view, state=TransactionState.DEAD))

@@ -7,10 +7,16 @@ An unknown candidate waits until it is emitted again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from txnwatch.state.model.description import (
+    DescribedTransaction,
+    NotDescribed,
+    TransactionDescription,
+    UnknownTransactionalId,
+)
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.ports import (
     NOT_ASKED,
@@ -18,11 +24,13 @@ from txnwatch.state.model.ports import (
     ListedTransaction,
     PartitionReading,
     SpanHistory,
-    TransactionDescription,
     TransactionListing,
 )
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.verdicts import Reason
+
+_MISSING = Problem("it was not described")
 
 
 class Answer(StrEnum):
@@ -53,7 +61,7 @@ class SpanConfirmation:
     reason: Reason | None = None
     reading: PartitionReading | None = None
     producer: ActiveProducer | None = None
-    description: TransactionDescription | None = None
+    description: DescribedTransaction | None = None
     is_unchanged: bool = False
     is_settled: bool = False
     past: SpanHistory = NOT_ASKED
@@ -84,7 +92,7 @@ def assess_span(
     )
 
 
-def _is_as_seen(candidate: SpanCandidate, found: TransactionDescription | None) -> bool:
+def _is_as_seen(candidate: SpanCandidate, found: DescribedTransaction | None) -> bool:
     """Whether the coordinator still has the transaction that the state had."""
     view = candidate.view
     if view is None or found is None:
@@ -118,7 +126,7 @@ def _objections(
     elif first.txn_start_offset != second.txn_start_offset:
         yield SpanConfirmation(Answer.REFUTED, "the span ended and another one began during the read")
     if coordinator.problem is not None:
-        yield SpanConfirmation(Answer.UNKNOWN, coordinator.problem)
+        yield SpanConfirmation(Answer.UNKNOWN, str(coordinator.problem))
     found = coordinator.description
     if found is not None and covers(found, candidate):
         why = f"{found.transactional_id} is {found.state} and holds the partition"
@@ -129,8 +137,8 @@ def _objections(
 class CoordinatorReading:
     """What the coordinators answer about one producer id: the id that maps to it, none, or why this is not known."""
 
-    description: TransactionDescription | None = None
-    problem: str | None = None
+    description: DescribedTransaction | None = None
+    problem: Problem | None = None
 
 
 def coordinator_reading(
@@ -147,39 +155,41 @@ def coordinator_reading(
     listed = [row for row in listing.transactions if row.producer_id == candidate.producer_id]
     names = [row.transactional_id for row in listed] or ([known] if known is not None else [])
     for name in names:
-        description = descriptions.get(name)
-        if description is None or description.problem is not None:
-            why = description.problem if description is not None else "it was not described"
-            return CoordinatorReading(problem=f"transactional id {name!r}: {why}")
-        if description.state is not None:
+        description = descriptions.get(name, NotDescribed(name, _MISSING))
+        if isinstance(description, NotDescribed):
+            return CoordinatorReading(problem=description.problem.of(f"transactional id {name!r}"))
+        if isinstance(description, DescribedTransaction):
             doubt = _doubt(description, listed, listing)
             return CoordinatorReading(description) if doubt is None else CoordinatorReading(problem=doubt)
-    if listing.problems:
-        return CoordinatorReading(problem="; ".join(listing.problems))
-    return CoordinatorReading()
+    return CoordinatorReading(problem=_whole(listing.problems))
+
+
+def _whole(problems: Sequence[Problem]) -> Problem | None:
+    return Problem("; ".join(map(str, problems))) if problems else None
 
 
 def _doubt(
-    described: TransactionDescription, listed: list[ListedTransaction], listing: TransactionListing
-) -> str | None:
+    described: DescribedTransaction, listed: list[ListedTransaction], listing: TransactionListing
+) -> Problem | None:
     """Why another broker may be the coordinator: one that has lost the coordinators' log describes an old state."""
     brokers = {row.coordinator for row in listed} | {described.coordinator}
     if len(brokers) > 1:
         names = ", ".join(str(broker) for broker in sorted(brokers))
-        return f"brokers {names} all answer as coordinators of {described.transactional_id}"
-    return "; ".join(listing.silent) or None
+        return Problem(f"brokers {names} all answer as coordinators of {described.transactional_id}")
+    return _whole(listing.silent)
 
 
 def covers(description: TransactionDescription, candidate: SpanCandidate) -> bool:
     """Whether a live transaction of the span's producer holds the partition, so that its marker will come."""
     return (
-        description.is_live
+        isinstance(description, DescribedTransaction)
+        and description.is_live
         and description.producer_id == candidate.producer_id
         and candidate.partition in description.partitions
     )
 
 
-def _reason(description: TransactionDescription | None, candidate: SpanCandidate) -> Reason:
+def _reason(description: DescribedTransaction | None, candidate: SpanCandidate) -> Reason:
     if description is None:
         return Reason.NO_TRANSACTIONAL_ID
     if description.producer_id != candidate.producer_id:
@@ -193,11 +203,15 @@ def _reason(description: TransactionDescription | None, candidate: SpanCandidate
 
 @dataclass(frozen=True, slots=True)
 class TransactionConfirmation:
-    """The fresh read of a candidate of the time-based rules, and its result."""
+    """The fresh read of a candidate of the time-based rules, and its result.
+
+    Attributes:
+        description: the fresh description; with CONFIRMED it is always set.
+    """
 
     answer: Answer
     why: str = ""
-    description: TransactionDescription | None = None
+    description: DescribedTransaction | None = None
 
 
 def assess_transaction(candidate: TransactionCandidate, described: TransactionDescription) -> TransactionConfirmation:
@@ -209,13 +223,16 @@ def assess_transaction(candidate: TransactionCandidate, described: TransactionDe
     from the next. Prepare* must also have the same outcome and epoch, because an abort of an empty transaction keeps
     the start of the one before. Then the bound was true when the coordinators' log was listed, and the answer is later.
     """
-    if described.problem is not None:
-        return TransactionConfirmation(Answer.UNKNOWN, described.problem)
     view = candidate.view
+    match described:
+        case NotDescribed(_, problem):
+            return TransactionConfirmation(Answer.UNKNOWN, str(problem))
+        case UnknownTransactionalId(name):
+            return TransactionConfirmation(Answer.REFUTED, f"{name} is not known")
     is_same = (described.producer_id, described.start_ms) == (candidate.producer_id, view.start_ms)
     if view.state.is_prepare:
         is_same = is_same and described.producer_epoch == view.producer_epoch
     if not is_same or described.state is not view.state:
-        now = "not known" if described.state is None else f"{described.state}, producer id {described.producer_id}"
-        return TransactionConfirmation(Answer.REFUTED, f"{view.transactional_id} is {now}", described)
+        why = f"{view.transactional_id} is {described.state}, producer id {described.producer_id}"
+        return TransactionConfirmation(Answer.REFUTED, why, described)
     return TransactionConfirmation(Answer.CONFIRMED, "", described)

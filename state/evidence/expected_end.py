@@ -9,9 +9,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from txnwatch.state.evidence.screening import view_of
+from txnwatch.state.model.description import DescribedTransaction
 from txnwatch.state.model.policy import DetectionPolicy
-from txnwatch.state.model.ports import TransactionDescription
 from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.model.verdicts import RULE_OF, Verdict, late_after_ms
 
@@ -23,6 +22,7 @@ class EndedBy(StrEnum):
     CLIENT = "it has no timeout: only its client ends it"
     TIMEOUT = "its coordinator aborts it after its timeout"
     TIMEOUT_IN_DOUBT = "its timeout has passed by our clock, and it is not proven that its coordinator is late"
+    NO_START = "its coordinator returned no start, so it is not known when its timeout passes"
     LATE_COORDINATOR = "its coordinator is proven to be late"
 
 
@@ -42,16 +42,17 @@ class ExpectedEnd(NamedTuple):
 
 
 def expected_end(
-    described: TransactionDescription, proven: Verdict | None, policy: DetectionPolicy, now_ms: TimestampMs
+    described: DescribedTransaction, proven: Verdict | None, policy: DetectionPolicy, now_ms: TimestampMs
 ) -> ExpectedEnd:
     """The expected end of a live transaction; `proven` is the verdict that its coordinator has confirmed."""
-    assert described.state is not None
     if described.state.is_prepare:
         return ExpectedEnd(EndedBy.MARKERS, None)
     scan_interval_ms = policy.scan_interval_ms(None)
-    late_ms = late_after_ms(view_of(described), policy, scan_interval_ms)
+    late_ms = late_after_ms(described, policy, scan_interval_ms)
     if late_ms is None:
         return ExpectedEnd(EndedBy.CLIENT, ends_by_itself=False)
+    if described.start_ms is None:
+        return ExpectedEnd(EndedBy.NO_START, None)
     due_ms = described.start_ms + described.timeout_ms
     last_ms = due_ms + scan_interval_ms
     if proven is not None and RULE_OF[proven].is_past_timeout:

@@ -6,10 +6,10 @@ resolution.py has the rules for who wrote a marker, and when a span is over.
 from __future__ import annotations
 
 from txnwatch.state.evidence.resolution import ended_by
+from txnwatch.state.model.description import DescribedTransaction, TransactionDescription
 from txnwatch.state.model.findings import SpanEnd, SpanEnded, TransactionMoved
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import EndedBy, EndKind, ExpectedOutcome, Resolution
-from txnwatch.state.model.ports import TransactionDescription
 from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.model.transaction import Marker, TransactionState
 
@@ -55,7 +55,7 @@ def partition_gone(now_ms: TimestampMs) -> Resolution:
     return _end(EndKind.PARTITION_GONE, EndedBy.ADMINISTRATOR, now_ms, "the topic was deleted or re-created")
 
 
-def refuted(now_ms: TimestampMs, owner: TransactionDescription) -> Resolution:
+def refuted(now_ms: TimestampMs, owner: DescribedTransaction) -> Resolution:
     """The resolution of an incident that a fresh read contradicts: the span's own transaction is live."""
     detail = f"{owner.transactional_id} is {owner.state} and owns this transaction: its coordinator will end it"
     return _end(EndKind.REFUTED, EndedBy.COORDINATOR, now_ms, detail)

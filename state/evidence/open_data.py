@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from txnwatch.state.model.ids import ProducerId, TopicPartition
 from txnwatch.state.model.ports import PartitionReading
+from txnwatch.state.model.problem import Problem
 
 
 class OpenData(NamedTuple):
@@ -21,7 +22,7 @@ class OpenData(NamedTuple):
 
     open: tuple[TopicPartition, ...]
     closed: tuple[TopicPartition, ...]
-    unread: dict[TopicPartition, str]
+    unread: dict[TopicPartition, Problem]
 
     @property
     def is_nothing_left(self) -> bool:

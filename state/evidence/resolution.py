@@ -11,10 +11,16 @@ author, so after a restart, and in another instance, it counts as an administrat
 
 from __future__ import annotations
 
+from txnwatch.state.model.description import (
+    DescribedTransaction,
+    NotDescribed,
+    TransactionDescription,
+    UnknownTransactionalId,
+)
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import EndedBy
-from txnwatch.state.model.ports import PartitionReading, TransactionDescription
+from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.verdicts import RULE_OF, Family
@@ -39,10 +45,20 @@ def ended_by(
         return EndedBy.COORDINATOR
     if incident.transactional_id is None:
         return EndedBy.ADMINISTRATOR
-    if owner is None or owner.problem is not None or owner.is_live:
-        return EndedBy.UNKNOWN
-    is_another = owner.state is None or owner.producer_id != incident.producer_id
-    return EndedBy.ADMINISTRATOR if is_another or owner.start_ms <= incident.open_since_ms else EndedBy.UNKNOWN
+    return EndedBy.ADMINISTRATOR if _cannot_have_written(owner, incident) else EndedBy.UNKNOWN
+
+
+def _cannot_have_written(owner: TransactionDescription | None, incident: IncidentEvent) -> bool:
+    """Whether no coordinator can have written a marker of the same epoch."""
+    match owner:
+        case None | NotDescribed():
+            return False
+        case UnknownTransactionalId():
+            return True
+    if owner.is_live:
+        return False
+    has_not_begun_since = owner.start_ms is None or owner.start_ms <= incident.open_since_ms
+    return owner.producer_id != incident.producer_id or has_not_begun_since
 
 
 def span_is_over(reading: PartitionReading, incident: IncidentEvent) -> str | None:
@@ -66,7 +82,9 @@ def span_is_over(reading: PartitionReading, incident: IncidentEvent) -> str | No
 
 def is_held(incident: IncidentEvent, owner: TransactionDescription) -> bool:
     """Whether a live transaction of the producer holds the partition; then its marker will end the span."""
-    if owner.problem is not None or not owner.is_live or incident.topic is None or incident.partition is None:
+    if not isinstance(owner, DescribedTransaction) or not owner.is_live:
+        return False
+    if incident.topic is None or incident.partition is None:
         return False
     partition = TopicPartition(incident.topic, incident.partition)
     return owner.producer_id == incident.producer_id and partition in owner.partitions
@@ -74,18 +92,24 @@ def is_held(incident: IncidentEvent, owner: TransactionDescription) -> bool:
 
 def is_refuted(incident: IncidentEvent, owner: TransactionDescription) -> bool:
     """Whether the live transaction that holds the span began before it; then it owns the span, and nothing hangs."""
-    return is_held(incident, owner) and owner.start_ms <= incident.open_since_ms
+    if not isinstance(owner, DescribedTransaction) or not is_held(incident, owner):
+        return False
+    return owner.start_ms is not None and owner.start_ms <= incident.open_since_ms
 
 
 def is_premature(owner: TransactionDescription, incident: IncidentEvent, now_ms: TimestampMs) -> bool:
     """Whether a transaction reported as overdue certainly is not: its coordinator has it, within its timeout."""
-    if owner.problem is not None or not is_same_transaction(owner, incident):
+    if not isinstance(owner, DescribedTransaction) or not is_same_transaction(owner, incident):
+        return False
+    if owner.start_ms is None:
         return False
     return now_ms + EARLY_MS < owner.start_ms + owner.timeout_ms
 
 
 def is_same_transaction(owner: TransactionDescription, incident: IncidentEvent) -> bool:
     """Whether the coordinator still has the same transaction in the same state."""
+    if not isinstance(owner, DescribedTransaction):
+        return False
     is_one = owner.producer_id == incident.producer_id and owner.state == incident.transaction_state
     begins_with_decision = RULE_OF[incident.verdict].family is Family.PREPARE
     return is_one and (begins_with_decision or owner.start_ms == incident.open_since_ms)

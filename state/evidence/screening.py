@@ -37,11 +37,12 @@ from msgspec.structs import replace
 
 from txnwatch.state.evidence.age_claims import Claim
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation, coordinator_reading, covers
+from txnwatch.state.model.description import DescribedTransaction, TransactionDescription, TransactionView
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.ids import BarrierNumber, ProducerId
-from txnwatch.state.model.ports import ActiveProducer, PartitionReading, TransactionDescription, TransactionListing
-from txnwatch.state.model.quantities import Offset, TimestampMs
-from txnwatch.state.model.transaction import CoordinatorView, Span
+from txnwatch.state.model.ports import ActiveProducer, PartitionReading, TransactionListing
+from txnwatch.state.model.quantities import TimestampMs
+from txnwatch.state.model.transaction import Span
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 BOTH_LOOKS = (BarrierNumber(1), BarrierNumber(2))
@@ -58,7 +59,7 @@ class Screened:
     """
 
     candidates: tuple[SpanCandidate, ...] = ()
-    covered: tuple[tuple[SpanCandidate, TransactionDescription], ...] = ()
+    covered: tuple[tuple[SpanCandidate, DescribedTransaction], ...] = ()
     unproven: tuple[tuple[SpanCandidate, str], ...] = ()
 
 
@@ -106,12 +107,12 @@ def screen(
 ) -> Screened:
     """C1: sorts the open spans by the coordinators' answers; `listed_ms` is our clock when they were asked."""
     candidates: list[SpanCandidate] = []
-    covered: list[tuple[SpanCandidate, TransactionDescription]] = []
+    covered: list[tuple[SpanCandidate, DescribedTransaction]] = []
     unproven: list[tuple[SpanCandidate, str]] = []
     for span in spans:
         reading = coordinator_reading(span, dict(descriptions), listing)
         if reading.problem is not None:
-            unproven.append((span, reading.problem))
+            unproven.append((span, str(reading.problem)))
         elif reading.description is not None and covers(reading.description, span):
             covered.append((span, reading.description))
         else:
@@ -129,25 +130,8 @@ def settled(candidate: SpanCandidate, found: SpanConfirmation) -> SpanConfirmati
     return SpanConfirmation(Answer.UNKNOWN, "the span ended and another one began during the read")
 
 
-def view_of(description: TransactionDescription) -> CoordinatorView:
-    """The description from a coordinator as a view; it does not have the time of the coordinator's record."""
-    assert description.state is not None
-    return CoordinatorView(
-        transactional_id=description.transactional_id,
-        log_partition=-1,
-        log_offset=Offset(-1),
-        state=description.state,
-        producer_epoch=description.producer_epoch,
-        timeout_ms=description.timeout_ms,
-        start_ms=description.start_ms,
-        last_update_ms=TimestampMs(-1),
-        record_timestamp_ms=TimestampMs(-1),
-        participants=description.partitions,
-    )
-
-
 def overdue_transaction(
-    producer_id: ProducerId, view: CoordinatorView, claim: Claim, now_ms: TimestampMs
+    producer_id: ProducerId, view: TransactionView, claim: Claim, now_ms: TimestampMs
 ) -> TransactionCandidate:
     """A candidate that the coordinator has confirmed; `now_ms` is our clock when it was asked."""
     return TransactionCandidate(

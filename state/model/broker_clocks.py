@@ -50,7 +50,6 @@ from txnwatch.state.model.transaction import CoordinatorView
 if TYPE_CHECKING:
     from txnwatch.state.model.facts import Barrier
 
-NOT_LISTED_MS = TimestampMs(2**62)  # `since_ms` of a record that no listing can have shown yet
 STEP_MS = DurationMs(1_000)  # smaller changes are ignored, because each change is a write of every bucket
 _DRIFT = 1_000  # a clock may drift by one part in this many
 
@@ -145,7 +144,7 @@ class Clocks(Struct, array_like=True):
         risen = {
             log_partition: Leadership(*leader, now_ms)
             for log_partition, leader in leaders.items()
-            if self.reigns.get(log_partition, (-1, -1))[:2] != leader
+            if not self._is_led(log_partition, leader)
         }
         for reign in risen.values():
             self.brokers.pop(reign.broker, None)
@@ -159,6 +158,10 @@ class Clocks(Struct, array_like=True):
         self.brokers = clocks
         return has_changed
 
+    def _is_led(self, log_partition: int, leader: Leader) -> bool:
+        reign = self.reigns.get(log_partition)
+        return reign is not None and (reign.broker, reign.epoch) == leader
+
     def of(self, view: CoordinatorView) -> tuple[Leadership, Clock] | None:
         """The leader of a view's log partition and its clock, if both are known."""
         reign = self.reigns.get(view.log_partition)
@@ -167,17 +170,17 @@ class Clocks(Struct, array_like=True):
 
     def age_ms(self, view: CoordinatorView, now_ms: TimestampMs) -> DurationMs:
         """The minimum time that a live transaction has been Ongoing, or prepared, at `now_ms` of our clock."""
-        seen_ms = elapsed(view.since_ms, now_ms)
+        seen_ms = DurationMs(0) if view.since_ms is None else elapsed(view.since_ms, now_ms)
         known = self.of(view)
         if known is None:
             return seen_ms
         reign, clock = known
         broker_now_ms = now_ms + clock.now(now_ms).lowest_ms
         valid_ms = max(reign.since_ms, clock.set_ms) if clock.set_ms is not None else reign.since_ms
-        is_unset = clock.set_ms is None or view.since_ms >= clock.set_ms
+        is_unset = clock.set_ms is None or view.since_ms is None or view.since_ms >= clock.set_ms
         is_same_clock = view.coordinator_epoch == reign.epoch and is_unset
         stamped_ms = broker_now_ms - view.record_timestamp_ms if is_same_clock else NO_TIME
-        if view.state.is_prepare:
+        if view.state.is_prepare or view.start_ms is None:
             return max(seen_ms, stamped_ms)
         led_ms = max(now_ms - valid_ms, stamped_ms)
         return max(seen_ms, min(broker_now_ms - view.start_ms, view.timeout_ms + led_ms))

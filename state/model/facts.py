@@ -26,12 +26,16 @@ class Joined(NamedTuple):
 
     A producer gets a newer epoch only after every marker of the older one was written (since KIP-890: a new transaction
     begins only then). So the older data belongs to no live transaction. The leader closes nothing on an epoch bump; the
-    next marker closes both. `marker` is that marker, if the same range contains it.
+    next marker closes both.
+
+    Attributes:
+        offset: of the data that joined; None if only a census shows that it did.
+        marker: that marker, if the same range contains it.
     """
 
     start_offset: Offset
     start_epoch: ProducerEpoch
-    offset: Offset
+    offset: Offset | None
     epoch: ProducerEpoch
     marker: Marker | None = None
 
@@ -41,13 +45,14 @@ class ProducerSeen(Variant, frozen=True):
 
     Attributes:
         first_offset: offset of the first transactional data before any marker of the range, or None.
-        first_epoch: the producer epoch of that data.
+        first_epoch: the producer epoch of that data, or None.
         first_marker, last_marker: the first and the last marker in the range.
         open_offset: offset of the first transactional data after the last marker; None if nothing is open at the end.
             Equals `first_offset` if the range has no marker.
-        open_epoch: the producer epoch of that data.
+        open_epoch: the producer epoch of that data; None if nothing is open at the end.
         epoch: the producer epoch at the end of the range.
-        last_offset, last_timestamp_ms: of the last data batch in the range (-1 if the range has only markers).
+        last_offset, last_timestamp_ms: of the last data batch in the range; None if the range has only markers. The
+            timestamp is also None if the batch has none.
         listed_ms: our clock when the end of the range had been listed.
         joined: the first data in the range that joined open data of an older epoch; both are in the range.
     """
@@ -58,14 +63,14 @@ class ProducerSeen(Variant, frozen=True):
     range_start: Offset
     range_end: Offset
     first_offset: Offset | None
-    first_epoch: ProducerEpoch
+    first_epoch: ProducerEpoch | None
     first_marker: Marker | None
     last_marker: Marker | None
     open_offset: Offset | None
-    open_epoch: ProducerEpoch
+    open_epoch: ProducerEpoch | None
     epoch: ProducerEpoch
-    last_offset: Offset
-    last_timestamp_ms: TimestampMs
+    last_offset: Offset | None
+    last_timestamp_ms: TimestampMs | None
     listed_ms: TimestampMs
     joined: Joined | None = None
 
@@ -190,7 +195,7 @@ class OpenDescribed(Variant, frozen=True):
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
     start_offset: Offset
-    last_timestamp_ms: TimestampMs
+    last_timestamp_ms: TimestampMs | None
     listed_ms: TimestampMs
 
 

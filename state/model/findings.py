@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from txnwatch.state.model.broker_clocks import Clock
 from txnwatch.state.model.completion_latency import Latencies
+from txnwatch.state.model.description import TransactionView
 from txnwatch.state.model.facts import Joined, PartitionNotice
+from txnwatch.state.model.gap import Gap
 from txnwatch.state.model.ids import BarrierNumber, BrokerId, ProducerId, TopicPartition
 from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
 from txnwatch.state.model.record import Variant
@@ -69,7 +71,7 @@ class TransactionCandidate(Variant, frozen=True):
 
     verdict: Verdict
     producer_id: ProducerId
-    view: CoordinatorView
+    view: TransactionView
     spans: tuple[tuple[TopicPartition, Offset], ...]
     overdue_ms: DurationMs
     barrier: BarrierNumber
@@ -103,10 +105,10 @@ class PartitionAlarm(Variant, frozen=True):
 
 
 class OutstandingGap(Variant, frozen=True):
-    """A range that is still unread; repeated at every barrier until a re-read closes it."""
+    """A range that is still unread; repeated at every barrier until it is closed."""
 
     partition: TopicPartition
-    from_offset: Offset
+    gap: Gap
 
 
 class ReadLimitReached(Variant, frozen=True):
@@ -178,8 +180,10 @@ class ViewHealed(Variant, frozen=True):
 class StrayWrite(Variant, frozen=True):
     """Data that no transaction owned and that a later transaction of its producer has absorbed.
 
-    `joined` has the offsets, and the marker that decided the data if it is in the log already. `first_barrier` and
-    `second_barrier` are the two looks that proved it, or -1 if two epochs in one span proved it.
+    `joined` has the offsets, and the marker that decided the data if it is in the log already.
+
+    Attributes:
+        looks: the numbers of the two barriers that proved it; None if two epochs in one span proved it.
     """
 
     producer_id: ProducerId
@@ -187,10 +191,9 @@ class StrayWrite(Variant, frozen=True):
     topic_id: str
     joined: Joined
     view: CoordinatorView | None
-    last_timestamp_ms: TimestampMs
+    last_timestamp_ms: TimestampMs | None
     first_seen_ms: TimestampMs
-    first_barrier: BarrierNumber = BarrierNumber(-1)
-    second_barrier: BarrierNumber = BarrierNumber(-1)
+    looks: tuple[BarrierNumber, BarrierNumber] | None = None
 
 
 class BucketCount(Variant, frozen=True):

@@ -158,7 +158,7 @@ def repeat_incident_id(incident_id: str, times: int) -> str:
 
 
 def transaction_incident_id(
-    cluster_id: str, transactional_id: str, producer_id: ProducerId, start_ms: TimestampMs, verdict: Verdict
+    cluster_id: str, transactional_id: str, producer_id: ProducerId, start_ms: TimestampMs | None, verdict: Verdict
 ) -> str:
     """The id of an incident about a transaction; long_running and late are one family and share one incident."""
     return _hash(RULE_OF[verdict].family, cluster_id, transactional_id, producer_id, start_ms)

@@ -11,15 +11,18 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from txnwatch.state.model.description import TransactionDescription
 from txnwatch.state.model.ids import BrokerId, CoordinatorEpoch, LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.problem import ErrorCode, Problem
 from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
 from txnwatch.state.model.transaction import Marker, TransactionState
 
 # Brokers learn of a deletion one after the other, and each look asks another broker. A topic counts as deleted after
 # this many absences in a row.
 ABSENCES_OF_A_DELETED_TOPIC = 3
-UNKNOWN_PARTITION = "UNKNOWN_TOPIC_OR_PARTITION"  # the partition does not exist; a hidden one gives another error
+# The partition does not exist; a hidden one gives another error.
+UNKNOWN_PARTITION = Problem("UNKNOWN_TOPIC_OR_PARTITION", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 class Log(Protocol):
@@ -36,14 +39,16 @@ class ActiveProducer(NamedTuple):
     """One row of DescribeProducers.
 
     Attributes:
+        last_sequence: None if the leader knows no data batch of the producer.
+        last_timestamp_ms: None if the last batch has no timestamp.
         coordinator_epoch: the epoch of the last marker; None if the leader knows no marker of the producer.
         txn_start_offset: None if the producer has no open transaction on the partition.
     """
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
-    last_sequence: int
-    last_timestamp_ms: TimestampMs
+    last_sequence: int | None
+    last_timestamp_ms: TimestampMs | None
     coordinator_epoch: CoordinatorEpoch | None
     txn_start_offset: Offset | None
 
@@ -59,14 +64,14 @@ class PartitionReading:
     """The producers of a partition at its leader, read between two listings under one leader epoch.
 
     Attributes:
-        problem: why the reading cannot be used, None if it is complete; a text for people.
+        problem: why the reading cannot be used, None if it is complete.
         is_absent: the metadata says that the partition does not exist. A hidden partition is not absent.
         end_before, end_after: ends listed before and after the producers were described.
         last_stable_offset, high_watermark, log_start_offset: None if the leader did not return it.
     """
 
     partition: TopicPartition
-    problem: str | None = None
+    problem: Problem | None = None
     topic_id: str = ""
     leader: BrokerId | None = None
     leader_epoch: LeaderEpoch | None = None
@@ -83,29 +88,6 @@ class PartitionReading:
         return next(
             (row for row in self.producers if row.producer_id == producer_id and row.txn_start_offset is not None), None
         )
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionDescription:
-    """DescribeTransactions of one id. `state` None means that the coordinator does not know the id.
-
-    In Prepare*, `partitions` are those whose marker is still missing.
-    """
-
-    transactional_id: str
-    problem: str | None = None
-    state: TransactionState | None = None
-    producer_id: ProducerId = ProducerId(-1)
-    producer_epoch: ProducerEpoch = ProducerEpoch(-1)
-    timeout_ms: DurationMs = DurationMs(-1)
-    start_ms: TimestampMs = TimestampMs(-1)
-    partitions: frozenset[TopicPartition] = frozenset()
-    coordinator: BrokerId = BrokerId(-1)
-
-    @property
-    def is_live(self) -> bool:
-        """Whether the coordinator still has to write markers; this is also true while it fences a transaction."""
-        return self.state is not None and (self.state.is_live or self.state is TransactionState.PREPARE_EPOCH_FENCE)
 
 
 class ListedTransaction(NamedTuple):
@@ -130,8 +112,8 @@ class TransactionListing:
     """
 
     transactions: tuple[ListedTransaction, ...]
-    problems: tuple[str, ...] = ()
-    silent: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    silent: tuple[Problem, ...] = ()
     has_ids: bool = True
 
 
@@ -213,8 +195,8 @@ class TransactionAdmin(Protocol):
     def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
         """`cleanup.policy` of each topic; a topic that could not be read is missing, as it is only a detail."""
 
-    def write_marker(self, marker: MarkerSpec) -> str | None:
-        """Writes a marker; returns the error, or None. None does not prove that a transaction was open."""
+    def write_marker(self, marker: MarkerSpec) -> Problem | None:
+        """Writes a marker; returns the problem, or None. None does not prove that a transaction was open."""
 
 
 class GroupOffset(NamedTuple):

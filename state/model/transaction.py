@@ -103,7 +103,8 @@ class Span(Record, frozen=True):
         start_epoch, epoch: producer epoch of the first and of the last batch. They differ if a later transaction of the
             same producer has joined the open data (the leader closes nothing on an epoch bump). The first is None if
             its batch was not read: DescribeProducers does not return it.
-        last_offset, last_timestamp_ms: of the last batch read; the timestamp is the client's clock.
+        last_offset, last_timestamp_ms: of the last batch read; the timestamp is the client's clock, None if the batch
+            has none.
         first_seen_ms: our clock when the ends of the batch that first showed the span were listed. A span found by a
             census may have begun later, while that batch was read.
         eligible_from: first barrier that may count as a look at the span. For data from the log in batch k this is
@@ -125,7 +126,7 @@ class Span(Record, frozen=True):
     start_epoch: ProducerEpoch | None
     epoch: ProducerEpoch
     last_offset: Offset
-    last_timestamp_ms: TimestampMs
+    last_timestamp_ms: TimestampMs | None
     first_seen_ms: TimestampMs
     eligible_from: BarrierNumber
     uncovered_at: BarrierNumber | None = None
@@ -158,10 +159,11 @@ ITS_OWN = frozenset({EpochUse.FIRST, EpochUse.RAISED})
 UNKNOWN_PREVIOUS = "unknown"
 
 
-class CoordinatorView(Record, frozen=True):
+class CoordinatorView(Record, frozen=True, tag="log"):
     """The latest coordinator record about a producer id; times are the broker's clock.
 
     Attributes:
+        start_ms: when the transaction began; None if none has begun since InitProducerId.
         participants: the partitions of the current transaction; once it is complete, its last set (the Complete* record
             does not contain it).
         superseded_by: the producer id that the transactional id uses now, None if it still uses this one.
@@ -172,7 +174,9 @@ class CoordinatorView(Record, frozen=True):
         epoch_use: whether another transaction may have written data of that epoch.
         coordinator_epoch: the leader epoch under which the record was appended; it rises with every failover. None
             if the view is not from the log.
-        since_ms: our clock when the log end that first showed the transaction in this state was listed.
+        is_unseen: its log partition is read again, and the new reading has not shown the record yet.
+        since_ms: our clock when the log end that first showed the transaction in this state was listed; None if no
+            listing can have shown it yet.
         previous_outcome: after an InitProducerId, how the last transaction ended, if no other can have written data of
             `data_epoch`: commit, abort, or UNKNOWN_PREVIOUS if others can; None if not evaluated yet.
         previous_end_epoch: the producer epoch of that end, and so of its markers; None if it is not known.
@@ -186,7 +190,7 @@ class CoordinatorView(Record, frozen=True):
     state: TransactionState
     producer_epoch: ProducerEpoch
     timeout_ms: DurationMs
-    start_ms: TimestampMs
+    start_ms: TimestampMs | None
     last_update_ms: TimestampMs
     record_timestamp_ms: TimestampMs
     participants: frozenset[TopicPartition] = frozenset()
@@ -195,7 +199,8 @@ class CoordinatorView(Record, frozen=True):
     data_epoch: ProducerEpoch | None = None
     epoch_use: EpochUse = EpochUse.UNJUDGED
     coordinator_epoch: CoordinatorEpoch | None = None
-    since_ms: TimestampMs = TimestampMs(-1)
+    is_unseen: bool = False
+    since_ms: TimestampMs | None = None
     previous_outcome: str | None = None
     previous_end_epoch: ProducerEpoch | None = None
     may_lack_later_records: bool = False

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
+from txnwatch.state.model.description import TransactionView
 from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
 from txnwatch.state.model.quantities import DurationMs
-from txnwatch.state.model.transaction import CoordinatorView, TransactionState
+from txnwatch.state.model.transaction import TransactionState
 
 
 class Verdict(StrEnum):
@@ -60,25 +61,25 @@ class Family(StrEnum):
     PREPARE = "prepare"
 
 
-AgeRule = Callable[[CoordinatorView, DetectionPolicy, DurationMs], DurationMs | None]
+AgeRule = Callable[[TransactionView, DetectionPolicy, DurationMs], DurationMs | None]
 _DEFAULTS = DetectionPolicy()
 
 
-def is_two_phase(view: CoordinatorView) -> bool:
+def is_two_phase(view: TransactionView) -> bool:
     """Whether no timeout ends the transaction: it is two-phase, and its outcome is not decided."""
     return view.timeout_ms == TWO_PHASE_TIMEOUT_MS and not view.state.is_prepare
 
 
-def _stuck_after_ms(_: CoordinatorView, policy: DetectionPolicy, __: DurationMs) -> DurationMs | None:
+def _stuck_after_ms(_: TransactionView, policy: DetectionPolicy, __: DurationMs) -> DurationMs | None:
     return policy.stuck_prepare_ms
 
 
-def late_after_ms(view: CoordinatorView, policy: DetectionPolicy, scan_interval_ms: DurationMs) -> DurationMs | None:
+def late_after_ms(view: TransactionView, policy: DetectionPolicy, scan_interval_ms: DurationMs) -> DurationMs | None:
     """The age from which on the coordinator of an ongoing transaction is late; None if it has no timeout."""
     return None if is_two_phase(view) else view.timeout_ms + scan_interval_ms + policy.late_buffer_ms
 
 
-def _long_running_after_ms(view: CoordinatorView, policy: DetectionPolicy, _: DurationMs) -> DurationMs | None:
+def _long_running_after_ms(view: TransactionView, policy: DetectionPolicy, _: DurationMs) -> DurationMs | None:
     """None also if the age of the warning is not below the timeout: then the coordinator aborts first."""
     age_ms = max(DurationMs(int(view.timeout_ms * policy.long_running_fraction)), policy.long_running_min_ms)
     return age_ms if not is_two_phase(view) and age_ms < view.timeout_ms else None
@@ -181,7 +182,7 @@ def rank(verdict: Verdict) -> int:
     return _RANK[verdict]
 
 
-def family_of(view: CoordinatorView) -> Family | None:
+def family_of(view: TransactionView) -> Family | None:
     """The family of time-based verdicts that can apply in this state, None in an idle state."""
     return _FAMILY_OF_STATE[view.state] if view.is_live else None
 
@@ -193,7 +194,7 @@ class Threshold(NamedTuple):
     age_ms: DurationMs
 
 
-def thresholds(view: CoordinatorView, policy: DetectionPolicy, scan_interval_ms: DurationMs) -> tuple[Threshold, ...]:
+def thresholds(view: TransactionView, policy: DetectionPolicy, scan_interval_ms: DurationMs) -> tuple[Threshold, ...]:
     """The time-based verdicts of a live transaction, by ascending age; broker_clocks.py has its minimum age."""
     found = [
         Threshold(verdict, age_ms)
@@ -207,7 +208,7 @@ def _age_ms(threshold: Threshold) -> DurationMs:
     return threshold.age_ms
 
 
-def doubt_ms(view: CoordinatorView, policy: DetectionPolicy, scan_interval_ms: DurationMs) -> DurationMs:
+def doubt_ms(view: TransactionView, policy: DetectionPolicy, scan_interval_ms: DurationMs) -> DurationMs:
     """The age from which on the coordinator is asked whether a live transaction still holds its spans."""
     found = thresholds(view, policy, scan_interval_ms)
     return found[-1].age_ms if found else policy.two_phase_check_ms

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+_Why = TypeVar("_Why", bound=Hashable)
 
 
 def some(names: Sequence[object], most: int) -> str:
@@ -11,10 +14,15 @@ def some(names: Sequence[object], most: int) -> str:
     return ", ".join(map(str, names[:most])) + more
 
 
-def by_reason(pairs: Iterable[tuple[str, str]], most: int) -> Iterator[str]:
-    """One line per reason of the pairs (what, why), in order of first appearance: the first names, then the reason."""
-    reasons: dict[str, list[str]] = {}
+def grouped(pairs: Iterable[tuple[str, _Why]]) -> dict[_Why, list[str]]:
+    """The names of the pairs (what, why) by their reason, in order of first appearance."""
+    reasons: dict[_Why, list[str]] = {}
     for what, why in pairs:
         reasons.setdefault(why, []).append(what)
-    for why, names in reasons.items():
+    return reasons
+
+
+def by_reason(pairs: Iterable[tuple[str, str]], most: int) -> Iterator[str]:
+    """One line per reason of the pairs (what, why), in order of first appearance: the first names, then the reason."""
+    for why, names in grouped(pairs).items():
         yield f"{some(names, most)}: {why}"

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from kafka.protocol.admin import DescribeAclsRequest
 
 from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.problem import ErrorCode, Problem
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import error_name
+from txnwatch.streaming.client.connection import problem_of
 
 # Kafka's classes ResourceType, PatternType, AclOperation and AclPermissionType
 _TOPIC, _MATCH, _ANY, _ALL, _WRITE, _DENY, _ALLOW = 2, 2, 1, 2, 4, 2, 3
-_SECURITY_DISABLED = "SECURITY_DISABLED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Writers:
     """
 
     principals: tuple[str, ...] = ()
-    problem: str | None = None
+    problem: Problem | None = None
     is_open: bool = False
 
 
@@ -47,10 +47,12 @@ def writers_of(cluster: Cluster, topic: str) -> Writers:
         )
         answer = cluster.call(connection, request)
     except BrokerError as exc:
-        return Writers(problem=str(exc))
-    if answer.error_code:
-        name = error_name(answer.error_code)
-        return Writers(is_open=True) if name == _SECURITY_DISABLED else Writers(problem=name)
+        return Writers(problem=Problem.from_error(exc))
+    if answer.error_code == ErrorCode.SECURITY_DISABLED:
+        return Writers(is_open=True)
+    problem = problem_of(answer.error_code)
+    if problem is not None:
+        return Writers(problem=problem)
     rules = [acl for resource in answer.resources for acl in resource.acls if acl.operation in {_ALL, _WRITE}]
     denied = {acl.principal for acl in rules if acl.permission_type == _DENY and acl.host == "*"}
     allowed = {acl.principal for acl in rules if acl.permission_type == _ALLOW}

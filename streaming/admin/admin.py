@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
+from txnwatch.state.model.description import TransactionDescription
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, ProducerId, TopicPartition
 from txnwatch.state.model.ports import (
-    UNKNOWN_PARTITION,
     ActiveProducer,
     MarkerSpec,
     PartitionReading,
     SpanHistory,
     SpanStart,
-    TransactionDescription,
     TransactionListing,
 )
+from txnwatch.state.model.problem import ErrorCode, Problem
 from txnwatch.state.model.quantities import DurationMs, Offset
 from txnwatch.state.model.transaction import Marker
 from txnwatch.streaming.admin import requests as messages
@@ -28,9 +28,9 @@ from txnwatch.streaming.admin.describe_producers import describe_producers
 from txnwatch.streaming.admin.describe_transactions import describe_transactions
 from txnwatch.streaming.admin.list_transactions import NOT_SHOWN, list_everywhere, problem_lines
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import error_name
+from txnwatch.streaming.client.connection import problem_of
 from txnwatch.streaming.client.list_offsets import EARLIEST, READ_COMMITTED, ListedOffset
-from txnwatch.streaming.client.metadata import NO_LEADER
+from txnwatch.streaming.client.metadata import NO_LEADER, Metadata
 from txnwatch.streaming.log.closing_marker import closing_marker
 from txnwatch.streaming.log.span_history import SpanHistoryReader
 
@@ -52,35 +52,13 @@ class ClusterAdmin:
         try:
             known = self._cluster.refresh({partition.topic for partition in wanted})
         except BrokerError as exc:
-            return {partition: PartitionReading(partition, str(exc)) for partition in wanted}
+            return {partition: PartitionReading(partition, Problem.from_error(exc)) for partition in wanted}
         before = self._cluster.list_offsets(wanted)
         described = describe_producers(self._cluster, wanted)
         after = self._cluster.list_offsets(wanted)
         stable = self._cluster.list_offsets(wanted, isolation=READ_COMMITTED)
         start = self._cluster.list_offsets(wanted, timestamp=EARLIEST)
-        readings: dict[TopicPartition, PartitionReading] = {}
-        for partition in wanted:
-            info = known.info(partition)
-            problem = _first_problem(before[partition], described[partition], after[partition])
-            if problem is not None or info is None:
-                if info is not None and problem == UNKNOWN_PARTITION:
-                    problem = "its leader does not have this partition"  # yet: the metadata has it
-                is_absent = problem in {None, UNKNOWN_PARTITION}
-                readings[partition] = PartitionReading(partition, problem or UNKNOWN_PARTITION, is_absent=is_absent)
-                continue
-            readings[partition] = PartitionReading(
-                partition=partition,
-                topic_id=known.topics[partition.topic].topic_id,
-                leader=info.leader,
-                leader_epoch=info.leader_epoch,
-                end_before=before[partition].offset,
-                end_after=after[partition].offset,
-                last_stable_offset=_offset(stable[partition]),
-                high_watermark=after[partition].offset,
-                log_start_offset=_offset(start[partition]),
-                producers=_producers(described[partition]),
-            )
-        return readings
+        return {at: _reading(known, at, before[at], described[at], after[at], stable[at], start[at]) for at in wanted}
 
     def read_span_histories(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanHistory]:
         """See TransactionAdmin."""
@@ -117,39 +95,59 @@ class ClusterAdmin:
             return {}
         return messages.cleanup_policies(answer)
 
-    def write_marker(self, marker: MarkerSpec) -> str | None:
+    def write_marker(self, marker: MarkerSpec) -> Problem | None:
         """See TransactionAdmin."""
         try:
             info = self._cluster.refresh().info(marker.partition)
-            if info is None or info.leader == NO_LEADER:
-                return "no leader"
+            if info is None or info.leader is None:
+                return NO_LEADER
             if marker.leader_epoch not in {None, info.leader_epoch}:
-                return f"the leader changed (epoch {marker.leader_epoch}, now {info.leader_epoch})"
+                return Problem(f"the leader changed (epoch {marker.leader_epoch}, now {info.leader_epoch})")
             connection = self._cluster.node(info.leader)
             response = self._cluster.call(connection, messages.write_marker_request(connection, marker))
         except BrokerError as exc:
-            return str(exc)
-        code = response.markers[0].topics[0].partitions[0].error_code
-        return error_name(code) if code else None
+            return Problem.from_error(exc)
+        return problem_of(response.markers[0].topics[0].partitions[0].error_code)
 
 
-def _first_problem(
-    before: ListedOffset, described: tuple[ActiveProducer, ...] | str, after: ListedOffset
-) -> str | None:
-    if before.error is not None:
-        return before.error
-    if isinstance(described, str):
-        return described
-    if after.error is not None:
-        return after.error
+def _reading(
+    known: Metadata,
+    partition: TopicPartition,
+    before: ListedOffset | Problem,
+    described: tuple[ActiveProducer, ...] | Problem,
+    after: ListedOffset | Problem,
+    stable: ListedOffset | Problem,
+    start: ListedOffset | Problem,
+) -> PartitionReading:
+    info = known.info(partition)
+    if isinstance(before, Problem):
+        return _unread(partition, before, is_shown=info is not None)
+    if isinstance(described, Problem):
+        return _unread(partition, described, is_shown=info is not None)
+    if isinstance(after, Problem):
+        return _unread(partition, after, is_shown=info is not None)
     if before.leader_epoch != after.leader_epoch:
-        return f"the leader changed during the read (epoch {before.leader_epoch}, then {after.leader_epoch})"
-    return None
+        why = f"the leader changed during the read (epoch {before.leader_epoch}, then {after.leader_epoch})"
+        return PartitionReading(partition, Problem(why))
+    return PartitionReading(
+        partition=partition,
+        topic_id=known.topics[partition.topic].topic_id,
+        leader=before.leader,
+        leader_epoch=info.leader_epoch if info is not None else None,
+        end_before=before.offset,
+        end_after=after.offset,
+        last_stable_offset=_offset(stable),
+        high_watermark=after.offset,
+        log_start_offset=_offset(start),
+        producers=described,
+    )
 
 
-def _offset(listed: ListedOffset) -> Offset | None:
-    return listed.offset if listed.error is None else None
+def _unread(partition: TopicPartition, problem: Problem, *, is_shown: bool) -> PartitionReading:
+    if is_shown and problem.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # yet: the metadata has it
+        return PartitionReading(partition, Problem("its leader does not have this partition"))
+    return PartitionReading(partition, problem, is_absent=problem.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _producers(described: tuple[ActiveProducer, ...] | str) -> tuple[ActiveProducer, ...]:
-    return () if isinstance(described, str) else described
+def _offset(listed: ListedOffset | Problem) -> Offset | None:
+    return None if isinstance(listed, Problem) else listed.offset

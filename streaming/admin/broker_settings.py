@@ -11,9 +11,10 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import BrokerId
 from txnwatch.state.model.policy import DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import DurationMs
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection, error_name
+from txnwatch.streaming.client.connection import Connection, problem_of
 
 SCAN_INTERVAL = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 _BROKER = 4
@@ -21,10 +22,10 @@ _AGAIN_S, _AFTER_SILENCE_S = 3_600.0, 60.0
 
 
 class Settings(NamedTuple):
-    """One broker's settings by name; `problem` is the error if there are none."""
+    """One broker's settings by name; `problem` is set if there are none."""
 
     values: dict[str, str]
-    problem: str | None = None
+    problem: Problem | None = None
 
 
 def settings_of(cluster: Cluster, nodes: Iterable[BrokerId], names: Sequence[str]) -> dict[BrokerId, Settings]:
@@ -49,10 +50,11 @@ def _request(node: BrokerId, names: Sequence[str]) -> Callable[[Connection], Des
 
 def _settings_in(answer: Any) -> Settings:
     if isinstance(answer, BrokerError):
-        return Settings({}, str(answer))
+        return Settings({}, Problem.from_error(answer))
     (result,) = answer.results
-    if result.error_code:
-        return Settings({}, error_name(result.error_code))
+    problem = problem_of(result.error_code)
+    if problem is not None:
+        return Settings({}, problem)
     return Settings({config.name: config.value for config in result.configs if config.value is not None})
 
 

@@ -19,9 +19,11 @@ from kafka.protocol.consumer import OffsetFetchRequest
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import BrokerId, TopicPartition
 from txnwatch.state.model.ports import GroupOffset, GroupOffsets
+from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.admin.share_groups import read_committed_only, share_offsets
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection, error_name
+from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.wire.absent import present
 
 _GROUPS_AT_A_TIME = 500
 _WITH_MEMBERS = {"Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady"}
@@ -62,8 +64,8 @@ class ClusterGroups:
         for node, answer in self._cluster.ask(requests, self._cluster.timeout_s).items():
             if isinstance(answer, BrokerError):
                 problems[str(answer)] += 1
-            elif answer.error_code:
-                problems[f"broker {node}: cannot list groups: {error_name(answer.error_code)}"] += 1
+            elif (refused := problem_of(answer.error_code)) is not None:
+                problems[f"broker {node}: cannot list groups: {refused}"] += 1
             else:
                 for row in answer.groups:
                     if row.protocol_type in _COMMITTING_PROTOCOLS:
@@ -104,8 +106,8 @@ class ClusterGroups:
                 problems[str(answer)] += len(groups[node])
                 continue
             for row in answer.groups:
-                if row.error_code:
-                    problems[_why(row.error_code, "group")] += 1
+                if (refused := problem_of(row.error_code)) is not None:
+                    problems[_why(refused, "group")] += 1
                 else:
                     _take(row, groups[node], found, problems)
 
@@ -121,17 +123,16 @@ def _parts(left: dict[BrokerId, Groups]) -> Iterator[dict[BrokerId, Groups]]:
 def _take(row: Any, groups: Groups, found: dict[TopicPartition, list[GroupOffset]], problems: Counter[str]) -> None:
     for topic in row.topics:
         for partition in topic.partitions:
-            if partition.error_code:
-                problems[_why(partition.error_code, f"topic {topic.name}")] += 1
-            elif partition.committed_offset >= 0:
-                offset = GroupOffset(row.group_id, partition.committed_offset, groups[row.group_id])
+            if (refused := problem_of(partition.error_code)) is not None:
+                problems[_why(refused, f"topic {topic.name}")] += 1
+            elif (committed := present(partition.committed_offset)) is not None:
+                offset = GroupOffset(row.group_id, committed, groups[row.group_id])
                 found[TopicPartition(topic.name, partition.partition_index)].append(offset)
 
 
-def _why(code: int, what: str) -> str:
-    name = error_name(code)
-    hint = f": DESCRIBE on the {what} is missing" if "AUTHORIZATION" in name.upper() else ""
-    return f"offsets of consumer groups: {name}{hint}"
+def _why(refused: Problem, what: str) -> str:
+    found = refused.of("offsets of consumer groups")
+    return str(found.with_hint(f"DESCRIBE on the {what} is missing") if found.is_denied else found)
 
 
 def _list_request(connection: Connection) -> Any:

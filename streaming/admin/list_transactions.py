@@ -10,19 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from txnwatch.state.model.description import NotDescribed
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
-from txnwatch.state.model.ports import UNKNOWN_PARTITION, ListedTransaction, TransactionDescription
-from txnwatch.state.text.lists import by_reason
+from txnwatch.state.model.ports import ListedTransaction
+from txnwatch.state.model.problem import ErrorCode, Problem
+from txnwatch.state.text.lists import grouped, some
 from txnwatch.streaming.admin import requests as messages
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection, error_name
-from txnwatch.streaming.client.metadata import NO_LEADER, PartitionInfo
+from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.client.metadata import PartitionInfo
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
-NOT_SHOWN = "no broker shows it: its transactional ids are unknown"
+NOT_SHOWN = Problem("no broker shows it: its transactional ids are unknown")
+_MISSING = Problem("missing from the answer")
 _NAMED = 3
-_Problems = dict[str, str]
+_Problems = dict[str, Problem]
 LogLeaders = dict[int, PartitionInfo]
 
 
@@ -50,7 +53,7 @@ def list_everywhere(cluster: Cluster, request: Callable[[Connection], Any]) -> L
     try:
         before, problems = coordinators_log(cluster)
     except BrokerError as exc:
-        nobody = {TRANSACTION_STATE_TOPIC: str(exc)}
+        nobody = {TRANSACTION_STATE_TOPIC: Problem.from_error(exc)}
         return Listing([], nobody, nobody)
     silent: _Problems = {}
     problems |= _not_answered_for(cluster, before, silent)
@@ -60,7 +63,7 @@ def list_everywhere(cluster: Cluster, request: Callable[[Connection], Any]) -> L
         after, without = coordinators_log(cluster)
         problems |= without | _moved(before, after)
     except BrokerError as exc:
-        problems[TRANSACTION_STATE_TOPIC] = str(exc)
+        problems[TRANSACTION_STATE_TOPIC] = Problem.from_error(exc)
     problems |= _not_answered_for(cluster, before, silent)
     led = [row for row in rows if not _is_orphan(row, before) and not _is_orphan(row, after)]
     problems |= refused
@@ -70,14 +73,14 @@ def list_everywhere(cluster: Cluster, request: Callable[[Connection], Any]) -> L
     return Listing(led, problems, silent)
 
 
-def problem_lines(problems: Mapping[str, str]) -> tuple[str, ...]:
-    """One line for each reason, because a log has fifty partitions."""
-    return tuple(by_reason(problems.items(), _NAMED))
+def problem_lines(problems: Mapping[str, Problem]) -> tuple[Problem, ...]:
+    """One problem for each reason, because a log has fifty partitions."""
+    return tuple(why.of(some(names, _NAMED)) for why, names in grouped(problems.items()).items())
 
 
 def _is_orphan(row: ListedTransaction, log: LogLeaders) -> bool:
     """Whether the id's partition has no leader: a broker that still lists the id has lost it, and its row is old."""
-    return bool(log) and log[coordinator_partition(row.transactional_id, len(log))].leader == NO_LEADER
+    return bool(log) and log[coordinator_partition(row.transactional_id, len(log))].leader is None
 
 
 def _list(
@@ -88,14 +91,14 @@ def _list(
     requests = dict.fromkeys(cluster.known.brokers, request)
     for node, answer in cluster.ask(requests, cluster.timeout_s).items():
         if isinstance(answer, BrokerError):
-            problems[_coordinator(node)] = silent[_coordinator(node)] = str(answer)
-        elif answer.error_code:
-            problems[_coordinator(node)] = silent[_coordinator(node)] = error_name(answer.error_code)
+            problems[_coordinator(node)] = silent[_coordinator(node)] = Problem.from_error(answer)
+        elif (refused := problem_of(answer.error_code)) is not None:
+            problems[_coordinator(node)] = silent[_coordinator(node)] = refused
         else:
             found, problem = messages.listed_transactions(answer, node)
             rows += found
             if answer.unknown_state_filters:
-                problem = f"it does not know the states {', '.join(answer.unknown_state_filters)}"
+                problem = Problem(f"it does not know the states {', '.join(answer.unknown_state_filters)}")
             if problem is not None:
                 problems[_coordinator(node)] = problem
     return rows, problems
@@ -116,26 +119,26 @@ def coordinators_log(cluster: Cluster) -> tuple[LogLeaders, _Problems]:
     topic = cluster.refresh().topics.get(TRANSACTION_STATE_TOPIC)
     if topic is None or not topic.partitions:
         return {}, {TRANSACTION_STATE_TOPIC: _why_not_shown(cluster)}
-    leaderless = (number for number, info in topic.partitions.items() if info.leader == NO_LEADER)
-    return topic.partitions, _of_all(leaderless, "has no leader: its ids cannot be listed")
+    leaderless = (number for number, info in topic.partitions.items() if info.leader is None)
+    return topic.partitions, _of_all(leaderless, Problem("has no leader: its ids cannot be listed"))
 
 
-def _why_not_shown(cluster: Cluster) -> str:
+def _why_not_shown(cluster: Cluster) -> Problem:
     """Why the metadata lacks the coordinators' log: if it is hidden, asking for it by name is refused.
 
     A proxy may even report that the log does not exist. So an unknown log does not prove that there are no ids.
     """
     endpoint = cluster.any_connection().endpoint
     log = cluster.metadata_from(endpoint, [TRANSACTION_STATE_TOPIC]).topics.get(TRANSACTION_STATE_TOPIC)
-    if log is None or log.error is None or log.error == UNKNOWN_PARTITION:
+    if log is None or log.error is None or log.error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return NOT_SHOWN
-    return f"{log.error}: its transactional ids are unknown"
+    return log.error.with_hint("its transactional ids are unknown")
 
 
 def _moved(before: LogLeaders, after: LogLeaders) -> _Problems:
     moved = (number for number in before.keys() | after.keys() if before.get(number) != after.get(number))
-    led = (number for number in moved if number not in after or after[number].leader != NO_LEADER)
-    return _of_all(sorted(led), "its coordinator moved to another broker during the listing")
+    led = (number for number in moved if number not in after or after[number].leader is not None)
+    return _of_all(sorted(led), Problem("its coordinator moved to another broker during the listing"))
 
 
 def _not_answered_for(cluster: Cluster, log: LogLeaders, silent: _Problems) -> _Problems:
@@ -148,23 +151,22 @@ def _not_answered_for(cluster: Cluster, log: LogLeaders, silent: _Problems) -> _
     probes = messages.one_id_for_each_partition(len(log))
     asked: dict[BrokerId, list[int]] = {}
     for number, info in log.items():
-        if info.leader != NO_LEADER:
+        if info.leader is not None:
             asked.setdefault(info.leader, []).append(number)
     requests = {
         node: messages.describe_transactions_request([probes[number] for number in numbers])
         for node, numbers in asked.items()
     }
-    missing = TransactionDescription("", "missing from the answer")
     problems: _Problems = {}
     for node, answer in cluster.ask(requests, cluster.timeout_s).items():
         if isinstance(answer, BrokerError):
-            problems[_coordinator(node)] = silent[_coordinator(node)] = str(answer)
+            problems[_coordinator(node)] = silent[_coordinator(node)] = Problem.from_error(answer)
             continue
         described = messages.descriptions(answer, node)
         for number in asked[node]:
-            problem = described.get(probes[number], missing).problem
-            if problem is not None:
-                problems |= _of_all([number], f"broker {node}: {problem}")
+            found = described.get(probes[number], NotDescribed(probes[number], _MISSING))
+            if isinstance(found, NotDescribed):
+                problems |= _of_all([number], found.problem.of(f"broker {node}"))
     return problems
 
 
@@ -172,5 +174,5 @@ def _coordinator(node: BrokerId) -> str:
     return f"coordinator {node}"
 
 
-def _of_all(numbers: Iterable[int], why: str) -> _Problems:
+def _of_all(numbers: Iterable[int], why: Problem) -> _Problems:
     return {str(TopicPartition(TRANSACTION_STATE_TOPIC, number)): why for number in numbers}

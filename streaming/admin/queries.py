@@ -15,6 +15,7 @@ from kafka.protocol.admin import ListTransactionsRequest
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import BrokerId, ProducerId, TopicPartition
 from txnwatch.state.model.ports import ActiveProducer, ListedTransaction
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import DurationMs
 from txnwatch.streaming.admin import requests as messages
 from txnwatch.streaming.admin.list_transactions import Listing, list_everywhere
@@ -23,19 +24,18 @@ from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.fan_out import ask_for_each
 
 DURATION_SINCE, PATTERN_SINCE = 1, 2  # versions of ListTransactions
-_ANY_DURATION = DurationMs(-1)
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """The filters of a listing; empty means no filter, and so does a `longer_than_ms` below 0.
+    """The filters of a listing; empty or None means no filter.
 
     Brokers before 3.8 do not know the duration filter, and brokers before 4.1 not the pattern: they list more.
     """
 
     states: tuple[str, ...] = ()
     producer_ids: tuple[ProducerId, ...] = ()
-    longer_than_ms: DurationMs = _ANY_DURATION
+    longer_than_ms: DurationMs | None = None
     pattern: str | None = None
 
 
@@ -50,7 +50,7 @@ def list_request(filters: Filters) -> Callable[[Connection], Any]:
     def build(connection: Connection) -> Any:
         version = connection.require_version(ListTransactionsRequest)
         more: dict[str, Any] = {}
-        if filters.longer_than_ms >= 0 and version >= DURATION_SINCE:
+        if filters.longer_than_ms is not None and version >= DURATION_SINCE:
             more["duration_filter"] = filters.longer_than_ms
         if filters.pattern is not None and version >= PATTERN_SINCE:
             more["transactional_id_pattern"] = filters.pattern
@@ -61,16 +61,16 @@ def list_request(filters: Filters) -> Callable[[Connection], Any]:
     return build
 
 
-def producers_at(cluster: Cluster, node: BrokerId, partition: TopicPartition) -> Sequence[ActiveProducer] | str:
-    """One partition's producers as one broker, leader or follower, describes them; or the error."""
+def producers_at(cluster: Cluster, node: BrokerId, partition: TopicPartition) -> Sequence[ActiveProducer] | Problem:
+    """One partition's producers as one broker, leader or follower, describes them; or the problem."""
     found = ask_for_each(cluster, {node: [partition]}, messages.describe_producers_request, messages.described)
     answer = found[partition]
-    return str(answer) if isinstance(answer, BrokerError) else answer
+    return Problem.from_error(answer) if isinstance(answer, BrokerError) else answer
 
 
 def names_of(
     cluster: Cluster, producer_ids: Iterable[ProducerId]
-) -> tuple[dict[ProducerId, ListedTransaction], dict[str, str]]:
+) -> tuple[dict[ProducerId, ListedTransaction], dict[str, Problem]]:
     """The transactional id of each producer id that the brokers list; and what they did not list, with the reason."""
     found = list_filtered(cluster, Filters(producer_ids=tuple(producer_ids)))
     return {row.producer_id: row for row in found.rows}, found.problems

@@ -15,17 +15,23 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
-from txnwatch.state.model.ids import BrokerId, CoordinatorEpoch, ProducerId, TopicPartition
-from txnwatch.state.model.ports import ActiveProducer, ListedTransaction, MarkerSpec, TransactionDescription
-from txnwatch.state.model.quantities import Offset
+from txnwatch.state.model.description import (
+    DescribedTransaction,
+    NotDescribed,
+    TransactionDescription,
+    UnknownTransactionalId,
+)
+from txnwatch.state.model.ids import BrokerId, ProducerId, TopicPartition
+from txnwatch.state.model.ports import ActiveProducer, ListedTransaction, MarkerSpec
+from txnwatch.state.model.problem import ErrorCode, Problem
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.streaming.client.connection import Connection, error_name
+from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.client.fan_out import RequestOf
+from txnwatch.streaming.wire.absent import present
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
-_TRANSACTIONAL_ID_NOT_FOUND = 105
 _TOPIC = 2
-_NONE = -1  # Kafka's value of an absent epoch or offset
+_UPGRADE = "if the broker is newer, upgrade txnwatch"
 _STATES = frozenset(map(str, TransactionState))
 
 
@@ -46,19 +52,18 @@ def describe_producers_request(partitions: Sequence[TopicPartition]) -> RequestO
     return build
 
 
-def described(response: Any, _: BrokerId) -> dict[TopicPartition, tuple[ActiveProducer, ...] | str]:
-    """Each partition's producers, or its error, as one broker describes them."""
+def described(response: Any, _: BrokerId) -> dict[TopicPartition, tuple[ActiveProducer, ...] | Problem]:
+    """Each partition's producers, or its problem, as one broker describes them."""
     return {
-        TopicPartition(topic.name, partition.partition_index): error_name(partition.error_code)
-        if partition.error_code
-        else tuple(
+        TopicPartition(topic.name, partition.partition_index): problem_of(partition.error_code)
+        or tuple(
             ActiveProducer(
                 row.producer_id,
                 row.producer_epoch,
-                row.last_sequence,
-                row.last_timestamp,
-                CoordinatorEpoch(row.coordinator_epoch) if row.coordinator_epoch != _NONE else None,
-                Offset(row.current_txn_start_offset) if row.current_txn_start_offset != _NONE else None,
+                present(row.last_sequence),
+                present(row.last_timestamp),
+                present(row.coordinator_epoch),
+                present(row.current_txn_start_offset),
             )
             for row in partition.active_producers
         )
@@ -78,30 +83,30 @@ def describe_transactions_request(transactional_ids: Sequence[str]) -> RequestOf
 
 
 def descriptions(response: Any, node: BrokerId) -> dict[str, TransactionDescription]:
-    """Each id as its coordinator describes it; an id that the coordinator does not know has no state."""
-    answers: dict[str, TransactionDescription] = {}
-    for row in response.transaction_states:
-        if row.error_code == _TRANSACTIONAL_ID_NOT_FOUND:
-            answers[row.transactional_id] = TransactionDescription(row.transactional_id, coordinator=node)
-        elif row.error_code:
-            answers[row.transactional_id] = TransactionDescription(row.transactional_id, error_name(row.error_code))
-        elif row.transaction_state not in _STATES:
-            problem = f"found the unknown state {row.transaction_state!r}: if the broker is newer, upgrade txnwatch"
-            answers[row.transactional_id] = TransactionDescription(row.transactional_id, problem)
-        else:
-            answers[row.transactional_id] = TransactionDescription(
-                transactional_id=row.transactional_id,
-                state=TransactionState(row.transaction_state),
-                producer_id=row.producer_id,
-                producer_epoch=row.producer_epoch,
-                timeout_ms=row.transaction_timeout_ms,
-                start_ms=row.transaction_start_time_ms,
-                partitions=frozenset(
-                    TopicPartition(topic.topic, number) for topic in row.topics for number in topic.partitions
-                ),
-                coordinator=node,
-            )
-    return answers
+    """Each id as its coordinator describes it; or the problem."""
+    return {row.transactional_id: _description(row, node) for row in response.transaction_states}
+
+
+def _description(row: Any, node: BrokerId) -> TransactionDescription:
+    name, problem = row.transactional_id, problem_of(row.error_code)
+    if row.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        return UnknownTransactionalId(name, node)
+    if problem is not None:
+        return NotDescribed(name, problem)
+    if row.transaction_state not in _STATES:
+        return NotDescribed(name, Problem(f"found the unknown state {row.transaction_state!r}: {_UPGRADE}"))
+    return DescribedTransaction(
+        transactional_id=name,
+        coordinator=node,
+        state=TransactionState(row.transaction_state),
+        producer_id=row.producer_id,
+        producer_epoch=row.producer_epoch,
+        timeout_ms=row.transaction_timeout_ms,
+        start_ms=present(row.transaction_start_time_ms),
+        partitions=frozenset(
+            TopicPartition(topic.topic, number) for topic in row.topics for number in topic.partitions
+        ),
+    )
 
 
 def list_transactions_request(producer_ids: list[ProducerId]) -> RequestOf:
@@ -114,7 +119,7 @@ def list_transactions_request(producer_ids: list[ProducerId]) -> RequestOf:
     return build
 
 
-def listed_transactions(response: Any, node: BrokerId) -> tuple[list[ListedTransaction], str | None]:
+def listed_transactions(response: Any, node: BrokerId) -> tuple[list[ListedTransaction], Problem | None]:
     """The transactions that one broker coordinates, and a problem if some have a state that we do not know."""
     unknown = {row.transaction_state for row in response.transaction_states} - _STATES
     rows = [
@@ -122,7 +127,7 @@ def listed_transactions(response: Any, node: BrokerId) -> tuple[list[ListedTrans
         for row in response.transaction_states
         if row.transaction_state in _STATES
     ]
-    problem = f"found the unknown states {sorted(unknown)}: if the broker is newer, upgrade txnwatch"
+    problem = Problem(f"found the unknown states {sorted(unknown)}: {_UPGRADE}")
     return rows, problem if unknown else None
 
 

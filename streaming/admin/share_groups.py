@@ -20,13 +20,15 @@ from kafka.protocol.api_message import ApiMessage
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import BrokerId, TopicPartition
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import Offset
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection, error_name
+from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.client.list_offsets import ListedOffset
+from txnwatch.streaming.wire.absent import present
 
 _GROUP = 32  # the resource type of a group's configuration
 _ISOLATION, _READ_COMMITTED = "share.isolation.level", "read_committed"
-_UNKNOWN = -1
 _TRIES = 3
 _NO_LAG = "offsets of share groups: the broker does not return the lag, so no group can be stopped, only at_risk"
 
@@ -60,8 +62,8 @@ def read_committed_only(cluster: Cluster, groups: Sequence[str], problems: Count
         return set()
     found: set[str] = set()
     for result in answer.results:
-        if result.error_code:
-            problems[_why("isolation level of share groups", result.error_code, "DESCRIBE_CONFIGS")] += 1
+        if (refused := problem_of(result.error_code)) is not None:
+            problems[_why("isolation level of share groups", refused, "DESCRIBE_CONFIGS")] += 1
         elif any(config.name == _ISOLATION and config.value == _READ_COMMITTED for config in result.configs):
             found.add(result.resource_name)
     return found
@@ -98,16 +100,17 @@ def share_offsets(
 
 def _ends(cluster: Cluster, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, Offset]:
     listed = cluster.list_offsets(wanted)
-    return {partition: one.offset for partition, one in listed.items() if one.error is None}
+    return {partition: one.offset for partition, one in listed.items() if isinstance(one, ListedOffset)}
 
 
 def _placed(
     group_id: str, partition: TopicPartition, answer: Any, before: Offset | None, after: Offset | None
 ) -> ShareOffset:
-    if _lag(answer) == _UNKNOWN or before is None:
+    lag = _lag(answer)
+    if lag is None or before is None:
         return ShareOffset(group_id, partition, answer.start_offset, is_floor=True)
     # The end that the lag refers to is at or above `before`, so the group has processed at least this much.
-    offset = max(answer.start_offset, before - answer.lag)
+    offset = max(answer.start_offset, before - lag)
     return ShareOffset(group_id, partition, offset, is_floor=before != after)
 
 
@@ -126,8 +129,8 @@ def _answers(
             problems[str(answer)] += len(groups[node])
             continue
         for group in answer.groups:
-            if group.error_code:
-                problems[_why("offsets of share groups", group.error_code, "DESCRIBE")] += 1
+            if (refused := problem_of(group.error_code)) is not None:
+                problems[_why("offsets of share groups", refused, "DESCRIBE")] += 1
             else:
                 yield from _partitions_of(group, problems)
 
@@ -136,24 +139,23 @@ def _partitions_of(group: Any, problems: Counter[str]) -> Iterator[tuple[str, To
     has_unknown_lag = False
     for topic in group.topics:
         for partition in topic.partitions:
-            if partition.error_code:
-                problems[_why("offsets of share groups", partition.error_code, "DESCRIBE")] += 1
-            elif partition.start_offset >= 0:
-                has_unknown_lag |= _lag(partition) == _UNKNOWN
+            if (refused := problem_of(partition.error_code)) is not None:
+                problems[_why("offsets of share groups", refused, "DESCRIBE")] += 1
+            elif present(partition.start_offset) is not None:
+                has_unknown_lag |= _lag(partition) is None
                 yield group.group_id, TopicPartition(topic.topic_name, partition.partition_index), partition
     if has_unknown_lag:
         problems[_NO_LAG] += 1
 
 
-def _lag(partition: Any) -> int:
+def _lag(partition: Any) -> int | None:
     """The lag of a partition; version 0 of the answer has none, and a coordinator may not know it."""
-    return _UNKNOWN if partition.lag is None or partition.lag < 0 else int(partition.lag)
+    return None if partition.lag is None else present(partition.lag)
 
 
-def _why(what: str, code: int, right: str) -> str:
-    name = error_name(code)
-    hint = f": {right} on the group is missing" if "AUTHORIZATION" in name.upper() else ""
-    return f"{what}: {name}{hint}"
+def _why(what: str, refused: Problem, right: str) -> str:
+    found = refused.of(what)
+    return str(found.with_hint(f"{right} on the group is missing") if found.is_denied else found)
 
 
 def _configs_request(connection: Connection, groups: Sequence[str]) -> Any:

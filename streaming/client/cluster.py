@@ -18,13 +18,14 @@ from kafka.protocol.metadata import MetadataRequest
 
 from txnwatch.state.model.errors import AuthorizationError, BrokerError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
-from txnwatch.state.model.quantities import DurationMs
+from txnwatch.state.model.problem import Problem
+from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.streaming.client.answer_wait import NEVER
 from txnwatch.streaming.client.broker_pauses import Pauses
 from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.fan_out import RequestOf, fan_out
-from txnwatch.streaming.client.list_offsets import LATEST, READ_UNCOMMITTED, ListedOffset, list_offsets
+from txnwatch.streaming.client.list_offsets import LATEST, READ_UNCOMMITTED, ListedOffset, list_offsets, offsets_since
 from txnwatch.streaming.client.metadata import Metadata, TopicInfo, metadata_of, newest
 from txnwatch.streaming.client.security import Security
 
@@ -256,6 +257,12 @@ class Cluster:
         timestamp: int = LATEST,
         isolation: int = READ_UNCOMMITTED,
         timeout_s: float | None = None,
-    ) -> dict[TopicPartition, ListedOffset]:
-        """Asks each partition's leader for an offset, under the known leader epoch; one answer per partition."""
+    ) -> dict[TopicPartition, ListedOffset | Problem]:
+        """Asks each partition's leader for an offset; one answer or problem per partition. See list_offsets.py."""
         return list_offsets(self, self.known, partitions, timestamp=timestamp, isolation=isolation, timeout_s=timeout_s)
+
+    def offsets_since(
+        self, partitions: Iterable[TopicPartition], since_ms: TimestampMs
+    ) -> dict[TopicPartition, ListedOffset | Problem | None]:
+        """The first offset of each partition with a timestamp at or after a time; None if there is none."""
+        return offsets_since(self, self.known, partitions, since_ms)

@@ -26,6 +26,7 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, WireError
+from txnwatch.state.model.problem import ErrorCode, Problem
 from txnwatch.state.model.quantities import NO_TIME, DurationMs
 from txnwatch.streaming.client.answer_wait import NEVER, AnswerWait, Throttle
 from txnwatch.streaming.client.endpoint import Endpoint
@@ -284,6 +285,11 @@ def _has_flexible_header(asked: Any) -> bool:
     if asked.request_api_key == ApiVersionsRequest.API_KEY:
         return False
     return bool(asked.get_response_class().flexible_version_q(asked.request_api_version))
+
+
+def problem_of(code: int) -> Problem | None:
+    """The problem that an error code of an answer reports; None if it reports no error."""
+    return Problem(error_name(code), code) if code != ErrorCode.NONE else None
 
 
 def error_name(code: int) -> str:

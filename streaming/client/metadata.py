@@ -9,32 +9,34 @@ from typing import Any, NamedTuple
 
 from txnwatch.state.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from txnwatch.state.model.ports import UNKNOWN_PARTITION
-from txnwatch.streaming.client.connection import error_name
+from txnwatch.state.model.problem import ErrorCode, Problem
+from txnwatch.streaming.client.connection import problem_of
 from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.wire.absent import present
 
-NO_LEADER = BrokerId(-1)
+NO_LEADER = Problem("no leader")
 
 
 class PartitionInfo(NamedTuple):
-    """A partition's leader; `leader` is -1 if there is none."""
+    """A partition's leader; None if there is none. A broker before Kafka 2.1 returns no leader epoch."""
 
-    leader: BrokerId
-    leader_epoch: LeaderEpoch
+    leader: BrokerId | None
+    leader_epoch: LeaderEpoch | None
 
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic in a Metadata response; `error` is Kafka's error name or None, `topic_id` is empty before Kafka 2.8."""
+    """A topic in a Metadata response; `topic_id` is empty before Kafka 2.8."""
 
     name: str
     topic_id: str
     partitions: dict[int, PartitionInfo]
-    error: str | None = None
+    error: Problem | None = None
 
     @property
     def is_hidden(self) -> bool:
         """Whether this user may not see the topic; it may exist."""
-        return self.error == "TOPIC_AUTHORIZATION_FAILED"
+        return self.error is not None and self.error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,12 @@ class Metadata:
         topic = self.topics.get(partition.topic)
         return topic.partitions.get(partition.partition) if topic is not None else None
 
-    def why_absent(self, partition: TopicPartition) -> str:
+    def leader(self, partition: TopicPartition) -> BrokerId | None:
+        """The partition's leader; None if it has none, or if the response does not have the partition."""
+        info = self.info(partition)
+        return info.leader if info is not None else None
+
+    def why_absent(self, partition: TopicPartition) -> Problem:
         """The error of a partition that the response lacks: the topic is hidden from us, or does not exist."""
         topic = self.topics.get(partition.topic)
         return topic.error if topic is not None and topic.error is not None else UNKNOWN_PARTITION
@@ -77,9 +84,15 @@ def newest(known: Metadata | None, answer: Metadata) -> Metadata:
         if before is None or before.topic_id != topic.topic_id:
             continue
         for number, info in before.partitions.items():
-            if number in topic.partitions and topic.partitions[number].leader_epoch < info.leader_epoch:
+            if number in topic.partitions and _is_older(topic.partitions[number], info):
                 topic.partitions[number] = info
     return answer
+
+
+def _is_older(answered: PartitionInfo, known: PartitionInfo) -> bool:
+    if known.leader_epoch is None:
+        return False
+    return answered.leader_epoch is None or answered.leader_epoch < known.leader_epoch
 
 
 def metadata_of(response: Any) -> Metadata:
@@ -92,10 +105,12 @@ def metadata_of(response: Any) -> Metadata:
                 name=topic.name,
                 topic_id=topic_id_text(topic.topic_id),
                 partitions={
-                    partition.partition_index: PartitionInfo(partition.leader_id, partition.leader_epoch)
+                    partition.partition_index: PartitionInfo(
+                        present(partition.leader_id), present(partition.leader_epoch)
+                    )
                     for partition in topic.partitions
                 },
-                error=error_name(topic.error_code) if topic.error_code else None,
+                error=problem_of(topic.error_code),
             )
             for topic in response.topics
         },

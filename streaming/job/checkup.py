@@ -25,14 +25,14 @@ from kafka.protocol.producer import WriteTxnMarkersRequest
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
 from txnwatch.state.model.ports import TransactionListing
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.streaming.admin.acls import Writers, writers_of
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.broker_settings import SCAN_INTERVAL, settings_of
 from txnwatch.streaming.admin.describe_producers import describe_producers
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection, error_name
-from txnwatch.streaming.client.metadata import NO_LEADER
+from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.log.coordinator_log import newest_stamps
 from txnwatch.streaming.source.hidden_participants import hidden_of
 
@@ -67,11 +67,11 @@ class BrokerFacts:
     """
 
     endpoint: str
-    problem: str | None = None
+    problem: Problem | None = None
     versions: dict[str, int | None] = field(default_factory=dict)
     transaction_version: int | None = None
     settings: dict[str, str] = field(default_factory=dict)
-    settings_problem: str | None = None
+    settings_problem: Problem | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,12 @@ class Checkup:
     cluster_operations: Operations
     topic_operations: dict[str, Operations]
     without_leader: tuple[TopicPartition, ...]
-    id_problems: tuple[str, ...] | None
-    events_problem: str | None
+    id_problems: tuple[Problem, ...] | None
+    events_problem: Problem | None
     newest_stamp_ms: TimestampMs | None
     asked_ms: TimestampMs
     events_writers: Writers = field(default_factory=Writers)
-    hidden: dict[str, str] = field(default_factory=dict)
+    hidden: dict[str, Problem] = field(default_factory=dict)
     has_unseen_log: bool = False
 
 
@@ -114,7 +114,7 @@ def check_up(cluster: Cluster, events_topic: str, now_ms: TimestampMs) -> Checku
         TopicPartition(topic.name, number)
         for topic in known.topics.values()
         for number, info in topic.partitions.items()
-        if info.leader == NO_LEADER
+        if info.leader is None
     )
     can_list = all(facts.versions.get(DescribeTransactionsRequest.name) is not None for facts in brokers.values())
     listing = ClusterAdmin(cluster).list_transactions([]) if can_list else None
@@ -143,12 +143,12 @@ def _has_transactional_data(cluster: Cluster) -> bool:
     return any(
         producer.txn_start_offset is not None or producer.coordinator_epoch is not None
         for described in describe_producers(cluster, shown).values()
-        if not isinstance(described, str)
+        if not isinstance(described, Problem)
         for producer in described
     )
 
 
-def _hidden(cluster: Cluster, listing: TransactionListing) -> dict[str, str]:
+def _hidden(cluster: Cluster, listing: TransactionListing) -> dict[str, Problem]:
     live = [row.transactional_id for row in listing.transactions if row.state.is_live]
     described = ClusterAdmin(cluster).describe_transactions(live)
     return hidden_of(cluster, described.values())
@@ -161,7 +161,7 @@ def _broker(cluster: Cluster, node: BrokerId, endpoint: str) -> BrokerFacts:
         settings, problem = settings_of(cluster, [node], SETTINGS)[node]
         level = _transaction_version(cluster, connection)
     except BrokerError as exc:
-        return BrokerFacts(endpoint, str(exc))
+        return BrokerFacts(endpoint, Problem.from_error(exc))
     return BrokerFacts(endpoint, None, versions, level, settings, problem)
 
 
@@ -206,7 +206,7 @@ def _topic_operations(cluster: Cluster) -> dict[str, Operations]:
         return {}
 
 
-def _create_problem(cluster: Cluster, topic: str) -> str | None:
+def _create_problem(cluster: Cluster, topic: str) -> Problem | None:
     """Why a topic cannot be created; the request only validates."""
     try:
         connection = cluster.any_connection()
@@ -217,8 +217,8 @@ def _create_problem(cluster: Cluster, topic: str) -> str | None:
         request = CreateTopicsRequest(version=version, topics=[wanted], timeout_ms=5_000, validate_only=True)
         (answer,) = cluster.call(connection, request).topics
     except BrokerError as exc:
-        return str(exc)
-    return error_name(answer.error_code) if answer.error_code else None
+        return Problem.from_error(exc)
+    return problem_of(answer.error_code)
 
 
 def _operations(allowed: set[int] | None) -> Operations:

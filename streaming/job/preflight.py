@@ -7,8 +7,9 @@ describe or read is an error here, in one line.
 from __future__ import annotations
 
 from txnwatch.state.model.errors import AuthorizationError, CheckpointError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, LeaderEpoch, TopicPartition
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.list_offsets import ListedOffset
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.job.checkpoint import check_files, last_cluster
 from txnwatch.streaming.log.fetch import read_ranges
@@ -29,7 +30,7 @@ def check_cluster(cluster: Cluster, options: SourceOptions, checkpoint: str) -> 
     _check_checkpoint(checkpoint, metadata.cluster_id)
     asked = [TRANSACTION_STATE_TOPIC, *options.topics]
     for topic in cluster.metadata_from(cluster.any_connection().endpoint, asked).topics.values():
-        if topic.error == "TOPIC_AUTHORIZATION_FAILED":
+        if topic.is_hidden:
             raise AuthorizationError(
                 f"topic {topic.name}: expected the rights DESCRIBE and READ, found neither: grant them to this user"
             )
@@ -57,17 +58,17 @@ def _check_read(cluster: Cluster, topics: list[TopicInfo]) -> None:
         RangeRead(
             partition=partition,
             topic_id=cluster.known.topics[partition.topic].topic_id,
-            start=ends[partition].offset,
-            end=ends[partition].offset,
-            last_epoch=LeaderEpoch(-1),
+            start=end.offset,
+            end=end.offset,
+            last_epoch=None,
             must_check=True,
             new_fold=PartitionFold,
         )
         for partition in first
-        if ends[partition].error is None
+        if isinstance(end := ends[partition], ListedOffset)
     ]
     read_ranges(cluster, reads, patience_s=0.0)
-    refused = [notice.detail for read in reads for notice in read.notices if "AUTHORIZATION" in notice.detail]
+    refused = [notice.detail for read in reads if read.is_denied for notice in read.notices]
     if refused:
         more = f" (and {len(refused) - 1} more topics)" if len(refused) > 1 else ""
         raise AuthorizationError(f"{refused[0]}{more}: grant it to this user, or leave the topic out of --topics")

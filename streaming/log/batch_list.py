@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import FIRST_OFFSET, Offset
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.log_extent import list_extents, read_parts
@@ -52,9 +53,9 @@ def read_batches(
     Raises:
         BrokerError: no such partition, no answer about where its log begins and ends, or an offset outside of it.
     """
-    (log,) = list_extents(cluster, [partition])
-    if log.problem is not None:
-        raise BrokerError(f"{partition}: {log.problem}")
+    log = list_extents(cluster, [partition])[partition]
+    if isinstance(log, Problem):
+        raise BrokerError(f"{partition}: {log}")
     if offset is not None and not log.start <= offset <= log.end:
         raise BrokerError(f"{partition}: offset {offset} is not in [{log.start}, {log.end}]")
     part = log.part(lambda begin, end: BatchList(begin, end, limit), offset or FIRST_OFFSET)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import ProducerId, TopicPartition
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import Offset
 from txnwatch.state.model.transaction import Marker
 from txnwatch.streaming.client.cluster import Cluster
@@ -47,8 +48,8 @@ def closing_marker(
     """The producer's first marker at or above both offsets; None if there is none, or it cannot be read."""
     first = max(start_offset, from_offset)
     try:
-        (log,) = list_extents(cluster, [partition])
-        if log.problem is not None or log.start > first:  # the deleted offsets may have held it
+        log = list_extents(cluster, [partition])[partition]
+        if isinstance(log, Problem) or log.start > first:  # the deleted offsets may have held it
             return None
         part = log.part(lambda begin, end: FirstMarker(producer_id, begin, end), first, first + _MOST)
         (read,) = read_parts(cluster, [part])

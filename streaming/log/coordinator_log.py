@@ -8,7 +8,7 @@ returned as a problem beside the answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from txnwatch.state.evidence.age_claims import LeaderStamp
 from txnwatch.state.model.facts import TransactionSeen
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BrokerId, LeaderEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import Offset, TimestampMs
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.streaming.client.cluster import Cluster
@@ -38,9 +39,15 @@ _BEFORE_AN_ID = (b"\x00\x00", b"\x00\x01", b"\x08")  # version of the value, 0 o
 
 
 class LogRecord(NamedTuple):
-    """One record of the log; `value` is None for a tombstone. `timestamp_ms` is the broker's clock at the append."""
+    """One record of the log.
 
-    partition: int
+    Attributes:
+        partition: the number of its partition; None if it is from a file whose partition is not known.
+        timestamp_ms: the broker's clock at the append.
+        value: None for a tombstone.
+    """
+
+    partition: int | None
     offset: Offset
     timestamp_ms: TimestampMs
     transactional_id: str
@@ -73,19 +80,23 @@ def read_views(cluster: Cluster, producer_ids: Collection[ProducerId]) -> LogVie
         return found
     wanted = tuple(before + producer_id.to_bytes(8, "big") for producer_id in producer_ids for before in _BEFORE_AN_ID)
     logs = list_extents(cluster, _logs(cluster))
-    epochs = {log.partition: log.leader_epoch for log in logs}
     for read in _search(cluster, logs, wanted, found.problems):
-        leader = _leader(cluster, read.partition, read.fold.leader_epoch)
-        if leader is not None:
-            found.led[read.partition.partition] = LeaderStamp(leader, read.fold.epoch_since_ms)
+        leader, since_ms = _leader(cluster, read.partition, read.fold.leader_epoch), read.fold.epoch_since_ms
+        if leader is not None and since_ms is not None:
+            found.led[read.partition.partition] = LeaderStamp(leader, since_ms)
         fold = TransactionFold(read.partition.partition, read.start, read.end)
         fold.feed(read.fold.kept, read.fold.hole_end_before)
         for fact in fold.facts():
             if isinstance(fact, TransactionSeen) and fact.producer_id in producer_ids:
-                epoch = fact.view.coordinator_epoch
-                is_earlier = epoch is None or epoch < epochs[read.partition]
+                is_earlier = _is_earlier(fact.view, logs[read.partition])
                 found.views[fact.producer_id] = replace(fact.view, may_lack_later_records=is_earlier)
     return found
+
+
+def _is_earlier(view: CoordinatorView, log: Extent | Problem) -> bool:
+    """Whether an earlier leader than that of the log now may have appended the record of a view."""
+    now = log.leader_epoch if isinstance(log, Extent) else None
+    return view.coordinator_epoch is None or now is None or view.coordinator_epoch < now
 
 
 def read_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecord], str | None]:
@@ -105,7 +116,7 @@ def read_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecor
     return found, next((f"{partition}: {why}" for partition, why in problems.items()), None)
 
 
-def records_of(buffer: memoryview | bytes, log_partition: int) -> Iterator[LogRecord]:
+def records_of(buffer: memoryview | bytes, log_partition: int | None) -> Iterator[LogRecord]:
     """The records of complete batches of the log, for example of a segment file.
 
     Raises:
@@ -130,13 +141,13 @@ def _logs(cluster: Cluster) -> list[TopicPartition]:
 
 def _search(
     cluster: Cluster,
-    logs: Collection[Extent],
+    logs: Mapping[TopicPartition, Extent | Problem],
     needles: tuple[bytes, ...],
     problems: dict[TopicPartition, str],
 ) -> list[RangeRead]:
     """Reads partitions of the log from beginning to end, and keeps the batches that contain a needle."""
-    problems.update({log.partition: log.problem for log in logs if log.problem is not None})
-    reads = read_parts(cluster, [log.part(_kept(needles)) for log in logs if log.problem is None])
+    problems.update({partition: str(log) for partition, log in logs.items() if isinstance(log, Problem)})
+    reads = read_parts(cluster, [log.part(_kept(needles)) for log in logs.values() if isinstance(log, Extent)])
     for read in reads:
         if read.notices:
             problems[read.partition] = read.notices[0].detail
@@ -151,15 +162,15 @@ class KeptBatches(BatchWalker):
     Attributes:
         hole_end_before: by base offset of a kept batch, where the log's last hole before it ended; the start of the
             range if there was none.
-        epoch_since_ms: the stamp of the first batch under the leader epoch of the last batch.
+        epoch_since_ms: the stamp of the first batch under the leader epoch of the last batch; None before the first.
     """
 
     def __init__(self, needles: tuple[bytes, ...], start: Offset, end: Offset) -> None:
         super().__init__(start, end)
         self.needles = needles
         self.kept = bytearray()
-        self.hole_end_before: dict[Offset, Offset] = {}
-        self.epoch_since_ms = TimestampMs(-1)
+        self.hole_end_before: dict[int, int] = {}
+        self.epoch_since_ms: TimestampMs | None = None
         self._whole_from = start
 
     def feed(self, buffer: memoryview | bytes) -> None:
@@ -203,7 +214,7 @@ class NewestStamp(NamedTuple):
 
 def newest_stamps(cluster: Cluster) -> list[NewestStamp]:
     """The newest stamp of each partition of the log that has one and could be read."""
-    logs = [log for log in list_extents(cluster, _logs(cluster)) if log.problem is None]
+    logs = [log for log in list_extents(cluster, _logs(cluster)).values() if isinstance(log, Extent)]
     reads = read_parts(cluster, [log.part(_first_batch, Offset(log.end - 1)) for log in logs])
     return [
         NewestStamp(_leader(cluster, read.partition, header.leader_epoch), header.max_timestamp)

@@ -15,14 +15,15 @@ import time
 from collections.abc import Iterable, Sequence
 
 from txnwatch.state.model.errors import BrokerError, WireError
-from txnwatch.state.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from txnwatch.state.model.ids import BrokerId, TopicPartition
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
-from txnwatch.state.model.quantities import DurationMs, Offset
+from txnwatch.state.model.problem import ErrorCode, Problem
+from txnwatch.state.model.quantities import DurationMs
 from txnwatch.streaming.client.answer_wait import NEVER
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection, error_name
+from txnwatch.streaming.client.connection import Connection, error_name, problem_of
 from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST
-from txnwatch.streaming.client.metadata import NO_LEADER, topic_id_uuid
+from txnwatch.streaming.client.metadata import topic_id_uuid
 from txnwatch.streaming.log.fetch_request import MAX_BYTES, fetch_request, fetch_size
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.read_budget import Budget
@@ -36,8 +37,6 @@ from txnwatch.streaming.wire.fetch_response import (
 
 RETRY_PAUSE_S = 0.1
 
-_OFFSET_OUT_OF_RANGE = 1
-_REFUSED = frozenset({29})  # TOPIC_AUTHORIZATION_FAILED
 _CANNOT_READ = frozenset({-1, 2, 56})  # UNKNOWN_SERVER_ERROR, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR
 
 
@@ -86,7 +85,7 @@ def _next_end(*ends: float) -> float:
 
 def _not_throttled(cluster: Cluster, pending: list[RangeRead], until: float) -> list[RangeRead]:
     """The ranges whose leaders do not throttle us; if there are none, waits for the first such leader."""
-    left_s = {id(read): cluster.throttled_s(_leader(cluster, read)) for read in pending}
+    left_s = {id(read): _throttled_s(cluster, read) for read in pending}
     ready = [read for read in pending if not left_s[id(read)]]
     if not ready:
         time.sleep(max(0.0, min(*left_s.values(), until - time.monotonic())))
@@ -105,9 +104,9 @@ def _one_of_each_partition(reads: list[RangeRead]) -> list[RangeRead]:
     return list(first.values())
 
 
-def _leader(cluster: Cluster, read: RangeRead) -> BrokerId:
-    info = cluster.known.info(read.partition)
-    return info.leader if info is not None else NO_LEADER
+def _throttled_s(cluster: Cluster, read: RangeRead) -> float:
+    leader = cluster.known.leader(read.partition)
+    return cluster.throttled_s(leader) if leader is not None else 0.0
 
 
 def _look_around(cluster: Cluster, reads: list[RangeRead]) -> None:
@@ -133,11 +132,11 @@ def _one_round(cluster: Cluster, asked: list[RangeRead], rate: ReadRate | None) 
     done = FetchRound()
     for read in asked:
         info = cluster.known.info(read.partition)
-        if info is None or info.leader == NO_LEADER:
+        if info is None or info.leader is None:
             done.problems[read.partition] = "no leader" if info is not None else "not in the cluster's metadata"
         else:
             done.by_leader.setdefault(info.leader, []).append(read)
-    refused: list[tuple[RangeRead, int]] = []
+    refused: list[tuple[RangeRead, Problem]] = []
 
     def receive(leader: BrokerId, connection: Connection, timeout_s: float, until: float) -> dict[TopicPartition, str]:
         # Records are views into the connection's buffer, so they are walked here, before the next answer is read.
@@ -153,11 +152,11 @@ def _one_round(cluster: Cluster, asked: list[RangeRead], rate: ReadRate | None) 
             done.problems.update({read.partition: str(answer) for read in done.by_leader[leader]})
         else:
             done.problems.update(answer)
-    for read, code in refused:
-        problem = _refusal(cluster, read, code)
+    for read, refusal in refused:
+        problem = _refusal(cluster, read, refusal)
         if problem is not None:
-            done.problems[read.partition] = problem
-        if code in _CANNOT_READ:
+            done.problems[read.partition] = str(problem)
+        if refusal.code in _CANNOT_READ:
             done.unreadable.add(read.partition)
     return done
 
@@ -180,11 +179,12 @@ def _receive(
 
 
 def _take(
-    reads: list[RangeRead], answer: FetchAnswer, refused: list[tuple[RangeRead, int]]
+    reads: list[RangeRead], answer: FetchAnswer, refused: list[tuple[RangeRead, Problem]]
 ) -> dict[TopicPartition, str]:
     """Walks the records of a response; adds the partitions with an error to `refused`."""
     if answer.error_code:
-        return {read.partition: error_name(answer.error_code) for read in reads}
+        why = error_name(answer.error_code)
+        return {read.partition: why for read in reads}
     if answer.throttle_ms and not answer.partitions:  # no more can be had now, so reading may stop here
         for waiting in reads:
             waiting.is_answered = waiting.is_answered or not waiting.must_check
@@ -195,8 +195,9 @@ def _take(
         read = asked.get(key) if isinstance(data.topic, str) else asked_by_id.get(key)  # type: ignore[arg-type]
         if read is None:
             continue
-        if data.error_code:
-            refused.append((read, data.error_code))
+        problem = problem_of(data.error_code)
+        if problem is not None:
+            refused.append((read, problem))
         else:
             _take_records(read, data)
     return {}
@@ -206,19 +207,20 @@ def _id_bytes(read: RangeRead) -> bytes:
     return topic_id_uuid(read.topic_id).bytes if read.topic_id else b""
 
 
-def _refusal(cluster: Cluster, read: RangeRead, code: int) -> str | None:
+def _refusal(cluster: Cluster, read: RangeRead, refusal: Problem) -> Problem | None:
     """Handles the error of one partition; returns a problem that may pass, else None."""
-    if code == _OFFSET_OUT_OF_RANGE:
+    if refusal.code == ErrorCode.OFFSET_OUT_OF_RANGE:
         return _out_of_range(cluster, read)
-    if code in _REFUSED:
-        read.gap(f"{error_name(code)}: the READ right on topic {read.partition.topic} is missing")
+    if refusal.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        read.is_denied = True
+        read.gap(str(refusal.with_hint(f"the READ right on topic {read.partition.topic} is missing")))
         return None
-    return error_name(code)
+    return refusal
 
 
 def _take_records(read: RangeRead, data: PartitionData) -> None:
-    if data.diverging_end >= 0:
-        end, epoch = Offset(data.diverging_end), LeaderEpoch(data.diverging_epoch)
+    if data.divergence is not None:
+        epoch, end = data.divergence
         if end < read.fold.position:
             read.truncated(end, f"the leader's log diverges after offset {end} of epoch {epoch}", epoch)
         else:
@@ -226,19 +228,21 @@ def _take_records(read: RangeRead, data: PartitionData) -> None:
         return
     read.must_check, read.is_answered = False, True
     read.size += len(data.records)
-    read.last_stable_offset = Offset(data.last_stable_offset)
+    read.last_stable_offset = data.last_stable_offset
     try:
         read.fold.feed(data.records)
     except WireError as exc:
         read.gap(f"cannot decode the batch at offset {read.fold.position}: {exc}", is_decode_failure=True)
 
 
-def _out_of_range(cluster: Cluster, read: RangeRead) -> str | None:
+def _out_of_range(cluster: Cluster, read: RangeRead) -> Problem | None:
     """Handles a position that the leader's log does not have: deleted by retention, or truncated."""
     earliest = cluster.list_offsets([read.partition], timestamp=EARLIEST)[read.partition]
     latest = cluster.list_offsets([read.partition], timestamp=LATEST)[read.partition]
-    if earliest.error is not None or latest.error is not None:
-        return earliest.error or latest.error
+    if isinstance(earliest, Problem):
+        return earliest
+    if isinstance(latest, Problem):
+        return latest
     if read.fold.position < earliest.offset:
         why = f"the log starts at {earliest.offset}: retention or DeleteRecords removed the records below"
         read.lost(earliest.offset, why)

@@ -6,18 +6,18 @@ from typing import Any
 
 from kafka.protocol.consumer import FetchRequest
 
-from txnwatch.state.model.ids import LeaderEpoch, TopicPartition
+from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.fan_out import RequestOf
 from txnwatch.streaming.client.metadata import topic_id_uuid
 from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.wire.absent import NONE, encoded
 from txnwatch.streaming.wire.fetch_response import HIGHEST_VERSION
 
 MAX_BYTES = 16 << 20
 PARTITION_MAX_BYTES = (1 << 20, 8 << 20)
 MAX_WAIT_MS = 100
-_NO_EPOCH = LeaderEpoch(-1)
 _TOPIC_IDS_SINCE, _DIVERGING_EPOCH_SINCE = 13, 12
 
 
@@ -41,20 +41,20 @@ def fetch_request(cluster: Cluster, reads: list[RangeRead], max_bytes: int) -> R
                     partition=read.partition.partition,
                     current_leader_epoch=_leader_epoch(cluster, read.partition),
                     fetch_offset=read.fold.position,
-                    last_fetched_epoch=read.last_fetched_epoch if version >= _DIVERGING_EPOCH_SINCE else _NO_EPOCH,
-                    log_start_offset=-1,
+                    last_fetched_epoch=encoded(read.last_fetched_epoch if version >= _DIVERGING_EPOCH_SINCE else None),
+                    log_start_offset=NONE,
                     partition_max_bytes=per_partition,
                 )
             )
         return FetchRequest(
             version=version,
-            replica_id=-1,
+            replica_id=NONE,
             max_wait_ms=MAX_WAIT_MS if any(not read.fold.is_done for read in reads) else 0,
             min_bytes=1,
             max_bytes=size,
             isolation_level=0,
             session_id=0,
-            session_epoch=-1,
+            session_epoch=NONE,
             topics=[_topic(version, name, topic_id, parts) for (name, topic_id), parts in topics.items()],
             forgotten_topics_data=[],
             rack_id="",
@@ -68,6 +68,6 @@ def _topic(version: int, name: str, topic_id: str, partitions: list[Any]) -> Any
     return FetchRequest.FetchTopic(version=version, partitions=partitions, **named)
 
 
-def _leader_epoch(cluster: Cluster, partition: TopicPartition) -> LeaderEpoch:
+def _leader_epoch(cluster: Cluster, partition: TopicPartition) -> int:
     info = cluster.known.info(partition)
-    return info.leader_epoch if info is not None else _NO_EPOCH
+    return encoded(info.leader_epoch if info is not None else None)

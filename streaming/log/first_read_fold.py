@@ -146,7 +146,8 @@ class FirstReadFold(TransactionFold):
                     continue
                 if value.state.is_live:
                     self._live[key] = value.producer_id
-                self._note(begin + at, value.producer_id, ProducerId(value.previous_producer_id), key)
+                previous_id = NO_PRODUCER_ID if value.previous_producer_id is None else value.previous_producer_id
+                self._note(begin + at, value.producer_id, previous_id, key)
         self.leader_epoch = header.leader_epoch
         self.position = header.last_offset + 1
         return at + LENGTH_OVERHEAD + header.length
@@ -162,7 +163,8 @@ class FirstReadFold(TransactionFold):
         """Folds the held records that matter, then releases all bytes and forgets the idle ids."""
         wanted = {*self._live.values(), *self._views}
         names = {hash(struct.pack(">hh", 0, len(raw)) + raw) for raw in map(str.encode, self._owner)}
-        done, whole_at_end = -1, self.last_hole_end
+        done: int | None = None
+        whole_at_end = self.last_hole_end
         noted = zip(self._at, self._ids, self._previous, self._names, self._whole, strict=True)
         for at, producer_id, previous_id, name, whole in noted:
             if producer_id in wanted or previous_id in wanted or name in names or self._has_new_records:

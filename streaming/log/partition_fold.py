@@ -17,20 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from txnwatch.state.model.facts import Joined, ProducerSeen
 from txnwatch.state.model.ids import CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.quantities import Offset, TimestampMs
 from txnwatch.state.model.record import Record
 from txnwatch.state.model.transaction import Marker
+from txnwatch.streaming.wire.absent import present
 from txnwatch.streaming.wire.batch_walker import NO_PRODUCER, BatchWalker, producer_of
 from txnwatch.streaming.wire.control_record import MarkerType, read_marker
 from txnwatch.streaming.wire.record_batch import CONTROL, DELETE_HORIZON, TRANSACTIONAL, BatchHeader, header_at
-
-_NO_OFFSET: Final = Offset(-1)
-_NO_TIMESTAMP: Final = TimestampMs(-1)
-_NO_EPOCH: Final = ProducerEpoch(-1)  # nothing was read whose epoch it would be
 
 
 @dataclass(slots=True)
@@ -44,13 +40,13 @@ class _Producer:
     epoch: ProducerEpoch
     encoded: bytes = NO_PRODUCER
     first_offset: Offset | None = None
-    first_epoch: ProducerEpoch = _NO_EPOCH
+    first_epoch: ProducerEpoch | None = None
     first_marker: Marker | None = None
     last_marker: Marker | None = None
     open_offset: Offset | None = None
-    open_epoch: ProducerEpoch = _NO_EPOCH
-    last_offset: Offset = _NO_OFFSET
-    last_timestamp_ms: TimestampMs = _NO_TIMESTAMP
+    open_epoch: ProducerEpoch | None = None
+    last_offset: Offset | None = None
+    last_timestamp_ms: TimestampMs | None = None
     joined: Joined | None = None
 
 
@@ -61,7 +57,7 @@ class Episode(Record, frozen=True):
     producer_epoch: ProducerEpoch
     start_offset: Offset
     last_offset: Offset
-    last_timestamp_ms: TimestampMs
+    last_timestamp_ms: TimestampMs | None
     marker: Marker
 
 
@@ -109,7 +105,7 @@ class PartitionFold(BatchWalker):
                     self._marker(buffer, at, header_at(buffer, at))
                 elif (seen := find_open(encoded) or self._taken_up(encoded, first)) is not None:
                     seen.last_offset = last
-                    seen.last_timestamp_ms = _NO_TIMESTAMP if attributes & DELETE_HORIZON else latest
+                    seen.last_timestamp_ms = None if attributes & DELETE_HORIZON else latest
 
     def _taken_up(self, encoded: bytes, base: Offset) -> _Producer | None:
         """The producer of data that opens a transaction, or joins one under another epoch; None without an id."""
@@ -121,6 +117,7 @@ class PartitionFold(BatchWalker):
             seen = self._opened(producer_id, base, epoch)
         elif epoch > seen.epoch and seen.joined is None:
             assert seen.open_offset is not None
+            assert seen.open_epoch is not None
             seen.joined = Joined(seen.open_offset, seen.open_epoch, base, epoch)
         self._open.pop(seen.encoded, None)
         seen.epoch, seen.encoded = epoch, encoded
@@ -166,19 +163,26 @@ class PartitionFold(BatchWalker):
                 open_epoch=seen.open_epoch,
                 epoch=seen.epoch,
                 last_offset=seen.last_offset,
-                last_timestamp_ms=seen.last_timestamp_ms,
+                last_timestamp_ms=_time(seen.last_timestamp_ms),
                 listed_ms=listed_ms,
                 joined=seen.joined,
             )
 
 
+def _time(timestamp_ms: TimestampMs | None) -> TimestampMs | None:
+    """The timestamp of a batch; a client may write none."""
+    return None if timestamp_ms is None else present(timestamp_ms)
+
+
 def _episode(producer_id: ProducerId, producer: _Producer, marker: Marker) -> Episode:
     assert producer.open_offset is not None
+    assert producer.open_epoch is not None
+    assert producer.last_offset is not None
     return Episode(
         producer_id=producer_id,
         producer_epoch=producer.open_epoch,
         start_offset=producer.open_offset,
         last_offset=producer.last_offset,
-        last_timestamp_ms=producer.last_timestamp_ms,
+        last_timestamp_ms=_time(producer.last_timestamp_ms),
         marker=marker,
     )

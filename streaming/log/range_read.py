@@ -9,12 +9,14 @@ from typing import Any, Protocol
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, LeaderEpoch, TopicPartition
 from txnwatch.state.model.quantities import Offset
+from txnwatch.streaming.wire.absent import present
 
 
 class Fold(Protocol):
     """A consumer of the bytes of one range.
 
     Attributes:
+        leader_epoch: of the last batch, as on the wire: -1 before the first.
         reads_records: whether it reads records of data batches, and not headers and markers only.
     """
 
@@ -35,23 +37,24 @@ class RangeRead:
     """One range [start, end) of one partition, and how reading it went.
 
     Attributes:
-        last_epoch: leader epoch of what was read before `start`; -1 if unknown, then divergence cannot be detected.
+        last_epoch: leader epoch of what was read before `start`; None if unknown, then divergence cannot be detected.
         must_check: ask the leader once even if the range is empty, because its epoch has risen.
         new_fold: makes the fold for a (start, end).
         fold: what has been read since offsets were lost last.
         earlier: the folds of what was read before lost offsets.
         notices: what could not be read, or is void after a truncation.
         absences: how many times in a row fresh metadata did not have the topic under this id.
-        last_stable_offset: from the leader's last answer, -1 before the first one.
+        last_stable_offset: from the leader's last answer; None before the first one.
         size: bytes of records that leaders have sent.
         is_answered: whether a leader has answered without an error and without a truncation.
+        is_denied: whether a leader has refused the read, because a right is missing.
     """
 
     partition: TopicPartition
     topic_id: str
     start: Offset
     end: Offset
-    last_epoch: LeaderEpoch
+    last_epoch: LeaderEpoch | None
     must_check: bool
     new_fold: Callable[[Offset, Offset], Fold]
     fold: Any = None
@@ -59,9 +62,10 @@ class RangeRead:
     notices: list[PartitionNotice] = field(default_factory=list)
     is_over: bool = False
     absences: int = 0
-    last_stable_offset: Offset = Offset(-1)
+    last_stable_offset: Offset | None = None
     size: int = 0
     is_answered: bool = False
+    is_denied: bool = False
     _begin: Offset = field(init=False)
 
     def __post_init__(self) -> None:
@@ -76,9 +80,10 @@ class RangeRead:
         return not self.is_over and (self.must_check or not self.fold.is_done)
 
     @property
-    def last_fetched_epoch(self) -> LeaderEpoch:
-        """Leader epoch of the last batch that was read; -1 if unknown."""
-        return self.fold.leader_epoch if self.fold.leader_epoch >= 0 else self.last_epoch
+    def last_fetched_epoch(self) -> int | None:
+        """Leader epoch of the last batch that was read; None if unknown."""
+        epoch = present(self.fold.leader_epoch)
+        return self.last_epoch if epoch is None else epoch
 
     @property
     def place(self) -> tuple[Offset, bool, int]:
@@ -125,7 +130,7 @@ class RangeRead:
         self.notice(NoticeKind.LOST, self.fold.position, up_to, detail)
         self.earlier.append(self.fold)
         self._fold_from(up_to)
-        self.last_epoch = LeaderEpoch(-1)
+        self.last_epoch = None
 
     def truncated(self, to_offset: Offset, detail: str, epoch: LeaderEpoch | None = None) -> None:
         """Handles a log that was truncated at `to_offset`; `epoch`, if known, is the largest one that both logs have.

@@ -17,6 +17,7 @@ from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.ports import BEING_READ, SpanHistory, SpanStart
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import Offset
 from txnwatch.state.model.transaction import Marker
 from txnwatch.streaming.client.cluster import Cluster
@@ -90,16 +91,16 @@ class SpanHistoryReader:
     def _begin(self, groups: dict[TopicPartition, tuple[SpanStart, ...]]) -> dict[SpanStart, SpanHistory]:
         """Lists the logs; those that cannot be listed are answered, and a read of each other one is kept for later."""
         try:
-            logs = list_extents(self._cluster, groups) if groups else []
+            logs = list_extents(self._cluster, groups) if groups else {}
         except BrokerError as exc:
             return {span: SpanHistory(problem=str(exc)) for group in groups.values() for span in group}
         answers: dict[SpanStart, SpanHistory] = {}
-        for log in logs:
-            if log.problem is not None:
-                answers |= dict.fromkeys(groups[log.partition], SpanHistory(problem=log.problem))
+        for partition, log in logs.items():
+            if isinstance(log, Problem):
+                answers |= dict.fromkeys(groups[partition], SpanHistory(problem=str(log)))
             else:
-                part = _part(log, groups[log.partition])
-                self._kept[log.partition] = _Reading(groups[log.partition], part, time.monotonic())
+                part = _part(log, groups[partition])
+                self._kept[partition] = _Reading(groups[partition], part, time.monotonic())
         return answers
 
 

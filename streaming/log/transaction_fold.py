@@ -129,8 +129,8 @@ class TransactionFold(BatchWalker):
         if record.offset >= self.backlog_end:
             end = End(view.state, view.record_timestamp_ms, view.last_update_ms, coordinator_epoch)
         formers = {self._owner.get(transactional_id, value.producer_id)}
-        if value.previous_producer_id >= 0:
-            formers.add(ProducerId(value.previous_producer_id))
+        if value.previous_producer_id is not None:
+            formers.add(value.previous_producer_id)
         for former in formers - {value.producer_id}:
             self._supersede(former, view, value.producer_id, end)
         if view.is_live:

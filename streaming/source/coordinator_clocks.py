@@ -12,7 +12,7 @@ from txnwatch.state.model.ids import BrokerId
 from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.source.offsets import SourceOffset
+from txnwatch.streaming.source.offsets import Position, SourceOffset
 
 
 def clocks_of(
@@ -25,7 +25,9 @@ def clocks_of(
     found: dict[BrokerId, Clock] = {}
     for read in reads:
         fold, at = read.fold, end.positions[read.partition]
-        if not isinstance(fold, TransactionFold) or fold.stamps is None or fold.stamps.leader_epoch != at.epoch:
+        if not isinstance(fold, TransactionFold) or fold.stamps is None or not isinstance(at, Position):
+            continue
+        if fold.stamps.leader_epoch != at.epoch:
             continue
         is_new = fold.log_partition in followed
         highest_ms = fold.stamps.lowest_ms - previous_listed_ms if is_new else None

@@ -8,19 +8,19 @@ Only `__transaction_state` names such partitions, because DescribeTransactions l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable
 from functools import partial
 
+from txnwatch.state.model.description import DescribedTransaction, TransactionDescription
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import Fact, NoticeKind, PartitionNotice, TransactionSeen
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.ports import TransactionDescription
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.log_extent import list_extents, read_parts
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.source.offsets import Position
 from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
@@ -29,51 +29,56 @@ _MOST_RECORDS = 2_000_000  # offsets, of all partitions of the log together
 
 
 def hidden_participants(
-    facts: Iterable[Fact], known: Mapping[TopicPartition, Position], options: SourceOptions, cluster: Cluster
+    facts: Iterable[Fact], known: Container[TopicPartition], options: SourceOptions, cluster: Cluster
 ) -> list[Fact]:
     """A notice for each hidden partition that is or was a participant of a transaction in these facts.
 
     Topics that the options exclude are left out, and so are `known` partitions: the planner requests those itself.
     """
-    wanted = {partition for partition in _named(facts) - known.keys() if options.wants(partition.topic)}
+    wanted = {one for one in _named(facts) if one not in known and options.wants(one.topic)}
     return [
-        PartitionNotice(NoticeKind.HIDDEN, partition, "", FIRST_OFFSET, FIRST_OFFSET, why)
+        PartitionNotice(NoticeKind.HIDDEN, partition, "", FIRST_OFFSET, FIRST_OFFSET, str(why))
         for partition, why in hidden_partitions(cluster, wanted).items()
     ]
 
 
-def hidden_of(cluster: Cluster, live: Iterable[TransactionDescription]) -> dict[str, str]:
+def hidden_of(cluster: Cluster, live: Iterable[TransactionDescription]) -> dict[str, Problem]:
     """Hidden participants of live transactions, and parts of the log that could not be checked, with the reason.
 
     It reads the partitions of `__transaction_state` that have the ids of these transactions, from the time when the
     oldest of them began. The partitions share a limit of `_MOST_RECORDS` offsets equally. If one of them has grown by
     more offsets than its share since, only its last offsets are read, and that is one of the problems.
     """
-    begun = [one for one in live if one.problem is None and one.is_live and one.start_ms >= 0]
+    begun = {
+        one.transactional_id: one.start_ms
+        for one in live
+        if isinstance(one, DescribedTransaction) and one.is_live and one.start_ms is not None
+    }
     logs = sorted(cluster.known.topics[TRANSACTION_STATE_TOPIC].partitions) if begun and _has_log(cluster) else []
     if not logs:
         return {}
-    of_ids = {coordinator_partition(one.transactional_id, len(logs)) for one in begun}
+    of_ids = {coordinator_partition(name, len(logs)) for name in begun}
     asked = [TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in sorted(of_ids)]
-    since_ms = min(one.start_ms for one in begun) - _CLOCK_MS
-    starts = cluster.list_offsets(asked, timestamp=since_ms)
+    starts = cluster.offsets_since(asked, min(begun.values()) - _CLOCK_MS)
     most = _MOST_RECORDS // len(asked)
-    problems: dict[str, str] = {}
+    problems: dict[str, Problem] = {}
     parts: list[RangeRead] = []
-    for log in list_extents(cluster, asked):
-        start = starts[log.partition]
-        if log.problem is not None or start.error is not None:
-            problems[_participants(log.partition)] = log.problem or start.error or ""
-        elif start.offset >= 0:
+    for partition, log in list_extents(cluster, asked).items():
+        start = starts[partition]
+        if isinstance(log, Problem):
+            problems[_participants(partition)] = log
+        elif isinstance(start, Problem):
+            problems[_participants(partition)] = start
+        elif start is not None:
             first = max(start.offset, Offset(log.end - most))
             if first > start.offset:
                 grown = f"the log has grown by {log.end - start.offset} offsets since the oldest transaction began"
-                problems[_participants(log.partition)] = f"{grown}; only the last {most} were read"
-            parts.append(log.part(partial(TransactionFold, log.partition.partition), first))
+                problems[_participants(partition)] = Problem(f"{grown}; only the last {most} were read")
+            parts.append(log.part(partial(TransactionFold, partition.partition), first))
     named: set[TopicPartition] = set()
     for read in read_parts(cluster, parts):
         named |= _named(read.fold.facts())
-        problems.update({_participants(read.partition): one.detail for one in read.notices[:1]})
+        problems.update({_participants(read.partition): Problem(one.detail) for one in read.notices[:1]})
     return {**{str(partition): why for partition, why in hidden_partitions(cluster, named).items()}, **problems}
 
 
@@ -91,13 +96,16 @@ def _named(facts: Iterable[Fact]) -> set[TopicPartition]:
     return {partition for fact in seen for partition in (*fact.view.participants, *fact.held)}
 
 
-def hidden_partitions(cluster: Cluster, named: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+def hidden_partitions(cluster: Cluster, named: Iterable[TopicPartition]) -> dict[TopicPartition, Problem]:
     """Those of some participants whose topics are hidden from this user, with the reason."""
     wanted = sorted(set(named))
     hidden = hidden_topics(cluster, {partition.topic for partition in wanted})
     return {
-        partition: "a transaction includes this partition, but its topic is hidden from this user "
-        f"({hidden[partition.topic]}): a hang there is not detected"
+        partition: Problem(
+            "a transaction includes this partition, but its topic is hidden from this user "
+            f"({hidden[partition.topic]}): a hang there is not detected",
+            hidden[partition.topic].code,
+        )
         for partition in wanted
         if partition.topic in hidden
     }
@@ -111,7 +119,7 @@ def why_not_shown(cluster: Cluster, topic: str) -> str:
     return f"hidden from this user ({error}): whether it exists, and whether a transaction hangs there, is unknown"
 
 
-def hidden_topics(cluster: Cluster, names: Iterable[str]) -> dict[str, str]:
+def hidden_topics(cluster: Cluster, names: Iterable[str]) -> dict[str, Problem]:
     """Those of some topics that may exist but are hidden from this user, with the error; at most one request."""
     shown = cluster.metadata.topics if cluster.metadata is not None else {}
     missing = sorted(name for name in set(names) if name not in shown or shown[name].is_hidden)
@@ -120,5 +128,5 @@ def hidden_topics(cluster: Cluster, names: Iterable[str]) -> dict[str, str]:
     try:
         named = cluster.named(missing)
     except BrokerError as exc:
-        return dict.fromkeys(missing, str(exc))
+        return dict.fromkeys(missing, Problem.from_error(exc))
     return {name: topic.error for name, topic in named.items() if topic.is_hidden and topic.error is not None}

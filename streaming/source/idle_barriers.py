@@ -24,7 +24,7 @@ from typing import NamedTuple
 from txnwatch.state.model.findings import BucketCount
 from txnwatch.state.model.ids import BarrierNumber
 from txnwatch.state.model.quantities import AT_ONCE, TimestampMs
-from txnwatch.streaming.source.offsets import NOT_BEGUN, SourceOffset
+from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.reread_requests import replace_text
 
 IDLE_S = 5.0
@@ -76,7 +76,7 @@ def _is_unchanged(previous: SourceOffset, following: SourceOffset) -> bool:
     if following.begun or following.reread or following.gone or previous.begun or previous.reread:
         return False  # what the last batch began to read counts as read only at the next barrier
     is_whole = all(
-        not at.is_stale and at.offset == at.listed and at.offset != NOT_BEGUN for at in following.positions.values()
+        isinstance(at, Position) and not at.is_stale and at.offset == at.listed for at in following.positions.values()
     )
     following_shared = (following.cluster_id, following.backlog_end, following.scan_interval_ms)
     previous_shared = (previous.cluster_id, previous.backlog_end, previous.scan_interval_ms)

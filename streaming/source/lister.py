@@ -17,6 +17,7 @@ from txnwatch.state.model.backoff import doubled
 from txnwatch.state.model.errors import BrokerError, CheckpointError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BarrierNumber, TopicPartition
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset, TimestampMs
 from txnwatch.streaming.admin.broker_settings import ScanInterval
 from txnwatch.streaming.client import list_offsets as ends
@@ -26,7 +27,7 @@ from txnwatch.streaming.client.list_offsets import ListedOffset
 from txnwatch.streaming.source.idle_barriers import IDLE_S, can_skip, read_next_barrier
 from txnwatch.streaming.source.offsets import SourceOffset, is_data
 from txnwatch.streaming.source.options import EARLIEST, SourceOptions
-from txnwatch.streaming.source.planner import Answer, Limits, Listing, is_begun, plan
+from txnwatch.streaming.source.planner import Answer, Limits, ListedEnd, Listing, is_begun, plan
 from txnwatch.streaming.source.reread_requests import RereadRequest, read_requests
 from txnwatch.streaming.source.snapshot_schedule import Census, SnapshotSchedule
 
@@ -209,25 +210,19 @@ class Lister:
 
     def _ask(
         self, partitions: Iterable[TopicPartition], timestamp: int = ends.LATEST, isolation: int = ends.READ_UNCOMMITTED
-    ) -> dict[TopicPartition, ListedOffset]:
+    ) -> dict[TopicPartition, ListedOffset | Problem]:
         answers = self._cluster.list_offsets(
             partitions, timestamp=timestamp, isolation=isolation, timeout_s=self._options.list_timeout_s
         )
-        if any(answer.error is not None for answer in answers.values()):
+        if any(isinstance(answer, Problem) for answer in answers.values()):
             self._looked_s = -math.inf  # a leader has moved or failed: refresh the metadata before the next round
         return answers
 
     def _answers(
-        self, listed: Mapping[TopicPartition, ListedOffset], starts: Mapping[TopicPartition, Offset]
+        self, listed: Mapping[TopicPartition, ListedOffset | Problem], starts: Mapping[TopicPartition, Offset]
     ) -> dict[TopicPartition, Answer]:
         return {
-            partition: Answer(
-                self._cluster.known.topics[partition.topic].topic_id,
-                answer.offset if answer.error is None else None,
-                answer.leader_epoch,
-                starts.get(partition),
-                answer.leader,
-            )
+            partition: Answer(self._cluster.known.topics[partition.topic].topic_id, _end(answer), starts.get(partition))
             for partition, answer in listed.items()
         }
 
@@ -244,7 +239,7 @@ class Lister:
         wanted = self._options.starting_offsets
         for partition in partitions:
             known = previous.positions.get(partition)
-            if is_begun(known) and known is not None and known.topic_id == topics[partition.topic].topic_id:
+            if is_begun(known) and known.topic_id == topics[partition.topic].topic_id:
                 continue
             found_later = previous.barrier > 0 and known is None
             if partition.topic == TRANSACTION_STATE_TOPIC or found_later or wanted == EARLIEST:
@@ -257,7 +252,7 @@ class Lister:
             **self._ask(earliest, timestamp=ends.EARLIEST),
             **self._ask(stable, isolation=ends.READ_COMMITTED),
         }
-        return {**starts, **{partition: at.offset for partition, at in found.items() if at.error is None}}
+        return {**starts, **{partition: at.offset for partition, at in found.items() if isinstance(at, ListedOffset)}}
 
     def _due(self, previous: SourceOffset, requests: set[RereadRequest]) -> set[RereadRequest]:
         """Requests of the job whose backoff has passed."""
@@ -287,8 +282,15 @@ def _path(name: str | None) -> Path | None:
     return Path(name) if name is not None else None
 
 
+def _end(answer: ListedOffset | Problem) -> ListedEnd | None:
+    """The listed end; without a leader epoch, a truncation could not be detected."""
+    if isinstance(answer, Problem) or answer.leader_epoch is None:
+        return None
+    return ListedEnd(answer.offset, answer.leader_epoch, answer.leader)
+
+
 def _is_of_census(request: RereadRequest) -> bool:
-    return request.start < 0 and is_data(request.partition)
+    return request.start is None and is_data(request.partition)
 
 
 def _named(requests: Iterable[RereadRequest], previous: SourceOffset) -> set[TopicPartition]:
@@ -298,7 +300,9 @@ def _named(requests: Iterable[RereadRequest], previous: SourceOffset) -> set[Top
 
 def _rereads(requests: Iterable[RereadRequest]) -> dict[TopicPartition, Offset]:
     """Where to read again from: a whole coordinator partition from its beginning, a data partition from a gap."""
-    wanted = [request for request in sorted(requests, reverse=True) if not _is_of_census(request)]
-    return {
-        request.partition: max(request.start, FIRST_OFFSET) for request in wanted
-    }  # the lowest start of a partition wins
+    found: dict[TopicPartition, Offset] = {}
+    for request in requests:
+        if not _is_of_census(request):
+            start = request.start or FIRST_OFFSET
+            found[request.partition] = min(start, found.get(request.partition, start))
+    return found

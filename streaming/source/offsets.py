@@ -24,28 +24,39 @@ from txnwatch.state.model.ids import (
 )
 from txnwatch.state.model.quantities import FIRST_OFFSET, LONG_AGO, DurationMs, Offset, TimestampMs
 
-VERSION = 5
-NOT_BEGUN = Offset(-1)
+VERSION = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far one partition is read.
+    """How far one partition is read, whose leader has answered at least once.
 
     Attributes:
-        offset: everything below it is read once the batch is done; NOT_BEGUN until the leader first answers.
+        offset: everything below it is read once the batch is done.
         epoch: the leader epoch under which `listed` was answered. Fetch sends it to detect a truncation.
         listed: the end in the leader's last answer.
         is_stale: the leader did not answer this time; `listed` is the previous value.
-        leader: the broker that answered; -1 if none has.
+        leader: the broker that answered.
     """
 
     topic_id: str
     offset: Offset
     epoch: LeaderEpoch
     listed: Offset
+    leader: BrokerId
     is_stale: bool = False
-    leader: BrokerId = BrokerId(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class NotBegun:
+    """A partition whose leader has not answered yet, so reading has not begun; no barrier proves anything for it."""
+
+    topic_id: str
+
+    @property
+    def is_stale(self) -> bool:
+        """The leader did not answer."""
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +78,7 @@ class SourceOffset:
     barrier: BarrierNumber
     data_listed_ms: TimestampMs
     coordinator_listed_ms: TimestampMs
-    positions: dict[TopicPartition, Position]
+    positions: dict[TopicPartition, Position | NotBegun]
     begun: dict[TopicPartition, Offset] = field(default_factory=dict)
     reread: dict[TopicPartition, Offset] = field(default_factory=dict)
     gone: dict[TopicPartition, str] = field(default_factory=dict)
@@ -79,13 +90,7 @@ class SourceOffset:
         topics: dict[str, Any] = {}
         for partition, position in sorted(self.positions.items()):
             topic = topics.setdefault(partition.topic, {"id": position.topic_id, "partitions": {}})
-            topic["partitions"][str(partition.partition)] = [
-                position.offset,
-                position.epoch,
-                position.listed,
-                int(position.is_stale),
-                position.leader,
-            ]
+            topic["partitions"][str(partition.partition)] = _position_out(position)
         return {
             "backlog_end": _starts_out(self.backlog_end),
             "barrier": self.barrier,
@@ -120,9 +125,9 @@ class SourceOffset:
                 "is needed"
             )
         positions = {
-            TopicPartition(name, int(number)): Position(topic["id"], offset, epoch, listed, bool(stale), leader)
+            TopicPartition(name, int(number)): _position_in(topic["id"], position)
             for name, topic in raw["topics"].items()
-            for number, (offset, epoch, listed, stale, leader) in topic["partitions"].items()
+            for number, position in topic["partitions"].items()
         }
         return cls(
             raw["cluster_id"],
@@ -146,11 +151,16 @@ class SourceOffset:
         """A copy that reads no further than the given ends; a string in place of ends sets no bound."""
         if isinstance(ends, str):
             return self
-        return replace(self, positions={p: self._up_to(p, ends.get(p, at.offset)) for p, at in self.positions.items()})
+        bounded = {p: self._up_to(p, at, ends.get(p, at.offset)) for p, at in self.read_positions.items()}
+        return replace(self, positions={**self.positions, **bounded})
 
-    def _up_to(self, partition: TopicPartition, end: Offset) -> Position:
-        at = self.positions[partition]
+    def _up_to(self, partition: TopicPartition, at: Position, end: Offset) -> Position:
         return replace(at, offset=min(at.offset, max(self.begun.get(partition, FIRST_OFFSET), end)))
+
+    @property
+    def read_positions(self) -> dict[TopicPartition, Position]:
+        """The positions of the partitions whose reading has begun."""
+        return {partition: at for partition, at in self.positions.items() if isinstance(at, Position)}
 
     def barrier_fact(
         self,
@@ -160,24 +170,23 @@ class SourceOffset:
         holes: Mapping[int, Offset] | None = None,
     ) -> Barrier:
         """The barrier for every bucket; see ReadPlan and Barrier for the values that a batch adds."""
+        read = self.read_positions
         return Barrier(
             number=self.barrier,
             data_listed_ms=self.data_listed_ms,
             coordinator_listed_ms=self.coordinator_listed_ms,
             stale_data=frozenset(p for p, at in self.positions.items() if is_data(p) and at.is_stale),
-            limited_data=frozenset(
-                p for p, at in self.positions.items() if is_data(p) and NOT_BEGUN < at.offset < at.listed
-            ),
+            limited_data=frozenset(p for p, at in read.items() if is_data(p) and at.offset < at.listed),
             stale_coordinator=unfinished.union(
                 p.partition
                 for p, at in self.positions.items()
-                if not is_data(p) and (at.is_stale or at.offset < at.listed)
+                if not is_data(p) and (not isinstance(at, Position) or at.is_stale or at.offset < at.listed)
             ),
             reread=self.reread,
             risen=risen,
             leaders={
                 p.partition: Leader(at.leader, CoordinatorEpoch(at.epoch))
-                for p, at in self.positions.items()
+                for p, at in read.items()
                 if not is_data(p) and not at.is_stale
             },
             clocks=clocks,
@@ -185,6 +194,19 @@ class SourceOffset:
             holes=dict(holes or {}),
             has_coordinator_log=not all(is_data(p) for p in self.positions),
         )
+
+
+def _position_out(position: Position | NotBegun) -> list[int] | None:
+    if isinstance(position, NotBegun):
+        return None
+    return [position.offset, position.epoch, position.listed, position.leader, int(position.is_stale)]
+
+
+def _position_in(topic_id: str, raw: list[int] | None) -> Position | NotBegun:
+    if raw is None:
+        return NotBegun(topic_id)
+    offset, epoch, listed, leader, stale = raw
+    return Position(topic_id, Offset(offset), LeaderEpoch(epoch), Offset(listed), BrokerId(leader), bool(stale))
 
 
 def _starts_out(starts: Mapping[TopicPartition, Offset]) -> dict[str, Offset]:

@@ -125,8 +125,9 @@ def plan_facts(plan: ReadPlan, reads: list[RangeRead]) -> Iterator[Fact]:
         else:
             for fold in (*read.earlier, read.fold):
                 yield from fold.facts(read.partition, read.topic_id, plan.listed_ms)
-            if 0 <= read.last_stable_offset < read.fold.position:
-                yield LastStable(read.partition, read.topic_id, read.last_stable_offset)
+            stable = read.last_stable_offset
+            if stable is not None and stable < read.fold.position:
+                yield LastStable(read.partition, read.topic_id, stable)
     if plan.end is None:
         return
     clocks, holes = clocks_of(plan.end, plan.previous_listed_ms, plan.followed, reads), _holes(reads)

@@ -13,27 +13,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeGuard
 
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BarrierNumber, BrokerId, LeaderEpoch, TopicPartition
 from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset, TimestampMs
-from txnwatch.streaming.source.offsets import NOT_BEGUN, Position, SourceOffset
+from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 
 _JUST_MADE = 10_000  # most offsets of a new coordinator partition at the first barrier that can list it
 
 
+class ListedEnd(NamedTuple):
+    """The end of a partition, the leader epoch under which it was listed, and the broker that answered."""
+
+    offset: Offset
+    epoch: LeaderEpoch
+    leader: BrokerId
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One partition's answer to a listing; `end` is None if it did not answer.
+    """One partition's answer to a listing.
 
-    `start` is the start offset of a partition that is not read yet; it is requested, and needed, only for those.
-    `leader` is the broker that answered.
+    Attributes:
+        end: None if it did not answer.
+        start: the start offset of a partition that is not read yet; it is requested, and needed, only for those.
     """
 
     topic_id: str
-    end: Offset | None
-    epoch: LeaderEpoch = LeaderEpoch(-1)
+    end: ListedEnd | None
     start: Offset | None = None
-    leader: BrokerId = BrokerId(-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +80,18 @@ def plan(
         if partition in listing.answers and listing.answers[partition].topic_id == position.topic_id
     }
     begun = {
-        partition: min(answer.start, answer.end)
+        partition: min(answer.start, answer.end.offset)
         for partition, answer in listing.answers.items()
         if answer.end is not None and answer.start is not None and not is_begun(known.get(partition))
     }
+    stood = {partition: position.offset for partition, position in known.items() if isinstance(position, Position)}
     back = {
-        partition: min(start, known[partition].offset)
+        partition: min(start, stood[partition])
         for partition, start in reread.items()
         if partition in known and _may_go_back(known[partition], listing.answers[partition])
     }
-    stood = {partition: position.offset for partition, position in known.items() if is_begun(position)}
     starts = {**stood, **begun, **back}
-    ends = _ends(starts, {partition: known[partition].offset for partition in back}, listing, limits)
+    ends = _ends(starts, {partition: stood[partition] for partition in back}, listing, limits)
     return SourceOffset(
         cluster_id=listing.cluster_id,
         barrier=BarrierNumber(previous.barrier + 1),
@@ -122,31 +130,31 @@ def _backlog_end(
         if partition.topic != TRANSACTION_STATE_TOPIC:
             continue
         was_found_later = partition not in previous.positions or previous.backlog_end.get(partition) == 0
-        is_short = answer.end is None or answer.end <= _JUST_MADE
+        is_short = answer.end is None or answer.end.offset <= _JUST_MADE
         was_made_later = previous.barrier > 0 and was_found_later and is_short
         kept = FIRST_OFFSET if partition in begun else previous.backlog_end.get(partition, FIRST_OFFSET)
         if answer.end is not None and ((partition in begun and not was_made_later) or back.get(partition, 1) <= 0):
-            kept = answer.end
-        kept = kept if answer.end is None else min(kept, answer.end)
+            kept = answer.end.offset
+        kept = kept if answer.end is None else min(kept, answer.end.offset)
         if kept > 0 or (was_made_later and partition not in begun):
             found[partition] = kept
     return found
 
 
-def is_begun(position: Position | None) -> bool:
+def is_begun(position: Position | NotBegun | None) -> TypeGuard[Position]:
     """Whether reading of the partition has begun."""
-    return position is not None and position.offset != NOT_BEGUN
+    return isinstance(position, Position)
 
 
-def _may_go_back(known: Position, answer: Answer) -> bool:
+def _may_go_back(known: Position | NotBegun, answer: Answer) -> bool:
     """Whether a re-read is safe now. A truncation must be ruled out first.
 
     Only a read that continues at the last position, with its leader epoch, detects a truncation. A read that starts
     further back would read the new log and leave data of the old log in the state.
     """
-    if not is_begun(known) or answer.end is None:
+    if not isinstance(known, Position) or answer.end is None:
         return False
-    return answer.epoch == known.epoch and answer.end >= known.offset
+    return answer.end.epoch == known.epoch and answer.end.offset >= known.offset
 
 
 def _ends(
@@ -162,9 +170,10 @@ def _ends(
     for partition, answer in listing.answers.items():
         if answer.end is None or partition not in starts:
             continue
-        ends[partition] = answer.end
-        if partition.topic != TRANSACTION_STATE_TOPIC and answer.end > starts[partition]:
-            backlog[partition] = answer.end - starts[partition]
+        end = answer.end.offset
+        ends[partition] = end
+        if partition.topic != TRANSACTION_STATE_TOPIC and end > starts[partition]:
+            backlog[partition] = end - starts[partition]
     if limits.data_offsets is not None:
         for partition, allowed in _fill(backlog, limits.data_offsets).items():
             ends[partition] = starts[partition] + allowed
@@ -187,9 +196,7 @@ def _fill(backlog: Mapping[TopicPartition, int], limit: int) -> dict[TopicPartit
     return allowed
 
 
-def _position(known: Position | None, answer: Answer, end: Offset | None) -> Position:
+def _position(known: Position | NotBegun | None, answer: Answer, end: Offset | None) -> Position | NotBegun:
     if end is not None and answer.end is not None:
-        return Position(answer.topic_id, end, answer.epoch, answer.end, leader=answer.leader)
-    if known is None:
-        return Position(answer.topic_id, NOT_BEGUN, LeaderEpoch(-1), FIRST_OFFSET, is_stale=True)
-    return replace(known, is_stale=True)
+        return Position(answer.topic_id, end, answer.end.epoch, answer.end.offset, answer.end.leader)
+    return replace(known, is_stale=True) if isinstance(known, Position) else NotBegun(answer.topic_id)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from txnwatch.state.model.facts import PartitionNotice
 from txnwatch.state.model.ids import LeaderEpoch, TopicPartition
 from txnwatch.state.model.quantities import FIRST_OFFSET, LONG_AGO, DurationMs, Offset, TimestampMs
-from txnwatch.streaming.source.offsets import SourceOffset, is_data
+from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset, is_data
 from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.streaming.source.planner import is_begun
 from txnwatch.streaming.source.snapshot_schedule import Census
@@ -25,7 +25,7 @@ ASKED_WORTH_A_TASK = 200
 class Range:
     """A range [start, end) of one partition to read. An end below the start means that the log was truncated.
 
-    `last_epoch` is the leader epoch of what was read before; -1 if unknown.
+    `last_epoch` is the leader epoch of what was read before; None if unknown.
 
     For `__transaction_state`: records below `backlog_end` existed before reading began or restarted. `is_first` marks
     the beginning of a first reading, when nothing of the partition is known: of the existing records, only live
@@ -37,7 +37,7 @@ class Range:
     topic_id: str
     start: Offset
     end: Offset
-    last_epoch: LeaderEpoch
+    last_epoch: LeaderEpoch | None
     must_check: bool
     backlog_end: Offset = FIRST_OFFSET
     is_first: bool = False
@@ -112,9 +112,15 @@ def _risen(start: SourceOffset, end: SourceOffset) -> frozenset[TopicPartition]:
     """Data partitions that have had an election between two listings."""
     return frozenset(
         partition
-        for partition, at in end.positions.items()
-        if partition in start.positions and at.epoch != start.positions[partition].epoch and is_data(partition)
+        for partition, at in end.read_positions.items()
+        if is_data(partition) and _has_new_leader(start.positions.get(partition), at)
     )
+
+
+def _has_new_leader(before: Position | NotBegun | None, at: Position) -> bool:
+    if before is None:
+        return False
+    return isinstance(before, NotBegun) or before.epoch != at.epoch
 
 
 def _unfinished(start: SourceOffset, end: SourceOffset) -> frozenset[int]:
@@ -149,7 +155,7 @@ def _followed(start: SourceOffset, end: SourceOffset) -> frozenset[int]:
 
 def _goes_on(start: SourceOffset, end: SourceOffset, partition: TopicPartition) -> bool:
     before = start.positions.get(partition)
-    if before is None or partition in end.begun:
+    if not is_begun(before) or partition in end.begun:
         return False
     back = end.reread.get(partition, before.offset)
     if partition in end.reread and (back <= 0 or back < end.backlog_end.get(partition, 0)):
@@ -159,24 +165,16 @@ def _goes_on(start: SourceOffset, end: SourceOffset, partition: TopicPartition) 
 
 def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) -> Range | None:
     at = end.positions[partition]
-    if at.is_stale or not is_begun(at):
+    if not is_begun(at) or at.is_stale:
         return None
-    before = start.positions.get(partition)
-    if before is not None and before.topic_id != at.topic_id:
-        before = None
+    known = start.positions.get(partition)
+    before = known if is_begun(known) and known.topic_id == at.topic_id else None
     back = end.reread.get(partition)
     backlog_end = end.backlog_end.get(partition, FIRST_OFFSET)
     if partition in end.begun:
         first = end.begun[partition]
         found = Range(
-            partition,
-            at.topic_id,
-            first,
-            at.offset,
-            LeaderEpoch(-1),
-            must_check=False,
-            backlog_end=backlog_end,
-            is_first=True,
+            partition, at.topic_id, first, at.offset, None, must_check=False, backlog_end=backlog_end, is_first=True
         )
     elif before is None:
         return None
@@ -187,7 +185,7 @@ def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) ->
             at.topic_id,
             begin,
             at.offset,
-            before.epoch if begin > 0 else LeaderEpoch(-1),
+            before.epoch if begin > 0 else None,
             must_check=before.epoch != at.epoch,
             backlog_end=backlog_end,
             is_tail=0 < begin >= backlog_end and before.offset >= before.listed,

@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from txnwatch.state.detection.bucket_state import NEEDS_CENSUS
 from txnwatch.state.detection.open_transactions import UNOWNED
 from txnwatch.state.model.findings import (
     CensusReason,
@@ -25,6 +24,7 @@ from txnwatch.state.model.findings import (
     OutstandingGap,
     ReadLimitReached,
 )
+from txnwatch.state.model.gap import Remedy
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.quantities import Offset
 from txnwatch.streaming.source.offsets import is_data
@@ -34,19 +34,19 @@ class RereadRequest(NamedTuple):
     """One request to the source. A batch may both read a partition again and describe it.
 
     Attributes:
-        start: the offset to read again from. Negative: describe a data partition, or read a whole coordinator partition
+        start: the offset to read again from. None: describe a data partition, or read a whole coordinator partition
             again.
         why: the reason for a producer snapshot. Each reason has its own backoff.
     """
 
     partition: TopicPartition
-    start: Offset
+    start: Offset | None
     why: CensusReason | None = None
 
 
 def census_of(partition: TopicPartition, why: CensusReason) -> RereadRequest:
     """A request for a producer snapshot of a partition."""
-    return RereadRequest(partition, NEEDS_CENSUS, why)
+    return RereadRequest(partition, None, why)
 
 
 def requests_after(emitted: Collection[Finding], doubted: Iterable[TopicPartition]) -> set[RereadRequest]:
@@ -61,11 +61,13 @@ def requests_after(emitted: Collection[Finding], doubted: Iterable[TopicPartitio
     for finding in emitted:
         if isinstance(finding, CensusRequest):
             requests.add(census_of(finding.partition, finding.why))
-        elif isinstance(finding, OutstandingGap | ReadLimitReached) and finding.from_offset < 0:
-            why = CensusReason.GAP if is_data(finding.partition) else None
-            requests.add(RereadRequest(finding.partition, finding.from_offset, why))
         elif isinstance(finding, OutstandingGap | ReadLimitReached):
-            unread[finding.partition] = min(finding.from_offset, unread.get(finding.partition, finding.from_offset))
+            start = finding.gap if isinstance(finding, OutstandingGap) else finding.from_offset
+            if isinstance(start, Remedy):
+                why = CensusReason.GAP if is_data(finding.partition) else None
+                requests.add(RereadRequest(finding.partition, None, why))
+            else:
+                unread[finding.partition] = min(start, unread.get(finding.partition, start))
     return requests | {RereadRequest(partition, start) for partition, start in unread.items()}
 
 
@@ -97,7 +99,8 @@ def _held_by_nobody_known(emitted: Collection[Finding]) -> Iterator[TopicPartiti
 
 def write_requests(path: Path, requests: Collection[RereadRequest]) -> None:
     """Replaces the requests."""
-    text = json.dumps(sorted([str(request.partition), request.start, request.why or ""] for request in requests))
+    rows = ([str(request.partition), request.start, request.why or ""] for request in requests)
+    text = json.dumps(sorted(rows, key=json.dumps))
     try:
         if path.read_text() == text:
             return

@@ -17,17 +17,19 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, OpenDescribed
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import Offset, TimestampMs
 from txnwatch.streaming.admin.describe_producers import describe_producers
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.list_offsets import READ_COMMITTED
+from txnwatch.streaming.client.list_offsets import READ_COMMITTED, ListedOffset
 from txnwatch.streaming.client.metadata import Metadata
-from txnwatch.streaming.source.offsets import Position, SourceOffset, is_data
+from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset, is_data
 from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.streaming.source.planner import is_begun
 
@@ -103,14 +105,14 @@ class SnapshotSchedule:
         asked = {partition: Asked(self._watched[partition]) for partition in unscanned if partition not in missing}
         behind = {
             partition
-            for partition, at in following.positions.items()
-            if _can_be_described(partition, at) and (at.offset < at.listed or partition in following.reread)
+            for partition, at in following.read_positions.items()
+            if _can_be_described(at, partition) and (at.offset < at.listed or partition in following.reread)
         }
         due = self._due_behind(behind, now_s)
         scanned = following.positions if is_healing else {*following.begun, *wanted, *due} & following.positions.keys()
         for partition in scanned:
             position = following.positions[partition]
-            if _can_be_described(partition, position):
+            if _can_be_described(position, partition):
                 is_first, is_behind = not is_begun(previous.positions.get(partition)), partition in behind
                 below = None if is_behind else position.offset
                 asked[partition] = Asked(position.topic_id, below, is_first, is_behind)
@@ -153,8 +155,8 @@ class SnapshotSchedule:
         )
 
 
-def _can_be_described(partition: TopicPartition, position: Position) -> bool:
-    return is_data(partition) and is_begun(position) and not position.is_stale
+def _can_be_described(position: Position | NotBegun, partition: TopicPartition) -> TypeGuard[Position]:
+    return isinstance(position, Position) and is_data(partition) and not position.is_stale
 
 
 def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
@@ -164,21 +166,24 @@ def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
         _look_around(cluster)
         here = _those_known(cluster, census)
     before = cluster.list_offsets(here)
-    described = describe_producers(cluster, [partition for partition in here if before[partition].error is None])
+    listed = [partition for partition in here if isinstance(before[partition], ListedOffset)]
+    described = describe_producers(cluster, listed)
     after = cluster.list_offsets(described, isolation=READ_COMMITTED)
     # DescribeProducers names topics, without their ids: a leader may already describe a re-created topic.
     ids = _ids_of(cluster, {partition.topic for partition in described})
     taken: dict[TopicPartition, CensusListing] = {}
     for partition, producers in described.items():
         asked, low, stable = census.asked[partition], before[partition], after[partition]
+        if isinstance(producers, Problem) or isinstance(low, Problem) or isinstance(stable, Problem):
+            continue
         below = low.offset if asked.below is None else asked.below
-        is_whole = stable.error is None and low.leader_epoch == stable.leader_epoch and below <= low.offset
-        if isinstance(producers, str) or not is_whole or ids.get(partition.topic) != asked.topic_id:
+        is_whole = low.leader_epoch == stable.leader_epoch and below <= low.offset
+        if not is_whole or ids.get(partition.topic) != asked.topic_id:
             continue
         taken[partition] = CensusListing(
             asked.topic_id,
             below,
-            stable.offset if stable.offset >= 0 else None,
+            stable.offset,
             asked.below is not None,
             asked.is_first,
             asked.is_behind,

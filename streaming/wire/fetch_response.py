@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from txnwatch.state.model.ids import LeaderEpoch
+from txnwatch.state.model.quantities import Offset
+from txnwatch.streaming.wire.absent import present
 from txnwatch.streaming.wire.primitives import Reader
 
 HIGHEST_VERSION = 13
@@ -16,23 +19,30 @@ _TAG_DIVERGING_EPOCH = 0
 NO_RECORDS = memoryview(b"")
 
 
+class Divergence(NamedTuple):
+    """The largest leader epoch on which two logs agree, and where it ends."""
+
+    epoch: LeaderEpoch
+    end: Offset
+
+
 class PartitionData(NamedTuple):
-    """One partition's part of a Fetch response; a field that the leader did not send is -1.
+    """One partition's part of a Fetch response.
 
     Attributes:
         topic: the name (to version 12) or the topic id's 16 bytes (from version 13).
-        diverging_epoch, diverging_end: largest epoch both logs agree on and where it ends; -1 if they agree.
+        high_watermark, last_stable_offset, log_start_offset: None if the leader did not send it.
+        divergence: None if the leader's log agrees with what was read before.
         records: a view into the response's buffer, valid until the next response is read.
     """
 
     topic: str | bytes
     partition: int
     error_code: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    diverging_epoch: int
-    diverging_end: int
+    high_watermark: Offset | None
+    last_stable_offset: Offset | None
+    log_start_offset: Offset | None
+    divergence: Divergence | None
     records: memoryview
 
 
@@ -83,7 +93,7 @@ def read_topic(reader: Reader, version: int) -> tuple[str | bytes, int]:
 
 
 class PartitionHead(NamedTuple):
-    """What stands before a partition's records."""
+    """What stands before a partition's records, as the leader sent it."""
 
     partition: int
     error_code: int
@@ -118,16 +128,22 @@ def skip_tags(reader: Reader, version: int) -> None:
 def _partition(reader: Reader, topic: str | bytes, version: int) -> PartitionData:
     head = read_partition_head(reader, version)
     records = reader.take(head.records_size, "records") if head.records_size else NO_RECORDS
-    epoch, end = _diverging(reader) if version >= _FLEXIBLE_SINCE else (-1, -1)
-    return PartitionData(topic, *head[:5], epoch, end, records)
+    divergence = _diverging(reader) if version >= _FLEXIBLE_SINCE else None
+    offsets = (
+        present(Offset(head.high_watermark)),
+        present(Offset(head.last_stable_offset)),
+        present(Offset(head.log_start_offset)),
+    )
+    return PartitionData(topic, head.partition, head.error_code, *offsets, divergence, records)
 
 
-def _diverging(reader: Reader) -> tuple[int, int]:
+def _diverging(reader: Reader) -> Divergence | None:
     tag = reader.tagged_fields("partition tags").get(_TAG_DIVERGING_EPOCH)
     if tag is None:
-        return -1, -1
+        return None
     inner = Reader(tag)
-    return inner.int32("diverging epoch"), inner.int64("diverging end offset")
+    epoch, end = LeaderEpoch(inner.int32("diverging epoch")), Offset(inner.int64("diverging end offset"))
+    return Divergence(epoch, end) if end >= 0 else None
 
 
 def _count(reader: Reader, field: str, version: int) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.ids import ProducerEpoch, ProducerId
+from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.wire.primitives import Reader
 
@@ -30,7 +31,9 @@ TopicPartitions = tuple[tuple[str, tuple[int, ...]], ...]
 class TransactionLogValue:
     """One value of the coordinator's log; times are epoch milliseconds of the broker's clock.
 
-    `partitions` is None if and only if the state is Empty; it is the whole set in Prepare*, and empty in Complete*.
+    Attributes:
+        partitions: None if and only if the state is Empty; the whole set in Prepare*, and empty in Complete*.
+        start_ms: when the transaction began; None if none has begun since InitProducerId.
     """
 
     version: int
@@ -40,11 +43,11 @@ class TransactionLogValue:
     state: TransactionState
     partitions: TopicPartitions | None
     last_update_ms: int
-    start_ms: int
-    previous_producer_id: int = -1
-    next_producer_id: int = -1
+    start_ms: TimestampMs | None
+    previous_producer_id: ProducerId | None = None
+    next_producer_id: ProducerId | None = None
     client_transaction_version: int = 0
-    next_producer_epoch: int = -1
+    next_producer_epoch: ProducerEpoch | None = None
 
 
 def decode_key(key: memoryview | bytes) -> str | None:
@@ -91,11 +94,11 @@ def decode_value(value: memoryview | bytes) -> TransactionLogValue:
         state,
         partitions,
         last_update_ms,
-        start_ms,
-        _tag(tags, _TAG_PREVIOUS_PRODUCER_ID, Reader.int64, -1),
-        _tag(tags, _TAG_NEXT_PRODUCER_ID, Reader.int64, -1),
-        _tag(tags, _TAG_CLIENT_TRANSACTION_VERSION, Reader.int16, 0),
-        _tag(tags, _TAG_NEXT_PRODUCER_EPOCH, Reader.int16, -1),
+        TimestampMs(start_ms) if start_ms >= 0 else None,
+        _producer_id(tags, _TAG_PREVIOUS_PRODUCER_ID),
+        _producer_id(tags, _TAG_NEXT_PRODUCER_ID),
+        _tag(tags, _TAG_CLIENT_TRANSACTION_VERSION, Reader.int16) or 0,
+        _next_epoch(tags),
     )
 
 
@@ -140,9 +143,19 @@ def _partitions(reader: Reader, *, flexible: bool) -> TopicPartitions | None:
     return reader.array(size, topic, "partitions")
 
 
-def _tag(tags: dict[int, memoryview], tag: int, read: Callable[[Reader, str], int], default: int) -> int:
+def _producer_id(tags: dict[int, memoryview], tag: int) -> ProducerId | None:
+    value = _tag(tags, tag, Reader.int64)
+    return None if value is None or value < 0 else ProducerId(value)
+
+
+def _next_epoch(tags: dict[int, memoryview]) -> ProducerEpoch | None:
+    value = _tag(tags, _TAG_NEXT_PRODUCER_EPOCH, Reader.int16)
+    return None if value is None or value < 0 else ProducerEpoch(value)
+
+
+def _tag(tags: dict[int, memoryview], tag: int, read: Callable[[Reader, str], int]) -> int | None:
     if tag not in tags:
-        return default
+        return None
     reader = Reader(tags[tag])
     value = read(reader, f"tag {tag}")
     reader.expect_end(f"tag {tag}")

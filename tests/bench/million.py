@@ -58,7 +58,9 @@ def run(directory: Path, rows: list[Row]) -> None:
 
 def _write(bootstrap: str, cluster: Cluster, first: int, end: int) -> None:
     """Records of ids; every one is what the encoders have written, with its name and producer id put in place."""
-    idle = TransactionLogValue(1, _PLACE, 0, 900_000, TransactionState.EMPTY, None, time.time_ns() // 10**6, -1, _PLACE)
+    idle = TransactionLogValue(
+        1, _PLACE, 0, 900_000, TransactionState.EMPTY, None, time.time_ns() // 10**6, None, _PLACE
+    )
     live = replace(idle, state=TransactionState.ONGOING, partitions=(("hung", (0,)),), start_ms=idle.last_update_ms)
     key = a_key(f"app-{_NUMBER}")
     values = [a_value(idle), a_value(live)]

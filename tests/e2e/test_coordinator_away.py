@@ -19,7 +19,6 @@ from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.metadata import NO_LEADER
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 pytestmark = pytest.mark.long
@@ -80,7 +79,7 @@ def scene(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Itera
         lost = tuple(TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in led)
         kafka.broker(AWAY).kill()
         for partition in lost:
-            await_leader(cluster, partition, NO_LEADER)
+            await_leader(cluster, partition, None)
         yield Scene(kafka, lost, hanging, quiet, idle, unread, healthy)
     clusters.end(NAME)
 

@@ -27,7 +27,6 @@ from txnwatch.state.model.ports import MarkerSpec
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.metadata import NO_LEADER
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 AWAY = 3
@@ -127,7 +126,7 @@ def test_a_partition_without_a_leader_is_a_problem_of_that_partition_only(
 ) -> None:
     lonely, safe = create_topic(cluster, unique("leaderless"), replicas=[[AWAY], [1]])
     kafka3.broker(AWAY).kill()
-    await_leader(cluster, lonely, NO_LEADER)
+    await_leader(cluster, lonely, None)
     admin = ClusterAdmin(cluster)
     readings = admin.read_partitions([lonely, safe])
     assert readings[lonely].problem
@@ -183,7 +182,7 @@ def test_ids_whose_coordinators_partition_has_no_leader_are_not_silently_missing
         kafka2.broker(2).kill()
         listed("list")  # whatever the brokers know of it by now
         for number in (int(name.rpartition("-")[2]) for name in lost):
-            await_leader(cluster, TopicPartition(TRANSACTION_STATE_TOPIC, number), NO_LEADER)
+            await_leader(cluster, TopicPartition(TRANSACTION_STATE_TOPIC, number), None)
         for command, of in ((("list",), ""), (describe, "transactional ids of ")):
             assert listed(*command) == (1, {here.transactional_id})
             missing = {one["what"]: one["why"] for one in ask(*command)[1]["not_checked"]}

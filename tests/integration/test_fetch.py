@@ -19,7 +19,6 @@ from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.metadata import NO_LEADER
 from txnwatch.streaming.log import fetch, fetch_request
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.range_read import RangeRead
@@ -142,7 +141,7 @@ def test_a_partition_that_loses_its_only_leader_ends_in_a_gap_and_the_others_are
     assert (notice.from_offset, notice.to_offset) == (position, ends[lonely])
     assert "127.0.0.1:" in notice.detail, "it says which broker"
 
-    await_leader(cluster, lonely, NO_LEADER)
+    await_leader(cluster, lonely, None)
     later = range_of(cluster, lonely, position, ends[lonely])
     read_ranges(cluster, [later], patience_s=0.5)
     assert kinds(later) == [(NoticeKind.GAP, position, ends[lonely])]

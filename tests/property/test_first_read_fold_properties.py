@@ -17,7 +17,7 @@ from txnwatch.streaming.log import first_read_fold as past_fold
 from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.batch_walker import walk
-from txnwatch.streaming.wire.quick_decode import quick_decode
+from txnwatch.streaming.wire.quick_decode import NO_PRODUCER_ID, quick_decode
 from txnwatch.streaming.wire.record_batch import records
 from txnwatch.streaming.wire.transaction_log import decode_key, decode_value
 
@@ -111,8 +111,8 @@ def test_a_quick_decode_equals_decoding_or_is_none(log: list[Placed], damages: l
             header.leader_epoch,
             record.timestamp,
             bytes(record.key),
-            value.producer_id if value is not None else -1,
-            value.previous_producer_id if value is not None else -1,
+            value.producer_id if value is not None else NO_PRODUCER_ID,
+            NO_PRODUCER_ID if value is None or value.previous_producer_id is None else value.previous_producer_id,
             value is not None and value.state.is_live,
         )
         assert not header.is_control
@@ -142,7 +142,7 @@ def _drops_tombstones(fold: FirstReadFold, at: int, producer_id: int, previous_i
 
 
 def _ignores_the_previous_id(fold: FirstReadFold, at: int, producer_id: int, _: int, key: bytes) -> None:
-    _NOTE(fold, at, producer_id, -1, key)
+    _NOTE(fold, at, producer_id, NO_PRODUCER_ID, key)
 
 
 def _ignores_the_name(fold: FirstReadFold, at: int, producer_id: int, previous_id: int, key: bytes) -> None:

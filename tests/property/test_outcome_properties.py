@@ -57,7 +57,7 @@ class Life:
             else:
                 self.transact()
 
-    def record(self, state: S, epoch: int, start_ms: int, *held: object) -> None:
+    def record(self, state: S, epoch: int, start_ms: int | None, *held: object) -> None:
         self.records += 1
         read = transaction(self.records, state, *held, producer_epoch=epoch, start_ms=start_ms).view  # type: ignore[arg-type]
         is_consecutive = self.rng.random() < 0.97
@@ -70,7 +70,7 @@ class Life:
 
     def init(self) -> None:
         self.epoch += 1
-        self.record(S.EMPTY, self.epoch, -1)
+        self.record(S.EMPTY, self.epoch, None)
 
     def stray(self) -> None:
         """By the client, or by one that has an epoch of before."""

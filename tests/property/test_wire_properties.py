@@ -34,7 +34,7 @@ def log_values(version: int, **tags: st.SearchStrategy[int]) -> st.SearchStrateg
         state=st.sampled_from(TransactionState),
         partitions=st.none() | topic_partitions.map(tuple),
         last_update_ms=int64,
-        start_ms=int64,
+        start_ms=st.none() | st.integers(0, 2**63 - 1),
         **tags,
     )
 
@@ -42,10 +42,10 @@ def log_values(version: int, **tags: st.SearchStrategy[int]) -> st.SearchStrateg
 without_tags = log_values(0)
 with_tags = log_values(
     1,
-    previous_producer_id=int64,
-    next_producer_id=int64,
+    previous_producer_id=st.none() | st.integers(0, 2**63 - 1),
+    next_producer_id=st.none() | st.integers(0, 2**63 - 1),
     client_transaction_version=int16,
-    next_producer_epoch=int16,
+    next_producer_epoch=st.none() | st.integers(0, 2**15 - 1),
 )
 unknown_tags = st.dictionaries(st.integers(4, 2**31), st.binary(max_size=200), max_size=3)
 

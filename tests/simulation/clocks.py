@@ -28,13 +28,13 @@ class State(NamedTuple):
     transactional_id: str
     producer_id: int
     state: TransactionState
-    start_ms: int
-    producer_epoch: int
+    start_ms: int | None
+    producer_epoch: int | None
 
     @classmethod
     def of(cls, transactional_id: str, producer_id: int, said: CoordinatorView | TransactionLogValue) -> State:
         """That of a record, or of what the detector knows."""
-        epoch = said.producer_epoch if said.state.is_prepare else -1
+        epoch = said.producer_epoch if said.state.is_prepare else None
         return cls(transactional_id, producer_id, said.state, said.start_ms, epoch)
 
 

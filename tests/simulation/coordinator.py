@@ -132,10 +132,10 @@ class Coordinators:
         is_empty_abort = version == 2 and value.state in _IDLE and not commit
         if value.state is not S.ONGOING and not is_empty_abort:
             return
-        epoch, following = value.producer_epoch, -1
+        epoch, following = value.producer_epoch, None
         if version == 2:
             epoch += 1
-            following = self._new_producer_id() if epoch >= self.max_epoch else -1
+            following = self._new_producer_id() if epoch >= self.max_epoch else None
         state = S.PREPARE_COMMIT if commit else S.PREPARE_ABORT
         held = _grouped(known.held)
         self._append(
@@ -169,8 +169,9 @@ class Coordinators:
             if value is None or not known.is_free or not value.state.is_prepare or known.unmarked:
                 continue
             done = S.COMPLETE_COMMIT if value.state is S.PREPARE_COMMIT else S.COMPLETE_ABORT
-            moved = {"producer_id": value.next_producer_id, "producer_epoch": 0} if value.next_producer_id >= 0 else {}
-            self._append(known, self._changed(known, value, done, partitions=(), next_producer_id=-1, **moved))
+            is_rotated = value.next_producer_id is not None
+            moved = {"producer_id": value.next_producer_id, "producer_epoch": 0} if is_rotated else {}
+            self._append(known, self._changed(known, value, done, partitions=(), next_producer_id=None, **moved))
 
     def acknowledge(self, marker: Marker) -> None:
         """A marker is committed, or its partition is gone, or, the fault, is taken for gone."""
@@ -244,7 +245,7 @@ class Coordinators:
         return self.clocks.stamp_ms(self.logs[log])
 
     def _changed(self, known: Transaction, value: TransactionLogValue, state: S, **changes: Any) -> TransactionLogValue:
-        previous = value.producer_id if value.version >= 1 else -1
+        previous = value.producer_id if value.version >= 1 else None
         stamp_ms = self._stamp_ms(known.log)
         return replace(value, state=state, last_update_ms=stamp_ms, previous_producer_id=previous, **changes)
 
@@ -259,8 +260,8 @@ class Coordinators:
             state=S.EMPTY,
             partitions=None,
             last_update_ms=self._stamp_ms(log),
-            start_ms=-1,
-            previous_producer_id=(producer_id if previous is None else previous) if version else -1,
+            start_ms=None,
+            previous_producer_id=(producer_id if previous is None else previous) if version else None,
             client_transaction_version=version if version == 2 else 0,
         )
 

@@ -172,7 +172,8 @@ class Judge:
         name = SpanId(stray.partition, stray.topic_id, stray.producer_id, stray.joined.start_offset)
         self.world.seen["stray write told"] += 1
         self.world.note(f"STRAY WRITE {name.partition}@{name.start} of {name.producer_id}: {stray.joined}")
-        end = stray.joined.offset + 1 if stray.joined.offset >= 0 else END  # not told: the log was not read so far
+        joined_at = stray.joined.offset
+        end = joined_at + 1 if joined_at is not None else END  # not known: the log was not read so far
         offsets = range(name.start, end)
         has_mixed = self.world.owners.is_mixed(stray.topic_id, stray.partition, stray.producer_id, offsets)
         if not has_mixed and not self._same(name) and not any(map(name.is_part_of, self.world.reopened)):

@@ -38,6 +38,7 @@ from txnwatch.state.model.facts import (
 from txnwatch.state.model.findings import CoverInDoubt, Finding, OwnerInDoubt
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import TransactionListing
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.transaction import Marker, ProducerState, Span
 from txnwatch.streaming.client.list_offsets import LATEST, READ_UNCOMMITTED, ListedOffset
 from txnwatch.streaming.log.range_read import RangeRead
@@ -78,7 +79,7 @@ class LogListedFirst(Reader):
             timestamp: int = LATEST,
             isolation: int = READ_UNCOMMITTED,
             timeout_s: float | None = None,  # noqa: ARG002 - the product passes it on
-        ) -> dict[TopicPartition, ListedOffset]:
+        ) -> dict[TopicPartition, ListedOffset | Problem]:
             asked = list(partitions)
             if (timestamp, isolation) != (LATEST, READ_UNCOMMITTED):
                 return super().list_offsets(asked, timestamp=timestamp, isolation=isolation)
@@ -235,7 +236,7 @@ class LogTailLostUnnoticed(Reader):
     def read(self, plan: ReadPlan) -> list[Fact]:
         def blind(read: RangeRead) -> None:
             if read.partition.topic == TRANSACTION_STATE_TOPIC:
-                read.last_epoch, read.must_check = -1, False
+                read.last_epoch, read.must_check = None, False
 
         real = self.view.read
 

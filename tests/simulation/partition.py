@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from simulation.encoding import Body, Data, Mark, encode
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.wire.fetch_response import Divergence
 
 OFFSET_OUT_OF_RANGE, UNKNOWN_SERVER_ERROR = 1, -1
 NO_RECORDS: list[Entry] = []
@@ -36,8 +37,7 @@ class Fetched(NamedTuple):
     """What a leader answers to Fetch for one partition."""
 
     error_code: int = 0
-    diverging_epoch: int = -1
-    diverging_end: int = -1
+    divergence: Divergence | None = None
     entries: list[Entry] = NO_RECORDS
 
 
@@ -121,14 +121,14 @@ class PartitionLog:
         ends = (*begin, *(entry.next_offset for entry in self.entries[:-1]))
         return [end for end in ends if end >= max(self.start, self.cleaned_to)]
 
-    def fetch(self, position: int, last_epoch: int, most: int) -> Fetched:
+    def fetch(self, position: int, last_epoch: int | None, most: int) -> Fetched:
         """The leader's answer to a consumer, at most `most` batches; it has checked that there is a leader."""
-        if last_epoch >= 0:
+        if last_epoch is not None:
             agreed = self._end_of(last_epoch)
             if agreed is None or position < self.start:
                 return Fetched(OFFSET_OUT_OF_RANGE)
             if agreed[0] < last_epoch or agreed[1] < position:
-                return Fetched(0, *agreed)
+                return Fetched(0, Divergence(*agreed))
         if not self.start <= position <= self.end:
             return Fetched(OFFSET_OUT_OF_RANGE)
         found = [e for e in self.entries if e.next_offset > position and e.next_offset <= self.high_watermark]

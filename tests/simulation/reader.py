@@ -42,7 +42,7 @@ from txnwatch.streaming.source import plan_run, read_plan
 from txnwatch.streaming.source import snapshot_schedule as census
 from txnwatch.streaming.source.hidden_participants import hidden_participants
 from txnwatch.streaming.source.idle_barriers import NextBarrierDue, can_skip
-from txnwatch.streaming.source.offsets import SourceOffset
+from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 from txnwatch.streaming.source.options import EARLIEST, LATEST, parse_options
 from txnwatch.streaming.source.planner import Limits
 from txnwatch.streaming.source.read_plan import ReadPlan, plan_reads
@@ -212,7 +212,7 @@ class Reader:
             self.rereads = self.requests_after(self.remembered.whole(said.emitted))
             self.judged = NextBarrierDue(end.barrier, self.due_ms(said.emitted))
         unread = [gap for gap in said.emitted if isinstance(gap, OutstandingGap | ReadLimitReached)]
-        self.gaps = {gap.partition: gap.from_offset for gap in unread}
+        self.gaps = {gap.partition: gap.gap if isinstance(gap, OutstandingGap) else gap.from_offset for gap in unread}
         return True
 
     def requests_after(self, emitted: list[Finding]) -> set[RereadRequest]:
@@ -337,5 +337,10 @@ class Reader:
 
 
 def _ends(end: SourceOffset) -> str:
-    marks = {True: "?", False: ""}
-    return ", ".join(f"{p.topic[:7]}-{p.partition}:{at.offset}{marks[at.is_stale]}" for p, at in end.positions.items())
+    return ", ".join(f"{p.topic[:7]}-{p.partition}:{_shown(at)}" for p, at in end.positions.items())
+
+
+def _shown(at: Position | NotBegun) -> str:
+    if isinstance(at, NotBegun):
+        return "not begun"
+    return f"{at.offset}{'?' if at.is_stale else ''}"

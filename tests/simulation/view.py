@@ -14,8 +14,10 @@ from simulation.world import World
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, UNKNOWN_PARTITION, ActiveProducer
+from txnwatch.state.model.problem import ErrorCode, Problem
+from txnwatch.streaming.client.connection import problem_of
 from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ListedOffset
-from txnwatch.streaming.client.metadata import NO_LEADER, Metadata, PartitionInfo, TopicInfo
+from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.log import fetch
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.read_budget import Budget
@@ -23,8 +25,8 @@ from txnwatch.streaming.wire.fetch_response import PartitionData
 
 CLUSTER_ID = "simulated"
 _PATIENCE = 4
-_REFUSED = "TOPIC_AUTHORIZATION_FAILED"
-_NO_ANSWER = ListedOffset(-1, -1, "REQUEST_TIMED_OUT")
+_REFUSED = Problem("TOPIC_AUTHORIZATION_FAILED", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+_NO_ANSWER = Problem("REQUEST_TIMED_OUT")
 
 
 class View:
@@ -71,7 +73,7 @@ class View:
             if self._is_hidden(name):
                 continue
             topic = topics.setdefault(name, TopicInfo(name, log.topic_id, {}))
-            topic.partitions[log.partition.partition] = PartitionInfo(1 if log.has_leader else NO_LEADER, log.epoch)
+            topic.partitions[log.partition.partition] = PartitionInfo(1 if log.has_leader else None, log.epoch)
         return topics
 
     def _told(self, names: Iterable[str]) -> dict[str, TopicInfo]:
@@ -97,47 +99,49 @@ class View:
         timestamp: int = LATEST,
         isolation: int = READ_UNCOMMITTED,
         timeout_s: float | None = None,
-    ) -> dict[TopicPartition, ListedOffset]:
+    ) -> dict[TopicPartition, ListedOffset | Problem]:
         """One answer for each partition, at moments of their own."""
         del timeout_s
-        answers: dict[TopicPartition, ListedOffset] = {}
+        answers: dict[TopicPartition, ListedOffset | Problem] = {}
         for partition in sorted(partitions):  # callers may hand a set, whose order changes from run to run
             self.world.churn()
             answers[partition] = self._listed(partition, timestamp, isolation)
         return answers
 
-    def _listed(self, partition: TopicPartition, timestamp: int, isolation: int) -> ListedOffset:
+    def _listed(self, partition: TopicPartition, timestamp: int, isolation: int) -> ListedOffset | Problem:
         log = self.find(partition)
         is_away = log is None or not log.has_leader or self._is_hidden(partition.topic)
         if self._rng.random() < self.unanswered or is_away or log is None:
             return _NO_ANSWER
         info = self.known.info(partition)
         if info is None or info.leader_epoch != log.epoch:
-            return ListedOffset(-1, -1, "FENCED_LEADER_EPOCH")
+            return Problem("FENCED_LEADER_EPOCH")
         leader = self.world.clocks.leader(log)
         if timestamp == EARLIEST:
-            return ListedOffset(log.start, log.epoch, leader=leader)
+            return ListedOffset(log.start, log.epoch, leader)
         if not log.is_listable:
-            return ListedOffset(-1, -1, "OFFSET_NOT_AVAILABLE")
+            return Problem("OFFSET_NOT_AVAILABLE")
         if isolation == READ_COMMITTED and isinstance(log, DataPartition):
-            return ListedOffset(log.last_stable_offset, log.epoch, leader=leader)
-        return ListedOffset(log.high_watermark, log.epoch, leader=leader)
+            return ListedOffset(log.last_stable_offset, log.epoch, leader)
+        return ListedOffset(log.high_watermark, log.epoch, leader)
 
-    def describe(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[ActiveProducer, ...] | str]:
+    def describe(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | Problem]:
         """DescribeProducers: what a replica's producer state has open, markers above the high watermark included.
 
         It carries no leader epoch: whoever is asked answers, also as a follower that was the leader a moment ago.
         """
-        answers: dict[TopicPartition, tuple[ActiveProducer, ...] | str] = {}
+        answers: dict[TopicPartition, tuple[ActiveProducer, ...] | Problem] = {}
         for partition in sorted(partitions):  # callers may hand a set, whose order changes from run to run
             self.world.churn()
             log = self.world.data.get(partition)
             is_lost = self._rng.random() < self.unanswered
             if log is None or not log.has_leader or is_lost or self._is_hidden(partition.topic):
-                answers[partition] = "NOT_LEADER_OR_FOLLOWER"
+                answers[partition] = Problem("NOT_LEADER_OR_FOLLOWER")
                 continue
             answers[partition] = tuple(
-                ActiveProducer(producer_id, known.epoch, -1, 0, known.coordinator_epoch, known.open_start)
+                ActiveProducer(producer_id, known.epoch, None, 0, known.coordinator_epoch, known.open_start)
                 for producer_id, known in self.producers(log).items()
                 if known.open_start is not None
             )
@@ -175,7 +179,7 @@ class View:
         if (read.fold.position, read.must_check) == before:
             patience -= 1
         if patience == 0 and read.needs_fetch:
-            read.gap(problem or "the leader sent nothing")
+            read.gap(str(problem or "the leader sent nothing"))
         return patience
 
     def empty_answer(self, read: RangeRead) -> None:
@@ -184,31 +188,30 @@ class View:
         read.is_answered = read.is_answered or not read.must_check
         self.world.note(f"{read.partition}: throttled at {read.fold.position}")
 
-    def _fetch(self, read: RangeRead) -> str | None:
+    def _fetch(self, read: RangeRead) -> Problem | None:
         log = self.find(read.partition)
         if read.partition.topic in self.world.hidden:
-            return "TOPIC_AUTHORIZATION_FAILED"
+            return _REFUSED
         if log is None or self._is_hidden(read.partition.topic) or log.topic_id != read.topic_id:
             read.absences += 1
             if read.absences >= ABSENCES_OF_A_DELETED_TOPIC:
                 read.gone()
-            return "UNKNOWN_TOPIC_ID"
+            return Problem("UNKNOWN_TOPIC_ID")
         read.absences = 0
         if not log.has_leader or self._rng.random() < self.unanswered:
-            return "no leader"
+            return Problem("no leader")
         answer = log.fetch(read.fold.position, read.last_fetched_epoch, 1 + int(self._rng.random() * 6))
         if answer.error_code:
-            return fetch._refusal(self, read, answer.error_code)  # type: ignore[arg-type]
+            return fetch._refusal(self, read, problem_of(answer.error_code))  # type: ignore[arg-type]
         records = b"".join([entry.encoded() for entry in answer.entries])
         data = PartitionData(
             read.partition.topic,
             read.partition.partition,
             0,
             log.high_watermark,
-            log.last_stable_offset if isinstance(log, DataPartition) else -1,
+            log.last_stable_offset if isinstance(log, DataPartition) else None,
             log.start,
-            answer.diverging_epoch,
-            answer.diverging_end,
+            answer.divergence,
             memoryview(records),
         )
         fetch._take_records(read, data)

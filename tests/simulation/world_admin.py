@@ -10,6 +10,12 @@ from simulation.encoding import Data, Mark
 from simulation.partition import DataPartition
 from simulation.truth import Truth, data_of
 from simulation.world import World
+from txnwatch.state.model.description import (
+    DescribedTransaction,
+    NotDescribed,
+    TransactionDescription,
+    UnknownTransactionalId,
+)
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import (
     ActiveProducer,
@@ -18,9 +24,9 @@ from txnwatch.state.model.ports import (
     PartitionReading,
     SpanHistory,
     SpanStart,
-    TransactionDescription,
     TransactionListing,
 )
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.transaction import Marker
 
 UNREAD_SHARE = 0.2  # how often a past cannot be read when it is asked for
@@ -50,10 +56,10 @@ class WorldAdmin:
     def _reading(self, partition: TopicPartition) -> PartitionReading:
         log = self.world.data.get(partition)
         if log is None or not log.is_listable or partition.topic in self.world.hidden:
-            return PartitionReading(partition, "no leader, or not shown")
+            return PartitionReading(partition, Problem("no leader, or not shown"))
         rows = []
         for producer_id, known in log.producers.items():
-            last = max(data_of(log, producer_id), default=-1)
+            last = max(data_of(log, producer_id), default=None)
             rows.append(ActiveProducer(producer_id, known.epoch, last, 0, known.coordinator_epoch, known.open_start))
         return PartitionReading(
             partition, None, log.topic_id, 1, log.epoch, log.end, log.end, log.last_stable_offset, log.high_watermark,
@@ -104,7 +110,7 @@ class WorldAdmin:
     def list_transactions(self, producer_ids: Iterable[int]) -> TransactionListing:
         self._time_passes()
         if self.world.is_log_hidden:
-            return TransactionListing((), *[("the coordinators' log is not shown",)] * 2)
+            return TransactionListing((), *[(Problem("the coordinators' log is not shown"),)] * 2)
         wanted, logs = set(producer_ids), self.world.logs
         return TransactionListing(
             tuple(
@@ -112,7 +118,7 @@ class WorldAdmin:
                 for known in self.world.coordinators.transactions.values()
                 if known.value is not None and known.value.producer_id in wanted and logs[known.log].has_leader
             ),
-            () if all(log.has_leader for log in logs) else ("a coordinator is away",),
+            () if all(log.has_leader for log in logs) else (Problem("a coordinator is away"),),
         )
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
@@ -122,33 +128,33 @@ class WorldAdmin:
     def _description(self, name: str) -> TransactionDescription:
         client = next(client for client in self.world.clients if client.transactional_id == name)
         if not self.world.logs[client.log].has_leader:
-            return TransactionDescription(name, "its coordinator is away")
+            return NotDescribed(name, Problem("its coordinator is away"))
         known = self.world.coordinators.transactions.get(name)
         value = known.value if known is not None else None
         if known is None or value is None:
-            return TransactionDescription(name)
+            return UnknownTransactionalId(name, 1)
         held = known.unmarked if value.state.is_prepare else known.held
-        return TransactionDescription(
-            name, None, value.state, value.producer_id, value.producer_epoch, 0, value.start_ms, frozenset(held), 1
+        return DescribedTransaction(
+            name, 1, value.state, value.producer_id, value.producer_epoch, 0, value.start_ms, frozenset(held)
         )
 
     def cleanup_policies(self, _: Iterable[str]) -> dict[str, str]:
         return {}
 
-    def write_marker(self, marker: MarkerSpec) -> str | None:
+    def write_marker(self, marker: MarkerSpec) -> Problem | None:
         self._time_passes()
         log = self.world.data.get(marker.partition)
         if log is None or not log.has_leader:
-            return "no leader"
+            return Problem("no leader")
         if log.epoch != marker.leader_epoch:
-            return "the leader changed"
+            return Problem("the leader changed")
         known = log.producers.get(marker.producer_id)
         start = known.open_start if known is not None else None
         hurt = [] if start is None else list(self.truth.harmed(self.world, log, marker.producer_id, start))
         body = Mark(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.commit)
         if not log.mark(body, is_version_2=False):
             self.world.seen["abort: refused by the leader"] += 1
-            return "INVALID_PRODUCER_EPOCH"
+            return Problem("INVALID_PRODUCER_EPOCH")
         self.world.note(f"ABORT by txnwatch: {marker}")
         self.harm.extend(hurt)
         self.world.seen["abort: marker"] += 1

@@ -18,7 +18,6 @@ from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.metadata import NO_LEADER
 
 MARKER_BYTES = 78  # the size of a control batch with one marker
 _PATIENCE_S = 60.0
@@ -28,7 +27,7 @@ _PATIENCE_S = 60.0
 def leaderless(kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, node: int) -> Iterator[None]:
     """Kills the broker of the partition's only replica; the partition has no leader while the block runs."""
     kafka.broker(node).kill()
-    await_leader(cluster, partition, NO_LEADER)
+    await_leader(cluster, partition, None)
     yield
     kafka.start_broker(node)
     await_leader(cluster, partition, node)
@@ -69,7 +68,7 @@ def elect_uncleanly(
 
 
 def await_leader(cluster: Cluster, partition: TopicPartition, leader: int) -> None:
-    """Waits until the metadata of every broker has this leader of the partition; NO_LEADER waits for no leader.
+    """Waits until the metadata of every broker has this leader of the partition; None waits for no leader.
 
     One broker is not enough: a coordinator with old metadata keeps its markers in the queue of the old leader.
 

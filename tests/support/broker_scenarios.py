@@ -14,7 +14,6 @@ from support.topics import unique
 from txnwatch.embedded.faults import LONG_TIMEOUT_MS, await_end, end_by_hand
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.admin.admin import ClusterAdmin
-from txnwatch.streaming.client.metadata import NO_LEADER
 
 SEEN_S = 2.0  # for txnwatch to have read a marker that is lost then
 
@@ -58,7 +57,7 @@ def waiting_for_a_leader(world: World) -> Fault:
     partition = world.partition(3)
     name, producer = _healthy_client(world, partition, before=0)
     world.kafka.broker(3).kill()
-    await_leader(world.cluster, partition, NO_LEADER)
+    await_leader(world.cluster, partition, None)
     producer.commit_transaction(60.0)
     at_s = now_s()
     return Fault(name, frozenset({_producer_id(world, name)}), partition, at_s, partial(world.kafka.start_broker, 3))

@@ -23,7 +23,7 @@ from txnwatch.streaming.log.first_read_fold import HeldBytes
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.plan_run import plan_facts, range_read
-from txnwatch.streaming.source.planner import Answer, Limits, Listing, plan
+from txnwatch.streaming.source.planner import Answer, Limits, ListedEnd, Listing, plan
 from txnwatch.streaming.source.read_plan import plan_reads
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
@@ -56,7 +56,9 @@ class ClockedLog:
         """What the clock of a partition's leader shows now."""
         return self.now_ms + self.clocks_ms[self.logs[log].leader]
 
-    def say(self, log: int, producer_id: int, state: TransactionState, *, start_ms: int = -1, **changes: Any) -> int:
+    def say(
+        self, log: int, producer_id: int, state: TransactionState, *, start_ms: int | None = None, **changes: Any
+    ) -> int:
         """The leader of a partition appends a record now; returns its timestamp."""
         at, stamp_ms = self.logs[log], self.stamp_ms(log)
         value = TransactionLogValue(1, producer_id, 0, 60_000, state, None, stamp_ms, start_ms)
@@ -108,4 +110,4 @@ class ClockedLog:
         at, begun = self.logs[number], self._partition(number) in self.offset.positions
         if number in stale:
             return Answer("log-id", None)
-        return Answer("log-id", len(at.batches), at.epoch, None if begun else 0, leader=at.leader)
+        return Answer("log-id", ListedEnd(len(at.batches), at.epoch, at.leader), None if begun else 0)

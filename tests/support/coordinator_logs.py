@@ -63,7 +63,7 @@ def _values(draw: st.DrawFn) -> TransactionLogValue:
     state = draw(st.sampled_from(_STATES))
     version = draw(st.sampled_from([0, 1, 1, 1]))
     producer_id = draw(_producer_ids)
-    previous = draw(st.sampled_from([-1, producer_id, producer_id, 1, 2]))
+    previous = draw(st.sampled_from([None, producer_id, producer_id, 1, 2]))
     return TransactionLogValue(
         version,
         producer_id,
@@ -72,9 +72,9 @@ def _values(draw: st.DrawFn) -> TransactionLogValue:
         state,
         None if state is S.EMPTY and draw(st.booleans()) else draw(_partitions) if state.is_live else (),
         TIMESTAMP_MS + draw(st.integers(0, 3)),
-        draw(st.sampled_from([-1, 1, 2])),
-        previous if version else -1,
-        draw(st.sampled_from([-1, -1, -1, 5])) if version else -1,
+        draw(st.sampled_from([None, 1, 2])),
+        previous if version else None,
+        draw(st.sampled_from([None, None, None, 5])) if version else None,
         draw(st.sampled_from([0, 2, 2])) if version else 0,
     )
 
@@ -98,13 +98,13 @@ def _transactions(draw: st.DrawFn) -> list[LoggedValue]:
     name, producer_id = draw(st.sampled_from(_NAMES)), draw(_producer_ids)
     version, epoch, said = draw(st.sampled_from([0, 1])), draw(st.integers(0, 1)), []
 
-    def say(state: S, partitions: object, start_ms: int) -> None:
-        previous = producer_id if version else -1
+    def say(state: S, partitions: object, start_ms: int | None) -> None:
+        previous = producer_id if version else None
         tail = (partitions, TIMESTAMP_MS, start_ms, previous)
         said.append(LoggedValue(name, TransactionLogValue(version, producer_id, epoch, 60_000, state, *tail)))
 
     if draw(st.booleans()):
-        say(S.EMPTY, None, -1)
+        say(S.EMPTY, None, None)
     for number in range(draw(st.integers(0, 2))):
         say(S.ONGOING, (("orders", (0,)),), number + 1)
         if draw(st.booleans()):

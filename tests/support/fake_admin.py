@@ -11,6 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from support.fake_cluster import FakeCluster
+from support.problems import a_problem
+from txnwatch.state.model.description import (
+    DescribedTransaction,
+    NotDescribed,
+    TransactionDescription,
+    UnknownTransactionalId,
+)
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import (
     UNKNOWN_PARTITION,
@@ -19,12 +26,13 @@ from txnwatch.state.model.ports import (
     PartitionReading,
     SpanHistory,
     SpanStart,
-    TransactionDescription,
     TransactionListing,
 )
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.transaction import Marker
 
 NO_BUDGET = "the time budget was used up before this request"
+_NO_BUDGET = Problem(NO_BUDGET)
 
 
 class FakeAdmin(FakeCluster):
@@ -83,7 +91,9 @@ class FakeAdmin(FakeCluster):
         problem = self._problem(partition) or (UNKNOWN_PARTITION if at is None else None)
         if at is not None and partition in self._moving:
             self.move_leader(partition, self._moving.pop(partition))
-            problem = f"the leader changed during the read (epoch {at.leader_epoch - 1}, then {at.leader_epoch})"
+            problem = Problem(
+                f"the leader changed during the read (epoch {at.leader_epoch - 1}, then {at.leader_epoch})"
+            )
         if at is None or problem is not None:
             return PartitionReading(partition, problem, is_absent=at is None and self._problem(partition) is None)
         return PartitionReading(
@@ -109,7 +119,7 @@ class FakeAdmin(FakeCluster):
         row = at.producers.get(span.producer_id) if at is not None else None
         problem = self._problem(span.partition)
         if at is None or problem is not None:
-            return SpanHistory(problem=problem or UNKNOWN_PARTITION)
+            return SpanHistory(problem=str(problem or UNKNOWN_PARTITION))
         if span.partition in self.unreadable:
             return self.unreadable[span.partition]
         is_there = row is not None and row.txn_start_offset == span.start_offset
@@ -134,10 +144,10 @@ class FakeAdmin(FakeCluster):
         problem = self._problem(transactional_id)
         known = self.transactions.get(transactional_id)
         if problem is not None:
-            return TransactionDescription(transactional_id, problem)
+            return NotDescribed(transactional_id, problem)
         if known is None:
-            return TransactionDescription(transactional_id, coordinator=1)
-        return TransactionDescription(
+            return UnknownTransactionalId(transactional_id, 1)
+        return DescribedTransaction(
             transactional_id=transactional_id,
             state=known.state,
             producer_id=known.producer_id,
@@ -152,7 +162,7 @@ class FakeAdmin(FakeCluster):
         """See TransactionAdmin."""
         self._called("list_transactions")
         if self._out_of_time:
-            return TransactionListing((), (NO_BUDGET,), (NO_BUDGET,))
+            return TransactionListing((), (_NO_BUDGET,), (_NO_BUDGET,))
         wanted = set(producer_ids)
         found = (
             ListedTransaction(known.transactional_id, known.producer_id, known.state, known.coordinator)
@@ -160,8 +170,8 @@ class FakeAdmin(FakeCluster):
             if not wanted or known.producer_id in wanted
         )
         also = (row for row in self.also_listed if not wanted or row.producer_id in wanted)
-        problems = (*self.listing_problems, *self.silent)
-        return TransactionListing((*found, *also), problems, tuple(self.silent))
+        silent = tuple(map(a_problem, self.silent))
+        return TransactionListing((*found, *also), (*map(a_problem, self.listing_problems), *silent), silent)
 
     def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
         """See TransactionAdmin."""
@@ -170,18 +180,19 @@ class FakeAdmin(FakeCluster):
             topic: self.policies[topic] for topic in topics if topic in self.policies and self._problem(topic) is None
         }
 
-    def write_marker(self, marker: MarkerSpec) -> str | None:
+    def write_marker(self, marker: MarkerSpec) -> Problem | None:
         """See TransactionAdmin."""
         self._called("write_marker")
         self.markers.append(marker)
         if self._out_of_time:
-            return NO_BUDGET
+            return _NO_BUDGET
         if marker.partition not in self.partitions:
-            return "no leader"
+            return Problem("no leader")
         now = self.partitions[marker.partition].leader_epoch
         if marker.leader_epoch not in {None, now}:
-            return f"the leader changed (epoch {marker.leader_epoch}, now {now})"
-        return self.problems.get(marker.partition) or self.mark(marker)
+            return Problem(f"the leader changed (epoch {marker.leader_epoch}, now {now})")
+        refused = self.problems.get(marker.partition) or self.mark(marker)
+        return a_problem(refused) if refused is not None else None
 
     def _called(self, method: str) -> None:
         self.asked.append(method)
@@ -189,5 +200,7 @@ class FakeAdmin(FakeCluster):
         if waiting:
             waiting.popleft()()
 
-    def _problem(self, of: TopicPartition | str) -> str | None:
-        return NO_BUDGET if self._out_of_time else self.problems.get(of)
+    def _problem(self, of: TopicPartition | str) -> Problem | None:
+        if self._out_of_time:
+            return _NO_BUDGET
+        return a_problem(self.problems[of]) if of in self.problems else None

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from txnwatch.state.model.description import TransactionDescription
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC as LOG
-from txnwatch.state.model.ports import TransactionDescription, TransactionListing
+from txnwatch.state.model.ports import UNKNOWN_PARTITION, TransactionListing
+from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.list_transactions import Listing
 from txnwatch.streaming.admin.queries import Filters, list_filtered
@@ -45,7 +47,7 @@ class Brokers:
     """
 
     leaders: list[PartitionInfo] | None = field(default_factory=lambda: list(LEADERS))
-    by_name: str | None = "UNKNOWN_TOPIC_OR_PARTITION"
+    by_name: Problem | None = UNKNOWN_PARTITION
     listing: dict[int, int | str] = field(default_factory=dict)
     describing: dict[int, int | str] = field(default_factory=dict)
     states: dict[int, str] = field(default_factory=lambda: {1: "Ongoing", 2: "Ongoing"})

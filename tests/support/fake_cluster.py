@@ -44,7 +44,7 @@ class FakeTransaction:
     producer_epoch: int = 0
     state: TransactionState = TransactionState.EMPTY
     timeout_ms: int = 60_000
-    start_ms: int = -1
+    start_ms: int | None = None
     partitions: set[TopicPartition] = field(default_factory=set)
     coordinator: int = 1
 
@@ -82,7 +82,7 @@ class FakeCluster:
             return known
         known.producer_epoch += 1
         self._mark_all(known, commit=False)
-        known.state, known.timeout_ms, known.start_ms = TransactionState.EMPTY, timeout_ms, -1
+        known.state, known.timeout_ms, known.start_ms = TransactionState.EMPTY, timeout_ms, None
         return known
 
     def begin(self, transactional_id: str, *partitions: TopicPartition) -> FakeTransaction:
@@ -104,7 +104,11 @@ class FakeCluster:
         at.producers[producer_id] = ActiveProducer(
             producer_id,
             producer_epoch,
-            (before.last_sequence if before is not None and same_epoch else -1) + records,
+            (
+                before.last_sequence + records
+                if before and before.last_sequence is not None and same_epoch
+                else records - 1
+            ),
             self.now_ms,
             before.coordinator_epoch if before is not None else None,
             before.txn_start_offset if before is not None and is_open else base,
@@ -153,7 +157,7 @@ class FakeCluster:
         at.producers[marker.producer_id] = ActiveProducer(
             marker.producer_id,
             marker.producer_epoch,
-            before.last_sequence if before is not None and same_epoch else -1,
+            before.last_sequence if before is not None and same_epoch else None,
             self.now_ms,
             marker.coordinator_epoch,
             None,

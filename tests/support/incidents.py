@@ -35,7 +35,7 @@ def an_event(incident_id: str = "incident", **changes: Any) -> IncidentEvent:
         "producer_epoch": 2,
         "transactional_id": "payments-\u00fc",
         "coordinator_id": 1,
-        "coordinator_epoch": -1,
+        "coordinator_epoch": None,
         "transaction_state": "CompleteAbort",
         "txn_start_offset": 99,
         "open_since_ms": OPEN_SINCE_MS,

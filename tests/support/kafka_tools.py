@@ -99,13 +99,13 @@ def as_kafka_json(value: TransactionLogValue) -> Json:
         if value.partitions is None
         else [{"topic": topic, "partitionIds": list(numbers)} for topic, numbers in value.partitions],
         "transactionLastUpdateTimestampMs": value.last_update_ms,
-        "transactionStartTimestampMs": value.start_ms,
+        "transactionStartTimestampMs": -1 if value.start_ms is None else value.start_ms,
     }
     tagged = {
-        "previousProducerId": (value.previous_producer_id, -1),
-        "nextProducerId": (value.next_producer_id, -1),
+        "previousProducerId": (value.previous_producer_id, None),
+        "nextProducerId": (value.next_producer_id, None),
         "clientTransactionVersion": (value.client_transaction_version, 0),
-        "nextProducerEpoch": (value.next_producer_epoch, -1),
+        "nextProducerEpoch": (value.next_producer_epoch, None),
     }
     data.update({name: found for name, (found, default) in tagged.items() if found != default})
     return {"version": value.version, "data": data}

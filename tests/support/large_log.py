@@ -17,7 +17,7 @@ from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 _NUMBER, _PRODUCER_ID = "#" * 16, 0x0123456789ABCDEF
 _STARTED_MS = TIMESTAMP_MS - 60_000
-_EMPTY = TransactionLogValue(1, _PRODUCER_ID, 0, 60_000, S.EMPTY, None, TIMESTAMP_MS, -1, _PRODUCER_ID)
+_EMPTY = TransactionLogValue(1, _PRODUCER_ID, 0, 60_000, S.EMPTY, None, TIMESTAMP_MS, None, _PRODUCER_ID)
 _ONGOING = replace(
     _EMPTY,
     state=S.ONGOING,

@@ -74,7 +74,7 @@ class LiveWatcher:
                 topic_id=self._cluster.known.topics[partition.topic].topic_id,
                 start=start,
                 end=end,
-                last_epoch=-1,
+                last_epoch=None,
                 must_check=False,
                 new_fold=fold.PartitionFold,
             )

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from support.fake_admin import FakeAdmin
 from txnwatch.sinks.incidents.search import Log, ReadLog, Searcher
+from txnwatch.state.model.description import DescribedTransaction
 from txnwatch.state.model.policy import DetectionPolicy
-from txnwatch.state.model.ports import TransactionDescription
+from txnwatch.state.model.problem import Problem
 
 
 def a_searcher(
@@ -21,8 +22,11 @@ def a_searcher(
 ) -> Searcher:
     """A search by our clock `now_ms`; the coordinators' are so far behind, and `silence` is why they do not tell."""
 
-    def is_open_for_longer(described: TransactionDescription, open_for_ms: int) -> bool | str:
+    def is_open_for_longer(described: DescribedTransaction, open_for_ms: int) -> bool | Problem:
         assert open_for_ms >= 0, "no filter"
-        return silence or now_ms() - behind_ms - described.start_ms > open_for_ms
+        assert described.start_ms is not None
+        if silence is not None:
+            return Problem(silence)
+        return now_ms() - behind_ms - described.start_ms > open_for_ms
 
     return Searcher(admin, read_log, is_open_for_longer, now_ms, policy or DetectionPolicy())

@@ -22,7 +22,7 @@ def plant(ledger: Ledger, event: IncidentEvent, row: ActiveProducer) -> None:
     ledger.remember([event])
     candidate = asked_about(event)
     if event.transactional_id is not None:
-        view = CoordinatorView(event.transactional_id, -1, -1, TransactionState.DEAD, -1, -1, -1, 0, 0)
+        view = CoordinatorView(event.transactional_id, 0, 0, TransactionState.DEAD, 0, 60_000, None, 0, 0)
         candidate = replace(candidate, view=view)
     evidence = ProvenHang(candidate, row, event.expected_outcome, candidate.view, since_ms=0)
     ledger.findings._spans[key_of(candidate)] = evidence

@@ -84,7 +84,7 @@ def range_of(
     start: int,
     end: int,
     *,
-    last_epoch: int = -1,
+    last_epoch: int | None = None,
     must_check: bool = False,
     on_feed: Callable[[RawFold], None] = lambda _: None,
 ) -> RangeRead:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from txnwatch.state.detection.bucket_state import BucketState, Failing, Standing
 from txnwatch.state.detection.look_times import Agenda
-from txnwatch.state.model.broker_clocks import NOT_LISTED_MS, Clock, Clocks, Leader, Leadership
+from txnwatch.state.model.broker_clocks import Clock, Clocks, Leader, Leadership
 from txnwatch.state.model.completion_latency import BOUNDS_MS, End, Latencies, Stage
 from txnwatch.state.model.facts import (
     Barrier,
@@ -25,6 +25,7 @@ from txnwatch.state.model.facts import (
     TransactionSeen,
 )
 from txnwatch.state.model.findings import OpenSpan, OpenTransaction
+from txnwatch.state.model.gap import Remedy
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import (
     COVER,
@@ -75,11 +76,13 @@ views = st.builds(
     st.sampled_from(TransactionState),
     epochs,
     st.integers(0, 2147483647),
-    times,
+    st.none() | times,
     times,
     times,
     st.frozensets(data_partitions, max_size=3),
     st.sampled_from([None, 9]),
+    is_unseen=st.booleans(),
+    since_ms=st.none() | times,
 )
 producers = st.builds(
     ProducerState,
@@ -119,7 +122,7 @@ def nearly_at_rest(draw: st.DrawFn) -> ProducerState:
         0,
         draw(times),
         frozenset(found) if draw(st.booleans()) else draw(st.frozensets(data_partitions)),
-        since_ms=draw(st.one_of(times, st.just(NOT_LISTED_MS))),
+        since_ms=draw(st.one_of(times, st.none())),
     )
     emitted = {} if draw(st.booleans()) else {draw(st.sampled_from([COVER, str(Verdict.LATE)])): draw(emissions)}
     return ProducerState(1, found, draw(st.sampled_from([view, view, view, None])), emitted)
@@ -146,15 +149,16 @@ latencies = st.builds(
 )
 brokers = st.integers(1, 3)
 clocks = st.builds(Clock, st.integers(-9999, 9999), st.none() | st.integers(-9999, 9999), times, st.none() | times)
+log_gaps = st.sampled_from([Remedy.NEW_READING, Remedy.RECREATED]) | st.integers(0, 60)
 buckets = st.builds(
     BucketState,
     agenda=st.dictionaries(producer_ids, times, max_size=3).map(Agenda),
-    gaps=st.dictionaries(data_partitions, st.integers(-1, 60), max_size=2),
+    gaps=st.dictionaries(data_partitions, st.just(Remedy.CENSUS) | st.integers(0, 60), max_size=2),
     left=st.dictionaries(data_partitions, offsets, max_size=2),
     failing=st.dictionaries(data_partitions, st.builds(Failing, st.integers(1, 9), times), max_size=2),
     standing=st.dictionaries(data_partitions, st.builds(Standing, offsets, times, times), max_size=2),
-    coordinator_gaps=st.dictionaries(log_partitions, st.integers(-1, 60), max_size=2),
-    rereading=st.dictionaries(log_partitions, st.integers(-1, 60), max_size=2),
+    coordinator_gaps=st.dictionaries(log_partitions, log_gaps, max_size=2),
+    rereading=st.dictionaries(log_partitions, log_gaps, max_size=2),
     readings=st.dictionaries(log_partitions, st.integers(1, 9), max_size=2),
     holes=st.dictionaries(log_partitions, offsets, max_size=2),
     clocks=st.builds(
@@ -217,14 +221,14 @@ def producers_seen(draw: st.DrawFn) -> ProducerSeen:
         start,
         start + 41,
         first,
-        draw(epochs),
+        draw(epochs) if first is not None else None,
         found[0] if found else None,
         found[-1] if found else None,
         open_offset,
+        draw(epochs) if open_offset is not None else None,
         draw(epochs),
-        draw(epochs),
-        after if after is not None else (first if first is not None else -1),
-        draw(times),
+        after if after is not None else first,
+        draw(st.none() | times),
         draw(times),
         draw(st.none() | joins) if first is not None else None,
     )

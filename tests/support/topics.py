@@ -10,7 +10,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from support.waiting import eventually
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.metadata import NO_LEADER
 
 FAILOVER_S = 30.0
 _NUMBERS = itertools.count(1)
@@ -57,11 +56,11 @@ def is_led(cluster: Cluster, partition: TopicPartition) -> bool:
     """Whether every broker that runs knows a leader of the partition; `cluster` knows the newest of it then."""
     cluster.refresh()
     told = [cluster.metadata_from(endpoint).info(partition) for endpoint in cluster.known.brokers.values()]
-    return all(info is not None and info.leader != NO_LEADER for info in told)
+    return all(info is not None and info.leader is not None for info in told)
 
 
-def await_leader(cluster: Cluster, partition: TopicPartition, leader: int) -> None:
-    """Waits until the partition is led by this broker; NO_LEADER waits for it to have none."""
+def await_leader(cluster: Cluster, partition: TopicPartition, leader: int | None) -> None:
+    """Waits until the partition is led by this broker; None waits for it to have none."""
 
     def is_leader() -> bool:
         info = cluster.refresh().info(partition)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from support.batches import unsigned_varint
+from txnwatch.streaming.wire.absent import encoded
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 STATUS = {
@@ -40,7 +41,7 @@ def a_value(value: TransactionLogValue, unknown_tags: Mapping[int, bytes] = NO_T
                 STATUS[value.state.value],
             ),
             _partitions(value, flexible=flexible),
-            struct.pack(">qq", value.last_update_ms, value.start_ms),
+            struct.pack(">qq", value.last_update_ms, encoded(value.start_ms)),
             _tags({**_known_tags(value), **unknown_tags}) if flexible else b"",
         ]
     )
@@ -61,10 +62,10 @@ def _partitions(value: TransactionLogValue, *, flexible: bool) -> bytes:
 def _known_tags(value: TransactionLogValue) -> dict[int, bytes]:
     """Kafka's generated code leaves out a tag that has its default."""
     fields = [
-        (0, ">q", value.previous_producer_id, -1),
-        (1, ">q", value.next_producer_id, -1),
+        (0, ">q", value.previous_producer_id, None),
+        (1, ">q", value.next_producer_id, None),
         (2, ">h", value.client_transaction_version, 0),
-        (3, ">h", value.next_producer_epoch, -1),
+        (3, ">h", value.next_producer_epoch, None),
     ]
     return {tag: struct.pack(layout, content) for tag, layout, content, default in fields if content != default}
 

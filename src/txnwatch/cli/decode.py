@@ -11,7 +11,7 @@ import itertools
 import mmap
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,11 @@ from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset, Ti
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.batch_list import BatchList, read_batches
 from txnwatch.streaming.log.coordinator_log import LogRecord, read_records, records_of
+from txnwatch.streaming.wire.absent import present
 from txnwatch.streaming.wire.batch_walker import end_of_whole_entries
 from txnwatch.streaming.wire.control_record import EndTransactionMarker
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, LENGTH_POSITION, BatchHeader
-from txnwatch.streaming.wire.transaction_log import decode_key, decode_value
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _EVERY_OFFSET = Offset(1 << 62)
@@ -69,12 +70,12 @@ class BatchRow:
     base_offset: Offset
     last_offset: Offset
     kind: str
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch
-    base_sequence: int
+    producer_id: ProducerId | None
+    producer_epoch: ProducerEpoch | None
+    base_sequence: int | None
     coordinator_epoch: CoordinatorEpoch | None
-    leader_epoch: LeaderEpoch
-    max_timestamp_ms: Time
+    leader_epoch: LeaderEpoch | None
+    max_timestamp_ms: Time | None
     records: int
     compression: str
     size: int
@@ -139,7 +140,7 @@ def _of_bytes(key: str | None, value: str | None) -> LogRow:
     if key is not None and name is None:
         raise ConfigError("--key: expected a key of the coordinators' log (type 0), found another type")
     found = decode_value(bytes_of(value, "--value")) if value is not None else None
-    return _log_row(LogRecord(-1, Offset(-1), TimestampMs(-1), name or "", found))
+    return _log_row(name, found)
 
 
 def bytes_of(text: str, flag: str) -> bytes:
@@ -164,9 +165,9 @@ def _file(parsed: argparse.Namespace) -> int:
     )
     if is_log:
         folder = Path(parsed.file).absolute().parent.name.rpartition("-")[2]
-        records = records_of(buffer, int(folder) if folder.isdigit() else -1)
+        records = records_of(buffer, int(folder) if folder.isdigit() else None)
         wanted = (record for record in records if record.offset >= (parsed.offset or 0))
-        rows: list[Any] = [_log_row(record) for record in itertools.islice(wanted, parsed.count)]
+        rows: list[Any] = [_record_row(record) for record in itertools.islice(wanted, parsed.count)]
     else:
         batches = BatchList(parsed.offset or FIRST_OFFSET, _EVERY_OFFSET, parsed.count)
         batches.feed(buffer)
@@ -209,7 +210,7 @@ def _from_cluster(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer
     row_type: type = LogRow
     if parsed.transactional_id is not None:
         found, problem = read_records(cluster, parsed.transactional_id)
-        rows: list[Any] = [_log_row(record) for record in found[-parsed.count :]]
+        rows: list[Any] = [_record_row(record) for record in found[-parsed.count :]]
         what = TRANSACTION_STATE_TOPIC
     else:
         partition = TopicPartition(parsed.topic, parsed.partition)
@@ -219,27 +220,30 @@ def _from_cluster(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer
     return CommandAnswer("decode", cluster.known.cluster_id, row_type, rows, missing)
 
 
-def _log_row(record: LogRecord) -> LogRow:
-    value = record.value
-    placed = record.offset >= 0
+def _record_row(record: LogRecord) -> LogRow:
+    row = _log_row(record.transactional_id, record.value)
+    return replace(row, partition=record.partition, offset=record.offset, timestamp_ms=record.timestamp_ms)
+
+
+def _log_row(name: str | None, value: TransactionLogValue | None) -> LogRow:
     return LogRow(
-        partition=record.partition if placed and record.partition >= 0 else None,
-        offset=record.offset if placed else None,
-        timestamp_ms=record.timestamp_ms if placed else None,
-        transactional_id=record.transactional_id or None,
+        partition=None,
+        offset=None,
+        timestamp_ms=None,
+        transactional_id=name or None,
         transaction_state=str(value.state) if value else None,
         producer_id=value.producer_id if value else None,
         producer_epoch=value.producer_epoch if value else None,
         transaction_timeout_ms=DurationMs(value.transaction_timeout_ms) if value else None,
-        start_time_ms=TimestampMs(value.start_ms) if value else None,
+        start_time_ms=value.start_ms if value else None,
         last_update_time_ms=TimestampMs(value.last_update_ms) if value else None,
         topic_partitions=(
             tuple(f"{topic}-{number}" for topic, numbers in value.partitions for number in numbers)
             if value and value.partitions is not None
             else None
         ),
-        previous_producer_id=ProducerId(value.previous_producer_id) if value else None,
-        next_producer_id=ProducerId(value.next_producer_id) if value else None,
+        previous_producer_id=value.previous_producer_id if value else None,
+        next_producer_id=value.next_producer_id if value else None,
         client_transaction_version=value.client_transaction_version if value else None,
         version=value.version if value else None,
     )
@@ -257,12 +261,12 @@ def _batch_row(header: BatchHeader, marker: EndTransactionMarker | None) -> Batc
         base_offset=header.base_offset,
         last_offset=header.last_offset,
         kind=kind,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
+        producer_id=present(header.producer_id),
+        producer_epoch=present(header.producer_epoch),
+        base_sequence=present(header.base_sequence),
         coordinator_epoch=CoordinatorEpoch(marker.coordinator_epoch) if marker is not None else None,
-        leader_epoch=header.leader_epoch,
-        max_timestamp_ms=header.max_timestamp,
+        leader_epoch=present(header.leader_epoch),
+        max_timestamp_ms=present(header.max_timestamp),
         records=header.record_count,
         compression=_CODECS[codec] if codec < len(_CODECS) else str(codec),
         size=header.length + 12,

@@ -14,9 +14,15 @@ from typing import Any
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.flag_types import words
 from txnwatch.cli.output import CommandAnswer, NotChecked, Time
+from txnwatch.state.model.description import (
+    DescribedTransaction,
+    NotDescribed,
+    TransactionDescription,
+    UnknownTransactionalId,
+)
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BrokerId, ProducerEpoch, ProducerId
-from txnwatch.state.model.ports import TransactionDescription
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
@@ -65,55 +71,58 @@ def _answer(cluster: Cluster, transactional_id: str) -> CommandAnswer:
     described, last, problem = described_with_log(cluster, transactional_id)
     missing = hidden_of(cluster, [described])
     if problem is not None:
-        missing["last update and duration of the last transaction"] = problem
+        missing["last update and duration of the last transaction"] = Problem(problem)
     return CommandAnswer(
         command="describe",
         cluster_id=cluster.known.cluster_id,
         row_type=DescribedRow,
         rows=[row_of(described, last, wall_clock_ms())],
-        not_checked=tuple(NotChecked(what, why) for what, why in missing.items()),
+        not_checked=tuple(NotChecked(what, str(why)) for what, why in missing.items()),
     )
 
 
 def described_with_log(
     cluster: Cluster, transactional_id: str
-) -> tuple[TransactionDescription, LogRecord | None, str | None]:
+) -> tuple[DescribedTransaction, LogRecord | None, str | None]:
     """The id at its coordinator, its last record in the log, and why that record could not be read.
 
     Raises:
         BrokerError: the coordinator did not answer, or does not know the id.
     """
     admin = ClusterAdmin(cluster)
-    described, last, problem = admin.describe_transactions([transactional_id])[transactional_id], None, None
+    described = _known(admin.describe_transactions([transactional_id])[transactional_id])
+    last: LogRecord | None = None
+    problem: str | None = None
     for _ in range(_TRIES):
-        if described.problem is not None:
-            raise BrokerError(f"transactional id {transactional_id}: {described.problem}")
-        if described.state is None:
-            raise BrokerError(
-                f"transactional id {transactional_id}: its coordinator, broker {described.coordinator}, does not know "
-                "it: it never existed, or it expired (transactional.id.expiration.ms)"
-            )
         found, problem = read_records(cluster, transactional_id)
         last = found[-1] if found else None
         if problem is None and last is None:
             problem = f"{TRANSACTION_STATE_TOPIC} has no record of this id"
         again = admin.describe_transactions([transactional_id])[transactional_id]
-        if again == described or again.problem is not None:
+        if again == described or isinstance(again, NotDescribed):
             break
-        described = again  # its state changed while the log was read
+        described = _known(again)  # its state changed while the log was read
     return described, last, problem
 
 
-def row_of(described: TransactionDescription, last: LogRecord | None, now_ms: TimestampMs) -> DescribedRow:
+def _known(described: TransactionDescription) -> DescribedTransaction:
+    match described:
+        case NotDescribed(transactional_id, problem):
+            raise BrokerError(f"transactional id {transactional_id}: {problem}")
+        case UnknownTransactionalId(transactional_id, coordinator):
+            raise BrokerError(
+                f"transactional id {transactional_id}: its coordinator, broker {coordinator}, does not know it: it "
+                "never existed, or it expired (transactional.id.expiration.ms)"
+            )
+    return described
+
+
+def row_of(described: DescribedTransaction, last: LogRecord | None, now_ms: TimestampMs) -> DescribedRow:
     """The row from the answer of the coordinator and the record of the log."""
     is_same = last is not None and last.value is not None and last.value.state is described.state
     updated_ms = last.timestamp_ms if last is not None and is_same else None
-    has_start = described.start_ms >= 0
-    duration_ms: DurationMs | None = None
-    if has_start and described.is_live:
-        duration_ms = now_ms - described.start_ms
-    elif has_start and updated_ms is not None:
-        duration_ms = updated_ms - described.start_ms
+    start_ms, end_ms = described.start_ms, now_ms if described.is_live else updated_ms
+    duration_ms = end_ms - start_ms if start_ms is not None and end_ms is not None else None
     return DescribedRow(
         coordinator_id=described.coordinator,
         transactional_id=described.transactional_id,
@@ -121,7 +130,7 @@ def row_of(described: TransactionDescription, last: LogRecord | None, now_ms: Ti
         producer_epoch=described.producer_epoch,
         transaction_state=str(described.state),
         transaction_timeout_ms=described.timeout_ms,
-        current_transaction_start_time_ms=described.start_ms if has_start else None,
+        current_transaction_start_time_ms=start_ms,
         transaction_duration_ms=duration_ms,
         topic_partitions=tuple(str(partition) for partition in sorted(described.partitions)),
         last_update_time_ms=updated_ms,

@@ -13,10 +13,10 @@ from txnwatch.cli.output import CommandAnswer, NotChecked, Time
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import BrokerId, CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.ports import ActiveProducer, ListedTransaction
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import Offset
 from txnwatch.streaming.admin.queries import names_of, producers_at
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.metadata import NO_LEADER
 from txnwatch.streaming.source.hidden_participants import why_not_shown
 
 
@@ -26,9 +26,9 @@ class ProducerRow:
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
-    latest_coordinator_epoch: CoordinatorEpoch
-    last_sequence: int
-    last_timestamp_ms: Time
+    latest_coordinator_epoch: CoordinatorEpoch | None
+    last_sequence: int | None
+    last_timestamp_ms: Time | None
     current_transaction_start_offset: Offset | None
     transactional_id: str | None
     transaction_state: str | None
@@ -59,10 +59,10 @@ def _answer(cluster: Cluster, partition: TopicPartition, broker: BrokerId | None
     if info is None:
         raise BrokerError(f"{partition}: {why_not_shown(cluster, partition.topic)}")
     node = info.leader if broker is None else broker
-    if node == NO_LEADER:
+    if node is None:
         raise BrokerError(f"{partition}: no leader; use --broker-id to ask a replica")
     producers = producers_at(cluster, node, partition)
-    if isinstance(producers, str):
+    if isinstance(producers, Problem):
         raise BrokerError(f"{partition} at broker {node}: {producers}")
     names, problems = names_of(cluster, [row.producer_id for row in producers]) if producers else ({}, {})
     return CommandAnswer(
@@ -70,7 +70,7 @@ def _answer(cluster: Cluster, partition: TopicPartition, broker: BrokerId | None
         cluster_id=cluster.known.cluster_id,
         row_type=ProducerRow,
         rows=_rows(producers, names),
-        not_checked=tuple(NotChecked(f"transactional ids of {what}", why) for what, why in problems.items()),
+        not_checked=tuple(NotChecked(f"transactional ids of {what}", str(why)) for what, why in problems.items()),
     )
 
 
@@ -82,9 +82,7 @@ def _rows(producers: Sequence[ActiveProducer], names: dict[ProducerId, ListedTra
             ProducerRow(
                 producer_id=row.producer_id,
                 producer_epoch=row.producer_epoch,
-                latest_coordinator_epoch=CoordinatorEpoch(-1)
-                if row.coordinator_epoch is None
-                else row.coordinator_epoch,
+                latest_coordinator_epoch=row.coordinator_epoch,
                 last_sequence=row.last_sequence,
                 last_timestamp_ms=row.last_timestamp_ms,
                 current_transaction_start_offset=row.txn_start_offset,

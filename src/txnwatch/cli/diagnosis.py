@@ -26,7 +26,6 @@ from txnwatch.streaming.job.checkup import (
 
 _TRUNCATION_SEEN_SINCE = 12  # from Fetch 12 on, the answer has diverging epochs
 _FRESH_MS = DurationMs(5_000)
-_DENIED = "AUTHORIZATION_FAILED"
 _NAMED = 5
 
 
@@ -83,7 +82,7 @@ def _brokers(found: Checkup) -> Iterator[CheckRow]:
         name = f"broker {node}"
         if facts.problem is not None:
             fix = "its advertised.listeners must name an address that is reachable from here"
-            yield CheckRow("listener", f"{name} {facts.endpoint}", Health.MISSING, facts.problem, "all", fix)
+            yield CheckRow("listener", f"{name} {facts.endpoint}", Health.MISSING, str(facts.problem), "all", fix)
             continue
         yield CheckRow("listener", f"{name} {facts.endpoint}", Health.OK, "answers", "all", None)
         yield from _versions(name, facts)
@@ -123,7 +122,7 @@ def _ids(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     if not found.id_problems:
         yield CheckRow("right", name, Health.OK, "no id is hidden", needed_by, None)
     for problem in found.id_problems:
-        fix = _grant(caller, "Describe", "--transactional-id", "*") if _DENIED in problem else None
+        fix = _grant(caller, "Describe", "--transactional-id", "*") if problem.is_denied else None
         detail = f"{problem}: a hidden id appears as missing, so nothing is proven"
         yield CheckRow("right", name, Health.MISSING, detail, needed_by, fix)
 
@@ -156,8 +155,8 @@ def _topics(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
 
 def _hidden(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     for partition, why in found.hidden.items():
-        if _DENIED not in why:
-            yield CheckRow("right", partition, Health.WARNING, why, "find-hanging, explain", None)
+        if not why.is_denied:
+            yield CheckRow("right", partition, Health.WARNING, str(why), "find-hanging, explain", None)
             continue
         topic = partition.rpartition("-")[0]
         fix = _grant(caller, "Read", "--topic", topic)
@@ -196,7 +195,7 @@ def _events(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
             yield CheckRow("right", name, Health.OK, "allowed; `run` creates it", "run", None)
         else:
             grant = _grant(caller, "Create", "--operation", "Write", "--operation", "Read", "--topic", topic)
-            yield CheckRow("right", name, Health.WARNING, problem, "run", grant if _DENIED in problem else None)
+            yield CheckRow("right", name, Health.WARNING, str(problem), "run", grant if problem.is_denied else None)
         return
     for operation, word in ((READ, "Read"), (WRITE, "Write")):
         lacks = _lacks(found.topic_operations[topic], operation)
@@ -214,7 +213,7 @@ def _writers(found: Writers, caller: Caller) -> CheckRow:
         detail = f"every client: the brokers have no authorizer; {harm}. --events-key-file signs our events"
         return CheckRow("right", name, Health.OK, detail, needed_by, None)
     if found.problem is not None:
-        fix = _grant(caller, "Describe", "--cluster") if _DENIED in found.problem else None
+        fix = _grant(caller, "Describe", "--cluster") if found.problem.is_denied else None
         return CheckRow("right", name, Health.WARNING, f"could not be read: {found.problem}; {harm}", needed_by, fix)
     others = [principal for principal in found.principals if principal != caller.principal]
     ours = "this user by an ACL" if caller.principal in found.principals else "this user without an ACL of its own"

@@ -21,6 +21,7 @@ from txnwatch.cli.find_hanging import searcher_of
 from txnwatch.cli.flag_types import words
 from txnwatch.cli.output import CommandAnswer, NotChecked
 from txnwatch.sinks.incidents.search import Searcher
+from txnwatch.state.model.description import DescribedTransaction
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
@@ -103,7 +104,7 @@ def _partition(cluster: Cluster, parsed: argparse.Namespace) -> TopicPartition |
 
 def _is_id(cluster: Cluster, name: str) -> bool:
     """Whether a coordinator knows a transactional id of this name: an id may look like a partition."""
-    return ClusterAdmin(cluster).describe_transactions([name])[name].state is not None
+    return isinstance(ClusterAdmin(cluster).describe_transactions([name])[name], DescribedTransaction)
 
 
 def _of_partition(
@@ -132,7 +133,7 @@ def _of_id(cluster: Cluster, parsed: argparse.Namespace, searcher: Searcher, mis
     described, last, problem = described_with_log(cluster, parsed.transactional_id or parsed.target)
     if problem is not None:
         missing["the coordinator's log"] = problem
-    missing.update(hidden_of(cluster, [described]))
+    missing.update({what: str(why) for what, why in hidden_of(cluster, [described]).items()})
     held = set(described.partitions)
     if not described.is_live:
         logs = read_views(cluster, [described.producer_id])
@@ -141,7 +142,7 @@ def _of_id(cluster: Cluster, parsed: argparse.Namespace, searcher: Searcher, mis
             missing.update({str(log): why for log, why in logs.problems.items()})
         held |= view.participants if view is not None else frozenset()
     readings = ClusterAdmin(cluster).read_partitions(sorted(held))
-    missing.update({str(partition): one.problem for partition, one in readings.items() if one.problem is not None})
+    missing.update({str(partition): str(one.problem) for partition, one in readings.items() if one.problem is not None})
     found = searcher.judge(described)
     missing.update(found.not_checked)
     return of_id(origin_of(cluster, parsed), described, last, readings.values(), wall_clock_ms(), found)

@@ -12,11 +12,12 @@ from txnwatch.state.evidence.blocked_reads import hidden_records
 from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.expected_end import EndedBy, ExpectedEnd, expected_end
 from txnwatch.state.evidence.known_outcome import known_outcome
+from txnwatch.state.model.description import DescribedTransaction
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import ProducerId, TopicPartition
 from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.policy import DetectionPolicy
-from txnwatch.state.model.ports import PartitionReading, TransactionDescription
+from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.quantities import LONG_AGO, TimestampMs, elapsed
 from txnwatch.state.model.verdicts import REASON_MEANS, Verdict
 
@@ -67,7 +68,7 @@ class End:
 
 
 def end_of(
-    described: TransactionDescription, proven: Verdict | None, policy: DetectionPolicy, now_ms: TimestampMs
+    described: DescribedTransaction, proven: Verdict | None, policy: DetectionPolicy, now_ms: TimestampMs
 ) -> End:
     """How a live transaction will end, as text; `proven` is the verdict that its coordinator has confirmed."""
     end = expected_end(described, proven, policy, now_ms)
@@ -76,14 +77,15 @@ def end_of(
     return End(proven or _OPEN, by_itself, by_ms, _how_it_ends(described, end, now_ms))
 
 
-def _how_it_ends(described: TransactionDescription, end: ExpectedEnd, now_ms: TimestampMs) -> str:
-    assert described.state is not None
+def _how_it_ends(described: DescribedTransaction, end: ExpectedEnd, now_ms: TimestampMs) -> str:
     due_ms, last_ms = end.due_ms or LONG_AGO, end.last_ms or LONG_AGO
     match end.by:
         case EndedBy.MARKERS:
             return f"Its outcome is decided ({described.state.outcome}); it ends once the marker is written here."
         case EndedBy.CLIENT:
             return "It is a two-phase transaction: it has no timeout; only its client ends it."
+        case EndedBy.NO_START:
+            return "When its timeout passes is not known: its coordinator returned no start."
         case EndedBy.LATE_COORDINATOR:
             passed = duration(elapsed(due_ms, now_ms))
             return f"Its timeout passed {passed} ago, and its coordinator has not aborted it."
@@ -172,7 +174,7 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
     state = f", now {described.state} at broker {described.coordinator}" if described is not None else ""
     text = (
         f"{span.partition}: HANGING.",
-        f"{_what(span)} Its last write was at {utc(written_ms)} by its client's clock.",
+        f"{_what(span)} {_last_write(written_ms)}",
         f"{owned}{state}. No marker will come: {REASON_MEANS[proof.reason]} ({proof.reason}).",
         "No coordinator will end it: it stays open until txnwatch or an administrator writes a marker.",
         _NEVER_SURE[outcome],
@@ -184,7 +186,7 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
         state=Verdict.HANGING,
         transactional_id=owner,
         producer_id=span.producer_id,
-        since_ms=min(written_ms, now_ms),
+        since_ms=min(written_ms, now_ms) if written_ms is not None else None,
         hidden_records=None,
         ends_by_itself=_NO,
         ends_by_ms=None,
@@ -193,17 +195,20 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
     )
 
 
+def _last_write(written_ms: TimestampMs | None) -> str:
+    if written_ms is None:
+        return "Its last write has no timestamp."
+    return f"Its last write was at {utc(written_ms)} by its client's clock."
+
+
 def _covered(
-    origin: Origin, span: SpanCandidate, described: TransactionDescription, now_ms: TimestampMs, found: Search
+    origin: Origin, span: SpanCandidate, described: DescribedTransaction, now_ms: TimestampMs, found: Search
 ) -> Explanation:
     end = end_of(described, verdict_of(described, found), found.policy, now_ms)
     name = described.transactional_id
-    age = duration(now_ms - described.start_ms)
     head = f"{span.partition}: {end.state}, held by a transaction in state {described.state}."
-    owner = (
-        f"Its owner is {name!r}, at broker {described.coordinator}: {described.state} since {utc(described.start_ms)} "
-        f"({age} ago)."
-    )
+    began = since(described.start_ms, now_ms)
+    owner = f"Its owner is {name!r}, at broker {described.coordinator}: {described.state}{began}."
     return Explanation(
         target=str(span.partition),
         state=end.state,
@@ -218,7 +223,12 @@ def _covered(
     )
 
 
-def verdict_of(described: TransactionDescription, found: Search) -> Verdict | None:
+def since(time_ms: TimestampMs | None, now_ms: TimestampMs) -> str:
+    """A start and how long ago it was, behind a state; nothing if the start is not known."""
+    return f" since {utc(time_ms)} ({duration(now_ms - time_ms)} ago)" if time_ms is not None else ""
+
+
+def verdict_of(described: DescribedTransaction, found: Search) -> Verdict | None:
     """The proven verdict about a live transaction as a whole; None without one."""
     name = described.transactional_id
     return next((one.verdict for one, _ in found.overdue if one.view.transactional_id == name), None)

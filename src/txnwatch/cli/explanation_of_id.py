@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from txnwatch.cli.event_lines import duration, utc
-from txnwatch.cli.explanation import Explanation, end_of, verdict_of
+from txnwatch.cli.explanation import Explanation, end_of, since, verdict_of
 from txnwatch.sinks.incidents.commands import Origin, explain_partition
 from txnwatch.sinks.incidents.search import Search
 from txnwatch.state.evidence.open_data import open_data
+from txnwatch.state.model.description import DescribedTransaction
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS
-from txnwatch.state.model.ports import PartitionReading, TransactionDescription
+from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.log.coordinator_log import LogRecord
@@ -19,7 +20,7 @@ from txnwatch.streaming.log.coordinator_log import LogRecord
 
 def of_id(
     origin: Origin,
-    described: TransactionDescription,
+    described: DescribedTransaction,
     last: LogRecord | None,
     readings: Iterable[PartitionReading],
     now_ms: TimestampMs,
@@ -58,16 +59,15 @@ def of_id(
     )
 
 
-def _ended(described: TransactionDescription, ended_ms: TimestampMs | None) -> str:
-    assert described.state is not None
+def _ended(described: DescribedTransaction, ended_ms: TimestampMs | None) -> str:
     how = {"commit": "committed", "abort": "aborted"}.get(described.state.outcome or "", str(described.state))
-    if ended_ms is None or described.start_ms < 0:
+    if ended_ms is None or described.start_ms is None:
         return f"Its last transaction was {how}"
     return f"Its last transaction was {how} at {utc(ended_ms)}, after {duration(ended_ms - described.start_ms)}"
 
 
 def _live_id(
-    described: TransactionDescription,
+    described: DescribedTransaction,
     last: LogRecord | None,
     readings: list[PartitionReading],
     now_ms: TimestampMs,
@@ -75,7 +75,6 @@ def _live_id(
 ) -> Explanation:
     end = end_of(described, verdict_of(described, found), found.policy, now_ms)
     name, state = described.transactional_id, described.state
-    assert state is not None
     since_ms = described.start_ms
     how_it_ends = end.text
     if state.is_prepare:
@@ -83,7 +82,7 @@ def _live_id(
         how_it_ends = _waits(described, readings)
     holds = open_data(described.producer_id, readings).open
     text = (
-        f"{name}: {state} since {utc(since_ms)} ({duration(now_ms - since_ms)} ago).",
+        f"{name}: {state}{since(since_ms, now_ms)}.",
         _producer(described),
         f"It holds {_names(sorted(described.partitions)) or 'nothing'}; open data is on {_names(holds) or 'none'}.",
         how_it_ends,
@@ -102,13 +101,13 @@ def _live_id(
     )
 
 
-def _waits(described: TransactionDescription, readings: list[PartitionReading]) -> str:
+def _waits(described: DescribedTransaction, readings: list[PartitionReading]) -> str:
     """What a transaction in Prepare* waits for."""
     if not described.partitions:
         return "Every marker is written; only the coordinator's last record is missing."
     data = open_data(described.producer_id, readings, among=described.partitions)
-    outcome = described.state.outcome if described.state is not None else None
-    text = f"Its outcome is decided: {outcome}. It waits for the markers of {_names(sorted(described.partitions))}."
+    waits_for = _names(sorted(described.partitions))
+    text = f"Its outcome is decided: {described.state.outcome}. It waits for the markers of {waits_for}."
     if data.unread:
         unread = ", ".join(f"{partition} ({problem})" for partition, problem in data.unread.items())
         text += f" Not reachable: {unread}."
@@ -120,7 +119,7 @@ def _waits(described: TransactionDescription, readings: list[PartitionReading]) 
     return text
 
 
-def _producer(described: TransactionDescription) -> str:
+def _producer(described: DescribedTransaction) -> str:
     timeout = "none" if described.timeout_ms == TWO_PHASE_TIMEOUT_MS else duration(described.timeout_ms)
     producer = f"Producer id {described.producer_id}, epoch {described.producer_epoch}"
     return f"{producer}, timeout {timeout}, at broker {described.coordinator}."

@@ -134,7 +134,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolic
 class AgeFilter:
     """Selects open spans that were last written more than `minutes` ago; counts the younger ones.
 
-    A timestamp in the future gives no age: such a span is selected.
+    A timestamp in the future gives no age, nor does a batch without a timestamp: such a span is selected.
     """
 
     minutes: int
@@ -142,7 +142,10 @@ class AgeFilter:
 
     def is_wanted(self, span: SpanCandidate) -> bool:
         """Whether the span is to be judged; called once for each open span."""
-        age_ms = span.data_listed_ms - span.span.last_timestamp_ms
+        written_ms = span.span.last_timestamp_ms
+        if written_ms is None:
+            return True
+        age_ms = span.data_listed_ms - written_ms
         if self.minutes <= 0 or age_ms < 0 or age_ms > self.minutes * _MINUTE_MS:
             return True
         self.younger += 1

@@ -10,9 +10,10 @@ from typing import Any
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.flag_types import id64, int64, words
 from txnwatch.cli.output import CommandAnswer, Duration, NotChecked
+from txnwatch.state.model.description import DescribedTransaction, TransactionDescription
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ids import BrokerId, ProducerId
-from txnwatch.state.model.ports import ListedTransaction, TransactionDescription
+from txnwatch.state.model.ports import ListedTransaction
 from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.admin.describe_transactions import describe_at
@@ -81,8 +82,9 @@ def filters_of(parsed: argparse.Namespace) -> Filters:
         ConfigError: the pattern is invalid, or no given state can have a duration.
     """
     states = tuple(parsed.state)
-    longer_than_ms = DurationMs(-1) if parsed.duration_filter is None else parsed.duration_filter
-    if longer_than_ms >= 0:
+    given_ms = parsed.duration_filter
+    longer_than_ms = given_ms if given_ms is not None and given_ms >= 0 else None  # -1 is Kafka's value of no filter
+    if longer_than_ms is not None:
         states = tuple(state for state in _LIVE if not states or state in states)
         if not states:
             found = ", ".join(parsed.state)
@@ -109,25 +111,27 @@ def _answer(cluster: Cluster, filters: Filters) -> CommandAnswer:
     now_ms = wall_clock_ms()
     listed = sorted(listed, key=lambda row: (row.transactional_id, row.coordinator))
     rows = [_row(row, described.get(row.transactional_id), now_ms) for row in listed]
-    if filters.longer_than_ms >= 0:  # brokers before 3.8 do not filter by duration
-        rows = [row for row in rows if row.open_for_ms is None or row.open_for_ms > filters.longer_than_ms]
+    longer_than_ms = filters.longer_than_ms
+    if longer_than_ms is not None:  # brokers before 3.8 do not filter by duration
+        rows = [row for row in rows if row.open_for_ms is None or row.open_for_ms > longer_than_ms]
     return CommandAnswer(
         command="list",
         cluster_id=cluster.known.cluster_id,
         row_type=ListedRow,
         rows=rows,
-        not_checked=tuple(NotChecked(what, why) for what, why in (found.problems | hidden).items()),
+        not_checked=tuple(NotChecked(what, str(why)) for what, why in (found.problems | hidden).items()),
         found=bool(rows),
     )
 
 
 def _row(row: ListedTransaction, described: TransactionDescription | None, now_ms: TimestampMs) -> ListedRow:
-    is_same = described is not None and described.is_live and described.producer_id == row.producer_id
+    live = described if isinstance(described, DescribedTransaction) and described.is_live else None
+    same = live if live is not None and live.producer_id == row.producer_id else None
     return ListedRow(
         transactional_id=row.transactional_id,
         coordinator=row.coordinator,
         producer_id=row.producer_id,
         transaction_state=str(row.state),
-        transaction_timeout_ms=described.timeout_ms if described is not None and is_same else None,
-        open_for_ms=now_ms - described.start_ms if described is not None and is_same else None,
+        transaction_timeout_ms=same.timeout_ms if same is not None else None,
+        open_for_ms=now_ms - same.start_ms if same is not None and same.start_ms is not None else None,
     )

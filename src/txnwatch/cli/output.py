@@ -34,15 +34,11 @@ class Shown(NamedTuple):
     render: Callable[[Any], str] | None
 
 
-def _time(value: TimestampMs) -> str:
-    return utc(value) if value >= 0 else NONE
-
-
 def _duration(value: DurationMs) -> str:
-    return duration(value) if value >= 0 else NONE
+    return duration(value) if value >= 0 else NONE  # the two clocks of the difference disagree
 
 
-Time = Annotated[TimestampMs, Shown(_time)]  # below 0 for none
+Time = Annotated[TimestampMs, Shown(utc)]
 Duration = Annotated[DurationMs, Shown(_duration)]
 Line = Annotated[str, Shown(None)]
 DETAIL = "detail"  # Annotated[..., DETAIL]: a column that leaves the row if the table is too wide

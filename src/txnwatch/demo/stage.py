@@ -31,6 +31,7 @@ from txnwatch.sinks.delivery.event_log import read_events
 from txnwatch.state.model.errors import BrokerError, TxnwatchError
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.list_offsets import READ_COMMITTED
 
@@ -141,10 +142,13 @@ class Stage:
         stable = self.cluster.list_offsets(partitions, isolation=READ_COMMITTED)
         now = time.monotonic()
         for number, row in enumerate(self.view.rows):
+            end, last_stable = ends[partitions[number]], stable[partitions[number]]
+            if isinstance(end, Problem) or isinstance(last_stable, Problem):
+                continue
             moved = self.reader.positions[number] != row.position
             row.position = self.reader.positions[number]
-            row.high_watermark = ends[partitions[number]].offset
-            row.last_stable_offset = stable[partitions[number]].offset
+            row.high_watermark = end.offset
+            row.last_stable_offset = last_stable.offset
             is_behind = row.position <= row.last_stable_offset < row.high_watermark
             if moved or not is_behind:
                 row.stands_since = None

@@ -155,7 +155,7 @@ class RawProducer:
         )
         for _ in _attempts():
             info = self.cluster.refresh().info(partition)
-            if info is None or info.leader < 0:
+            if info is None or info.leader is None:
                 continue
             response = self.cluster.node(info.leader).call(request, 15.0)
             answer = response.responses[0].partition_responses[0]

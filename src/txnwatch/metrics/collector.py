@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -53,15 +53,19 @@ _SPEC = {spec.name: spec for spec in METRICS}
 
 @dataclass(frozen=True, slots=True)
 class _Picture:
-    """The facts of the last micro-batch that a scrape needs; times are our clock, -1 for none."""
+    """The facts of the last evaluated barrier that a scrape needs; times are our clock.
 
-    judged_ms: TimestampMs = TimestampMs(-1)
-    data_listed_ms: TimestampMs = TimestampMs(-1)
-    caught_up_ms: TimestampMs = TimestampMs(-1)
-    oldest_open_ms: TimestampMs | None = None
-    oldest_prepared_ms: TimestampMs | None = None
-    pinned: Mapping[TopicPartition, tuple[Offset, TimestampMs]] = field(default_factory=dict)
-    left: Mapping[TopicPartition, Offset] = field(default_factory=dict)
+    Attributes:
+        caught_up_ms: when everything was last read to its listed end; None if that has not happened yet.
+    """
+
+    judged_ms: TimestampMs
+    data_listed_ms: TimestampMs
+    caught_up_ms: TimestampMs | None
+    oldest_open_ms: TimestampMs | None
+    oldest_prepared_ms: TimestampMs | None
+    pinned: Mapping[TopicPartition, tuple[Offset, TimestampMs]]
+    left: Mapping[TopicPartition, Offset]
 
 
 class Metrics(Collector):
@@ -79,9 +83,9 @@ class Metrics(Collector):
         self.cluster_id = ""
         self._now_ms = now_ms
         self._lock = threading.Lock()
-        self._picture = _Picture()
+        self._picture: _Picture | None = None
         self._tally = Tally()
-        self._counted_batch = -1
+        self._counted_batch: int | None = None
         self._confirmations: Counts[str] = Counts()
         self._failures: Counts[str] = Counts()
         self._passed_over: Counts[str] = Counts()
@@ -106,7 +110,7 @@ class Metrics(Collector):
     @property
     def is_judging(self) -> bool:
         """Whether a barrier was evaluated within the last 15 s."""
-        return self._picture.judged_ms >= 0 and self._now_ms() - self._picture.judged_ms <= UP_WITHIN_MS
+        return self._picture is not None and self._now_ms() - self._picture.judged_ms <= UP_WITHIN_MS
 
     def query_starts(self, ledger: Ledger) -> None:
         """Counts a start of the streaming query; the ledger was opened for it."""
@@ -133,16 +137,15 @@ class Metrics(Collector):
         self._gauges(emitted, now_ms)
         self._take_evidence(emitted, evidence)
         self._made["ready"].set(int(is_ready))
-        if batch_id > self._counted_batch:
+        if self._counted_batch is None or batch_id > self._counted_batch:
             self._counted_batch = batch_id
             self._count(emitted, now_ms)
         self._take_ledger(ledger)
 
     def _count(self, emitted: Iterable[Finding], now_ms: TimestampMs) -> None:
         self._made["batches_total"].inc()
-        listed_ms = self._picture.data_listed_ms
-        if listed_ms >= 0:
-            self._made["batch_duration_seconds"].observe(elapsed(listed_ms, now_ms) / 1000)
+        if self._picture is not None:
+            self._made["batch_duration_seconds"].observe(elapsed(self._picture.data_listed_ms, now_ms) / 1000)
         for finding in emitted:
             match finding:
                 case PartitionAlarm(notice):
@@ -164,11 +167,12 @@ class Metrics(Collector):
         counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
         if not counts:
             return
-        listed_ms = counts[0].data_listed_ms
+        listed_ms, before = counts[0].data_listed_ms, self._picture
+        caught_up_ms = before.caught_up_ms if before is not None else None
         self._picture = _Picture(
             judged_ms=now_ms,
             data_listed_ms=listed_ms,
-            caught_up_ms=listed_ms if not counts[0].behind else self._picture.caught_up_ms,
+            caught_up_ms=listed_ms if not counts[0].behind else caught_up_ms,
             oldest_open_ms=_earliest(count.oldest_open_ms for count in counts),
             oldest_prepared_ms=_earliest(count.oldest_prepared_ms for count in counts),
             pinned=_pinned(emitted),
@@ -242,13 +246,13 @@ class Metrics(Collector):
         now_ms, picture, progress = self._now_ms(), self._picture, self.progress()
         yield _gauge("up", {(): int(self.is_judging)})
         yield _gauge("build_info", {(version(NAMESPACE), self.cluster_id): 1})
-        if picture.judged_ms >= 0:
+        if picture is not None:
             yield _gauge("last_barrier_timestamp_seconds", {(): picture.data_listed_ms / 1000})
             yield _gauge("oldest_open_transaction_seconds", {(): _age_s(now_ms, picture.oldest_open_ms)})
             yield _gauge("oldest_pending_transaction_seconds", {(): _age_s(now_ms, picture.oldest_prepared_ms)})
             pinned = {p: _age_s(now_ms, since_ms) for p, (_, since_ms) in picture.pinned.items()}
             yield _gauge("lso_pinned_seconds", _by_labels(pinned))
-        if picture.caught_up_ms >= 0:
+        if picture is not None and picture.caught_up_ms is not None:
             yield _gauge("source_lag_seconds", {(): _age_s(now_ms, picture.caught_up_ms)})
         if progress is not None:
             yield from _of_progress(progress, picture)
@@ -269,13 +273,14 @@ class Metrics(Collector):
             yield family
 
 
-def _of_progress(progress: Progress, picture: _Picture) -> Iterator[Family]:
-    yield _gauge("source_lag_offsets", {(): progress.lag_offsets(picture.left)})
+def _of_progress(progress: Progress, picture: _Picture | None) -> Iterator[Family]:
+    left, pinned = (picture.left, picture.pinned) if picture is not None else ({}, {})
+    yield _gauge("source_lag_offsets", {(): progress.lag_offsets(left)})
     yield _gauge("last_batch_phase_seconds", {(phase,): ms / 1000 for phase, ms in progress.phases_ms.items()})
     yield _gauge("watched_partitions", {(log,): count for log, count in Counts(map(_log, progress.ends)).items()})
     hidden = {
         partition: max(0, progress.ends[partition] - start)
-        for partition, (start, _) in picture.pinned.items()
+        for partition, (start, _) in pinned.items()
         if partition in progress.ends
     }
     yield _gauge("hidden_records", _by_labels(hidden))

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from support.problems import a_problem
 from txnwatch.cli.diagnosis import Caller, CheckRow, Health, diagnose
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.admin.acls import Writers
 from txnwatch.streaming.job.checkup import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE, BrokerFacts, Checkup
 
@@ -53,9 +55,9 @@ def topics(**changed: frozenset[int] | None) -> Checkup:
     return replace(GOOD, topic_operations={**GOOD.topic_operations, **changed})
 
 
-DENIED = "broker 1: TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+DENIED = a_problem("TRANSACTIONAL_ID_AUTHORIZATION_FAILED").of("broker 1")
 BAD = {
-    "a listener": (replace(GOOD, brokers={1: BrokerFacts("a:1", "refused")}), Health.MISSING, "broker 1 a:1"),
+    "a listener": (replace(GOOD, brokers={1: BrokerFacts("a:1", Problem("refused"))}), Health.MISSING, "broker 1 a:1"),
     "an old broker": (replace(GOOD, brokers={1: OLD}), Health.MISSING, "broker 1"),
     "no leader": (replace(GOOD, without_leader=(TopicPartition("orders", 0),)), Health.WARNING, "orders-0"),
     "ids": (replace(GOOD, id_problems=(DENIED,)), Health.MISSING, "Describe on all transactional ids"),
@@ -65,7 +67,11 @@ BAD = {
     "the events": (topics(**{EVENTS: frozenset({READ})}), Health.MISSING, f"Write on topic {EVENTS}"),
     "verification": (settings(transaction_partition_verification_enable="false"), Health.WARNING, "broker 1"),
     "elections": (settings(unclean_leader_election_enable="true"), Health.WARNING, "broker 1"),
-    "settings": (replace(GOOD, brokers={1: replace(BROKER, settings_problem="X")}), Health.WARNING, "broker 1"),
+    "settings": (
+        replace(GOOD, brokers={1: replace(BROKER, settings_problem=Problem("X"))}),
+        Health.WARNING,
+        "broker 1",
+    ),
     "our clock": (replace(GOOD, newest_stamp_ms=GOOD.asked_ms + 5_001), Health.WARNING, "ours"),
     "cluster": (replace(GOOD, cluster_operations=ALL - {ALTER}), Health.WARNING, "Alter on the cluster"),
 }
@@ -85,7 +91,7 @@ GRANTS = {
         replace(
             GOOD,
             topic_operations={"orders": ALL, TRANSACTION_STATE_TOPIC: ALL},
-            events_problem="TOPIC_AUTHORIZATION_FAILED",
+            events_problem=a_problem("TOPIC_AUTHORIZATION_FAILED"),
         ),
         f"--operation Create --operation Write --operation Read --topic {EVENTS}",
     ),
@@ -123,7 +129,7 @@ def test_other_writers_of_the_events_topic_are_reported() -> None:
 
 
 def test_if_the_acls_cannot_be_read_that_is_reported_with_the_command_that_grants_it() -> None:
-    row = writers(Writers(problem="CLUSTER_AUTHORIZATION_FAILED"))
+    row = writers(Writers(problem=a_problem("CLUSTER_AUTHORIZATION_FAILED")))
     assert row.status is Health.WARNING
     assert row.detail.startswith("could not be read: CLUSTER_AUTHORIZATION_FAILED")
     assert row.fix == f"{GRANT} --allow-principal User:watcher --operation Describe --cluster"

@@ -14,9 +14,8 @@ from txnwatch.cli.explanation_of_id import of_id
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.search import Log
 from txnwatch.state.evidence.age_claims import LeaderStamp
-from txnwatch.state.evidence.screening import view_of
+from txnwatch.state.model.description import DescribedTransaction
 from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
-from txnwatch.state.model.ports import TransactionDescription
 from txnwatch.state.model.transaction import CoordinatorView, EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Verdict
@@ -26,20 +25,20 @@ from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 ORIGIN = Origin("cluster", "a:1")
 NAME = "checkout-1"
 NOW_MS = 1_700_000_000_000
-ONGOING = TransactionDescription(NAME, None, S.ONGOING, 1000, 0, 60_000, NOW_MS, coordinator=1)
+ONGOING = DescribedTransaction(NAME, 1, S.ONGOING, 1000, 0, 60_000, NOW_MS)
 
 ENDS = {
     "before its timeout": (ONGOING, 0, "open", "yes", NOW_MS + 70_000),
     "until the next scan and the buffer": (ONGOING, 75_000, "open", "yes", NOW_MS + 70_000),
     "past both by our clock alone": (ONGOING, 75_001, "open", "unknown", None),
-    "two-phase": (replace(ONGOING, timeout_ms=TWO_PHASE_TIMEOUT_MS), 10**11, "open", "no", None),
-    "decided": (replace(ONGOING, state=S.PREPARE_COMMIT), 10**9, "open", "unknown", None),
+    "two-phase": (msgspec.structs.replace(ONGOING, timeout_ms=TWO_PHASE_TIMEOUT_MS), 10**11, "open", "no", None),
+    "decided": (msgspec.structs.replace(ONGOING, state=S.PREPARE_COMMIT), 10**9, "open", "unknown", None),
 }
 
 
 @pytest.mark.parametrize(("described", "age_ms", "state", "by_itself", "by_ms"), ENDS.values(), ids=ENDS.keys())
 def test_how_a_live_transaction_ends(
-    described: TransactionDescription, age_ms: int, state: str, by_itself: str, by_ms: int | None
+    described: DescribedTransaction, age_ms: int, state: str, by_itself: str, by_ms: int | None
 ) -> None:
     end = end_of(described, None, DetectionPolicy(), NOW_MS + age_ms)
     assert (end.state, end.by_itself, end.by_ms) == (state, by_itself, by_ms)
@@ -69,7 +68,19 @@ def test_the_coordinators_next_scan_is_as_late_as_the_brokers_setting(admin: Fak
 def a_log(admin: FakeAdmin, stamp_ms: int = 0) -> Log:
     """The log with the transaction as it is, stamped by its coordinator at this time."""
     described = admin.describe_transactions([NAME])[NAME]
-    logged = msgspec.structs.replace(view_of(described), log_partition=0, record_timestamp_ms=stamp_ms)
+    assert isinstance(described, DescribedTransaction)
+    logged = CoordinatorView(
+        described.transactional_id,
+        0,
+        7,
+        described.state,
+        described.producer_epoch,
+        described.timeout_ms,
+        described.start_ms,
+        stamp_ms,
+        stamp_ms,
+        described.partitions,
+    )
     return Log({described.producer_id: logged}, led={0: LeaderStamp(described.coordinator, 0)})
 
 
@@ -132,7 +143,7 @@ def test_a_hang_of_which_nobody_knows_the_outcome_is_rehearsed(admin: FakeAdmin)
 
 def handed_out(epoch: int, producer_id: int) -> dict[int, CoordinatorView]:
     """The log: the id has been given an epoch, with which nothing has begun."""
-    view = CoordinatorView(NAME, 0, 7, S.EMPTY, epoch, 60_000, -1, NOW_MS, NOW_MS, epoch_use=EpochUse.FIRST)
+    view = CoordinatorView(NAME, 0, 7, S.EMPTY, epoch, 60_000, None, NOW_MS, NOW_MS, epoch_use=EpochUse.FIRST)
     return {producer_id: view}
 
 

@@ -16,15 +16,15 @@ from txnwatch.cli.decode import bytes_of
 from txnwatch.cli.describe import row_of
 from txnwatch.cli.list import filters_of
 from txnwatch.cli.main import main
+from txnwatch.state.model.description import DescribedTransaction
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.state.model.ports import TransactionDescription
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.log.coordinator_log import LogRecord
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 COMPLETE = "00010000000000000009 0001 0000ea60 04 01 000001a1f86c3ef0 000001a1f86c3ee6 02 00080000000000000009 02020002"
 KEY = "0000 0002 7476"
-VALUE = TransactionLogValue(0, 9, 3, 60_000, S.EMPTY, None, 1, -1)
+VALUE = TransactionLogValue(0, 9, 3, 60_000, S.EMPTY, None, 1, None)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def test_a_pattern_must_be_one() -> None:
         filters_of(flags(transactional_id_pattern="("))
 
 
-def described(state: S, start_ms: int = 1_000) -> TransactionDescription:
-    return TransactionDescription("x", None, state, 7, 0, 60_000, start_ms, coordinator=1)
+def described(state: S, start_ms: int | None = 1_000) -> DescribedTransaction:
+    return DescribedTransaction("x", 1, state, 7, 0, 60_000, start_ms)
 
 
 def logged(state: S, at_ms: int) -> LogRecord:
@@ -120,7 +120,7 @@ def logged(state: S, at_ms: int) -> LogRecord:
 DURATIONS = {
     "open": (described(S.ONGOING), logged(S.ONGOING, 1_100), 9_000, 1_100),
     "complete": (described(S.COMPLETE_COMMIT), logged(S.COMPLETE_COMMIT, 1_500), 500, 1_500),
-    "idle": (described(S.EMPTY, -1), logged(S.EMPTY, 1_100), None, 1_100),
+    "idle": (described(S.EMPTY, None), logged(S.EMPTY, 1_100), None, 1_100),
     "complete, its record unread": (described(S.COMPLETE_COMMIT), None, None, None),
     "it moved on meanwhile": (described(S.COMPLETE_COMMIT), logged(S.ONGOING, 1_500), None, None),
 }
@@ -128,7 +128,7 @@ DURATIONS = {
 
 @pytest.mark.parametrize(("found", "last", "duration_ms", "updated_ms"), DURATIONS.values(), ids=DURATIONS.keys())
 def test_a_duration_is_that_of_what_is_open_or_ended_last(
-    found: TransactionDescription, last: LogRecord | None, duration_ms: int | None, updated_ms: int | None
+    found: DescribedTransaction, last: LogRecord | None, duration_ms: int | None, updated_ms: int | None
 ) -> None:
     row = row_of(found, last, 10_000)
     assert (row.transaction_duration_ms, row.last_update_time_ms) == (duration_ms, updated_ms)

@@ -17,7 +17,7 @@ from txnwatch.cli.output import CommandAnswer, Duration, LeftOut, NotChecked, Ti
 @dataclass(frozen=True)
 class Row:
     transactional_id: str | None
-    start_ms: Time
+    start_ms: Time | None
     lasting_ms: Duration
     partitions: tuple[str, ...] = ()
     is_blocker: bool = False
@@ -53,7 +53,7 @@ def test_the_table_has_kafkas_headings_and_nothing_is_cut_or_taken_for_markup() 
 
 
 def test_what_is_not_there_is_a_dash() -> None:
-    assert written(an_answer(Row(None, -1, -1)), "text").splitlines()[1].split() == ["-", "-", "-", "false"]
+    assert written(an_answer(Row(None, None, -1)), "text").splitlines()[1].split() == ["-", "-", "-", "false"]
 
 
 def test_json_is_one_envelope_on_one_line() -> None:

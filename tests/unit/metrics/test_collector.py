@@ -34,7 +34,7 @@ from txnwatch.state.model.incident_payload import Action, ActionResult, Decision
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.streaming.job.progress import Progress, read_progress
-from txnwatch.streaming.source.offsets import Position, SourceOffset
+from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 from txnwatch.watch.coverage import Coverage
 from txnwatch.watch.missing_evidence import MissingEvidence
 
@@ -250,7 +250,11 @@ def test_incidents_confirmations_and_sinks_come_from_the_ledger(world: World) ->
 
 def test_progress_is_what_spark_reports() -> None:
     offset = SourceOffset(
-        "c", 3, 1, 2, {ORDERS: Position("id", 7, 0, 10), TopicPartition("new", 0): Position("n", -1, -1, 0)}
+        "c",
+        3,
+        1,
+        2,
+        {ORDERS: Position("id", 7, 0, 10, leader=1), TopicPartition("new", 0): NotBegun("n")},
     )
     told = {"durationMs": {"addBatch": 30}, "sources": [{"endOffset": offset.to_json()}]}
     assert read_progress(told) == Progress({"addBatch": 30}, {ORDERS: 10}, {ORDERS: 7})

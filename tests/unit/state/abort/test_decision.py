@@ -14,10 +14,11 @@ from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage
 from txnwatch.state.abort.decision import AbortSpec, Refused, decide_abort, objection
 from txnwatch.state.abort.rules import REFUSALS
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
+from txnwatch.state.model.description import DescribedTransaction
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident_payload import Refusal
-from txnwatch.state.model.ports import ActiveProducer, MarkerSpec, PartitionReading, TransactionDescription
+from txnwatch.state.model.ports import ActiveProducer, MarkerSpec, PartitionReading
 from txnwatch.state.model.transaction import CoordinatorView, Span
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Reason, Verdict
@@ -25,7 +26,7 @@ from txnwatch.state.model.verdicts import Reason, Verdict
 PARTITION = TopicPartition("orders", 3)
 NOW_MS = OPEN_SINCE_MS + 1_000_000
 ROW = ActiveProducer(4711, 2, 20, OPEN_SINCE_MS, None, 99)
-MOVED_ON = TransactionDescription("payments-ü", state=S.EMPTY, producer_id=4711, producer_epoch=3)
+MOVED_ON = DescribedTransaction("payments-ü", 1, S.EMPTY, 4711, 3, 60_000)
 CONFIRMED = SpanConfirmation(Answer.CONFIRMED, reading=PartitionReading(PARTITION), producer=ROW, description=MOVED_ON)
 VIEW = CoordinatorView("payments-ü", 1, 77, S.COMPLETE_ABORT, 2, 60_000, OPEN_SINCE_MS, OPEN_SINCE_MS, OPEN_SINCE_MS)
 SPAN = Span("Zm9v", 99, 2, 2, 120, OPEN_SINCE_MS, OPEN_SINCE_MS, 7)
@@ -62,15 +63,15 @@ def with_row(**changes: Any) -> Case:
 
 
 def with_owner(**changes: Any) -> Case:
-    return with_found(description=replace(MOVED_ON, **changes))
+    return with_found(description=msgspec.structs.replace(MOVED_ON, **changes))
 
 
-def refuted(why: str, owner: TransactionDescription | None = None) -> Case:
+def refuted(why: str, owner: DescribedTransaction | None = None) -> Case:
     return replace(CASE, found=SpanConfirmation(Answer.REFUTED, why, description=owner))
 
 
-LIVE = replace(MOVED_ON, state=S.ONGOING, partitions=frozenset({PARTITION}))
-OTHERS = replace(MOVED_ON, transactional_id="x-1")
+LIVE = msgspec.structs.replace(MOVED_ON, state=S.ONGOING, partitions=frozenset({PARTITION}))
+OTHERS = msgspec.structs.replace(MOVED_ON, transactional_id="x-1")
 REFUSED: dict[str, tuple[Case, Refusal]] = {
     "told by somebody, and not found here": (replace(CASE, evidence=None), Refusal.NOT_PROVEN_HERE),
     "committed": (with_outcome("commit"), Refusal.OUTCOME_WAS_COMMIT),

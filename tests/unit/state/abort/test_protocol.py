@@ -38,6 +38,7 @@ from txnwatch.state.model.incident_payload import (
     Refusal,
 )
 from txnwatch.state.model.ports import ActiveProducer, MarkerSpec, PartitionReading
+from txnwatch.state.model.problem import ErrorCode, Problem
 from txnwatch.state.model.transaction import Marker
 
 R = ActionResult
@@ -61,7 +62,7 @@ AFTER: dict[str, tuple[PartitionReading, ActionResult | None]] = {
         replace(READING, producers=(OPEN_ROW._replace(producer_id=1),)),
         None,
     ),
-    "not read": (replace(READING, problem="NO_LEADER"), R.UNKNOWN),
+    "not read": (replace(READING, problem=Problem("NO_LEADER")), R.UNKNOWN),
     "another topic of the name": (replace(READING, topic_id="another"), R.UNKNOWN),
 }
 
@@ -95,28 +96,30 @@ def test_the_marker_that_closed_it_decides(marker: Marker | None, commit: bool, 
 
 
 OPEN, DONE, NOT_READ = MarkerResult(R.STILL_OPEN), MarkerResult(R.VERIFIED, is_closed=True), MarkerResult(R.UNKNOWN)
-ANSWERS: dict[str, tuple[MarkerResult, str | None, ActionResult, bool]] = {
+DENIED = Problem("CLUSTER_AUTHORIZATION_FAILED", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+FENCED = Problem("INVALID_PRODUCER_EPOCH", 47)
+ANSWERS: dict[str, tuple[MarkerResult, Problem | None, ActionResult, bool]] = {
     "accepted, and closed": (DONE, None, R.VERIFIED, False),
     "accepted, and still open": (OPEN, None, R.STILL_OPEN, False),
     "accepted, and not read": (NOT_READ, None, R.UNKNOWN, False),
-    "refused, but closed": (DONE, "INVALID_PRODUCER_EPOCH", R.VERIFIED, False),
-    "refused, and still open": (OPEN, "INVALID_PRODUCER_EPOCH", R.FAILED, False),
-    "refused, and not read": (NOT_READ, "no answer", R.UNKNOWN, False),
-    "denied": (OPEN, "CLUSTER_AUTHORIZATION_FAILED", R.FAILED, True),
-    "denied, but closed by somebody": (DONE, "CLUSTER_AUTHORIZATION_FAILED", R.VERIFIED, False),
+    "refused, but closed": (DONE, FENCED, R.VERIFIED, False),
+    "refused, and still open": (OPEN, FENCED, R.FAILED, False),
+    "refused, and not read": (NOT_READ, Problem("no answer"), R.UNKNOWN, False),
+    "denied": (OPEN, DENIED, R.FAILED, True),
+    "denied, but closed by somebody": (DONE, DENIED, R.VERIFIED, False),
 }
 
 
 @pytest.mark.parametrize(("read", "problem", "result", "is_denied"), ANSWERS.values(), ids=ANSWERS.keys())
 def test_the_broker_s_answer_never_replaces_the_read(
     read: MarkerResult,
-    problem: str | None,
+    problem: Problem | None,
     result: ActionResult,
     is_denied: bool,  # noqa: FBT001
 ) -> None:
     found = with_answer(read, problem)
     assert (found.result, found.is_denied) == (result, is_denied)
-    assert problem is None or problem in (found.detail or "")
+    assert problem is None or str(problem) in (found.detail or "")
 
 
 OWN: dict[str, tuple[Marker, Marker | None, bool]] = {

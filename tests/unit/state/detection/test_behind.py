@@ -20,6 +20,7 @@ from txnwatch.state.model.findings import (
     SpanEnded,
     ViewHealed,
 )
+from txnwatch.state.model.gap import Remedy
 from txnwatch.state.model.transaction import TransactionState as S
 
 BEHIND: dict[str, Any] = {"limited_data": {ORDERS}}
@@ -69,7 +70,7 @@ def test_a_census_that_was_to_rest_on_a_reading_counts_for_nothing_where_that_lo
     run.batch(seen(0, 10, data=5))
     run.batch(notice(NoticeKind.LOST, 10), *census_of(below=20))
     assert run.producer().spans[ORDERS].census_absent_at is None
-    assert OutstandingGap(ORDERS, -1) in run.batch()
+    assert OutstandingGap(ORDERS, Remedy.CENSUS) in run.batch()
 
 
 def test_a_hang_that_the_scan_has_read_is_proven_by_the_census_as_well() -> None:

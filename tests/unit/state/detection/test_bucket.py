@@ -24,6 +24,7 @@ from txnwatch.state.detection.bucket import process
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.model.facts import Barrier, NoticeKind
 from txnwatch.state.model.findings import OutstandingGap, PartitionAlarm, SpanCandidate, SpanEnded
+from txnwatch.state.model.gap import Gap, Remedy
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.transaction import TransactionState as S
@@ -31,8 +32,8 @@ from txnwatch.state.model.transaction import TransactionState as S
 LOG_0 = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 
 
-def gaps(run: BucketRun) -> dict[TopicPartition, int]:
-    return {said.partition: said.from_offset for said in run.batch() if isinstance(said, OutstandingGap)}
+def gaps(run: BucketRun) -> dict[TopicPartition, Gap]:
+    return {said.partition: said.gap for said in run.batch() if isinstance(said, OutstandingGap)}
 
 
 def test_facts_of_a_batch_may_come_in_any_order() -> None:
@@ -148,11 +149,11 @@ def test_a_re_read_that_fails_again_stays_a_gap() -> None:
 def test_what_cannot_be_read_again_needs_a_census(kind: NoticeKind) -> None:
     run = BucketRun()
     run.batch(seen(0, 10, data=5), notice(kind, 30))
-    assert gaps(run) == {ORDERS: -1}
+    assert gaps(run) == {ORDERS: Remedy.CENSUS}
     run.batch(reread={ORDERS: 0})
-    assert gaps(run) == {ORDERS: -1}
+    assert gaps(run) == {ORDERS: Remedy.CENSUS}
     run.batch(notice(kind, 30), *census(below=20))
-    assert gaps(run) == {ORDERS: -1}, "a census of a batch that failed there heals nothing"
+    assert gaps(run) == {ORDERS: Remedy.CENSUS}, "a census of a batch that failed there heals nothing"
     run.batch(*census(below=20))
     assert run.producer().spans, "its marker may still be read"
     assert gaps(run) == {}
@@ -173,7 +174,7 @@ def test_a_truncated_log_partition_is_read_from_its_beginning_and_forgets_what_i
         transaction(9, S.ONGOING, ORDERS, producer_id=OTHER, transactional_id="another"),
     )
     run.batch(log_notice(NoticeKind.TRUNCATED, 5))
-    assert gaps(run) == {LOG_0: -1}
+    assert gaps(run) == {LOG_0: Remedy.NEW_READING}
     run.batch(transaction(3, S.ONGOING, ORDERS), reread={LOG_0: 0}, stale_coordinator=frozenset({0}))
     assert run.bucket.agenda.keys() == {PRODUCER, OTHER}, "a chunk of a long re-read decides nothing"
     run.batch()

@@ -64,7 +64,7 @@ def test_what_is_prepared_is_listed_at_once() -> None:
 
 def test_an_empty_transaction_that_is_aborted_began_when_it_was() -> None:
     run = BucketRun()
-    run.batch(transaction(1, S.PREPARE_ABORT, start_ms=-1, record_timestamp_ms=START_MS + 300))
+    run.batch(transaction(1, S.PREPARE_ABORT, start_ms=None, record_timestamp_ms=START_MS + 300))
     assert figures(run) == ({"PrepareAbort": 1}, START_MS + 300, START_MS + 300)
 
 

@@ -79,7 +79,7 @@ def test_an_owner_after_two_barriers_without_one_has_absorbed_it() -> None:
     run = BucketRun()
     assert not stray(run.batch(seen(0, 10, data=5)))
     (found,) = stray(run.batch(transaction(1, S.ONGOING, ORDERS)))
-    assert (found.joined.start_offset, found.first_barrier, found.second_barrier) == (5, 1, 2)
+    assert (found.joined.start_offset, found.looks) == (5, (1, 2))
     assert not stray(run.batch(transaction(2, S.ONGOING, ORDERS))), "once"
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from support.facts import ORDERS, BucketRun, census, log_notice, notice, seen
-from txnwatch.state.detection.bucket_state import FROM_BEGINNING, NEEDS_CENSUS
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import Finding, OutstandingGap, PartitionAlarm, SpanCandidate
+from txnwatch.state.model.gap import Remedy
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 
 LOG_0 = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
@@ -17,7 +17,7 @@ AGAIN: dict[str, Any] = {"reread": {ORDERS: 30}}
 
 
 def gaps(said: list[Finding]) -> dict[TopicPartition, int]:
-    return {one.partition: one.from_offset for one in said if isinstance(one, OutstandingGap)}
+    return {one.partition: one.gap for one in said if isinstance(one, OutstandingGap)}
 
 
 def kinds(said: list[Finding]) -> list[str]:
@@ -38,7 +38,7 @@ def test_what_cannot_be_read_for_a_while_is_given_up_and_a_census_closes_it() ->
     run.batch(seen(0, 30, data=5))
     said = failed(run, 3)
     assert kinds(said) == ["lost"]
-    assert gaps(said) == {ORDERS: NEEDS_CENSUS}
+    assert gaps(said) == {ORDERS: Remedy.CENSUS}
     assert gaps(run.batch(*census(5))) == {}
 
 
@@ -71,7 +71,7 @@ def test_what_is_written_later_and_cannot_be_read_either_is_given_up_too() -> No
     for _ in range(3):
         run.pass_time(6_000)
         said = run.batch(notice(NoticeKind.GAP, 60))
-    assert gaps(said) == {ORDERS: NEEDS_CENSUS}
+    assert gaps(said) == {ORDERS: Remedy.CENSUS}
 
 
 def test_a_hang_is_reported_even_if_something_new_cannot_be_read_in_every_batch() -> None:
@@ -82,7 +82,7 @@ def test_a_hang_is_reported_even_if_something_new_cannot_be_read_in_every_batch(
         taken = census(50, below=100 + number) if number % 10 == 0 else []
         said = run.batch(notice(NoticeKind.GAP, 100 + number), *taken)
         told += [one.span.start_offset for one in said if isinstance(one, SpanCandidate)]
-    assert gaps(said) == {ORDERS: NEEDS_CENSUS}
+    assert gaps(said) == {ORDERS: Remedy.CENSUS}
     assert set(told) == {50}
 
 
@@ -96,4 +96,4 @@ def test_the_coordinators_log_is_never_given_up() -> None:
         (alarm,) = [one for one in said if isinstance(one, PartitionAlarm)]
         assert "a census cannot replace this log" in alarm.notice.detail
         assert not any(isinstance(one, SpanCandidate) for one in said)
-    assert gaps(said)[LOG_0] != FROM_BEGINNING
+    assert gaps(said)[LOG_0] != Remedy.NEW_READING

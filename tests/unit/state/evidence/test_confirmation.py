@@ -16,14 +16,20 @@ from txnwatch.state.evidence.confirmation import (
     assess_transaction,
     coordinator_reading,
 )
+from txnwatch.state.model.description import (
+    DescribedTransaction,
+    NotDescribed,
+    TransactionDescription,
+    UnknownTransactionalId,
+)
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.ports import (
     ActiveProducer,
     ListedTransaction,
     PartitionReading,
-    TransactionDescription,
     TransactionListing,
 )
+from txnwatch.state.model.problem import ErrorCode, Problem
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Reason, Verdict
 
@@ -42,23 +48,13 @@ OPEN = PartitionReading(
 )
 CLOSED = replace(OPEN, producers=(ActiveProducer(PRODUCER, 0, 1, START_MS, 0, None),))
 ANOTHER = replace(OPEN, producers=(ActiveProducer(PRODUCER, 0, 1, START_MS, 0, 8),))
-BROKEN = PartitionReading(ORDERS, "NOT_LEADER_OR_FOLLOWER")
+BROKEN = PartitionReading(ORDERS, Problem("NOT_LEADER_OR_FOLLOWER"))
 NOBODY = CoordinatorReading()
 
 
 def described(state: S, *partitions: object, producer_id: int = PRODUCER) -> CoordinatorReading:
     return CoordinatorReading(
-        TransactionDescription(
-            NAME,
-            None,
-            state,
-            producer_id,
-            0,
-            TIMEOUT_MS,
-            START_MS,
-            frozenset(partitions),
-            1,  # type: ignore[arg-type]
-        )
+        DescribedTransaction(NAME, 1, state, producer_id, 0, TIMEOUT_MS, START_MS, frozenset(partitions))  # type: ignore[arg-type]
     )
 
 
@@ -116,14 +112,16 @@ def test_what_the_log_knew_better_stays() -> None:
 
 
 WHOLE = TransactionListing(())
-SHORT = TransactionListing((), ("broker 2 did not answer",))
+SHORT = TransactionListing((), (Problem("broker 2 did not answer"),))
 LISTED = TransactionListing((ListedTransaction(NAME, PRODUCER, S.EMPTY, 1),))
 TWICE = TransactionListing(tuple(ListedTransaction(NAME, PRODUCER, S.EMPTY, broker) for broker in (1, 2)))
-UNHEARD = TransactionListing((), ("coordinator 2: timed out",), ("coordinator 2: timed out",))
+SILENT = Problem("coordinator 2: timed out")
+UNHEARD = TransactionListing((), (SILENT,), (SILENT,))
 KNOWN = a_candidate(transaction(1, S.COMPLETE_COMMIT, ORDERS))
-COMPLETE = TransactionDescription(NAME, None, S.COMPLETE_COMMIT, PRODUCER, coordinator=1)
-UNKNOWN_ID = TransactionDescription(NAME)
-HIDDEN = TransactionDescription(NAME, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+COMPLETE = DescribedTransaction(NAME, 1, S.COMPLETE_COMMIT, PRODUCER, 0, TIMEOUT_MS)
+UNKNOWN_ID = UnknownTransactionalId(NAME, 1)
+CODE = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+HIDDEN = NotDescribed(NAME, Problem(CODE.name, CODE))
 
 COORDINATORS = {
     "no id, every broker answered": (CANDIDATE, {}, WHOLE, NOBODY),
@@ -139,7 +137,7 @@ COORDINATORS = {
         KNOWN,
         {NAME: COMPLETE},
         TWICE,
-        CoordinatorReading(problem=f"brokers 1, 2 all answer as coordinators of {NAME}"),
+        CoordinatorReading(problem=Problem(f"brokers 1, 2 all answer as coordinators of {NAME}")),
     ),
     "a broker was not heard, it may be the coordinator now": (
         KNOWN,
@@ -158,13 +156,13 @@ COORDINATORS = {
         KNOWN,
         {NAME: HIDDEN},
         WHOLE,
-        CoordinatorReading(problem=f"transactional id {NAME!r}: {HIDDEN.problem}"),
+        CoordinatorReading(problem=Problem(f"transactional id {NAME!r}: {CODE.name}", CODE)),
     ),
     "listed, not described": (
         CANDIDATE,
         {},
         LISTED,
-        CoordinatorReading(problem=f"transactional id {NAME!r}: it was not described"),
+        CoordinatorReading(problem=Problem(f"transactional id {NAME!r}: it was not described")),
     ),
 }
 
@@ -183,25 +181,33 @@ def test_the_answers_of_all_coordinators_together(
 
 LATE = TransactionCandidate(Verdict.LATE, PRODUCER, transaction(1, S.ONGOING, ORDERS).view, (), 1, 1, START_MS, 75_001)
 STUCK = msgspec.structs.replace(LATE, verdict=Verdict.STUCK_PREPARE, view=transaction(1, S.PREPARE_COMMIT, ORDERS).view)
-STILL_ONGOING = TransactionDescription(NAME, None, S.ONGOING, PRODUCER, 0, start_ms=START_MS)
-STILL_PREPARED = replace(STILL_ONGOING, state=S.PREPARE_COMMIT)
+STILL_ONGOING = DescribedTransaction(NAME, 1, S.ONGOING, PRODUCER, 0, TIMEOUT_MS, START_MS)
+STILL_PREPARED = msgspec.structs.replace(STILL_ONGOING, state=S.PREPARE_COMMIT)
 
 TRANSACTIONS = {
     "late and still ongoing": (LATE, STILL_ONGOING, Answer.CONFIRMED),
-    "late, aborting now": (LATE, replace(STILL_ONGOING, state=S.PREPARE_ABORT), Answer.REFUTED),
-    "late, the next transaction already": (LATE, replace(STILL_ONGOING, start_ms=START_MS + 1), Answer.REFUTED),
-    "late, another producer id": (LATE, replace(STILL_ONGOING, producer_id=OTHER), Answer.REFUTED),
-    "late, unknown to its coordinator": (LATE, TransactionDescription(NAME), Answer.REFUTED),
-    "late, not readable": (LATE, TransactionDescription(NAME, "NOT_COORDINATOR"), Answer.UNKNOWN),
-    "late, fenced meanwhile and Ongoing still": (LATE, replace(STILL_ONGOING, producer_epoch=1), Answer.CONFIRMED),
-    "stuck and still preparing": (STUCK, STILL_PREPARED, Answer.CONFIRMED),
-    "stuck, another outcome": (STUCK, replace(STILL_PREPARED, state=S.PREPARE_ABORT), Answer.REFUTED),
-    "stuck, an abort of nothing with the same start": (
-        STUCK,
-        replace(STILL_PREPARED, producer_epoch=1),
+    "late, aborting now": (LATE, msgspec.structs.replace(STILL_ONGOING, state=S.PREPARE_ABORT), Answer.REFUTED),
+    "late, the next transaction already": (
+        LATE,
+        msgspec.structs.replace(STILL_ONGOING, start_ms=START_MS + 1),
         Answer.REFUTED,
     ),
-    "stuck, complete now": (STUCK, replace(STILL_ONGOING, state=S.COMPLETE_COMMIT), Answer.REFUTED),
+    "late, another producer id": (LATE, msgspec.structs.replace(STILL_ONGOING, producer_id=OTHER), Answer.REFUTED),
+    "late, unknown to its coordinator": (LATE, UNKNOWN_ID, Answer.REFUTED),
+    "late, not readable": (LATE, NotDescribed(NAME, Problem("NOT_COORDINATOR")), Answer.UNKNOWN),
+    "late, fenced meanwhile and Ongoing still": (
+        LATE,
+        msgspec.structs.replace(STILL_ONGOING, producer_epoch=1),
+        Answer.CONFIRMED,
+    ),
+    "stuck and still preparing": (STUCK, STILL_PREPARED, Answer.CONFIRMED),
+    "stuck, another outcome": (STUCK, msgspec.structs.replace(STILL_PREPARED, state=S.PREPARE_ABORT), Answer.REFUTED),
+    "stuck, an abort of nothing with the same start": (
+        STUCK,
+        msgspec.structs.replace(STILL_PREPARED, producer_epoch=1),
+        Answer.REFUTED,
+    ),
+    "stuck, complete now": (STUCK, msgspec.structs.replace(STILL_ONGOING, state=S.COMPLETE_COMMIT), Answer.REFUTED),
 }
 
 
@@ -217,6 +223,6 @@ def test_transactions(candidate: TransactionCandidate, fresh: TransactionDescrip
 )
 def test_what_is_known_of_the_outcome_is_of_that_very_transaction(changes: dict[str, Any], *, is_settled: bool) -> None:
     candidate = a_candidate(transaction(1, S.COMPLETE_ABORT, ORDERS))
-    now = TransactionDescription(NAME, None, S.COMPLETE_ABORT, PRODUCER, 0, start_ms=START_MS)
-    found = assess_span(candidate, OPEN, CoordinatorReading(replace(now, **changes)), OPEN)
+    now = DescribedTransaction(NAME, 1, S.COMPLETE_ABORT, PRODUCER, 0, TIMEOUT_MS, START_MS)
+    found = assess_span(candidate, OPEN, CoordinatorReading(msgspec.structs.replace(now, **changes)), OPEN)
     assert found.is_settled is is_settled

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from txnwatch.state.evidence.expected_end import EndedBy, ExpectedEnd, expected_end
+from txnwatch.state.model.description import DescribedTransaction
 from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
-from txnwatch.state.model.ports import TransactionDescription
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Verdict
 
 START_MS = 1_700_000_000_000
 DUE_MS = START_MS + 60_000
-ONGOING = TransactionDescription("checkout-1", None, S.ONGOING, 1000, 0, 60_000, START_MS, coordinator=1)
+ONGOING = DescribedTransaction("checkout-1", 1, S.ONGOING, 1000, 0, 60_000, START_MS)
 USUAL = DetectionPolicy()
 SLOW_SCAN = DetectionPolicy(coordinator_scan_interval_ms=60_000)
 LARGE_BUFFER = DetectionPolicy(late_buffer_ms=30_000)
 
-CASES: dict[str, tuple[TransactionDescription, Verdict | None, DetectionPolicy, int, ExpectedEnd]] = {
+CASES: dict[str, tuple[DescribedTransaction, Verdict | None, DetectionPolicy, int, ExpectedEnd]] = {
     "young": (ONGOING, None, USUAL, 0, ExpectedEnd(EndedBy.TIMEOUT, True, DUE_MS, DUE_MS + 10_000)),
     "long running": (
         ONGOING,
@@ -78,6 +77,7 @@ CASES: dict[str, tuple[TransactionDescription, Verdict | None, DetectionPolicy, 
         10**9,
         ExpectedEnd(EndedBy.MARKERS, None),
     ),
+    "without a start": (replace(ONGOING, start_ms=None), None, USUAL, 75_001, ExpectedEnd(EndedBy.NO_START, None)),
     "being fenced": (
         replace(ONGOING, state=S.PREPARE_EPOCH_FENCE),
         None,
@@ -90,7 +90,7 @@ CASES: dict[str, tuple[TransactionDescription, Verdict | None, DetectionPolicy, 
 
 @pytest.mark.parametrize(("described", "proven", "policy", "age_ms", "end"), CASES.values(), ids=CASES.keys())
 def test_the_expected_end(
-    described: TransactionDescription,
+    described: DescribedTransaction,
     proven: Verdict | None,
     policy: DetectionPolicy,
     age_ms: int,

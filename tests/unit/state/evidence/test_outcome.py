@@ -16,7 +16,7 @@ from txnwatch.state.model.transaction import TransactionState as S
 SPAN = Span("orders-id", 50, 0, 0, 55, START_MS, START_MS, 1)
 SPAN_1 = replace(SPAN, start_epoch=1, epoch=1)
 Record = tuple  # state, producer epoch, start, partitions
-INIT = (S.EMPTY, 0, -1)
+INIT = (S.EMPTY, 0, None)
 
 
 def after(*records: Record) -> CoordinatorView | None:
@@ -57,7 +57,7 @@ CASES: dict[str, tuple[CoordinatorView | None, Span, Marker | None, int | None, 
     "the marker before is of another outcome": (ABORTED, SPAN, ITS_COMMIT, 0, "unknown"),
     "timed out: the end raised the epoch": (after(INIT, *ended(False, end_epoch=1)), SPAN, None, None, "abort"),
     "a marker of the epoch before InitProducerId": (
-        after((S.EMPTY, 1, -1), *ended(True, epoch=1)),
+        after((S.EMPTY, 1, None), *ended(True, epoch=1)),
         SPAN_1,
         a_marker(40, epoch=0, commit=True),
         0,
@@ -143,40 +143,40 @@ CASES: dict[str, tuple[CoordinatorView | None, Span, Marker | None, int | None, 
     "two epochs in one span": (ABORTED, replace(SPAN, epoch=1), None, None, "unknown"),
     # no transaction
     "initialised under this epoch, nothing was ever added": (after(INIT), SPAN, None, None, "none"),
-    "initialised under a later epoch": (after((S.EMPTY, 1, -1)), SPAN, None, None, "unknown"),
+    "initialised under a later epoch": (after((S.EMPTY, 1, None)), SPAN, None, None, "unknown"),
     # past an InitProducerId: the last transaction before it
-    "committed, and initialised anew": (after(INIT, *ended(True), (S.EMPTY, 1, -1)), SPAN, None, None, "commit"),
-    "aborted, and initialised anew": (after(INIT, *ended(False), (S.EMPTY, 1, -1)), SPAN, None, None, "abort"),
+    "committed, and initialised anew": (after(INIT, *ended(True), (S.EMPTY, 1, None)), SPAN, None, None, "commit"),
+    "aborted, and initialised anew": (after(INIT, *ended(False), (S.EMPTY, 1, None)), SPAN, None, None, "abort"),
     "aborted, and initialised anew twice": (
-        after(INIT, *ended(False), (S.EMPTY, 1, -1), (S.EMPTY, 2, -1)),
+        after(INIT, *ended(False), (S.EMPTY, 1, None), (S.EMPTY, 2, None)),
         SPAN,
         None,
         None,
         "abort",
     ),
     "aborted with its marker, and initialised anew": (
-        after(INIT, *ended(False), (S.EMPTY, 1, -1)),
+        after(INIT, *ended(False), (S.EMPTY, 1, None)),
         SPAN,
         ITS_ABORT,
         0,
         "none",
     ),
     "fenced, and a marker of the transaction before": (
-        after((S.EMPTY, 1, -1), *ended(False, epoch=1, end_epoch=2), (S.EMPTY, 3, -1)),
+        after((S.EMPTY, 1, None), *ended(False, epoch=1, end_epoch=2), (S.EMPTY, 3, None)),
         SPAN_1,
         a_marker(40, epoch=0, commit=True),
         0,
         "abort",
     ),
     "initialised anew after an epoch of several": (
-        after(INIT, *ended(True), *ended(False, start=2_000), (S.EMPTY, 1, -1)),
+        after(INIT, *ended(True), *ended(False, start=2_000), (S.EMPTY, 1, None)),
         SPAN,
         None,
         None,
         "unknown",
     ),
     "initialised anew, and data of an epoch before the last transaction's": (
-        after(INIT, *ended(True, end_epoch=1), *ended(False, epoch=1, end_epoch=2, start=2_000), (S.EMPTY, 3, -1)),
+        after(INIT, *ended(True, end_epoch=1), *ended(False, epoch=1, end_epoch=2, start=2_000), (S.EMPTY, 3, None)),
         SPAN,
         None,
         None,
@@ -265,7 +265,7 @@ def test_a_gap_before_a_transaction_may_hide_another_owner_of_its_epoch() -> Non
 
 
 def test_what_came_before_an_init_that_does_not_follow_it_is_not_known() -> None:
-    unread = follow(ABORTED, begun(transaction(9, S.EMPTY, producer_epoch=1, start_ms=-1).view), is_consecutive=False)
+    unread = follow(ABORTED, begun(transaction(9, S.EMPTY, producer_epoch=1, start_ms=None).view), is_consecutive=False)
     past = SpanHistory(SPAN.start_epoch, None, is_first=True)
     assert expected_outcome(ORDERS, SPAN.epoch, unread, past, None) == "unknown"
     again = follow(ABORTED, unread)  # joined with what was known before the range
@@ -287,7 +287,7 @@ def read_in(*ranges: list[Record]) -> CoordinatorView | None:
     return known
 
 
-INIT_1, INIT_2, INIT_3 = ((S.EMPTY, epoch, -1) for epoch in (1, 2, 3))
+INIT_1, INIT_2, INIT_3 = ((S.EMPTY, epoch, None) for epoch in (1, 2, 3))
 TWICE: dict[str, tuple[list[Record], int]] = {
     "answered again after a commit, and aborted": ([INIT_1, INIT_2, *ended(True, epoch=2), INIT_2], 2),
     "the same, and initialised anew": (

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from support.incidents import OPEN_SINCE_MS, an_event
 from txnwatch.state.evidence.resolution import ended_by, is_held, is_refuted
+from txnwatch.state.model.description import (
+    DescribedTransaction,
+    NotDescribed,
+    TransactionDescription,
+    UnknownTransactionalId,
+)
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.ports import TransactionDescription
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.transaction import Marker, TransactionState
 
 PARTITION = TopicPartition("orders", 3)
 SAME, RAISED = Marker(120, 2, False, 0, 0), Marker(120, 3, False, 0, 0)
-IDLE = TransactionDescription("payments", None, TransactionState.COMPLETE_ABORT, 4711, 2, 60_000, OPEN_SINCE_MS - 5_000)
+IDLE = DescribedTransaction("payments", 1, TransactionState.COMPLETE_ABORT, 4711, 2, 60_000, OPEN_SINCE_MS - 5_000)
+UNREADABLE = NotDescribed("payments", Problem("NOT_COORDINATOR"))
 LIVE = replace(IDLE, state=TransactionState.ONGOING, partitions=frozenset({PARTITION}), start_ms=OPEN_SINCE_MS + 5_000)
 
 WHO = {
     "a raised epoch": (RAISED, IDLE, "coordinator"),
     "a raised epoch, and nobody answers": (RAISED, None, "coordinator"),
     "the same epoch, idle since before": (SAME, IDLE, "administrator"),
-    "the same epoch, never began": (SAME, replace(IDLE, state=TransactionState.EMPTY, start_ms=-1), "administrator"),
-    "the same epoch, the id is gone": (SAME, TransactionDescription("payments"), "administrator"),
+    "the same epoch, never began": (SAME, replace(IDLE, state=TransactionState.EMPTY, start_ms=None), "administrator"),
+    "the same epoch, the id is gone": (SAME, UnknownTransactionalId("payments", 1), "administrator"),
     "the same epoch, the id moved on": (SAME, replace(IDLE, producer_id=4712), "administrator"),
     "the same epoch, but a later transaction has ended": (SAME, replace(IDLE, start_ms=OPEN_SINCE_MS + 1), "unknown"),
     "the same epoch, a transaction is live": (SAME, LIVE, "unknown"),
     "the same epoch, and nobody answers": (SAME, None, "unknown"),
-    "the same epoch, and it cannot be read": (SAME, TransactionDescription("payments", "NOT_COORDINATOR"), "unknown"),
+    "the same epoch, and it cannot be read": (SAME, UNREADABLE, "unknown"),
 }
 
 
@@ -49,7 +55,9 @@ HELD = {
     ),
     "another producer id": (replace(LIVE, producer_id=1), False, False),
     "idle": (IDLE, False, False),
-    "unreadable": (replace(LIVE, problem="away"), False, False),
+    "without a start": (replace(LIVE, start_ms=None), True, False),
+    "unreadable": (UNREADABLE, False, False),
+    "unknown to its coordinator": (UnknownTransactionalId("payments", 1), False, False),
 }
 
 

@@ -31,7 +31,7 @@ class Saying:
     updated: int = 0
     epoch: int = 0
     producer_id: int = 7
-    previous: int = -1
+    previous: int | None = None
     name: str = "checkout-1"
 
     def encoded(self, offset: int) -> bytes:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from support.fake_brokers import LEADERS, NAMES, Brokers
+from txnwatch.state.model.description import NotDescribed, UnknownTransactionalId
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC as LOG
+from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.client.metadata import PartitionInfo
 
 
 def test_the_leader_is_believed() -> None:
     found = Brokers().describe(*NAMES)
-    assert [(one.problem, one.coordinator) for one in found.values()] == [(None, 1), (None, 2)]
+    assert found == {name: UnknownTransactionalId(name, number) for number, name in enumerate(NAMES, start=1)}
 
 
 def test_a_broker_that_does_not_lead_the_ids_part_of_the_log_is_not_believed() -> None:
     found = Brokers(found={NAMES[0]: 2}).describe(*NAMES)
-    assert found[NAMES[0]].problem == f"broker 2 answered, but it does not lead {LOG}-0"
-    assert found[NAMES[1]].problem is None
+    assert found == {
+        NAMES[0]: NotDescribed(NAMES[0], Problem(f"broker 2 answered, but it does not lead {LOG}-0")),
+        NAMES[1]: UnknownTransactionalId(NAMES[1], 2),
+    }
 
 
 def test_who_loses_it_meanwhile_is_not_believed_even_if_it_gets_it_back() -> None:
@@ -23,10 +27,12 @@ def test_who_loses_it_meanwhile_is_not_believed_even_if_it_gets_it_back() -> Non
         brokers = Brokers()
         brokers.on_describe = lambda: brokers.__setattr__("leaders", [after, LEADERS[1]])  # noqa: B023
         found = brokers.describe(*NAMES)
-        assert found[NAMES[0]].problem == f"the leader of {LOG}-0 changed during the request"
-        assert found[NAMES[1]].problem is None
+        assert found == {
+            NAMES[0]: NotDescribed(NAMES[0], Problem(f"the leader of {LOG}-0 changed during the request")),
+            NAMES[1]: UnknownTransactionalId(NAMES[1], 2),
+        }
 
 
 def test_where_the_log_is_not_shown_nothing_is_compared() -> None:
     found = Brokers(leaders=None).describe(*NAMES)
-    assert [one.problem for one in found.values()] == [None, None]
+    assert found == {name: UnknownTransactionalId(name, number) for number, name in enumerate(NAMES, start=1)}

@@ -31,4 +31,4 @@ def test_an_absent_coordinator_epoch_or_start_offset_is_none(
     )
     partition = SimpleNamespace(partition_index=0, error_code=0, active_producers=[row])
     response = SimpleNamespace(topics=[SimpleNamespace(name="orders", partitions=[partition])])
-    assert described(response, 1) == {ORDERS: (ActiveProducer(4, 1, -1, 5, *expected),)}
+    assert described(response, 1) == {ORDERS: (ActiveProducer(4, 1, None, 5, *expected),)}

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from support.fake_brokers import DENIED, LOADING, NOT_COORDINATOR, Brokers
+from support.problems import a_problem
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC as LOG
 from txnwatch.state.model.ports import TransactionListing
+from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.admin.list_transactions import NOT_SHOWN, Listing, problem_lines
 from txnwatch.streaming.admin.queries import Filters
-from txnwatch.streaming.client.metadata import NO_LEADER, PartitionInfo
+from txnwatch.streaming.client.metadata import PartitionInfo
+
+REFUSED = a_problem("TOPIC_AUTHORIZATION_FAILED")
+
+
+def texts(problems: Mapping[str, Problem]) -> dict[str, str]:
+    return {what: str(why) for what, why in problems.items()}
 
 
 def listed(found: Listing) -> list[int]:
@@ -28,26 +38,26 @@ def test_before_the_first_id_there_is_no_log_and_nothing_is_missing() -> None:
 
 def test_but_nothing_is_proven_by_the_absence_of_a_log() -> None:
     found = Brokers(leaders=None, states={}).prove()
-    assert found == TransactionListing((), *[(f"{LOG}: {NOT_SHOWN}",)] * 2, has_ids=False)
+    assert found == TransactionListing((), *[(NOT_SHOWN.of(LOG),)] * 2, has_ids=False)
 
 
 @pytest.mark.parametrize("filters", [Filters(), Filters(producer_ids=(7,))])
 def test_where_there_are_ids_a_log_that_nobody_shows_is_hidden(filters: Filters) -> None:
     brokers = Brokers(leaders=None)
     assert brokers.list(filters).problems == {LOG: NOT_SHOWN}
-    assert brokers.prove().silent == (f"{LOG}: {NOT_SHOWN}",)
+    assert brokers.prove().silent == (NOT_SHOWN.of(LOG),)
 
 
 NO_LEADER_WHY = "has no leader: its ids cannot be listed"
 TOO_OLD = "broker 2 is too old: it does not support ListTransactions (Kafka 3.0 or later)"
 LOSSES: dict[str, tuple[Brokers, list[int], dict[str, str]]] = {
     "nobody leads a partition": (
-        Brokers(leaders=[PartitionInfo(NO_LEADER, 1), PartitionInfo(2, 0)], listing={1: "away"}),
+        Brokers(leaders=[PartitionInfo(None, 1), PartitionInfo(2, 0)], listing={1: "away"}),
         [2],
         {f"{LOG}-0": NO_LEADER_WHY, "coordinator 1": "away"},
     ),
     "nobody leads it, and who has lost it does not know": (
-        Brokers(leaders=[PartitionInfo(NO_LEADER, 1), PartitionInfo(2, 0)]),
+        Brokers(leaders=[PartitionInfo(None, 1), PartitionInfo(2, 0)]),
         [2],
         {f"{LOG}-0": NO_LEADER_WHY},
     ),
@@ -70,7 +80,7 @@ LOSSES: dict[str, tuple[Brokers, list[int], dict[str, str]]] = {
         },
     ),
     "the log itself is hidden": (
-        Brokers(leaders=None, by_name="TOPIC_AUTHORIZATION_FAILED"),
+        Brokers(leaders=None, by_name=REFUSED),
         [1, 2],
         {LOG: "TOPIC_AUTHORIZATION_FAILED: its transactional ids are unknown"},
     ),
@@ -90,8 +100,8 @@ LOSSES: dict[str, tuple[Brokers, list[int], dict[str, str]]] = {
 @pytest.mark.parametrize(("brokers", "rows", "problems"), LOSSES.values(), ids=LOSSES.keys())
 def test_what_is_missing_is_named(brokers: Brokers, rows: list[int], problems: dict[str, str]) -> None:
     found = brokers.list()
-    assert (listed(found), found.problems) == (rows, problems)
-    assert brokers.prove().problems == problem_lines(problems)
+    assert (listed(found), texts(found.problems)) == (rows, problems)
+    assert brokers.prove().problems == problem_lines(found.problems)
 
 
 SILENCES: dict[str, list[str]] = {
@@ -114,18 +124,18 @@ def test_a_coordinator_that_moves_meanwhile_is_reported() -> None:
     brokers = Brokers()
     brokers.on_list = lambda: brokers.__setattr__("leaders", [PartitionInfo(2, 1), PartitionInfo(2, 0)])
     moved = "its coordinator moved to another broker during the listing"
-    assert brokers.list().problems == {f"{LOG}-0": moved}
+    assert texts(brokers.list().problems) == {f"{LOG}-0": moved}
 
 
 def test_a_leader_that_is_lost_meanwhile_is_reported_and_its_ids_do_not_count() -> None:
     brokers = Brokers()
-    brokers.on_list = lambda: brokers.__setattr__("leaders", [PartitionInfo(NO_LEADER, 1), PartitionInfo(2, 0)])
+    brokers.on_list = lambda: brokers.__setattr__("leaders", [PartitionInfo(None, 1), PartitionInfo(2, 0)])
     found = brokers.list()
-    assert (listed(found), found.problems) == ([2], {f"{LOG}-0": NO_LEADER_WHY})
+    assert (listed(found), texts(found.problems)) == ([2], {f"{LOG}-0": NO_LEADER_WHY})
 
 
 def test_a_proof_does_not_rest_on_rows_of_a_log_that_is_hidden() -> None:
-    brokers = Brokers(leaders=None, by_name="TOPIC_AUTHORIZATION_FAILED")
+    brokers = Brokers(leaders=None, by_name=REFUSED)
     assert brokers.prove().transactions == ()
 
 
@@ -133,9 +143,19 @@ def test_a_state_of_a_newer_broker_does_not_end_the_listing_of_all() -> None:
     found = Brokers(states={1: "Ongoing", 2: "Frozen"}).list()
     assert listed(found) == [1]
     assert list(found.problems) == ["coordinator 2"]
-    assert "upgrade txnwatch" in found.problems["coordinator 2"]
+    assert "upgrade txnwatch" in str(found.problems["coordinator 2"])
 
 
 def test_a_reason_is_shown_once_however_many_partitions_have_it() -> None:
-    problems = {f"{LOG}-{number}": "no leader" for number in range(50)} | {"coordinator 3": "away"}
-    assert problem_lines(problems) == (f"{LOG}-0, {LOG}-1, {LOG}-2 and 47 more: no leader", "coordinator 3: away")
+    problems = dict.fromkeys((f"{LOG}-{number}" for number in range(50)), REFUSED) | {"coordinator 3": Problem("away")}
+    assert problem_lines(problems) == (
+        Problem(f"{LOG}-0, {LOG}-1, {LOG}-2 and 47 more: TOPIC_AUTHORIZATION_FAILED", REFUSED.code),
+        Problem("coordinator 3: away"),
+    )
+
+
+def test_a_refusal_keeps_its_code_in_every_list_that_names_it() -> None:
+    found = Brokers(describing={1: DENIED, 2: DENIED})
+    assert [problem.is_denied for problem in found.prove().problems] == [True, True]
+    hidden = Brokers(leaders=None, by_name=REFUSED)
+    assert [problem.is_denied for problem in hidden.list().problems.values()] == [True]

@@ -5,6 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from txnwatch.state.model.description import DescribedTransaction, NotDescribed, UnknownTransactionalId
+from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.admin.requests import descriptions, listed_transactions
 
 
@@ -21,10 +25,29 @@ def answer(state: str) -> Any:
 
 
 def test_a_state_that_we_do_not_know_is_a_problem() -> None:
-    assert descriptions(answer("Ongoing"), 1)["checkout-1"].problem is None
-    problem = descriptions(answer("Frozen"), 1)["checkout-1"].problem
-    assert problem is not None
-    assert "'Frozen'" in problem
+    assert isinstance(descriptions(answer("Ongoing"), 1)["checkout-1"], DescribedTransaction)
+    found = descriptions(answer("Frozen"), 1)["checkout-1"]
+    assert isinstance(found, NotDescribed)
+    assert "'Frozen'" in str(found.problem)
+
+
+@pytest.mark.parametrize(("returned", "expected"), [(-1, None), (0, 0), (5, 5)])
+def test_a_start_that_the_coordinator_does_not_have_is_none(returned: int, expected: int | None) -> None:
+    response = answer("Empty")
+    response.transaction_states[0].transaction_start_time_ms = returned
+    found = descriptions(response, 1)["checkout-1"]
+    assert isinstance(found, DescribedTransaction)
+    assert found.start_ms == expected
+
+
+def test_an_error_has_its_code_and_an_unknown_id_is_no_error() -> None:
+    response = answer("Ongoing")
+    for code, expected in (
+        (53, NotDescribed("checkout-1", Problem("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", 53))),
+        (105, UnknownTransactionalId("checkout-1", 1)),
+    ):
+        response.transaction_states[0].error_code = code
+        assert descriptions(response, 1) == {"checkout-1": expected}
 
 
 def test_nor_is_a_listing_whole_that_has_one_and_what_is_known_of_it_is_listed() -> None:
@@ -33,4 +56,4 @@ def test_nor_is_a_listing_whole_that_has_one_and_what_is_known_of_it_is_listed()
     rows, problem = listed_transactions(SimpleNamespace(transaction_states=known + unknown), 1)
     assert [row.state for row in rows] == ["Ongoing"]
     assert problem is not None
-    assert "'Frozen'" in problem
+    assert "'Frozen'" in str(problem)

@@ -15,6 +15,7 @@ from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import GroupOffset
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
 from txnwatch.streaming.admin.share_groups import DescribeShareGroupOffsetsResponse
+from txnwatch.streaming.client.list_offsets import ListedOffset
 
 ORDERS = TopicPartition("orders", 0)
 DENIED = 30
@@ -62,7 +63,7 @@ class Broker:
 
     def list_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Any]:
         end = self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
-        return {partition: SimpleNamespace(offset=end, error=None) for partition in partitions}
+        return {partition: ListedOffset(end, 0, 1) for partition in partitions}
 
     def call(self, _: Speaker, request: Any) -> Any:
         return self._answer(request)

@@ -47,7 +47,7 @@ class OneBroker(Cluster):
         return metadata("__transaction_state", *self.there)
 
     def list_offsets(self, partitions: Any, **_: Any) -> dict[TopicPartition, ListedOffset]:
-        return dict.fromkeys(partitions, ListedOffset(10, 0))
+        return dict.fromkeys(partitions, ListedOffset(10, 0, 1))
 
 
 def test_topics_that_came_and_went_leave_nothing_with_the_lister() -> None:

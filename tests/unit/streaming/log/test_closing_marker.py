@@ -11,6 +11,7 @@ from support.batches import TIMESTAMP_MS, a_batch, a_control_batch, a_marker
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.transaction import Marker
 from txnwatch.streaming.log import closing_marker as closing
 from txnwatch.streaming.log.closing_marker import FirstMarker, closing_marker
@@ -59,10 +60,14 @@ def test_the_walk_ends_with_the_first_control_batch_of_the_producer(
 class Log:
     """A log as `list_extents` and `read_parts` give it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, start: int, end: int, *, problem: str | None = None) -> None:
-        self.extent, self.asked = Extent(PARTITION, "id", start, end, 0, problem), list[tuple[int, int]]()
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, start: int, end: int, *, problem: Problem | None = None
+    ) -> None:
+        self.asked: list[tuple[int, int]] = []
         self.is_spoilt, self.is_away = False, False
-        monkeypatch.setattr(closing, "list_extents", lambda *_: [self.extent])
+        monkeypatch.setattr(
+            closing, "list_extents", lambda *_: {PARTITION: problem or Extent(PARTITION, "id", start, end, 0)}
+        )
         monkeypatch.setattr(closing, "read_parts", self._read)
 
     def _read(self, _: object, parts: Iterable[RangeRead]) -> list[RangeRead]:
@@ -92,7 +97,7 @@ def test_what_is_gone_may_have_held_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_partition_that_does_not_answer_proves_nothing_and_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Log(monkeypatch, -1, -1, problem="no leader").ask(0, 2) is None
+    assert Log(monkeypatch, 0, 9, problem=Problem("no leader")).ask(0, 2) is None
     log = Log(monkeypatch, 0, 9)
     log.is_away = True
     assert log.ask(0, 2) is None

@@ -28,7 +28,7 @@ from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 NAME, END = "payments", 8
-EMPTY = TransactionLogValue(1, PRODUCER, 0, 60_000, S.EMPTY, None, 1, -1)
+EMPTY = TransactionLogValue(1, PRODUCER, 0, 60_000, S.EMPTY, None, 1, None)
 T1 = replace(EMPTY, state=S.ONGOING, partitions=((ORDERS.topic, (ORDERS.partition,)),), start_ms=1_000)
 T2 = replace(T1, start_ms=2_000)
 T2_PREPARED = replace(T2, state=S.PREPARE_ABORT, producer_epoch=1)
@@ -92,7 +92,7 @@ def batch_of(log: list[bytes], start: int, end: int, *, at_once: bool) -> list[F
         if not read.fold.is_done:
             read.fold.feed(answer)
     assert read.fold.is_done
-    offset = SourceOffset("cluster", 1, 900, 901, {LOG: Position("id", end, 0, end)})
+    offset = SourceOffset("cluster", 1, 900, 901, {LOG: Position("id", end, 0, end, leader=1)})
     plan = ReadPlan((Range(LOG, "id", start, end, -1, must_check=False),), 900, offset)
     rows = FACTS.record_batch(fact_rows(plan_facts(plan, [read]), buckets=1)).to_pylist()
     return [fact_of(row) for row in rows]

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from support.batches import a_batch, a_record
+from support.problems import a_problem
 from support.transaction_log import a_key, a_value
 from txnwatch.state.evidence.age_claims import LeaderStamp
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST, ListedOffset
@@ -25,7 +27,7 @@ from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 ORDERS, LOG = TopicPartition("orders", 0), TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 NAME, PRODUCER, OTHER = "payments", 1_000_007, 1_000_009
-EMPTY = TransactionLogValue(0, PRODUCER, 3, 60_000, S.EMPTY, None, 1, -1)
+EMPTY = TransactionLogValue(0, PRODUCER, 3, 60_000, S.EMPTY, None, 1, None)
 ONGOING = dataclasses.replace(EMPTY, state=S.ONGOING, partitions=(("orders", (0,)),), start_ms=5)
 COMMITTED = dataclasses.replace(ONGOING, state=S.COMPLETE_COMMIT, partitions=())
 PREPARED = dataclasses.replace(ONGOING, state=S.PREPARE_COMMIT)
@@ -74,12 +76,12 @@ class Logs:
 
     def list_offsets(
         self, partitions: Iterable[TopicPartition], *, timestamp: int = LATEST
-    ) -> dict[TopicPartition, ListedOffset]:
+    ) -> dict[TopicPartition, ListedOffset | Problem]:
         error = self.errors.get(timestamp)
         return {
-            at: ListedOffset(
-                0 if timestamp == EARLIEST else self.end(at), self.epoch, error if at == self.unlisted else None
-            )
+            at: a_problem(error)
+            if error is not None and at == self.unlisted
+            else ListedOffset(0 if timestamp == EARLIEST else self.end(at), self.epoch, 1)
             for at in partitions
         }
 

@@ -81,7 +81,7 @@ def test_a_fact_has_everything_the_state_needs() -> None:
 
 def test_a_delete_horizon_is_not_taken_for_a_timestamp() -> None:
     (fact,) = fold(a_batch(3, attributes=DELETE_HORIZON)).facts(ORDERS, "id", 5)
-    assert fact.last_timestamp_ms == -1
+    assert fact.last_timestamp_ms is None
 
 
 def test_a_batch_belongs_to_the_range_of_its_base_offset() -> None:

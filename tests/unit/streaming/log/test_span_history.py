@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from support.batches import a_batch, a_marker
+from support.problems import a_problem
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import BEING_READ, SpanHistory, SpanStart
+from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST, ListedOffset
 from txnwatch.streaming.client.metadata import Metadata, TopicInfo
 from txnwatch.streaming.log import log_extent as extent
@@ -96,9 +98,13 @@ class Logs:
 
     def list_offsets(
         self, partitions: Iterable[TopicPartition], *, timestamp: int = LATEST
-    ) -> dict[TopicPartition, ListedOffset]:
+    ) -> dict[TopicPartition, ListedOffset | Problem]:
         offset = 0 if timestamp == EARLIEST else 5
-        return {at: ListedOffset(offset, 0, self.errors.get(timestamp) if at == ORDERS else None) for at in partitions}
+        is_away = timestamp in self.errors
+        return {
+            at: a_problem(self.errors[timestamp]) if is_away and at == ORDERS else ListedOffset(offset, 0, 1)
+            for at in partitions
+        }
 
     def read(self, _: object, reads: Iterable[RangeRead], **__: float) -> None:
         asked = list(reads)

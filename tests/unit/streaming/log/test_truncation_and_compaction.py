@@ -24,6 +24,7 @@ from support.facts import (
 from support.transaction_log import a_key, a_value
 from txnwatch.state.model.facts import Barrier, NoticeKind, TransactionalIdGone
 from txnwatch.state.model.findings import OutstandingGap, SpanCandidate, SpanEnd, SpanEnded
+from txnwatch.state.model.gap import Remedy
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.log.partition_fold import PartitionFold
@@ -32,7 +33,7 @@ from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.plan_run import plan_facts
-from txnwatch.streaming.source.planner import Answer, Limits, Listing, plan
+from txnwatch.streaming.source.planner import Answer, Limits, ListedEnd, Listing, plan
 from txnwatch.streaming.source.read_plan import plan_reads
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
@@ -41,10 +42,12 @@ OPTIONS = parse_options({"kafka.bootstrap.servers": "unused:1", "subscribe": "or
 
 
 @pytest.mark.parametrize(
-    "told", [Answer("id", 30, epoch=4), Answer("id", 6, epoch=3)], ids=["under a new epoch", "below what was read"]
+    "told",
+    [Answer("id", ListedEnd(30, 4, 1)), Answer("id", ListedEnd(6, 3, 1))],
+    ids=["under a new epoch", "below what was read"],
 )
 def test_a_rewind_waits_until_a_truncation_would_have_been_seen(told: Answer) -> None:
-    previous = SourceOffset("cluster", 6, 900, 901, {ORDERS: Position("id", 10, 3, 10)})
+    previous = SourceOffset("cluster", 6, 900, 901, {ORDERS: Position("id", 10, 3, 10, leader=1)})
     found = plan(previous, Listing("cluster", {ORDERS: told}, 1000, 1001), Limits(), {ORDERS: 4})
     assert found.reread == {}
 
@@ -72,7 +75,7 @@ def a_saying(offset: int, value: TransactionLogValue | None) -> bytes:
 
 
 def an_empty(producer_id: int) -> TransactionLogValue:
-    return TransactionLogValue(1, producer_id, 0, 60_000, S.EMPTY, None, 1, -1)
+    return TransactionLogValue(1, producer_id, 0, 60_000, S.EMPTY, None, 1, None)
 
 
 def test_a_tombstone_counts_though_the_id_has_come_back_in_the_same_range() -> None:
@@ -106,8 +109,8 @@ def test_holes_count_and_the_log_is_proven_where_all_before_had_been_read(
     is_tail: bool,  # noqa: FBT001 - a case
     is_proven: bool,  # noqa: FBT001 - a case
 ) -> None:
-    before = SourceOffset("cluster", 6, 900, 901, {LOG: Position("log-id", 5, 3, 5)}, backlog_end={LOG: 3})
-    positions = {LOG: Position("log-id", 9, 3, 9)}
+    before = SourceOffset("cluster", 6, 900, 901, {LOG: Position("log-id", 5, 3, 5, leader=1)}, backlog_end={LOG: 3})
+    positions = {LOG: Position("log-id", 9, 3, 9, leader=1)}
     end = SourceOffset("cluster", 7, 1000, 1001, positions, reread=reread, backlog_end={LOG: 3})
     plan = plan_reads(before, end, OPTIONS)[0]
     (found,) = plan.ranges
@@ -116,7 +119,7 @@ def test_holes_count_and_the_log_is_proven_where_all_before_had_been_read(
 
 
 def test_a_log_that_is_read_for_the_first_time_is_not_proven_yet() -> None:
-    end = SourceOffset("cluster", 1, 1000, 1001, {LOG: Position("log-id", 9, 3, 9)}, begun={LOG: 0})
+    end = SourceOffset("cluster", 1, 1000, 1001, {LOG: Position("log-id", 9, 3, 9, leader=1)}, begun={LOG: 0})
     plan = plan_reads(SourceOffset.beginning(), end, OPTIONS)[0]
     (barrier,) = plan_facts(replace(plan, ranges=()), [])
     assert isinstance(barrier, Barrier)
@@ -128,7 +131,7 @@ def test_a_request_that_is_older_than_a_truncation_of_the_log_does_not_answer_it
     run.batch(transaction(2, S.ONGOING, ORDERS), seen(0, 10, data=5))
     run.batch(log_notice(NoticeKind.TRUNCATED, 5))
     said = run.batch(reread={LOG: 4})
-    assert OutstandingGap(LOG, -1) in said
+    assert OutstandingGap(LOG, Remedy.NEW_READING) in said
     assert PRODUCER in run.bucket.agenda, "the live transaction was not asked for again yet"
 
 

@@ -17,7 +17,7 @@ from txnwatch.streaming.log.read_budget import Budget
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.plan_run import plan_facts, range_read
-from txnwatch.streaming.source.planner import Answer, Limits, Listing, plan
+from txnwatch.streaming.source.planner import Answer, Limits, ListedEnd, Listing, plan
 from txnwatch.streaming.source.read_plan import Range, plan_reads
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
@@ -31,7 +31,7 @@ NOW_MS = 1_700_000_000_000
 
 def a_log_record(offset: int, producer_id: int, state: S, at_ms: int) -> bytes:
     partitions = ((("orders", (0,)),)) if state.is_live else ()
-    value = TransactionLogValue(1, producer_id, 0, 60_000, state, partitions, at_ms, at_ms, -1)
+    value = TransactionLogValue(1, producer_id, 0, 60_000, state, partitions, at_ms, at_ms, None)
     record = a_record(key=a_key(f"app-{producer_id}"), value=a_value(value))
     return a_batch(offset, records=[record], producer_id=-1, transactional=False, leader_epoch=0, base_timestamp=at_ms)
 
@@ -50,7 +50,7 @@ class Watched:
     def batch(self, *data: Fact, records: int = 10**9, back: int | None = None) -> list[object]:
         """One batch, which may read so many records; returns what the state said."""
         start = 0 if self.done.barrier == 0 else None
-        listing = Listing("cluster", {LOG: Answer("log-id", self.end, 0, start)}, NOW_MS, NOW_MS + 1)
+        listing = Listing("cluster", {LOG: Answer("log-id", ListedEnd(self.end, 0, 1), start)}, NOW_MS, NOW_MS + 1)
         rereads = self.rereads if back is None else {LOG: back}
         following = plan(self.done, listing, Limits(), rereads)
         (task,) = plan_reads(self.done, following, OPTIONS)
@@ -64,7 +64,7 @@ class Watched:
         others = [fact for fact in facts if not isinstance(fact, Barrier)]
         exceptions = {"stale_coordinator": self.barrier.stale_coordinator, "reread": self.barrier.reread}
         said = self.run.batch(*data, *others, **exceptions, holes=self.barrier.holes)
-        self.rereads = {gap.partition: gap.from_offset for gap in said if isinstance(gap, OutstandingGap)}
+        self.rereads = {gap.partition: gap.gap for gap in said if isinstance(gap, OutstandingGap)}
         self.done = following
         return list(said)
 

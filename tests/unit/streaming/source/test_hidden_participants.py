@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from support.facts import ORDERS, PAYMENTS, BucketRun, notice, seen, transaction
+from support.problems import a_problem
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import Fact, NoticeKind
 from txnwatch.state.model.findings import CensusReason, CensusRequest, Finding, PartitionAlarm
@@ -18,7 +19,7 @@ from txnwatch.streaming.source.offsets import Position
 from txnwatch.streaming.source.options import parse_options
 
 OPTIONS = parse_options({"kafka.bootstrap.servers": "a:1", "subscribePattern": "orders|payments|gone"})
-REFUSED, UNKNOWN = "TOPIC_AUTHORIZATION_FAILED", "UNKNOWN_TOPIC_OR_PARTITION"
+REFUSED, UNKNOWN = a_problem("TOPIC_AUTHORIZATION_FAILED"), a_problem("UNKNOWN_TOPIC_OR_PARTITION")
 GONE, UNWANTED = TopicPartition("gone", 0), TopicPartition("audit", 0)
 HIDDEN = notice(NoticeKind.HIDDEN, 0)
 
@@ -44,7 +45,7 @@ def cluster() -> Asked:
 
 
 def hidden(cluster: Asked, *facts: Fact, known: Iterable[TopicPartition] = ()) -> list[TopicPartition]:
-    at = {partition: Position("id", 0, 0, 0) for partition in known}
+    at = {partition: Position("id", 0, 0, 0, leader=1) for partition in known}
     found = hidden_participants(facts, at, OPTIONS, cluster)  # type: ignore[arg-type]
     assert all(fact.kind is NoticeKind.HIDDEN for fact in found)  # type: ignore[union-attr]
     return [fact.partition for fact in found]  # type: ignore[union-attr]

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
+from support.problems import a_problem
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ports import UNKNOWN_PARTITION
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.list_offsets import ListedOffset
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.source.lister import Lister
-from txnwatch.streaming.source.offsets import NOT_BEGUN, Position, SourceOffset
+from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.reread_requests import RereadRequest, write_requests
 from txnwatch.streaming.source.snapshot_schedule import SnapshotSchedule
@@ -45,16 +47,16 @@ class OneBroker(Cluster):
         }
         for name, topic in found.items():
             if name in self.hidden:
-                found[name] = replace(topic, topic_id="", partitions={}, error="TOPIC_AUTHORIZATION_FAILED")
+                found[name] = replace(topic, topic_id="", partitions={}, error=a_problem("TOPIC_AUTHORIZATION_FAILED"))
             elif name not in self.there:
-                found[name] = replace(topic, topic_id="", partitions={}, error="UNKNOWN_TOPIC_OR_PARTITION")
+                found[name] = replace(topic, topic_id="", partitions={}, error=UNKNOWN_PARTITION)
         return Metadata("cluster", {1: BROKER}, found)
 
     def id_of(self, name: str) -> str:
         return f"{'new-' if name in self.recreated_logs else ''}id-of-{name}"
 
     def list_offsets(self, partitions: Iterable[TopicPartition], **_: Any) -> dict[TopicPartition, ListedOffset]:
-        return dict.fromkeys(partitions, ListedOffset(10, 0))
+        return dict.fromkeys(partitions, ListedOffset(10, 0, 1))
 
 
 def restarted(broker: OneBroker) -> OneBroker:
@@ -158,7 +160,7 @@ class Requesting:
         self.offset = SourceOffset("", 0, 0, 0, {})
 
     def round(self, *requested: TopicPartition) -> SourceOffset:
-        write_requests(self.file, [RereadRequest(partition, -1) for partition in requested])
+        write_requests(self.file, [RereadRequest(partition, None) for partition in requested])
         following = self.lister.next_offset(self.offset)
         assert following is not None
         self.offset = following
@@ -234,10 +236,10 @@ def test_what_is_no_longer_wanted_is_let_go_though_it_is_hidden(requesting: Requ
 @pytest.mark.parametrize("changes", [{}, {"reread": {LOG: 0}}], ids=["hidden", "the coordinators' log is read again"])
 def test_what_no_census_can_be_of_puts_off_none_of_what_is_behind(changes: dict[str, Any]) -> None:
     rota = SnapshotSchedule(OPTIONS)
-    log, hidden = Position("log-id", 5, 0, 5), Position("", NOT_BEGUN, -1, 0, is_stale=True)
+    log, hidden = Position("log-id", 5, 0, 5, leader=1), NotBegun("")
     positions = {LOG: log, SECRET: hidden} if not changes else {LOG: log}
-    whole = SourceOffset("cluster", 2, 0, 0, {**positions, ORDERS: Position("id", 9, 0, 9)}, **changes)
-    behind = replace(whole, positions={**positions, ORDERS: Position("id", 9, 0, 100)})
+    whole = SourceOffset("cluster", 2, 0, 0, {**positions, ORDERS: Position("id", 9, 0, 9, leader=1)}, **changes)
+    behind = replace(whole, positions={**positions, ORDERS: Position("id", 9, 0, 100, leader=1)})
     known = Metadata("cluster", {}, {})
     rota.next_census(known, whole, whole, ())
     census = rota.next_census(known, whole, behind, ())

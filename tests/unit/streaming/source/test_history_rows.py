@@ -8,7 +8,7 @@ from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.source.history_rows import episode_rows, unlisted
-from txnwatch.streaming.source.offsets import NOT_BEGUN, Position, SourceOffset
+from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 from txnwatch.streaming.source.row_format import Row
 
 
@@ -71,8 +71,8 @@ def test_what_cannot_be_read_is_a_row_of_its_partition() -> None:
 
 def test_a_partition_that_did_not_answer_is_a_row_and_so_is_a_log_in_the_facts() -> None:
     log = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
-    silent = Position("id", NOT_BEGUN, -1, 0, is_stale=True)
-    end = SourceOffset("c", 1, 0, 0, {ORDERS: Position("id", 5, 0, 5), PAYMENTS: silent, log: silent})
+    silent = NotBegun("id")
+    end = SourceOffset("c", 1, 0, 0, {ORDERS: Position("id", 5, 0, 5, leader=1), PAYMENTS: silent, log: silent})
     told = unlisted(end)
     assert [notice.partition for notice in told] == [log, PAYMENTS]
     (row,) = episode_rows([], told)

@@ -20,7 +20,7 @@ from txnwatch.streaming.source.idle_barriers import (
     read_next_barrier,
     write_next_barrier,
 )
-from txnwatch.streaming.source.offsets import NOT_BEGUN, Position, SourceOffset
+from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 
 ORDERS, LOG = TopicPartition("orders", 0), TopicPartition("__transaction_state", 3)
 BEFORE = SourceOffset(
@@ -60,8 +60,8 @@ NEEDED = {
         QUIET,
     ),
     "it is not begun": (
-        at(BEFORE, Position("id", NOT_BEGUN, -1, NOT_BEGUN)),
-        at(SAME, Position("id", NOT_BEGUN, -1, NOT_BEGUN)),
+        at(BEFORE, NotBegun("id")),
+        at(SAME, NotBegun("id")),
         QUIET,
     ),
     "reading begins": (BEFORE, replace(SAME, begun={ORDERS: 9}), QUIET),

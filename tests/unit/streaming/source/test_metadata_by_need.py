@@ -10,6 +10,7 @@ import pytest
 from txnwatch.state.model.facts import CensusTaken
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import ActiveProducer
+from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.list_offsets import ListedOffset
@@ -60,8 +61,7 @@ class Counting(Cluster):
 
     def list_offsets(self, partitions: Iterable[TopicPartition], **_: Any) -> dict[TopicPartition, ListedOffset]:
         return {
-            one: ListedOffset(-1, -1, "NOT_LEADER_OR_FOLLOWER") if one in self.away else ListedOffset(10, 0)
-            for one in partitions
+            one: Problem("NOT_LEADER_OR_FOLLOWER") if one in self.away else ListedOffset(10, 0, 1) for one in partitions
         }
 
 

@@ -15,7 +15,7 @@ from txnwatch.state.model.broker_clocks import Clock, Leader
 from txnwatch.state.model.errors import CheckpointError
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.source.offsets import NOT_BEGUN, VERSION, Position, SourceOffset
+from txnwatch.streaming.source.offsets import VERSION, NotBegun, Position, SourceOffset
 
 _T = TypeVar("_T")
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 1)
@@ -25,7 +25,7 @@ NAMES = ("orders", "orders-1", "orders-1-10", "a.b_c", TRANSACTION_STATE_TOPIC)
 whole_numbers = st.integers(0, 2**62)
 partitions = st.builds(TopicPartition, st.sampled_from(NAMES), st.integers(0, 12))
 topic_ids = st.text("abcXYZ_-", max_size=4)
-starts = st.dictionaries(partitions, st.integers(-1, 2**62), max_size=3)
+starts = st.dictionaries(partitions, whole_numbers, max_size=3)
 
 
 @st.composite
@@ -36,11 +36,14 @@ def offsets(draw: st.DrawFn) -> SourceOffset:
     positions = {
         partition: Position(
             ids[partition.topic],
-            draw(st.integers(NOT_BEGUN, 2**62)),
-            draw(st.integers(-1, 99)),
             draw(whole_numbers),
+            draw(st.integers(0, 99)),
+            draw(whole_numbers),
+            draw(st.integers(1, 9)),
             is_stale=draw(st.booleans()),
         )
+        if draw(st.booleans())
+        else NotBegun(ids[partition.topic])
         for partition in draw(st.lists(partitions, max_size=6, unique=True))
     }
     return SourceOffset(
@@ -88,9 +91,9 @@ def test_the_text_is_pinned_because_checkpoints_hold_it() -> None:
         1000,
         1001,
         {
-            TopicPartition("orders", 10): Position("id-o", 9, 3, 9),
+            TopicPartition("orders", 10): Position("id-o", 9, 3, 9, leader=1),
             ORDERS: Position("id-o", 5, 2, 8, is_stale=True, leader=4),
-            LOG: Position("id-t", NOT_BEGUN, -1, 0, is_stale=True),
+            LOG: NotBegun("id-t"),
         },
         begun={TopicPartition("orders", 10): 4},
         reread={ORDERS: 2},
@@ -102,8 +105,8 @@ def test_the_text_is_pinned_because_checkpoints_hold_it() -> None:
         '{"backlog_end": {"__transaction_state-3": 6}, "barrier": 7, "begun": {"orders-10": 4}, '
         '"cluster_id": "cluster", "coordinator_listed_ms": 1001, "data_listed_ms": 1000, '
         '"gone": {"payments-1": "id-p"}, "reread": {"orders-0": 2}, "scan_interval_ms": 2000, '
-        '"topics": {"__transaction_state": {"id": "id-t", "partitions": {"3": [-1, -1, 0, 1, -1]}}, '
-        '"orders": {"id": "id-o", "partitions": {"0": [5, 2, 8, 1, 4], "10": [9, 3, 9, 0, -1]}}}, "version": 5}'
+        '"topics": {"__transaction_state": {"id": "id-t", "partitions": {"3": null}}, '
+        '"orders": {"id": "id-o", "partitions": {"0": [5, 2, 8, 4, 1], "10": [9, 3, 9, 1, 0]}}}, "version": 6}'
     )
 
 
@@ -128,11 +131,11 @@ def an_offset(**positions: Position) -> SourceOffset:
     return SourceOffset("cluster", 7, 1000, 1001, {named[name]: position for name, position in positions.items()})
 
 
-READ = Position("id", 9, 3, 9)
-CUT = Position("id", 5, 3, 9)
-NOT_TOLD = Position("id", 9, 3, 9, is_stale=True)
-CUT_AND_NOT_TOLD = Position("id", 5, 3, 9, is_stale=True)
-UNKNOWN = Position("id", NOT_BEGUN, -1, 0, is_stale=True)
+READ = Position("id", 9, 3, 9, leader=1)
+CUT = Position("id", 5, 3, 9, leader=1)
+NOT_TOLD = Position("id", 9, 3, 9, is_stale=True, leader=1)
+CUT_AND_NOT_TOLD = Position("id", 5, 3, 9, is_stale=True, leader=1)
+UNKNOWN = NotBegun("id")
 NONE: frozenset[TopicPartition] = frozenset()
 DATA, COORDINATOR = frozenset({ORDERS}), frozenset({LOG.partition})
 

@@ -9,6 +9,7 @@ import pytest
 
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ports import UNKNOWN_PARTITION
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.client.security import Security
@@ -199,7 +200,7 @@ def test_topics_are_watched_by_name_or_by_whole_match(*, selection: dict[str, st
 
 
 def test_a_topic_that_metadata_has_an_error_for_is_not_watched_now() -> None:
-    failing = TopicInfo("orders", "id", partitions={}, error="UNKNOWN_TOPIC_OR_PARTITION")
+    failing = TopicInfo("orders", "id", partitions={}, error=UNKNOWN_PARTITION)
     assert not parse_options(LEAST).watches(failing)
 
 

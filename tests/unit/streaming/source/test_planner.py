@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.source.offsets import NOT_BEGUN, Position, SourceOffset
-from txnwatch.streaming.source.planner import Answer, Limits, Listing, is_begun, plan
+from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
+from txnwatch.streaming.source.planner import Answer, Limits, ListedEnd, Listing, is_begun, plan
 
 ORDERS, PAYMENTS, AUDIT = (TopicPartition(name, 0) for name in ("orders", "payments", "audit"))
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
-Positions = dict[TopicPartition, Position]
+Positions = dict[TopicPartition, Position | NotBegun]
 Answers = dict[TopicPartition, Answer]
 
 NO_LIMITS = Limits()
@@ -33,14 +33,14 @@ def planned(
 def at(
     offset: int, listed: int | None = None, *, topic_id: str = "id", epoch: int = 3, stale: bool = False
 ) -> Position:
-    return Position(topic_id, offset, epoch, offset if listed is None else listed, is_stale=stale)
+    return Position(topic_id, offset, epoch, offset if listed is None else listed, 1, is_stale=stale)
 
 
 def told(end: int | None, *, start: int | None = None, topic_id: str = "id", epoch: int = 3) -> Answer:
-    return Answer(topic_id, end, epoch if end is not None else -1, start)
+    return Answer(topic_id, ListedEnd(end, epoch, 1) if end is not None else None, start)
 
 
-UNREAD = Position("id", NOT_BEGUN, -1, 0, is_stale=True)
+UNREAD = NotBegun("id")
 
 
 def test_a_plan_is_one_barrier_further_with_the_times_of_its_listing() -> None:
@@ -49,7 +49,7 @@ def test_a_plan_is_one_barrier_further_with_the_times_of_its_listing() -> None:
 
 
 # what was known, what the leader told -> where the partition stands now
-ONE_PARTITION: dict[str, tuple[Position | None, Answer, Position]] = {
+ONE_PARTITION: dict[str, tuple[Position | NotBegun | None, Answer, Position | NotBegun]] = {
     "read on to the end": (at(10), told(30), at(30)),
     "nothing was written": (at(10), told(10), at(10)),
     "a new leader's epoch is kept": (at(10), told(30, epoch=4), at(30, epoch=4)),
@@ -133,7 +133,7 @@ def test_a_limit_fills_small_backlogs_first_and_cuts_reading_but_not_listing(
 ) -> None:
     found = planned(THREE_KNOWN, THREE, Limits(data_offsets=limit)).positions
     assert found == {
-        partition: at(end, answer.end) for (partition, answer), end in zip(THREE.items(), ends, strict=True)
+        partition: at(end, answer.end.offset) for (partition, answer), end in zip(THREE.items(), ends, strict=True)
     }
 
 
@@ -197,7 +197,7 @@ def test_a_log_that_answers_late_is_as_old_as_when_it_was_found(barrier: int, ex
         before = SourceOffset.from_json(
             json.loads(json.dumps(plan(before, Listing("cluster", {LOG: answer}, 1000, 1001), NO_LIMITS, {}).to_json()))
         )
-        at_first = expected if before.positions[LOG].offset >= 0 else 0
+        at_first = expected if is_begun(before.positions[LOG]) else 0
         assert before.backlog_end.get(LOG, 0) == at_first
 
 
@@ -237,7 +237,12 @@ def test_an_unread_position_is_not_begun() -> None:
 small = st.integers(0, 60)
 answers_of_a_round = st.dictionaries(
     st.sampled_from([ORDERS, PAYMENTS, AUDIT, LOG]),
-    st.builds(Answer, st.sampled_from(["id", "id", "new"]), st.none() | small, st.integers(0, 3), st.none() | small),
+    st.builds(
+        Answer,
+        st.sampled_from(["id", "id", "new"]),
+        st.none() | st.builds(ListedEnd, small, st.integers(0, 3), st.integers(1, 3)),
+        st.none() | small,
+    ),
 )
 rereads = st.dictionaries(st.sampled_from([ORDERS, PAYMENTS, LOG]), small, max_size=2)
 rounds = st.tuples(
@@ -275,12 +280,13 @@ def check_partitions(before: SourceOffset, after: SourceOffset, answers: Answers
         now, known = after.positions[partition], same.get(partition)
         assert now.topic_id == answer.topic_id
         if answer.end is None:
-            assert now == replace(known or UNREAD, topic_id=answer.topic_id, is_stale=True)
+            assert now == (replace(known, is_stale=True) if is_begun(known) else NotBegun(answer.topic_id))
         assert is_begun(now) == (is_begun(known) or partition in after.begun), "nothing is read without a beginning"
         assert not (is_begun(known) and partition in after.begun), "nothing begins twice"
         if is_begun(now) and answer.end is not None:
-            assert (now.listed, now.epoch, now.is_stale) == (answer.end, answer.epoch, False)
-            assert now.offset <= answer.end
+            assert (now.listed, now.epoch, now.leader) == answer.end
+            assert not now.is_stale
+            assert now.offset <= answer.end.offset
         else:
             assert now.is_stale
     for partition in after.reread:
@@ -291,11 +297,11 @@ def check_partitions(before: SourceOffset, after: SourceOffset, answers: Answers
 def check_limits(before: SourceOffset, after: SourceOffset, answers: Answers, limits: Limits) -> None:
     read, waiting = 0, 0
     for partition, now in after.positions.items():
-        end = answers[partition].end
-        if end is None or not is_begun(now):
+        answered = answers[partition].end
+        if answered is None or not is_begun(now):
             continue
-        known = before.positions.get(partition)
-        start = after.begun.get(partition, known.offset if known is not None else 0)
+        end, known = answered.offset, before.positions.get(partition)
+        start = after.begun.get(partition, known.offset if is_begun(known) else 0)
         start = min(start, after.reread.get(partition, start))
         if partition == LOG or end <= start or limits.data_offsets is None:
             assert now.offset == end

@@ -20,6 +20,7 @@ from txnwatch.state.model.findings import (
     OutstandingGap,
     ReadLimitReached,
 )
+from txnwatch.state.model.gap import Remedy
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.source.reread_requests import (
     RereadRequest,
@@ -52,7 +53,7 @@ def test_requests_are_read_as_they_were_written(path: Path, rereads: set[RereadR
 
 
 def test_requests_replace_those_before_and_leave_nothing_beside_them(path: Path) -> None:
-    write_requests(path, {RereadRequest(ORDERS, 5), RereadRequest(TopicPartition("payments", 1), -1)})
+    write_requests(path, {RereadRequest(ORDERS, 5), RereadRequest(TopicPartition("payments", 1), None)})
     write_requests(path, {RereadRequest(ORDERS, 7)})
     assert read_requests(path) == {RereadRequest(ORDERS, 7)}
     write_requests(path, ())
@@ -117,7 +118,7 @@ def test_a_partition_that_is_to_be_read_again_is_described_as_well_if_a_proof_wa
     assert requests_after([*unread, CensusRequest(ORDERS)], ()) == {at, proof}
     assert requests_after([CensusRequest(ORDERS), *unread], ()) == {at, proof}
     assert requests_after(unread, [ORDERS]) == {at, census_of(ORDERS, CensusReason.DOUBT)}
-    lost = [OutstandingGap(ORDERS, -1), ReadLimitReached(ORDERS, 5)]
+    lost = [OutstandingGap(ORDERS, Remedy.CENSUS), ReadLimitReached(ORDERS, 5)]
     assert requests_after(lost, ()) == {at, census_of(ORDERS, CensusReason.GAP)}
 
 

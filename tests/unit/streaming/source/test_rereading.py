@@ -10,6 +10,7 @@ import pytest
 
 from txnwatch.state.model.findings import CensusReason
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.list_offsets import ListedOffset
@@ -38,9 +39,11 @@ class OneBroker(Cluster):
         topics = {name: TopicInfo(name, f"id-of-{name}", partitions={0: PartitionInfo(1, 0)}) for name in names}
         return Metadata("cluster", {1: BROKER}, topics)
 
-    def list_offsets(self, partitions: Iterable[TopicPartition], **_: Any) -> dict[TopicPartition, ListedOffset]:
-        error = "LEADER_NOT_AVAILABLE" if self.is_away else None
-        return {p: ListedOffset(10, 0, error if p == ORDERS else None) for p in partitions}
+    def list_offsets(
+        self, partitions: Iterable[TopicPartition], **_: Any
+    ) -> dict[TopicPartition, ListedOffset | Problem]:
+        away = Problem("LEADER_NOT_AVAILABLE")
+        return {p: away if self.is_away and p == ORDERS else ListedOffset(10, 0, 1) for p in partitions}
 
 
 class Source:

@@ -10,7 +10,13 @@ from kafka.protocol.consumer import FetchResponse
 
 from support.batches import a_batch
 from txnwatch.state.model.errors import WireError
-from txnwatch.streaming.wire.fetch_response import HIGHEST_VERSION, FetchAnswer, PartitionData, decode_fetch_response
+from txnwatch.streaming.wire.fetch_response import (
+    HIGHEST_VERSION,
+    Divergence,
+    FetchAnswer,
+    PartitionData,
+    decode_fetch_response,
+)
 
 THROTTLED_MS = 12
 VERSIONS = range(4, HIGHEST_VERSION + 1)
@@ -53,18 +59,20 @@ class Told:
         )
 
     def expected(self, topic: str, version: int) -> PartitionData:
-        epoch, end = self.diverging if self.diverging is not None and version >= 12 else (-1, -1)
         return PartitionData(
             topic=IDS[topic].bytes if version >= 13 else topic,
             partition=self.partition,
             error_code=self.error_code,
-            high_watermark=self.high_watermark,
-            last_stable_offset=self.last_stable_offset,
-            log_start_offset=self.log_start_offset if version >= 5 else -1,
-            diverging_epoch=epoch,
-            diverging_end=end,
+            high_watermark=known(self.high_watermark),
+            last_stable_offset=known(self.last_stable_offset),
+            log_start_offset=known(self.log_start_offset) if version >= 5 else None,
+            divergence=Divergence(*self.diverging) if self.diverging is not None and version >= 12 else None,
             records=memoryview(self.records or b""),
         )
+
+
+def known(offset: int) -> int | None:
+    return None if offset == -1 else offset
 
 
 IDS = {name: uuid.uuid5(uuid.NAMESPACE_DNS, name) for name in ("orders", "zahlungen-ä", "x" * 249)}

@@ -14,8 +14,8 @@ from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.wire.quick_decode import quick_decode
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
-V1 = TransactionLogValue(1, 5, 0, 60_000, S.ONGOING, (("orders", (0, 1)),), 1, 1, 4, -1, 2)
-V0 = replace(V1, version=0, previous_producer_id=-1, client_transaction_version=0)
+V1 = TransactionLogValue(1, 5, 0, 60_000, S.ONGOING, (("orders", (0, 1)),), 1, 1, 4, None, 2)
+V0 = replace(V1, version=0, previous_producer_id=None, client_transaction_version=0)
 EMPTY, EMPTY_V0 = (replace(value, state=S.EMPTY, partitions=None) for value in (V1, V0))
 KEY = a_key("app")
 
@@ -32,9 +32,9 @@ def a_log_batch(key: bytes = KEY, value: bytes | None = a_value(V1), *records: b
         (V0, (5, -1, True)),
         (EMPTY, (5, 4, False)),
         (EMPTY_V0, (5, -1, False)),
-        (replace(V1, previous_producer_id=-1), (5, -1, True)),
+        (replace(V1, previous_producer_id=None), (5, -1, True)),
         (replace(V1, client_transaction_version=0), (5, 4, True)),
-        (replace(V1, previous_producer_id=-1, client_transaction_version=0), (5, -1, True)),
+        (replace(V1, previous_producer_id=None, client_transaction_version=0), (5, -1, True)),
         (None, (-1, -1, False)),
     ],
 )

@@ -18,7 +18,7 @@ TV = (("tv", (0,)),)
 GOLDEN = {
     "v0 Empty": (
         "0000 0000000000000002 0000 0000ea60 00 ffffffff 000001a1f86bd9f8 ffffffffffffffff",
-        TransactionLogValue(0, 2, 0, 60_000, S.EMPTY, None, 1795169180152, -1),
+        TransactionLogValue(0, 2, 0, 60_000, S.EMPTY, None, 1795169180152, None),
     ),
     "v0 Ongoing": (
         "0000 0000000000000002 0000 0000ea60 01 00000001 0002 7476 00000001 00000000 000001a1f86bd9fd 000001a1f86bd9fd",
@@ -26,7 +26,7 @@ GOLDEN = {
     ),
     "v1 Empty": (
         "0001 0000000000000009 0000 0000ea60 00 00 000001a1f86c3edc ffffffffffffffff 01 00 08 0000000000000009",
-        TransactionLogValue(1, 9, 0, 60_000, S.EMPTY, None, 1795169205980, -1, previous_producer_id=9),
+        TransactionLogValue(1, 9, 0, 60_000, S.EMPTY, None, 1795169205980, None, previous_producer_id=9),
     ),
     "v1 Ongoing, TV2 client": (
         "0001 0000000000000009 0000 0000ea60 01 02 03 7476 02 00000000 00 000001a1f86c3ee6 000001a1f86c3ee6"
