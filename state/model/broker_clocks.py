@@ -170,7 +170,7 @@ class Clocks(Struct, array_like=True):
 
     def age_ms(self, view: CoordinatorView, now_ms: TimestampMs) -> DurationMs:
         """The minimum time that a live transaction has been Ongoing, or prepared, at `now_ms` of our clock."""
-        seen_ms = DurationMs(0) if view.since_ms is None else elapsed(view.since_ms, now_ms)
+        seen_ms = NO_TIME if view.since_ms is None else elapsed(view.since_ms, now_ms)
         known = self.of(view)
         if known is None:
             return seen_ms

@@ -169,7 +169,7 @@ class KeptBatches(BatchWalker):
         super().__init__(start, end)
         self.needles = needles
         self.kept = bytearray()
-        self.hole_end_before: dict[int, int] = {}
+        self.hole_end_before: dict[Offset, Offset] = {}
         self.epoch_since_ms: TimestampMs | None = None
         self._whole_from = start
 

@@ -80,7 +80,7 @@ class RangeRead:
         return not self.is_over and (self.must_check or not self.fold.is_done)
 
     @property
-    def last_fetched_epoch(self) -> int | None:
+    def last_fetched_epoch(self) -> LeaderEpoch | None:
         """Leader epoch of the last batch that was read; None if unknown."""
         epoch = present(self.fold.leader_epoch)
         return self.last_epoch if epoch is None else epoch
