@@ -57,6 +57,11 @@ def test_what_an_earlier_version_has_written_is_read() -> None:
     assert decode_evidence(NAMELESS) == StoredEvidence(KEY, (99, 2, 20), ExpectedOutcome.UNKNOWN, None)
 
 
+def test_data_without_a_sequence_is_read_as_it_was_written() -> None:
+    evidence = StoredEvidence(KEY, (99, 2, None), ExpectedOutcome.ABORT, VIEW)
+    assert decode_evidence(encode_evidence(evidence)) == evidence
+
+
 def test_what_a_later_version_has_added_is_ignored() -> None:
     witness = {**json.loads(WRITTEN)["witness"], "of_a_later_version": [1]}
     assert decode_evidence(changed(witness=witness, more="of a later version")) == EVIDENCE
