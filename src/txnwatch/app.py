@@ -162,22 +162,22 @@ class Watch:
         self.metrics.cluster_id = self.cluster_id
 
     @contextlib.contextmanager
-    def served_metrics(self) -> Iterator[None]:
-        """Serves metrics while the block runs, if `metrics_port` is set.
+    def served_metrics(self) -> Iterator[MetricsServer | None]:
+        """Serves metrics while the block runs, if `metrics_port` is set; yields the server.
 
         Raises:
             ConfigError: the port is in use, or the web configuration file is invalid.
         """
         port = self.settings.metrics_port
         if port is None:
-            yield
+            yield None
             return
         web = read_web_config(self.settings.metrics_web_config_file)
         host = self.settings.metrics_host
         server = MetricsServer(self.metrics.registry, host, port, lambda: self.metrics.is_judging, web)
         self.log.info(f"metrics at {server.url}/metrics")
         try:
-            yield
+            yield server
         finally:
             server.close()
 

@@ -1,8 +1,8 @@
 """`txnwatch run`: the continuous detector.
 
 SIGTERM and Ctrl-C stop it between two micro-batches, so that the next start continues exactly there; a micro-batch that
-takes too long is interrupted, and the next start repeats it. A query that ends by itself is restarted with a backoff,
-unless its error is permanent.
+takes too long is interrupted, and the next start repeats it. SIGHUP reloads the configuration. A query that ends by
+itself is restarted with a backoff, unless its error is permanent.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from txnwatch.app import Watch
 from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.cli.log_output import log_incident, log_to_stdout
+from txnwatch.cli.reload import Reload
 from txnwatch.cli.settings_flags import add_flags, flag_values
 from txnwatch.cli.stop_request import StopRequest, StopRequestedError, exit_now
 from txnwatch.cli.supervision import supervise
@@ -38,13 +39,15 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 
 def run(parsed: argparse.Namespace) -> int:
     """Runs until it is stopped; exit code 0 after a stop."""
-    settings = load_settings(flag_values(parsed, RunSettings), parsed.config)
-    log_to_stdout(settings.log_format)
-    stop = StopRequest()
-    watch = Watch(settings, log=LOG, on_event=log_incident, is_stopping=stop.is_set)
-    with stop.on_signals():
+    load = functools.partial(load_settings, flag_values(parsed, RunSettings), parsed.config)
+    stop, reload = StopRequest(), Reload(load)
+    with stop.on_signals(), reload.on_signal():
+        settings = load()
+        log_to_stdout(settings.log_format)
+        is_stopping = functools.partial(_may_no_batch_begin, stop, reload)
+        watch = Watch(settings, log=LOG, on_event=log_incident, is_stopping=is_stopping)
         with contextlib.suppress(StopRequestedError):
-            _run_until_stopped(watch, stop)
+            _run_until_stopped(watch, stop, reload)
         counts = "".join(f", {count} {what}" for what, count in sorted(watch.counts.items()))
         LOG.info(f"stopped after {watch.batches} micro-batches{counts}")
         if stop.has_left_steps:
@@ -52,16 +55,20 @@ def run(parsed: argparse.Namespace) -> int:
     return 0
 
 
-def _run_until_stopped(watch: Watch, stop: StopRequest) -> None:
+def _may_no_batch_begin(stop: StopRequest, reload: Reload) -> bool:
+    return stop.is_set() or reload.is_due
+
+
+def _run_until_stopped(watch: Watch, stop: StopRequest, reload: Reload) -> None:
     stop.run(watch.check)
     with locked(watch.checkpoint), contextlib.ExitStack() as served:
-        served.enter_context(watch.served_metrics())
+        reload.server = served.enter_context(watch.served_metrics())
         partitions = sum(len(topic.partitions) for topic in watch.topics)
         LOG.info(f"watching cluster {watch.cluster_id}: {len(watch.topics)} topics, {partitions} partitions")
         LOG.info(f"checkpoint {watch.checkpoint}, Spark's output in {watch.spark_log}")
         session = stop.run(watch.start_spark)
         try:
-            supervise(watch, session, stop)
+            supervise(watch, session, stop, reload)
         finally:
             _close(watch, session, stop, served)
 

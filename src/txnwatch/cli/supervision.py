@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from txnwatch.app import Watch
 from txnwatch.cli.log_output import ROOT as LOG
+from txnwatch.cli.reload import Reload
 from txnwatch.cli.stop_request import StopRequest
 from txnwatch.state.model.backoff import doubled
 from txnwatch.state.model.errors import BrokerError, OtherVersionError, QueryError
@@ -25,7 +26,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _BATCH_S = 1.2  # after the request to stop
 
 
-def supervise(watch: Watch, session: SparkSession, stop: StopRequest) -> None:
+def supervise(watch: Watch, session: SparkSession, stop: StopRequest, reload: Reload) -> None:
     """Runs the query until the process is to stop.
 
     Raises:
@@ -36,7 +37,7 @@ def supervise(watch: Watch, session: SparkSession, stop: StopRequest) -> None:
     while not stop.is_set():
         before = watch.batches
         try:
-            why = _run_query(watch, session, stop, repeats)
+            why = _run_query(watch, session, stop, reload, repeats)
         except OtherVersionError as exc:
             if is_rebuilt or watch.batches > 0:
                 raise
@@ -50,7 +51,7 @@ def supervise(watch: Watch, session: SparkSession, stop: StopRequest) -> None:
             failures += 1
             continue
         if why is None:
-            return
+            continue
         has_progressed = watch.batches > before
         if has_progressed:
             repeats.clear()
@@ -60,22 +61,26 @@ def supervise(watch: Watch, session: SparkSession, stop: StopRequest) -> None:
         failures = 0 if has_progressed else failures + 1
 
 
-def _run_query(watch: Watch, session: SparkSession, stop: StopRequest, repeats: Repeats) -> str | None:
-    """Runs the query until it ends. Returns why it ended, None after a requested stop.
+def _run_query(watch: Watch, session: SparkSession, stop: StopRequest, reload: Reload, repeats: Repeats) -> str | None:
+    """Runs the query until it ends. Returns why it ended, None if the stop or a reload was requested.
 
     Raises:
         OtherVersionError: another version has written the checkpoint.
         BrokerError, QueryError: it could not be started, and a later attempt may succeed.
         TxnwatchError: as `supervise`.
     """
+    reload.is_due = False
     ledger = stop.run(watch.open_ledger)
     if ledger.open_incidents:
         LOG.info(f"{len(ledger.open_incidents)} incidents are still open from before the start")
     query = stop.run(functools.partial(_started, watch, session, repeats))
-    _watch_query(watch, query, stop, session)
+    _watch_query(watch, query, stop, session, reload)
     if stop.is_set():
         if not stop.finish(functools.partial(_stop_between_batches, query), until_s=_BATCH_S):
             LOG.info("the current micro-batch is interrupted; the next start repeats it")
+        return None
+    if reload.is_due:
+        stop.run(functools.partial(_stop_between_batches, query))
         return None
     try:
         return _why(query, repeats, watch)
@@ -117,14 +122,14 @@ def _started(watch: Watch, session: SparkSession, repeats: Repeats) -> Streaming
         raise error if failure.advice else QueryError(f"the query could not be started: {error}") from exc
 
 
-def _watch_query(watch: Watch, query: StreamingQuery, stop: StopRequest, session: SparkSession) -> None:
-    """Waits until the query ends or is to stop; reports when it is ready, and when micro-batches stop."""
+def _watch_query(watch: Watch, query: StreamingQuery, stop: StopRequest, session: SparkSession, reload: Reload) -> None:
+    """Waits until the query ends or has to end; reports when it is ready, and when micro-batches stop."""
     from txnwatch.streaming.job.query import is_executing  # noqa: PLC0415
 
     first = seen = watch.batches
     since, looks_s, first_s = time.monotonic(), 0.0, _FIRST_BATCH_S
     is_reported = is_silent = False
-    while not stop.wait(_POLL_S) and query.isActive:
+    while not stop.wait(_POLL_S) and query.isActive and not reload.apply(watch):
         waited_s = time.monotonic() - since
         if watch.batches != seen:
             if watch.coverage.is_ready and not is_reported:

@@ -60,6 +60,10 @@ class MetricsServer:
         self.url = f"{'http' if web.tls is None else 'https'}://{shown}:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
 
+    def protect(self, web: WebConfig) -> None:
+        """Replaces TLS and users, from the next connection on."""
+        self._users, self._server.tls = web.users, web.tls
+
     def close(self) -> None:
         """Stops listening."""
         self._server.shutdown()

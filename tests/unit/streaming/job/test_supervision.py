@@ -14,6 +14,7 @@ from pyspark.errors import PySparkRuntimeError
 
 from support.log_lines import LogLines, log_restored
 from txnwatch.cli import log_output, supervision
+from txnwatch.cli.reload import Reload
 from txnwatch.cli.stop_request import StopRequest
 from txnwatch.state.model.errors import CheckpointError, OtherVersionError
 from txnwatch.streaming.job import query as job
@@ -35,6 +36,7 @@ def _text_on_stdout() -> Iterator[None]:
         yield
 
 
+NO_RELOAD = Reload(pytest.fail)
 NO_SESSION = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None))
 
 
@@ -51,7 +53,8 @@ def test_a_query_without_a_thread_is_over(monkeypatch: pytest.MonkeyPatch, batch
 
     monkeypatch.setattr(job, "is_executing", is_executing)
     waiting = threading.Thread(
-        target=supervision._watch_query, args=(watch, SimpleNamespace(isActive=True), StopRequest(), NO_SESSION)
+        target=supervision._watch_query,
+        args=(watch, SimpleNamespace(isActive=True), StopRequest(), NO_SESSION, NO_RELOAD),
     )
     waiting.start()
     waiting.join(10.0)
@@ -75,7 +78,7 @@ def test_a_missing_first_batch_is_reported_at_growing_pauses_with_the_place_of_t
     monkeypatch.setattr(stop, "wait", second)
     monkeypatch.setattr(supervision, "time", SimpleNamespace(monotonic=lambda: seconds))
     monkeypatch.setattr(job, "is_executing", lambda _: True)
-    supervision._watch_query(watch, SimpleNamespace(isActive=True), stop, NO_SESSION)
+    supervision._watch_query(watch, SimpleNamespace(isActive=True), stop, NO_SESSION, NO_RELOAD)
     first, *later = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
     assert first == (
         "warning: no micro-batch has completed since the start, 32 s ago; "
@@ -114,7 +117,7 @@ def test_a_query_that_spark_cannot_plan_is_one_line_and_tried_again(
     stop = StopRequest()
     monkeypatch.setattr(supervision, "_FIRST_PAUSE_S", 0.001)
     broken = PySparkRuntimeError("[PYTHON_WORKER_EXITED] a worker went away\nJVM stacktrace:\n  at org.apache...")
-    supervision.supervise(Starts(stop, broken, Py4JError("the JVM is gone")), None, stop)  # type: ignore[arg-type]
+    supervision.supervise(Starts(stop, broken, Py4JError("the JVM is gone")), None, stop, NO_RELOAD)  # type: ignore[arg-type]
     first, second = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
     assert first == (
         "warning: the query could not be started: [PYTHON_WORKER_EXITED] a worker went away; "
@@ -127,7 +130,7 @@ def test_a_query_that_refuses_its_checkpoint_is_not_tried_again() -> None:
     stop = StopRequest()
     wrong = PySparkRuntimeError("Traceback\n  txnwatch.state.model.errors.CheckpointError: of another cluster\n")
     with pytest.raises(CheckpointError, match="of another cluster"):
-        supervision.supervise(Starts(stop, wrong), None, stop)  # type: ignore[arg-type]
+        supervision.supervise(Starts(stop, wrong), None, stop, NO_RELOAD)  # type: ignore[arg-type]
 
 
 OTHER_VERSION = PySparkRuntimeError("Traceback\n  txnwatch.state.model.errors.OtherVersionError: version 1\n")
@@ -151,7 +154,7 @@ def test_a_checkpoint_of_another_version_is_moved_aside_in_one_line(
 ) -> None:
     stop = StopRequest()
     watch = Starts(stop, OTHER_VERSION)
-    supervision.supervise(watch, None, stop)  # type: ignore[arg-type]
+    supervision.supervise(watch, None, stop, NO_RELOAD)  # type: ignore[arg-type]
     assert moved == watch.files.forgotten == ["/checkpoint"]
     (line,) = capsys.readouterr().out.splitlines()
     assert line.partition("  ")[2] == (
@@ -166,7 +169,7 @@ def test_a_checkpoint_that_this_process_has_written_is_not_moved(moved: list[str
     watch = Starts(stop, OTHER_VERSION, OTHER_VERSION)
     watch.batches = batches
     with pytest.raises(OtherVersionError, match="version 1"):
-        supervision.supervise(watch, None, stop)  # type: ignore[arg-type]
+        supervision.supervise(watch, None, stop, NO_RELOAD)  # type: ignore[arg-type]
     assert len(moved) == 1 - batches
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from txnwatch.state.model.broker_clocks import Clock, Leader
-from txnwatch.state.model.errors import CheckpointError
+from txnwatch.state.model.errors import CheckpointError, OtherVersionError
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.source.offsets import VERSION, NotBegun, Position, SourceOffset
@@ -113,7 +113,7 @@ def test_the_text_is_pinned_because_checkpoints_hold_it() -> None:
 @pytest.mark.parametrize("version", [VERSION + 1, 0, str(VERSION)])
 def test_an_offset_of_another_version_asks_for_a_new_checkpoint(version: object) -> None:
     raw = {**SourceOffset.beginning().to_json(), "version": version}
-    with pytest.raises(CheckpointError, match=f"has version {version}; this txnwatch reads version {VERSION}: "):
+    with pytest.raises(OtherVersionError, match=f"has version {version}; this txnwatch reads version {VERSION}: "):
         SourceOffset.from_json(raw)
 
 

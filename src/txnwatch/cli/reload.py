@@ -1,0 +1,93 @@
+"""SIGHUP: `txnwatch run` reads its configuration again and applies what can change without a restart.
+
+Law: the handler only sets a flag; the thread that supervises the query reads the configuration. A SIGHUP never ends the
+process: if anything in the configuration is invalid, nothing changes.
+
+Settings that the query or the ledger has are applied by starting the query again in the same Spark session, between two
+micro-batches. This is the restart that follows an error of the query, so it loses and repeats nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+from txnwatch.app import Watch
+from txnwatch.cli.log_output import ROOT as LOG
+from txnwatch.cli.log_output import log_to_stdout
+from txnwatch.config import THRESHOLDS, RunSettings
+from txnwatch.metrics.server import MetricsServer
+from txnwatch.metrics.web_config import read_web_config
+from txnwatch.state.model.errors import TxnwatchError
+
+LIMITS = ("max_offsets_per_trigger", "max_bytes_per_trigger", "max_bytes_per_second", "max_read_ms_per_trigger")
+ABORTS = tuple(name for name in RunSettings.model_fields if name.startswith(("abort_", "auto_abort")))
+OF_THE_QUERY = frozenset((*THRESHOLDS, *LIMITS, *ABORTS))
+AT_ONCE = frozenset({"log_format"})
+
+
+class Reload:
+    """A request to read the configuration again.
+
+    Args:
+        load: reads the settings from flags, environment and file.
+
+    Attributes:
+        is_due: the query has to start again; no micro-batch begins until then.
+        server: the metrics server, if there is one.
+    """
+
+    def __init__(self, load: Callable[[], RunSettings]) -> None:
+        self._load = load
+        self._requested = threading.Event()
+        self.is_due = False
+        self.server: MetricsServer | None = None
+
+    def request(self) -> None:
+        """Requests it; `apply` does the work."""
+        self._requested.set()
+
+    @contextlib.contextmanager
+    def on_signal(self) -> Iterator[None]:
+        """SIGHUP requests it while the block runs."""
+
+        def on_signal(_: int, __: FrameType | None) -> None:
+            self.request()
+
+        former = signal.signal(signal.SIGHUP, on_signal)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGHUP, former)
+
+    def apply(self, watch: Watch) -> bool:
+        """Applies what has changed, if it was requested. Returns whether the query has to start again."""
+        if not self._requested.is_set():
+            return self.is_due
+        self._requested.clear()
+        former = watch.settings
+        try:
+            fresh = self._load()
+            web = read_web_config(former.metrics_web_config_file)
+        except (TxnwatchError, OSError) as exc:
+            LOG.warning(f"SIGHUP: nothing is reloaded: {exc}")
+            return self.is_due
+        changed = [name for name in RunSettings.model_fields if getattr(fresh, name) != getattr(former, name)]
+        reloaded = [name for name in changed if name in OF_THE_QUERY | AT_ONCE]
+        watch.settings = former.model_copy(update={name: getattr(fresh, name) for name in reloaded})
+        log_to_stdout(watch.settings.log_format)
+        if self.server is not None:
+            self.server.protect(web)
+        self.is_due |= not OF_THE_QUERY.isdisjoint(reloaded)
+        LOG.info(_summary(reloaded, [name for name in changed if name not in reloaded], is_due=self.is_due))
+        return self.is_due
+
+
+def _summary(reloaded: list[str], left: list[str], *, is_due: bool) -> str:
+    found = f"reloaded {', '.join(reloaded)}" if reloaded else "no setting that can be reloaded has changed"
+    again = ", and the query starts again" if is_due else ""
+    restart = f"; txnwatch has to be restarted for {', '.join(left)}" if left else ""
+    return f"SIGHUP: {found}{again}{restart}"
