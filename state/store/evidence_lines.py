@@ -42,7 +42,7 @@ class _Line(msgspec.Struct):
     producer_id: ProducerId
     start_offset: Offset
     producer_epoch: ProducerEpoch
-    last_sequence: int
+    last_sequence: int | None
     outcome: ExpectedOutcome
     witness: _View | None  # type: ignore[valid-type]
 
