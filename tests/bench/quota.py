@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition as Assigned
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from bench.results import Point, Row
+from support.answers import listed
 from support.quotas import CONSUMER_BYTE_RATE, quota
 from support.raw_log import range_of
 from txnwatch.embedded.kafka import EmbeddedKafka
@@ -74,7 +75,7 @@ def _side_by_side(bootstrap: str, partitions: list[TopicPartition]) -> Point:
 def _ours(bootstrap: str, partitions: list[TopicPartition], gaps: list[int]) -> float:
     with closing(Cluster([Endpoint.parse(bootstrap)], Security(), timeout_s=5.0)) as cluster:
         cluster.refresh()
-        ends = cluster.list_offsets(partitions)
+        ends = {partition: listed(cluster, partition) for partition in partitions}
         reads = [range_of(cluster, partition, 0, ends[partition].offset) for partition in partitions]
         begin = time.monotonic()
         read_ranges(cluster, reads, patience_s=10.0)

@@ -19,6 +19,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 
+from support.answers import listed
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model import ids
 from txnwatch.streaming.client.cluster import Cluster
@@ -120,11 +121,11 @@ def ours(where: Where, fold: Callable[[int, int], Any], *, to_arrow: bool = Fals
     with closing(Cluster([Endpoint.parse(where.listener)], where.security)) as cluster:
         info = cluster.refresh().topics[where.topic]
         partitions = [ids.TopicPartition(where.topic, number) for number in info.partitions]
-        ends = cluster.list_offsets(partitions)
+        ends = {partition: listed(cluster, partition) for partition in partitions}
 
         def read() -> tuple[int, int]:
             reads = [
-                RangeRead(one, info.topic_id, 0, ends[one].offset, -1, must_check=False, new_fold=fold)
+                RangeRead(one, info.topic_id, 0, ends[one].offset, None, must_check=False, new_fold=fold)
                 for one in partitions
             ]
             read_ranges(cluster, reads, patience_s=PATIENCE_S)

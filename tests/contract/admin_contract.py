@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from support.answers import described
 from support.topics import unique
 from support.waiting import eventually
+from txnwatch.state.model.description import DescribedTransaction, NotDescribed, UnknownTransactionalId, is_live
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import MarkerSpec, PartitionReading, SpanHistory, SpanStart, TransactionAdmin
 from txnwatch.state.model.transaction import TransactionState
@@ -130,13 +132,13 @@ class AdminContract:
     def test_an_unknown_transactional_id_has_no_state_and_no_problem(self, stage: Stage) -> None:
         name = unique("nobody")
         found = stage.admin.describe_transactions([name])[name]
-        assert (found.problem, found.state, found.producer_id) == (None, None, -1)
-        assert not found.is_live
+        assert found == UnknownTransactionalId(name, 1)
+        assert not is_live(found)
 
     def test_an_idle_transactional_id_is_empty(self, stage: Stage) -> None:
         owner = stage.init(unique("idle"))
-        found = stage.admin.describe_transactions([owner.transactional_id])[owner.transactional_id]
-        assert (found.problem, found.state, found.partitions) == (None, TransactionState.EMPTY, frozenset())
+        found = described(stage.admin, owner.transactional_id)
+        assert (found.state, found.start_ms, found.partitions) == (TransactionState.EMPTY, None, frozenset())
         assert (found.producer_id, found.producer_epoch) == (owner.producer_id, owner.producer_epoch)
 
     def test_an_ongoing_transaction_lists_its_partitions(self, stage: Stage) -> None:
@@ -144,14 +146,15 @@ class AdminContract:
         owner = stage.init(unique("ongoing"))
         stage.begin(owner, first, second)
 
-        found = stage.admin.describe_transactions([owner.transactional_id])[owner.transactional_id]
+        found = described(stage.admin, owner.transactional_id)
 
-        assert (found.problem, found.state) == (None, TransactionState.ONGOING)
+        assert found.state is TransactionState.ONGOING
         assert found.is_live
         assert found.partitions == {first, second}
         assert other not in found.partitions
         assert (found.producer_id, found.producer_epoch) == (owner.producer_id, owner.producer_epoch)
         assert found.timeout_ms == 60_000
+        assert found.start_ms is not None
         assert found.start_ms > 0
         assert found.coordinator == 1
 
@@ -164,10 +167,10 @@ class AdminContract:
         names = [committed.transactional_id, aborted.transactional_id]
 
         def completed() -> bool:
-            return not any(found.is_live for found in stage.admin.describe_transactions(names).values())
+            return not any(map(is_live, stage.admin.describe_transactions(names).values()))
 
         eventually(completed, _IN_TIME_S, "both transactions to complete")
-        found = stage.admin.describe_transactions(names)
+        found = {name: described(stage.admin, name) for name in names}
         assert [found[name].state for name in names] == [
             TransactionState.COMPLETE_COMMIT,
             TransactionState.COMPLETE_ABORT,
@@ -177,10 +180,10 @@ class AdminContract:
     def test_known_and_unknown_ids_are_answered_side_by_side(self, stage: Stage) -> None:
         owner, nobody = stage.init(unique("known")), unique("nobody")
         found = stage.admin.describe_transactions([nobody, owner.transactional_id])
-        assert {name: one.state for name, one in found.items()} == {
-            nobody: None,
-            owner.transactional_id: TransactionState.EMPTY,
-        }
+        assert found[nobody] == UnknownTransactionalId(nobody, 1)
+        known = found[owner.transactional_id]
+        assert isinstance(known, DescribedTransaction)
+        assert known.state is TransactionState.EMPTY
 
     def test_listing_finds_a_transaction_by_its_producer_id_and_is_whole(self, stage: Stage) -> None:
         (partition,) = stage.create_topic(unique("listed"))
@@ -285,7 +288,7 @@ class AdminContract:
 
         refused = stage.admin.write_marker(marker(partition, owner)._replace(producer_epoch=0))
 
-        assert refused == "INVALID_PRODUCER_EPOCH"
+        assert str(refused) == "INVALID_PRODUCER_EPOCH"
         reading = stage.admin.read_partitions([partition])[partition]
         assert reading.open_transaction(owner.producer_id) is not None, "it is as open as before"
 
@@ -295,7 +298,7 @@ class AdminContract:
         assert stage.admin.write_marker(marker(partition, owner, coordinator_epoch=5)) is None
         stage.stray_write(owner, partition)
         refused = stage.admin.write_marker(marker(partition, owner, coordinator_epoch=4))
-        assert refused == "TRANSACTION_COORDINATOR_FENCED"
+        assert str(refused) == "TRANSACTION_COORDINATOR_FENCED"
         assert stage.admin.write_marker(marker(partition, owner, coordinator_epoch=5)) is None
 
     def test_a_marker_under_another_leader_epoch_is_not_written(self, stage: Stage) -> None:
@@ -304,7 +307,7 @@ class AdminContract:
         stage.stray_write(owner, partition)
         epoch = stage.admin.read_partitions([partition])[partition].leader_epoch
         refused = stage.admin.write_marker(marker(partition, owner)._replace(leader_epoch=epoch + 1))
-        assert refused == f"the leader changed (epoch {epoch + 1}, now {epoch})"
+        assert str(refused) == f"the leader changed (epoch {epoch + 1}, now {epoch})"
         assert stage.admin.read_partitions([partition])[partition].high_watermark == 1
         assert stage.admin.write_marker(marker(partition, owner)._replace(leader_epoch=epoch)) is None
 
@@ -328,7 +331,7 @@ class AdminContract:
         admin, name = stage.admin, owner.transactional_id
         with admin.within(0):
             assert admin.read_partitions([partition])[partition].problem
-            assert admin.describe_transactions([name])[name].problem
+            assert isinstance(admin.describe_transactions([name])[name], NotDescribed)
             listing = admin.list_transactions([owner.producer_id])
             assert listing.problems
             assert listing.transactions == ()
@@ -338,15 +341,14 @@ class AdminContract:
         reading = admin.read_partitions([partition])[partition]
         assert reading.problem is None, "what comes after has all the time again"
         assert reading.high_watermark == 1, "and the marker was not written"
-        assert admin.describe_transactions([name])[name].state is TransactionState.ONGOING
+        assert described(admin, name).state is TransactionState.ONGOING
 
     def test_within_an_ample_budget_everything_is_answered(self, stage: Stage) -> None:
         (partition,) = stage.create_topic(unique("ample"))
         owner = stage.init(unique("ample"))
         with stage.admin.within(20_000):
             assert stage.admin.read_partitions([partition])[partition].problem is None
-            found = stage.admin.describe_transactions([owner.transactional_id])
-            assert found[owner.transactional_id].problem is None
+            assert described(stage.admin, owner.transactional_id).coordinator == 1
             assert stage.admin.list_transactions([owner.producer_id]).problems == ()
 
 

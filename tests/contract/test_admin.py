@@ -8,13 +8,16 @@ import dataclasses
 import pytest
 
 from contract.admin_contract import AdminContract, Owner
+from support.answers import described
 from support.fake_admin import FakeAdmin
 from support.servers import connect
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.state.model.description import NotDescribed, UnknownTransactionalId
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
@@ -100,15 +103,17 @@ class TestScriptsOfTheFake:
         fake.init("known")
         fake.problems.update({first: "NOT_LEADER_OR_FOLLOWER", "known": "COORDINATOR_LOAD_IN_PROGRESS", "t": "away"})
         readings = fake.read_partitions([first, second])
-        assert (readings[first].problem, readings[second].problem) == ("NOT_LEADER_OR_FOLLOWER", None)
-        assert fake.describe_transactions(["known"])["known"].problem == "COORDINATOR_LOAD_IN_PROGRESS"
+        assert (readings[first].problem, readings[second].problem) == (Problem("NOT_LEADER_OR_FOLLOWER"), None)
+        assert fake.describe_transactions(["known"])["known"] == NotDescribed(
+            "known", Problem("COORDINATOR_LOAD_IN_PROGRESS")
+        )
         assert fake.cleanup_policies(["t"]) == {}
 
     def test_a_leader_that_moves_while_it_is_read_spoils_that_reading_only(self) -> None:
         fake = FakeAdmin()
         (partition,) = fake.create_topic("t")
         fake.move_leader_while_read(partition, 2)
-        assert "epoch 0, then 1" in (fake.read_partitions([partition])[partition].problem or "")
+        assert "epoch 0, then 1" in str(fake.read_partitions([partition])[partition].problem)
         after = fake.read_partitions([partition])[partition]
         assert (after.problem, after.leader, after.leader_epoch) == (None, 2, 1)
 
@@ -118,10 +123,10 @@ class TestScriptsOfTheFake:
         owner = fake.begin("id", partition)
         fake.before("describe_transactions", lambda: fake.end("id", commit=True))
         before = fake.read_partitions([partition])[partition]
-        described = fake.describe_transactions(["id"])["id"]
+        found = described(fake, "id")
         after = fake.read_partitions([partition])[partition]
         assert before.open_transaction(owner.producer_id) is not None
-        assert described.state is TransactionState.COMPLETE_COMMIT
+        assert found.state is TransactionState.COMPLETE_COMMIT
         assert after.open_transaction(owner.producer_id) is None
         assert fake.asked == ["read_partitions", "describe_transactions", "read_partitions"]
 
@@ -130,7 +135,7 @@ class TestScriptsOfTheFake:
         (partition,) = fake.create_topic("t")
         owner = fake.begin("id", partition)
         fake.lose_markers("id", commit=True)
-        assert fake.describe_transactions(["id"])["id"].state is TransactionState.COMPLETE_COMMIT
+        assert described(fake, "id").state is TransactionState.COMPLETE_COMMIT
         assert fake.read_partitions([partition])[partition].open_transaction(owner.producer_id) is not None
 
     def test_a_prepared_transaction_still_lists_what_lacks_a_marker(self) -> None:
@@ -139,16 +144,16 @@ class TestScriptsOfTheFake:
         owner = fake.begin("id", first, second)
         fake.prepare("id", commit=False)
         owner.partitions.discard(first)
-        described = fake.describe_transactions(["id"])["id"]
-        assert described.is_live
-        assert described.partitions == {second}
+        found = described(fake, "id")
+        assert found.is_live
+        assert found.partitions == {second}
 
     def test_a_listing_with_a_problem_is_not_whole(self) -> None:
         fake = FakeAdmin()
         owner = fake.init("id")
         fake.listing_problems.append("broker 2: away")
         listing = fake.list_transactions([owner.producer_id])
-        assert listing.problems == ("broker 2: away",)
+        assert listing.problems == (Problem("broker 2: away"),)
         assert [row.transactional_id for row in listing.transactions] == ["id"]
 
     def test_a_topic_created_again_is_another_one(self) -> None:
@@ -165,5 +170,6 @@ class TestScriptsOfTheFake:
         fake = FakeAdmin()
         owner = fake.init(unique("id"))
         fake.forget(owner.transactional_id)
-        assert fake.describe_transactions([owner.transactional_id])[owner.transactional_id].state is None
+        name = owner.transactional_id
+        assert fake.describe_transactions([name]) == {name: UnknownTransactionalId(name, 1)}
         assert fake.list_transactions([owner.producer_id]).transactions == ()

@@ -39,6 +39,7 @@ from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent, latest
 from txnwatch.state.model.ports import ActiveProducer, MarkerSpec
+from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 
@@ -275,7 +276,7 @@ class Witness(ClusterAdmin):
 
     markers: list[MarkerSpec]
 
-    def write_marker(self, marker: MarkerSpec) -> str | None:
+    def write_marker(self, marker: MarkerSpec) -> Problem | None:
         self.markers.append(marker)
         return super().write_marker(marker)
 

@@ -77,7 +77,7 @@ def told_after(kafka: EmbeddedKafka, partition: TopicPartition, within_s: float)
 def read_to(watch: RunningWatch, partition: TopicPartition) -> Position:
     at = last_offset(watch.checkpoint)
     assert at is not None
-    return at.positions[partition]
+    return at.read_positions[partition]
 
 
 def test_hangs_are_reported_elsewhere_and_on_the_partition_that_is_behind(

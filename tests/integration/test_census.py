@@ -7,6 +7,7 @@ from contextlib import closing
 import pytest
 from confluent_kafka import TopicPartition as ConfluentPartition
 
+from support.answers import listed
 from support.topics import admin_of, create_topic, delete_topic, unique
 from support.waiting import eventually
 from txnwatch.embedded.raw_producer import RawProducer
@@ -31,7 +32,7 @@ def opened(cluster: Cluster, partition: TopicPartition) -> list[RawProducer]:
         producer.produce(partition, [b"a", b"b"])
         if number == 0:
             producer.end(commit=True)
-            eventually(lambda: cluster.list_offsets([partition])[partition].offset == 3, 10.0, "the commit marker")
+            eventually(lambda: listed(cluster, partition).offset == 3, 10.0, "the commit marker")
     return producers
 
 

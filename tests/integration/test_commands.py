@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from support.answers import state_of
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
@@ -193,7 +194,7 @@ def test_a_refused_marker_is_explained(ask: Ask, cluster: Cluster, partition: To
     name = producer.transactional_id
 
     def is_prepared() -> bool:
-        state = admin.describe_transactions([name])[name].state
+        state = state_of(admin, name)
         return state is not None and state.is_prepare
 
     eventually(is_prepared, 10.0, "the outcome to be decided")

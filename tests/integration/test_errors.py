@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Position
 
+from support.problems import a_problem
 from support.servers import Clusters, connect
 from support.topics import unique
 from txnwatch.cli.main import main
@@ -188,7 +189,7 @@ def test_a_topic_that_is_hidden_while_it_is_watched_is_not_gone(guarded: Embedde
             _deny(guarded, "Describe", "readable", take_back=True)
         assert [topics["readable"].is_hidden for topics in looks] == [True] * 3
         assert "never-there" not in looks[0]
-        assert problems == ["TOPIC_AUTHORIZATION_FAILED", "UNKNOWN_TOPIC_OR_PARTITION"]
+        assert problems == [a_problem("TOPIC_AUTHORIZATION_FAILED"), a_problem("UNKNOWN_TOPIC_OR_PARTITION")]
         assert not cluster.refresh().topics["readable"].is_hidden
 
 

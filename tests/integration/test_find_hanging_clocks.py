@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support.answers import described
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli import explain, find_hanging
@@ -95,19 +96,21 @@ def test_a_broker_that_cannot_be_asked_is_believed_as_far_as_its_stamps_reach(
 ) -> None:
     monkeypatch.setattr(open_for, "DURATION_SINCE", 99)
     name = opened(cluster, partition, 600_000).transactional_id
-    described = ClusterAdmin(cluster).describe_transactions([name])[name]
-    assert "before 3.8" in str(is_open_for_longer(cluster, described, wall_clock_ms() - described.start_ms + 60_000))
-    passed_ms = wall_clock_ms() - described.start_ms
+    found = described(ClusterAdmin(cluster), name)
+    assert found.start_ms is not None
+    assert "before 3.8" in str(is_open_for_longer(cluster, found, wall_clock_ms() - found.start_ms + 60_000))
+    passed_ms = wall_clock_ms() - found.start_ms
     RawProducer(cluster, unique("another")).init()
-    assert is_open_for_longer(cluster, described, passed_ms - 1) is True
+    assert is_open_for_longer(cluster, found, passed_ms - 1) is True
 
 
 def test_a_coordinator_returns_for_how_long_a_transaction_has_been_open(
     cluster: Cluster, partition: TopicPartition
 ) -> None:
     name = opened(cluster, partition, 600_000).transactional_id
-    described = ClusterAdmin(cluster).describe_transactions([name])[name]
-    before_ms = wall_clock_ms() - described.start_ms
-    eventually(lambda: is_open_for_longer(cluster, described, before_ms) is True, 5.0, "a yes once it is older")
-    assert is_open_for_longer(cluster, described, wall_clock_ms() - described.start_ms + 1_000) is False
-    assert is_open_for_longer(cluster, described, 0) is True
+    found = described(ClusterAdmin(cluster), name)
+    assert found.start_ms is not None
+    before_ms = wall_clock_ms() - found.start_ms
+    eventually(lambda: is_open_for_longer(cluster, found, before_ms) is True, 5.0, "a yes once it is older")
+    assert is_open_for_longer(cluster, found, wall_clock_ms() - found.start_ms + 1_000) is False
+    assert is_open_for_longer(cluster, found, 0) is True

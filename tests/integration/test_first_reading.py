@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 import pytest
 from confluent_kafka import Producer
 
+from support.answers import listed
 from support.topics import create_topic, unique
 from support.transaction_log import a_key, a_value
 from txnwatch.embedded.raw_producer import RawProducer
@@ -26,9 +27,9 @@ Way = Callable[[int, int], TransactionFold]
 
 
 def told(cluster: Cluster, partition: TopicPartition, way: Way) -> list[object]:
-    end = cluster.list_offsets([partition])[partition].offset
+    end = listed(cluster, partition).offset
     topic_id = cluster.known.topics[partition.topic].topic_id
-    read = RangeRead(partition, topic_id, 0, end, -1, must_check=False, new_fold=way)
+    read = RangeRead(partition, topic_id, 0, end, None, must_check=False, new_fold=way)
     read_ranges(cluster, [read], patience_s=10.0)
     assert read.notices == []
     fold = read.fold

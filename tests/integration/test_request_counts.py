@@ -10,6 +10,7 @@ from txnwatch.state.model.facts import CensusTaken
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
+from txnwatch.streaming.client.list_offsets import ListedOffset
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
@@ -36,7 +37,9 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def topic_of(cluster: Cluster, size: int) -> list[TopicPartition]:
     made = create_topic(cluster, unique("counted"), partitions=size)
-    eventually(lambda: all(end.error is None for end in cluster.list_offsets(made).values()), 20.0, "their leaders")
+    eventually(
+        lambda: all(isinstance(end, ListedOffset) for end in cluster.list_offsets(made).values()), 20.0, "their leaders"
+    )
     return made
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from support.answers import listed
 from support.process_memory import descendants
 from support.topics import create_topic, unique
 from support.waiting import eventually
@@ -56,7 +57,7 @@ def history(cluster: Cluster) -> tuple[TopicPartition, RawProducer]:
 
 
 def _end(cluster: Cluster, partition: TopicPartition) -> int:
-    return cluster.list_offsets([partition])[partition].offset
+    return listed(cluster, partition).offset
 
 
 def read(spark: SparkSession, kafka: EmbeddedKafka, topic: str, **options: str) -> DataFrame:

@@ -79,7 +79,9 @@ class MiddleOfEverything(Wrapped):
         def by_stamp(clocks: Clocks, view: CoordinatorView, now_ms: int) -> int:
             known = clocks.of(view)
             ahead_ms = known[1].lowest_ms if known is not None else 0
-            return now_ms + ahead_ms - (view.record_timestamp_ms if view.state.is_prepare else view.start_ms)
+            began_ms = view.record_timestamp_ms if view.state.is_prepare else view.start_ms
+            assert began_ms is not None, "an ongoing transaction has begun"
+            return now_ms + ahead_ms - began_ms
 
         return mock.patch.object(Clocks, "age_ms", by_stamp)
 

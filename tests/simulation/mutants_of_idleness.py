@@ -46,8 +46,8 @@ class WhatDoesNotAnswerHasNothingNew(Reader):
 
 
 def _answered(offset: SourceOffset) -> SourceOffset:
-    positions = {partition: replace(at, is_stale=False) for partition, at in offset.positions.items()}
-    return replace(offset, positions=positions)
+    answered = {partition: replace(at, is_stale=False) for partition, at in offset.read_positions.items()}
+    return replace(offset, positions={**offset.positions, **answered})
 
 
 MUTANTS_OF_IDLENESS: tuple[tuple[type[Reader], Setting, int], ...] = (

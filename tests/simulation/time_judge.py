@@ -43,9 +43,11 @@ class TimeJudge:
             yield f"UNLISTED: {candidate.verdict} of {state} at a barrier that has not listed its log"
             return
         age_ms = now_ms - clocks.since_ms[state]
-        passed_ms = now_ms + clocks.ahead_ms[leader.broker] - view.start_ms
         led_ms = now_ms - clocks.led_ms[view.log_partition, leader.epoch]
-        possible_ms = age_ms if view.state.is_prepare else max(age_ms, passed_ms)
+        possible_ms = age_ms
+        if not view.state.is_prepare:
+            assert view.start_ms is not None, "an ongoing transaction has begun"
+            possible_ms = max(age_ms, now_ms + clocks.ahead_ms[leader.broker] - view.start_ms)
         if candidate.age_ms > possible_ms:
             yield f"YOUNG: {candidate.verdict} of {state}: {candidate.age_ms} ms, and it is {possible_ms} ms"
         is_hasty = age_ms <= view.timeout_ms + _GRACE_MS and led_ms <= _GRACE_MS

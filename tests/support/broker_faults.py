@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 
 from kafka.protocol.metadata import MetadataRequest
 
+from support.answers import state_of
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model.errors import BrokerError, TxnwatchError
 from txnwatch.state.model.ids import TopicPartition
@@ -67,7 +68,7 @@ def elect_uncleanly(
     await_leader(cluster, partition, follower)
 
 
-def await_leader(cluster: Cluster, partition: TopicPartition, leader: int) -> None:
+def await_leader(cluster: Cluster, partition: TopicPartition, leader: int | None) -> None:
     """Waits until the metadata of every broker has this leader of the partition; None waits for no leader.
 
     One broker is not enough: a coordinator with old metadata keeps its markers in the queue of the old leader.
@@ -94,7 +95,7 @@ def await_complete(cluster: Cluster, transactional_id: str) -> None:
     """
 
     def is_complete() -> bool:
-        state = ClusterAdmin(cluster).describe_transactions([transactional_id])[transactional_id].state
+        state = state_of(ClusterAdmin(cluster), transactional_id)
         return state in {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 
     _await(is_complete, f"the transaction of {transactional_id} to be complete")

@@ -7,6 +7,7 @@ from functools import partial
 
 from confluent_kafka import Producer
 
+from support.answers import described
 from support.broker_faults import await_complete, await_leader, cut_tail, elect_uncleanly, in_sync, leaderless
 from support.fault_world import World, now_s
 from support.scenarios import Fault, open_transaction
@@ -92,7 +93,7 @@ def _healthy_client(world: World, partition: TopicPartition, before: int) -> tup
 
 
 def _producer_id(world: World, name: str) -> int:
-    return ClusterAdmin(world.cluster).describe_transactions([name])[name].producer_id
+    return described(ClusterAdmin(world.cluster), name).producer_id
 
 
 def _fault(world: World, name: str, producer_id: int, partition: TopicPartition, at_s: float, *, commit: bool) -> Fault:

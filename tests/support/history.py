@@ -22,6 +22,7 @@ from support.topics import create_topic
 from support.waiting import eventually
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.state.model.description import NotDescribed, is_live
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
@@ -142,7 +143,7 @@ def await_end(cluster: Cluster, name: str) -> None:
 
     def is_over() -> bool:
         found = admin.describe_transactions([name])[name]
-        return found.problem is None and not found.is_live
+        return not isinstance(found, NotDescribed) and not is_live(found)
 
     eventually(is_over, 20.0, f"the transaction of {name} to end")
 

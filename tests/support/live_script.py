@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition as Position
 from support.topics import admin_of, create_topic, unique
 from support.waiting import eventually
 from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.state.model.description import is_live
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import MarkerSpec
@@ -143,7 +144,7 @@ class LiveScript:
     def _await_markers(self, producer: RawProducer) -> None:
         """EndTxn answers before they are written; the coordinator completes the transaction afterwards."""
         name = producer.transactional_id
-        eventually(lambda: not self._admin.describe_transactions([name])[name].is_live, 15.0, "the markers")
+        eventually(lambda: not is_live(self._admin.describe_transactions([name])[name]), 15.0, "the markers")
 
 
 def _adopt(producer: RawProducer, epoch: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from support.answers import listed
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.list_offsets import EARLIEST
@@ -107,9 +108,7 @@ def read_log(cluster: Cluster, partition: TopicPartition) -> list[RawBatch]:
         AssertionError: not all of it could be read.
     """
     cluster.refresh()
-    start = cluster.list_offsets([partition], timestamp=EARLIEST)[partition]
-    end = cluster.list_offsets([partition])[partition]
-    assert (start.error, end.error) == (None, None)
+    start, end = listed(cluster, partition, EARLIEST), listed(cluster, partition)
     read = range_of(cluster, partition, start.offset, end.offset)
     read_ranges(cluster, [read], patience_s=10.0)
     assert read.notices == []

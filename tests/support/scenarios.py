@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from support.answers import state_of
 from support.fault_world import OFFSETS, World, now_s
 from support.injection import inject
 from support.topics import unique
@@ -227,7 +228,7 @@ def late_offsets(world: World) -> Fault:
 
 def _state(world: World, producer: RawProducer) -> TransactionState | None:
     name = producer.transactional_id
-    return ClusterAdmin(world.cluster).describe_transactions([name])[name].state
+    return state_of(ClusterAdmin(world.cluster), name)
 
 
 def _value(
