@@ -44,7 +44,7 @@ class Costs(NamedTuple):
 
 LOADS = (
     Load("small", 3, 500, 500, 20e6, 16_000),
-    Load("middle", 12, 5_000, 10_000, 500e6, 16_000),
+    Load("medium", 12, 5_000, 10_000, 500e6, 16_000),
     Load("large", 100, 50_000, 100_000, 10e9, 16_000),
 )
 ABOUT = """

@@ -25,7 +25,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "demo",
-        help="show how a real hang is found, named and resolved; needs no server",
+        help="show how a real hang is found, named and resolved; needs no running server",
         description="Starts a real Kafka and Redis on this machine and shows a hang from beginning to end.",
     )
     parser.add_argument("--keep", action="store_true", help="leave everything running, and print commands to try")
