@@ -1,8 +1,8 @@
 """The values of the Prometheus metrics, from the output of the state and the ledger, once a micro-batch in the driver.
 
 Counters count from the start of this process. A micro-batch that Spark runs again after a restart of its query is
-counted once. Ages are computed at the scrape, so that they grow between micro-batches. An unknown value is absent, not
-zero.
+counted once. Gauges come from the output of the last micro-batch. Ages are computed at the scrape, so that they grow
+between micro-batches. An unknown value is absent, not zero.
 """
 
 from __future__ import annotations
