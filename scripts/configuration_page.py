@@ -9,7 +9,8 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from txnwatch.cli.settings_flags import choices
-from txnwatch.config import ENVIRONMENT_PREFIX, RESERVED_ENVIRONMENT, RunSettings
+from txnwatch.config import RunSettings
+from txnwatch.setting_sources import ENVIRONMENT_PREFIX, RESERVED_ENVIRONMENT
 
 ABOUT = """\
 This page lists every setting of `txnwatch run`. A setting has one name in three places: a flag on the command line

@@ -13,34 +13,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from txnwatch.config import ENVIRONMENT_PREFIX, RunSettings, broker_properties, client_properties
+from txnwatch.client_properties import broker_properties, client_properties
+from txnwatch.config import RunSettings
 from txnwatch.config_providers import hidden_from_children
-from txnwatch.librdkafka import events_flags, events_keys, events_topic, librdkafka_config
+from txnwatch.librdkafka import events_keys, events_topic
 from txnwatch.metrics.collector import Metrics
 from txnwatch.metrics.server import MetricsServer
 from txnwatch.metrics.web_config import read_web_config
-from txnwatch.sinks.abort.automatic import OFF, AutoAbort
-from txnwatch.sinks.abort.lease import GroupLease
-from txnwatch.sinks.delivery.event_log import EventLog
-from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
-from txnwatch.sinks.delivery.open_list import OpenList
-from txnwatch.sinks.delivery.outbox import MirrorOutbox, TopicOutbox
-from txnwatch.sinks.delivery.redis import RedisMirror
+from txnwatch.setting_sources import ENVIRONMENT_PREFIX
+from txnwatch.sink_set import SinkSet
 from txnwatch.sinks.delivery.skipped_records import SkippedRecords
-from txnwatch.sinks.incidents.commands import Origin
-from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.sinks.incidents.ledger import Ledger
-from txnwatch.sinks.incidents.retention import Retention
 from txnwatch.spark_output import output_to, text_since
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import BucketCount, Finding, PartitionAlarm, ViewHealed
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import Log
-from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.state.text.redaction import redacted
-from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.broker_settings import scan_interval_warning
-from txnwatch.streaming.admin.consumer_groups import ClusterGroups
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
@@ -54,15 +44,11 @@ from txnwatch.streaming.source.options import LATEST, parse_options
 from txnwatch.streaming.source.reread_requests import requests_after, write_requests
 from txnwatch.watch.coverage import Coverage
 from txnwatch.watch.event_listener import EventListener
-from txnwatch.watch.heartbeat_sender import HeartbeatSender, HeartbeatTarget
 from txnwatch.watch.throttling import Throttling
 
 if TYPE_CHECKING:  # these imports take a second, and only `run` needs them
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-_ADMIN_TIMEOUT_S = 2.0
-_REDIS_HEARTBEAT_MS = DurationMs(5_000)
 
 
 @dataclass
@@ -87,16 +73,10 @@ class Watch:
     topics: Sequence[TopicInfo] = ()
     batches: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    _ledger: Ledger | None = field(default=None, init=False)
-    _log: EventLog | None = field(default=None, init=False)
-    _abort: AutoAbort | None = field(default=None, init=False)
-    _open_list: OpenList | None = field(default=None, init=False)
-    _pulse: HeartbeatSender | None = field(default=None, init=False)
-    _bury: Callable[[list[str]], None] = field(default=lambda _: None, init=False)
+    _sinks: SinkSet | None = field(default=None, init=False)
     _query: StreamingQuery | None = field(default=None, init=False)
     _is_rebuilt: bool = field(default=False, init=False)
     _in_use: threading.RLock = field(default_factory=threading.RLock, init=False)
-    _closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, init=False)
 
     def __post_init__(self) -> None:
         directory = local_directory(self.settings.checkpoint)
@@ -196,73 +176,23 @@ class Watch:
         """
         with self._in_use:
             self.close()
-            return self._new_ledger()
-
-    def _new_ledger(self) -> Ledger:
-        config = librdkafka_config(self.options)
-        warning = ensure_topic(config, self.settings.events_topic)
-        if warning is not None:
-            self.log.warning(warning)
-        topic = KafkaEventsTopic(config, self._events.name, self._events.encoding, keys=self._events.keys)
-        self._closing.callback(topic.close)
-        mirrors: list[MirrorOutbox] = []
-        targets = [HeartbeatTarget(topic.beat, pause_ms)] if (pause_ms := self.settings.events_heartbeat_ms) else []
-        if self.settings.redis_url is not None:
-            redis = RedisMirror(self.settings.redis_url, self.cluster_id, self._events.keys)
-            self._closing.callback(redis.close)
-            mirrors.append(MirrorOutbox(redis.name, redis, self.log, view=redis))
-            targets.append(HeartbeatTarget(redis.beat, _REDIS_HEARTBEAT_MS))
-            self._open_list = OpenList(redis.show_open)
-        self._bury = topic.bury
-        cluster = Cluster(self.options.bootstrap, self.options.security, timeout_s=_ADMIN_TIMEOUT_S)
-        self._pulse = HeartbeatSender(
-            self.instance,
-            self.cluster_id,
-            cluster,
-            self.options,
-            self._progress,
-            targets,
-            lambda: self.coverage.evidence,
-        )
-        self._throttling.asked = cluster.take_throttled
-        log = self._log = EventLog(config, self._events.name, self._events.decode, self._events.keys)
-        ledger = Ledger(
-            origin=self._origin(),
-            admin=ClusterAdmin(cluster),
-            groups=ClusterGroups(cluster),
-            topic=TopicOutbox(topic, self.log),
-            mirrors=mirrors,
-            now_ms=wall_clock_ms,
-            new_records=lambda: self._listening.events_of(log.new_records()),
-            on_event=self._on_event,
-            report=self.log.warning,
-            retention=Retention(self.settings.events_retention_ms, topic.bury),
-            evidence=EvidenceFile(self.files.evidence, self.log.warning),
-        )
-        ledger.remember(self._listening.events_of(log.history()))
-        ledger.fill_mirrors()
-        self._ledger = ledger
-        self._abort = self._auto_abort(ledger, config)
-        self.metrics.query_starts(ledger)
-        return ledger
-
-    def _origin(self) -> Origin:
-        config = self.settings.command_config
-        path = str(config.absolute()) if config is not None else None
-        return Origin(self.cluster_id, self.settings.bootstrap_server, path, events_flags(self.settings))
-
-    def _auto_abort(self, ledger: Ledger, config: dict[str, str]) -> AutoAbort:
-        settings, is_off = self.settings, self.settings.auto_abort == OFF
-        return AutoAbort(
-            mode=settings.auto_abort,
-            policy=settings.abort_policy,
-            cooldown_ms=settings.abort_breaker_cooldown_ms,
-            ledger=ledger,
-            lease=None if is_off else GroupLease(config, settings.events_topic, self.cluster_id),
-            instance=self.instance,
-            now_ms=wall_clock_ms,
-            log=self.log,
-        )
+            self._sinks = SinkSet(
+                settings=self.settings,
+                options=self.options,
+                cluster_id=self.cluster_id,
+                instance=self.instance,
+                events=self._events,
+                listening=self._listening,
+                evidence_file=self.files.evidence,
+                log=self.log,
+                on_event=self._on_event,
+                progress=self._progress,
+                missing_evidence=lambda: self.coverage.evidence,
+            )
+            self._throttling.asked = self._sinks.cluster.take_throttled
+            ledger = self._sinks.open()
+            self.metrics.query_starts(ledger)
+            return ledger
 
     def start_spark(self) -> SparkSession:
         """Starts the Spark session; the output of the JVM and its workers goes to `spark_log`.
@@ -321,46 +251,35 @@ class Watch:
             self._process(batch_id, emitted)
 
     def _process(self, batch_id: int, emitted: list[Finding]) -> None:
-        assert self._ledger is not None
+        assert self._sinks is not None
         emitted = self._throttling.on_batch(emitted)
         for finding in emitted:
             self._report(finding)
         self.coverage.on_batch(emitted)
-        assert self._abort is not None
-        self._abort.recover()
-        self._ledger.on_batch(emitted)
-        self._abort.on_batch()
-        if self._open_list is not None:
-            self._open_list.on_batch(emitted, wall_clock_ms())
-        write_requests(self.files.rereads, requests_after(emitted, self._ledger.doubted))
-        self._write_next_barrier(emitted)
-        self._beat(emitted, wall_clock_ms())
+        self._sinks.on_batch(emitted)
+        ledger = self._sinks.ledger
+        write_requests(self.files.rereads, requests_after(emitted, ledger.doubted))
+        self._write_next_barrier(emitted, ledger)
+        self._sinks.beat(emitted, wall_clock_ms())
         self.metrics.take_passed_over(self._listening.passed_over.counts)
         self.metrics.on_batch(
-            batch_id, emitted, self._ledger, is_ready=self.coverage.is_ready, evidence=self.coverage.evidence
+            batch_id, emitted, ledger, is_ready=self.coverage.is_ready, evidence=self.coverage.evidence
         )
         self.batches += 1
 
-    def _write_next_barrier(self, emitted: list[Finding]) -> None:
+    def _write_next_barrier(self, emitted: list[Finding], ledger: Ledger) -> None:
         """Writes the due time of the next barrier, if every bucket has counted its producers."""
-        assert self._ledger is not None
         counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
-        due = next_barrier_due(counts, self.options.buckets, can_wait=self._ledger.can_wait)
+        due = next_barrier_due(counts, self.options.buckets, can_wait=ledger.can_wait)
         if due is not None:
             write_next_barrier(self.files.next_barrier, due)
-
-    def _beat(self, emitted: list[Finding], now_ms: TimestampMs) -> None:
-        if self._pulse is not None:
-            self._pulse.on_batch(emitted, now_ms)
-        self._listening.remove_expired_heartbeats(self.settings.events_retention_ms, now_ms, self._bury)
 
     def _report(self, finding: Finding) -> None:
         """Reports a finding that an operator should know and that is not an incident event."""
         match finding:
             case PartitionAlarm(notice):
                 self.counts[f"partitions {notice.kind}"] += 1
-                is_hidden = notice.kind is NoticeKind.HIDDEN
-                where = "" if is_hidden else f" [{notice.from_offset}, {notice.to_offset})"
+                where = "" if notice.kind is NoticeKind.HIDDEN else f" [{notice.from_offset}, {notice.to_offset})"
                 self.log.warning(f"{notice.kind} {notice.partition}{where}: {notice.detail}")
             case ViewHealed():
                 self.counts[f"view mismatches ({finding.mismatch})"] += 1
@@ -372,22 +291,9 @@ class Watch:
     def close(self) -> None:
         """Closes the ledger, with one last attempt to deliver the waiting events; waits for the current micro-batch."""
         with self._in_use:
-            self._close_ledger()
-
-    def _close_ledger(self) -> None:
-        if self._abort is not None:
-            self.counts.update(self._abort.counts)
-            self._abort.close()
-            self._abort = None
-        if self._ledger is not None:
-            self.counts.update(self._ledger.counts)
-            for outbox in self._ledger.outboxes:
-                outbox.deliver_last(wall_clock_ms())
-            self._ledger = None
-        self._closing.close()
-        if self._log is not None:
-            self._log.close()
-            self._log = None
+            if self._sinks is not None:
+                sinks, self._sinks = self._sinks, None
+                self.counts.update(sinks.close())
 
 
 def _if_set(option: str, value: object | None) -> dict[str, str]:

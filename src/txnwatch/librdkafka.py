@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from txnwatch.config import CONFLUENT_AVRO, EVENTS_TOPIC, RunSettings, registry_config
+from txnwatch.client_properties import registry_config
+from txnwatch.config import CONFLUENT_AVRO, EVENTS_TOPIC, RunSettings
 from txnwatch.config_providers import expanded
 from txnwatch.sinks.delivery.encoding import FORMATS, Encoding, from_bytes
 from txnwatch.sinks.delivery.registry import RegistryCodec

@@ -2,9 +2,10 @@
 
 A bucket (a hash of the producer id) is the unit by which Spark keys its state: one state key per producer costs twice
 the time (docs/decisions/0002). The bucket keeps an agenda of the producers that have something open or live, so a
-barrier never visits those that are not due. A batch makes at most one read and one write of the store per producer that
-it touches. Facts about a partition go to the producers that are open there (`awaited`). This module does not know
-Spark: the store is a protocol, and the same code runs in the simulation and in one-shot commands.
+barrier never visits those that are not due. Only a change of a clock or of the scan interval makes all of them due. A
+batch makes at most one read and one write of the store per producer that it touches. Facts about a partition go to the
+producers that are open there (`awaited`). This module does not know Spark: the store is a protocol, and the same code
+runs in the simulation and in one-shot commands.
 """
 
 from __future__ import annotations

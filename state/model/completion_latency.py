@@ -7,7 +7,8 @@ moved in between, its successor takes `lastUpdate` again, so only the total is r
 
 A fold takes the durations within its range and returns sums, never single transactions. For a transaction that was
 prepared before the range, the state completes the duration, because it keeps the time of Prepare*. All times are one
-broker's clock, or two after a failover; a negative duration counts as zero.
+broker's clock, or two after a failover; a negative duration counts as zero. Records from before reading began are not
+included.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Ends the JVM of a Spark session, so that no process writes to the checkpoint any more."""
+"""Ends the JVM of a Spark session, so that no process writes to the checkpoint any more.
+
+The JVM has its own session, so a signal to the process group reaches only the driver. After the signal no micro-batch
+begins. The driver waits for the current one for a short time, then interrupts it; the next start repeats a micro-batch
+that is not committed.
+"""
 
 from __future__ import annotations
 

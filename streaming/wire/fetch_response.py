@@ -2,6 +2,8 @@
 
 This is the only response that we decode ourselves: a generated decoder copies every record twice, and the records are
 nearly the whole message (docs/decisions/0003). Schema `FetchResponse.json`; unknown tags are skipped.
+
+Law: the records are views of the connection's buffer. They are read before the next request on that connection.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from support.transaction_tools import Ran
 from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch.cli.main import main
-from txnwatch.config import client_properties
+from txnwatch.client_properties import client_properties
 from txnwatch.embedded.faults import set_verification, stray_write
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer

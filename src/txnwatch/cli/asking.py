@@ -11,8 +11,9 @@ from pathlib import Path
 from txnwatch.cli.flag_types import id32, registry_url, topic_name, words
 from txnwatch.cli.output import CommandAnswer, write
 from txnwatch.cli.settings_flags import add_flags
-from txnwatch.config import ENVIRONMENT_PREFIX, EVENTS_TOPIC, THRESHOLDS, RunSettings, load_settings
+from txnwatch.config import EVENTS_TOPIC, THRESHOLDS, RunSettings
 from txnwatch.connection import connected
+from txnwatch.setting_sources import ENVIRONMENT_PREFIX, load_settings
 from txnwatch.sinks.incidents.commands import EventsFlags, Origin, suggested
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.policy import DetectionPolicy

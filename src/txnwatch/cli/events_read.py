@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from txnwatch.config import client_properties
+from txnwatch.client_properties import client_properties
 from txnwatch.connection import options_of
 from txnwatch.librdkafka import decoder, events_keys, librdkafka_config, registry_codec
 from txnwatch.sinks.delivery.event_log import Found, read_events

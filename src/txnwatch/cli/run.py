@@ -19,7 +19,8 @@ from txnwatch.cli.reload import Reload
 from txnwatch.cli.settings_flags import add_flags, flag_values
 from txnwatch.cli.stop_request import StopRequest, StopRequestedError, exit_now
 from txnwatch.cli.supervision import supervise
-from txnwatch.config import RunSettings, load_settings
+from txnwatch.config import RunSettings
+from txnwatch.setting_sources import load_settings
 from txnwatch.streaming.job.checkpoint import locked
 
 if TYPE_CHECKING:

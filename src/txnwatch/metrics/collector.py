@@ -1,8 +1,8 @@
 """The values of the Prometheus metrics, from the output of the state and the ledger, once a micro-batch in the driver.
 
 Counters count from the start of this process. A micro-batch that Spark runs again after a restart of its query is
-counted once. Ages are computed at the scrape, so that they grow between micro-batches. An unknown value is absent, not
-zero.
+counted once. Gauges come from the output of the last micro-batch. Ages are computed at the scrape, so that they grow
+between micro-batches. An unknown value is absent, not zero.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 import threading
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
-from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from txnwatch.metrics.table import COMPLETE, INITIAL_SERIES, METRICS, NAMESPACE, PREPARED, STAGES, TARGETS, Kind
+from txnwatch.metrics.label_values import COMPLETE, INITIAL_SERIES, PREPARED, STAGES, TARGETS
+from txnwatch.metrics.scrape import Picture, gauge, histograms, log_of, of_picture, of_progress
+from txnwatch.metrics.table import METRICS, NAMESPACE, Kind
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.detection.open_transactions import UNOWNED
 from txnwatch.state.model.broker_clocks import Clock
@@ -44,28 +44,10 @@ from txnwatch.state.model.incident_payload import Action, IncidentStatus
 from txnwatch.state.model.quantities import NO_TIME, DurationMs, Offset, TimestampMs, elapsed
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.job.progress import Progress
-from txnwatch.watch.missing_evidence import MissingEvidence, is_log_missing, is_of_log
+from txnwatch.watch.missing_evidence import MissingEvidence, is_log_missing
 
 UP_WITHIN_MS = DurationMs(15_000)
 _MAKE: dict[Kind, Callable[..., Any]] = {Kind.COUNTER: Counter, Kind.GAUGE: Gauge, Kind.HISTOGRAM: Histogram}
-_SPEC = {spec.name: spec for spec in METRICS}
-
-
-@dataclass(frozen=True, slots=True)
-class _Picture:
-    """The facts of the last evaluated barrier that a scrape needs; times are our clock.
-
-    Attributes:
-        caught_up_ms: when everything was last read to its listed end; None if that has not happened yet.
-    """
-
-    judged_ms: TimestampMs
-    data_listed_ms: TimestampMs
-    caught_up_ms: TimestampMs | None
-    oldest_open_ms: TimestampMs | None
-    oldest_prepared_ms: TimestampMs | None
-    pinned: Mapping[TopicPartition, tuple[Offset, TimestampMs]]
-    left: Mapping[TopicPartition, Offset]
 
 
 class Metrics(Collector):
@@ -83,7 +65,7 @@ class Metrics(Collector):
         self.cluster_id = ""
         self._now_ms = now_ms
         self._lock = threading.Lock()
-        self._picture: _Picture | None = None
+        self._picture: Picture | None = None
         self._tally = Tally()
         self._counted_batch: int | None = None
         self._confirmations: Counts[str] = Counts()
@@ -169,7 +151,7 @@ class Metrics(Collector):
             return
         listed_ms, before = counts[0].data_listed_ms, self._picture
         caught_up_ms = before.caught_up_ms if before is not None else None
-        self._picture = _Picture(
+        self._picture = Picture(
             judged_ms=now_ms,
             data_listed_ms=listed_ms,
             caught_up_ms=listed_ms if not counts[0].behind else caught_up_ms,
@@ -199,7 +181,7 @@ class Metrics(Collector):
         """Updates the metrics of missing evidence."""
         for finding in emitted:
             if isinstance(finding, Unproven):
-                logs = Counts(_log(partition) for partition in {*finding.partitions, *evidence.unproven_by_census})
+                logs = Counts(log_of(partition) for partition in {*finding.partitions, *evidence.unproven_by_census})
                 logs["coordinator"] = max(logs["coordinator"], int(is_log_missing(emitted)))
                 for log in ("data", "coordinator"):
                     self._made["unproven_partitions"].labels(log).set(logs[log])
@@ -243,51 +225,16 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Family]:
         """The metrics whose values are computed at the scrape."""
-        now_ms, picture, progress = self._now_ms(), self._picture, self.progress()
-        yield _gauge("up", {(): int(self.is_judging)})
-        yield _gauge("build_info", {(version(NAMESPACE), self.cluster_id): 1})
+        yield gauge("up", {(): int(self.is_judging)})
+        yield gauge("build_info", {(version(NAMESPACE), self.cluster_id): 1})
+        picture, progress = self._picture, self.progress()
         if picture is not None:
-            yield _gauge("last_barrier_timestamp_seconds", {(): picture.data_listed_ms / 1000})
-            yield _gauge("oldest_open_transaction_seconds", {(): _age_s(now_ms, picture.oldest_open_ms)})
-            yield _gauge("oldest_pending_transaction_seconds", {(): _age_s(now_ms, picture.oldest_prepared_ms)})
-            pinned = {p: _age_s(now_ms, since_ms) for p, (_, since_ms) in picture.pinned.items()}
-            yield _gauge("lso_pinned_seconds", _by_labels(pinned))
-        if picture is not None and picture.caught_up_ms is not None:
-            yield _gauge("source_lag_seconds", {(): _age_s(now_ms, picture.caught_up_ms)})
+            yield from of_picture(picture, self._now_ms())
         if progress is not None:
-            yield from _of_progress(progress, picture)
-        yield from self._histograms()
-
-    def _histograms(self) -> Iterator[Family]:
+            yield from of_progress(progress, picture)
         with self._lock:
             collected = self._tally.latencies()
-        for stage, name in STAGES.items():
-            family = HistogramMetricFamily(f"{NAMESPACE}_{name}", _SPEC[name].meaning, labels=_SPEC[name].labels)
-            for latencies in collected:
-                if latencies.stage is stage:
-                    total, buckets = 0, []
-                    for bound, count in zip((*BOUNDS_MS, None), latencies.counts, strict=True):
-                        total += count
-                        buckets.append(("+Inf" if bound is None else str(bound / 1000), total))
-                    family.add_metric([latencies.target_state], buckets, latencies.sum_ms / 1000)
-            yield family
-
-
-def _of_progress(progress: Progress, picture: _Picture | None) -> Iterator[Family]:
-    left, pinned = (picture.left, picture.pinned) if picture is not None else ({}, {})
-    yield _gauge("source_lag_offsets", {(): progress.lag_offsets(left)})
-    yield _gauge("last_batch_phase_seconds", {(phase,): ms / 1000 for phase, ms in progress.phases_ms.items()})
-    yield _gauge("watched_partitions", {(log,): count for log, count in Counts(map(_log, progress.ends)).items()})
-    hidden = {
-        partition: max(0, progress.ends[partition] - start)
-        for partition, (start, _) in pinned.items()
-        if partition in progress.ends
-    }
-    yield _gauge("hidden_records", _by_labels(hidden))
-
-
-def _by_labels(values: Mapping[TopicPartition, float]) -> dict[tuple[str, ...], float]:
-    return {(partition.topic, str(partition.partition)): value for partition, value in values.items()}
+        yield from histograms(collected)
 
 
 def _pinned(emitted: Iterable[Finding]) -> dict[TopicPartition, tuple[Offset, TimestampMs]]:
@@ -301,21 +248,5 @@ def _pinned(emitted: Iterable[Finding]) -> dict[TopicPartition, tuple[Offset, Ti
     return found
 
 
-def _gauge(name: str, values: Mapping[tuple[str, ...], float]) -> Family:
-    spec = _SPEC[name]
-    family = GaugeMetricFamily(spec.full_name, spec.meaning, labels=spec.labels)
-    for labels, value in values.items():
-        family.add_metric(labels, value)
-    return family
-
-
-def _age_s(now_ms: TimestampMs, since_ms: TimestampMs | None) -> float:
-    return elapsed(since_ms, now_ms) / 1000 if since_ms is not None else 0.0
-
-
 def _earliest(times: Iterable[TimestampMs | None]) -> TimestampMs | None:
     return min((time for time in times if time is not None), default=None)
-
-
-def _log(partition: TopicPartition) -> str:
-    return "coordinator" if is_of_log(partition) else "data"

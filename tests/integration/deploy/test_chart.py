@@ -204,7 +204,7 @@ def test_settings_with_a_password_are_a_file(manifests: ModuleType, tmp_path: Pa
 def test_what_the_environment_has_is_what_run_accepts(
     manifests: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from txnwatch.config import load_settings
+    from txnwatch.setting_sources import load_settings
 
     monkeypatch.chdir(tmp_path)
     settings = load_settings({}, None, environment(rendered(manifests, EVERYTHING, tmp_path)))

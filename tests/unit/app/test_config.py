@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from txnwatch.config import RESERVED_ENVIRONMENT, RunSettings, client_properties, load_settings
+from txnwatch.client_properties import client_properties
+from txnwatch.config import RunSettings
+from txnwatch.setting_sources import RESERVED_ENVIRONMENT, load_settings
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.policy import DetectionPolicy
 

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from txnwatch.cli.flag_types import redis_url, registry_url
-from txnwatch.config import RunSettings, client_properties, load_settings
+from txnwatch.client_properties import client_properties
+from txnwatch.config import RunSettings
 from txnwatch.config_providers import expanded, hidden_from_children
 from txnwatch.librdkafka import events_keys
+from txnwatch.setting_sources import load_settings
 from txnwatch.setting_types import is_redis_url
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.streaming.client.security import security_of

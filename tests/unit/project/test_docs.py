@@ -12,7 +12,8 @@ from types import ModuleType
 import pytest
 
 from txnwatch.cli.main import COMMANDS
-from txnwatch.config import RunSettings, load_settings
+from txnwatch.config import RunSettings
+from txnwatch.setting_sources import load_settings
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 ROOT = Path(__file__).parents[3]

@@ -1,0 +1,45 @@
+"""The Java client properties of `--command-config`: those of the brokers, and those of the schema registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from txnwatch.config_providers import expanded, read_properties
+from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.text.redaction import is_secret_name
+
+_REGISTRY_PREFIX = "schema.registry."
+
+
+def client_properties(path: Path | None) -> dict[str, str]:
+    """The Java client properties of `--command-config`, with the values of references; empty without a file.
+
+    Raises:
+        ConfigError: the file, or something that a value refers to, cannot be read.
+    """
+    if path is None:
+        return {}
+    where = f"--command-config {path}"
+    try:
+        properties = read_properties(path, where)
+    except OSError as exc:
+        raise ConfigError(f"{where}: expected a Java properties file, found: {exc}") from exc
+    return {
+        name: expanded(value, f"{where}: {name}", is_secret=is_secret_name(name)) for name, value in properties.items()
+    }
+
+
+def registry_config(url: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """The settings of confluent-kafka's registry client: the URL, and `schema.registry.*` of `--command-config`."""
+    mine = {name.removeprefix(_REGISTRY_PREFIX): value for name, value in properties.items() if _is_registry(name)}
+    return {**mine, "url": url}
+
+
+def broker_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties of `--command-config` for the brokers: all except `schema.registry.*`."""
+    return {name: value for name, value in properties.items() if not _is_registry(name)}
+
+
+def _is_registry(name: str) -> bool:
+    return name.startswith(_REGISTRY_PREFIX)

@@ -1,0 +1,180 @@
+"""The ledger and its sinks, for one start of the query: composes them, passes each micro-batch on, and closes them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from txnwatch.config import RunSettings
+from txnwatch.librdkafka import EventsTopic, events_flags, librdkafka_config
+from txnwatch.sinks.abort.automatic import OFF, AutoAbort
+from txnwatch.sinks.abort.lease import GroupLease
+from txnwatch.sinks.delivery.event_log import EventLog
+from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
+from txnwatch.sinks.delivery.open_list import OpenList
+from txnwatch.sinks.delivery.outbox import MirrorOutbox, TopicOutbox
+from txnwatch.sinks.delivery.redis import RedisMirror
+from txnwatch.sinks.incidents.commands import Origin
+from txnwatch.sinks.incidents.evidence_file import EvidenceFile
+from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.sinks.incidents.retention import Retention
+from txnwatch.state.model.findings import Finding
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.ports import Log
+from txnwatch.state.model.quantities import DurationMs, TimestampMs
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.admin.consumer_groups import ClusterGroups
+from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.job.progress import Progress
+from txnwatch.streaming.source.options import SourceOptions
+from txnwatch.watch.event_listener import EventListener
+from txnwatch.watch.heartbeat_sender import HeartbeatSender, HeartbeatTarget
+from txnwatch.watch.missing_evidence import MissingEvidence
+
+_ADMIN_TIMEOUT_S = 2.0
+_REDIS_HEARTBEAT_MS = DurationMs(5_000)
+
+
+@dataclass(slots=True)
+class SinkSet:
+    """The ledger, the events topic, the mirrors, the automatic abort and the heartbeats of one start of the query.
+
+    Attributes:
+        instance: the name of this watch in heartbeats and abort decisions.
+        listening: reads the events of other writers.
+        evidence_file: keeps what this process has proven.
+        on_event: receives every incident event.
+        progress: returns the progress of the running query.
+        missing_evidence: returns the partitions without evidence.
+        cluster: the connection of the ledger's own requests.
+    """
+
+    settings: RunSettings
+    options: SourceOptions
+    cluster_id: str
+    instance: str
+    events: EventsTopic
+    listening: EventListener
+    evidence_file: Path
+    log: Log
+    on_event: Callable[[IncidentEvent], None]
+    progress: Callable[[], Progress | None]
+    missing_evidence: Callable[[], MissingEvidence]
+    cluster: Cluster = field(init=False)
+    _ledger: Ledger | None = field(default=None, init=False)
+    _event_log: EventLog | None = field(default=None, init=False)
+    _abort: AutoAbort | None = field(default=None, init=False)
+    _open_list: OpenList | None = field(default=None, init=False)
+    _heartbeats: HeartbeatSender | None = field(default=None, init=False)
+    _bury: Callable[[list[str]], None] = field(default=lambda _: None, init=False)
+    _closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, init=False)
+
+    def __post_init__(self) -> None:
+        self.cluster = Cluster(self.options.bootstrap, self.options.security, timeout_s=_ADMIN_TIMEOUT_S)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger; `open` has been called."""
+        assert self._ledger is not None
+        return self._ledger
+
+    def open(self) -> Ledger:
+        """Composes the ledger and its sinks, and loads the published events. If it fails, `close` is still due.
+
+        Raises:
+            BrokerError: the events topic cannot be created, or cannot be read.
+        """
+        config = librdkafka_config(self.options)
+        warning = ensure_topic(config, self.settings.events_topic)
+        if warning is not None:
+            self.log.warning(warning)
+        topic = KafkaEventsTopic(config, self.events.name, self.events.encoding, keys=self.events.keys)
+        self._closing.callback(topic.close)
+        self._bury = topic.bury
+        targets = [HeartbeatTarget(topic.beat, pause_ms)] if (pause_ms := self.settings.events_heartbeat_ms) else []
+        mirrors = self._mirrors(targets)
+        self._heartbeats = HeartbeatSender(
+            self.instance, self.cluster_id, self.cluster, self.options, self.progress, targets, self.missing_evidence
+        )
+        log = self._event_log = EventLog(config, self.events.name, self.events.decode, self.events.keys)
+        ledger = Ledger(
+            origin=self._origin(),
+            admin=ClusterAdmin(self.cluster),
+            groups=ClusterGroups(self.cluster),
+            topic=TopicOutbox(topic, self.log),
+            mirrors=mirrors,
+            now_ms=wall_clock_ms,
+            new_records=lambda: self.listening.events_of(log.new_records()),
+            on_event=self.on_event,
+            report=self.log.warning,
+            retention=Retention(self.settings.events_retention_ms, topic.bury),
+            evidence=EvidenceFile(self.evidence_file, self.log.warning),
+        )
+        ledger.remember(self.listening.events_of(log.history()))
+        ledger.fill_mirrors()
+        self._ledger = ledger
+        self._abort = self._auto_abort(ledger, config)
+        return ledger
+
+    def _mirrors(self, targets: list[HeartbeatTarget]) -> list[MirrorOutbox]:
+        """The destinations beside the events topic; those that take heartbeats are added to the targets."""
+        mirrors: list[MirrorOutbox] = []
+        if self.settings.redis_url is not None:
+            redis = RedisMirror(self.settings.redis_url, self.cluster_id, self.events.keys)
+            self._closing.callback(redis.close)
+            mirrors.append(MirrorOutbox(redis.name, redis, self.log, view=redis))
+            targets.append(HeartbeatTarget(redis.beat, _REDIS_HEARTBEAT_MS))
+            self._open_list = OpenList(redis.show_open)
+        return mirrors
+
+    def _origin(self) -> Origin:
+        config = self.settings.command_config
+        path = str(config.absolute()) if config is not None else None
+        return Origin(self.cluster_id, self.settings.bootstrap_server, path, events_flags(self.settings))
+
+    def _auto_abort(self, ledger: Ledger, config: dict[str, str]) -> AutoAbort:
+        settings, is_off = self.settings, self.settings.auto_abort == OFF
+        return AutoAbort(
+            mode=settings.auto_abort,
+            policy=settings.abort_policy,
+            cooldown_ms=settings.abort_breaker_cooldown_ms,
+            ledger=ledger,
+            lease=None if is_off else GroupLease(config, settings.events_topic, self.cluster_id),
+            instance=self.instance,
+            now_ms=wall_clock_ms,
+            log=self.log,
+        )
+
+    def on_batch(self, emitted: list[Finding]) -> None:
+        """Passes the output of one micro-batch to the ledger, the automatic abort and the list in Redis."""
+        assert self._abort is not None
+        self._abort.recover()
+        self.ledger.on_batch(emitted)
+        self._abort.on_batch()
+        if self._open_list is not None:
+            self._open_list.on_batch(emitted, wall_clock_ms())
+
+    def beat(self, emitted: list[Finding], now_ms: TimestampMs) -> None:
+        """Writes the heartbeats that are due, and removes those of watchers that have ended."""
+        if self._heartbeats is not None:
+            self._heartbeats.on_batch(emitted, now_ms)
+        self.listening.remove_expired_heartbeats(self.settings.events_retention_ms, now_ms, self._bury)
+
+    def close(self) -> Counter[str]:
+        """Closes everything, with one last attempt to deliver the waiting events; returns what was counted."""
+        counts: Counter[str] = Counter()
+        if self._abort is not None:
+            counts.update(self._abort.counts)
+            self._abort.close()
+        if self._ledger is not None:
+            counts.update(self._ledger.counts)
+            for outbox in self._ledger.outboxes:
+                outbox.deliver_last(wall_clock_ms())
+        self._closing.close()
+        if self._event_log is not None:
+            self._event_log.close()
+        return counts
