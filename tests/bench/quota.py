@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition as Assigned
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from bench.results import Point, Row
+from bench.scan_ways import END_WAIT_S
 from support.answers import listed
 from support.quotas import CONSUMER_BYTE_RATE, quota
 from support.raw_log import range_of
@@ -91,7 +92,7 @@ def _theirs(bootstrap: str, partitions: list[TopicPartition]) -> float:
     consumer.assign([Assigned(partition.topic, partition.partition, 0) for partition in partitions])
     left, begin = len(partitions), time.monotonic()
     while left:
-        for message in consumer.consume(100, timeout=1.0):
+        for message in consumer.consume(100, timeout=END_WAIT_S):
             left -= message.error() is not None
     took = time.monotonic() - begin
     consumer.close()

@@ -76,6 +76,7 @@ def _compare(shape: str, topics: dict[int, Where]) -> list[Row]:
     for size, where in topics.items():
         ways: dict[str, Callable[[], Spent]] = {
             BESIDE: partial(librdkafka, where),
+            f"{BESIDE}, default queue": partial(librdkafka, where, has_large_queue=False),
             "bare socket": partial(bare_socket, topic_size(where.kafka.log_directory(1), where.topic)),
             "header walk": partial(ours, where, BareScan),
             "fold": partial(ours, where, PartitionFold),
