@@ -20,8 +20,9 @@ from support.log_lines import log_restored
 from txnwatch.cli import log_output, supervision
 from txnwatch.cli.reload import AT_ONCE, OF_THE_QUERY, Reload
 from txnwatch.cli.stop_request import StopRequest
-from txnwatch.config import RunSettings, load_settings
+from txnwatch.config import RunSettings
 from txnwatch.metrics.server import MetricsServer
+from txnwatch.setting_sources import load_settings
 from txnwatch.state.model.errors import ConfigError
 
 FIRST = 'bootstrap_server = "b:1"\nlate_buffer_ms = 1000\n'
