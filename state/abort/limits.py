@@ -25,13 +25,13 @@ IDLE_HOLDER_MS: Final = DurationMs(300_000)
 class Attempts(NamedTuple):
     """How often something was tried, and when the next attempt is due."""
 
-    count: int
+    times: int
     due_ms: TimestampMs
 
     def next(self, now_ms: TimestampMs) -> Attempts:
         """The attempts after one more at this time."""
-        pause_ms = doubled(FIRST_PAUSE_MS, LONGEST_PAUSE_MS, self.count)
-        return Attempts(self.count + 1, TimestampMs(now_ms + pause_ms))
+        pause_ms = doubled(FIRST_PAUSE_MS, LONGEST_PAUSE_MS, self.times)
+        return Attempts(self.times + 1, TimestampMs(now_ms + pause_ms))
 
 
 NO_ATTEMPT: Final = Attempts(0, AT_ONCE)
