@@ -26,24 +26,30 @@ from txnwatch.sinks.incidents.confirm import confirm_spans
 from txnwatch.sinks.incidents.ledger import CONFIRM_BUDGET_MS, Ledger
 from txnwatch.sinks.incidents.own_findings import Marked, read_anew
 from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage
-from txnwatch.state.abort.decision import HOUR_MS, AbortSpec, Refused, decide_abort, objection
+from txnwatch.state.abort.decision import AbortSpec, Refused, decide_abort, objection
+from txnwatch.state.abort.limits import (
+    NO_ATTEMPT,
+    Attempts,
+    Breaker,
+    is_left_undecided,
+    is_unproven_for_long,
+    markers_last_hour,
+    outdated,
+    trip_by_refusal,
+    trip_by_result,
+)
 from txnwatch.state.abort.protocol import action, is_left_without_result, recovered
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL
-from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
+from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.model.incident import IncidentEvent, updated
-from txnwatch.state.model.incident_payload import ActionResult, Decision, Refusal
+from txnwatch.state.model.incident_payload import Decision, Refusal
 from txnwatch.state.model.ports import Lease, Log
-from txnwatch.state.model.quantities import AT_ONCE, DurationMs, TimestampMs
+from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import RULE_OF
 
 OFF, ON = "off", "on"
 MARKERS_AT_A_TIME = 5
-FRESH_MS = DurationMs(5_000)  # the greatest age of the read on which a marker is written
-_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = DurationMs(1_000), DurationMs(60_000)
-# The state repeats a candidate within a minute; a start takes less than another minute.
-_UNPROVEN_MS = DurationMs(150_000)
-_IDLE_HOLDER_MS = DurationMs(300_000)
-Tries = dict[str, tuple[int, TimestampMs]]  # by incident: the number of tries, and the time of the next one
+Tries = dict[str, Attempts]  # by incident
 
 
 @dataclass(slots=True)
@@ -72,7 +78,7 @@ class AutoAbort:
     _read_tries: Tries = field(default_factory=dict)
     _published_markers: set[Marked] = field(default_factory=set)
     _unproven: dict[str, TimestampMs] = field(default_factory=dict)
-    _tripped: tuple[TimestampMs, str] | None = None
+    _breaker: Breaker | None = None
     _idle_since_ms: TimestampMs | None = None
 
     def recover(self) -> None:
@@ -85,7 +91,7 @@ class AutoAbort:
             for one in _of_a_watch(self.ledger.open_incidents)
             if is_left_without_result(one.action, self.instance, self.now_ms())
         ]
-        self._read_tries = {one.incident_id: self._read_tries.get(one.incident_id, (0, AT_ONCE)) for one in left}
+        self._read_tries = {one.incident_id: self._read_tries.get(one.incident_id, NO_ATTEMPT) for one in left}
         for incident in left:
             if self._is_due(self._read_tries, incident):
                 self._later(self._read_tries, incident)
@@ -112,8 +118,12 @@ class AutoAbort:
 
     def _watch_the_holder(self, proven: list[tuple[IncidentEvent, ProvenHang]]) -> None:
         """Warns if another member holds the lease and decides nothing. Anyone who may join the group can do that."""
-        now_ms, wait_ms = self.now_ms(), self.policy.after_ms + _IDLE_HOLDER_MS
-        left = [one for one, evidence in proven if one.action is None and now_ms - evidence.since_ms >= wait_ms]
+        now_ms = self.now_ms()
+        left = [
+            one
+            for one, evidence in proven
+            if is_left_undecided(one.action, evidence.since_ms, self.policy.after_ms, now_ms)
+        ]
         if not left:
             self._idle_since_ms = None
         elif self._idle_since_ms is None:
@@ -130,7 +140,7 @@ class AutoAbort:
         self._unproven = {one.incident_id: self._unproven.get(one.incident_id, now_ms) for one in left}
         refused = objection(self._case(None, None))
         for one in left:
-            if refused is not None and now_ms - self._unproven[one.incident_id] >= _UNPROVEN_MS:
+            if refused is not None and is_unproven_for_long(self._unproven[one.incident_id], now_ms):
                 self._refuse(one, refused)
 
     def close(self) -> None:
@@ -144,27 +154,21 @@ class AutoAbort:
         self._tries = {one: tried for one, tried in self._tries.items() if one in known}
 
     def _is_due(self, tries: Tries, incident: IncidentEvent) -> bool:
-        _, due_ms = tries.get(incident.incident_id, (0, AT_ONCE))
-        return self.now_ms() >= due_ms
+        return self.now_ms() >= tries.get(incident.incident_id, NO_ATTEMPT).due_ms
 
     def _later(self, tries: Tries, incident: IncidentEvent) -> None:
-        times, _ = tries.get(incident.incident_id, (0, AT_ONCE))
-        pause_ms = min(_FIRST_PAUSE_MS * 2 ** min(times, 10), _LONGEST_PAUSE_MS)
-        tries[incident.incident_id] = (times + 1, self.now_ms() + pause_ms)
+        tries[incident.incident_id] = tries.get(incident.incident_id, NO_ATTEMPT).next(self.now_ms())
 
     def _case(self, evidence: ProvenHang | None, found: SpanConfirmation | None) -> Case:
         now_ms = self.now_ms()
-        if self._tripped is not None and now_ms >= self._tripped[0]:
-            self._tripped = None
+        if self._breaker is not None and not self._breaker.is_open(now_ms):
+            self._breaker = None
             self.log.info("circuit breaker closed: the automatic abort continues")
-        tripped = self._tripped[1] if self._tripped is not None else None
-        usage = Usage(self._markers_last_hour(now_ms), len(self.ledger.findings), tripped)
-        return Case(evidence, found, self.policy, usage, now_ms)
-
-    def _markers_last_hour(self, now_ms: TimestampMs) -> int:
-        """Our own markers and those on the topic: a forged event can use up the budget, and never extend it."""
+        tripped = self._breaker.why if self._breaker is not None else None
+        # A forged event on the topic can use up the budget, and never extend it.
         done = self.ledger.findings.marked | self._published_markers
-        return sum(now_ms - HOUR_MS < at_ms <= now_ms for _, at_ms in done)
+        usage = Usage(markers_last_hour((at_ms for _, at_ms in done), now_ms), len(self.ledger.findings), tripped)
+        return Case(evidence, found, self.policy, usage, now_ms)
 
     def _markers_on_topic(self) -> set[Marked]:
         decided = ((event.incident_id, event.action) for event in self.ledger.incidents if event.action is not None)
@@ -184,8 +188,9 @@ class AutoAbort:
         decision = decide_abort(self._case(evidence, found))
         if isinstance(decision, Refused):
             self._refuse(incident, decision)
-            if decision.refusal is Refusal.STILL_OWNED and found.answer is Answer.REFUTED:
-                self._trip(f"{evidence.candidate.partition}: {decision.detail}")
+            why = trip_by_refusal(decision, found.answer, evidence.candidate.partition)
+            if why is not None:
+                self._trip(why)
             return False
         if self.mode != ON:
             self._publish_once(incident, Decision.DRY_RUN, None, "it would be aborted now", decision)
@@ -210,17 +215,16 @@ class AutoAbort:
             return False
         if result.is_ours and result.closed_by is not None:
             self.ledger.wrote(incident, result.closed_by)
-        if result.is_denied:
-            self._trip(f"the broker refuses markers: {result.detail}")
-        elif result.result is not ActionResult.VERIFIED:
-            self._trip(f"the abort on {incident.topic}-{incident.partition} ended with the result {result.result}")
+        why = trip_by_result(result, spec.marker.partition)
+        if why is not None:
+            self._trip(why)
         return True
 
     def _obstacle(self, read_ms: TimestampMs) -> str | None:
         """Why the marker must not be written now, after its announcement."""
         if self.lease is None or not self.lease.is_held_now():
             return "this instance no longer holds the lease"
-        return "the fresh read was too old" if self.now_ms() - read_ms > FRESH_MS else None
+        return outdated(read_ms, self.now_ms())
 
     def _refuse(self, incident: IncidentEvent, refused: Refused) -> None:
         if RULE_OF_REFUSAL[refused.refusal].is_published:
@@ -247,7 +251,7 @@ class AutoAbort:
 
     def _trip(self, why: str) -> None:
         """Opens the circuit breaker until the cooldown is over, because unexpected results come in numbers."""
-        self._tripped = (self.now_ms() + self.cooldown_ms, why)
+        self._breaker = Breaker(self.now_ms() + self.cooldown_ms, why)
         self.counts["circuit breaker opened"] += 1
         pause = f"the automatic abort stops for {self.cooldown_ms / 1000:.0f} s"
         self.log.warning(f"circuit breaker open: {pause}: {why}")

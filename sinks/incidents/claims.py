@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from txnwatch.sinks.incidents import event_builder
 from txnwatch.sinks.incidents.commands import Origin, suggested
 from txnwatch.sinks.incidents.confirm import confirm_spans, confirm_transactions
 from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings
+from txnwatch.state.events.claims import Response, claimed, keeps_content, response_to, with_claim
 from txnwatch.state.evidence import incident_end
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.evidence.resolution import is_premature
@@ -24,15 +24,13 @@ from txnwatch.state.model.description import DescribedTransaction, TransactionVi
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.ids import BarrierNumber, ProducerId
 from txnwatch.state.model.incident import IncidentEvent, SpanKey, resolved, transaction_incident_id, updated
-from txnwatch.state.model.incident_payload import Action, ActionResult, ExpectedOutcome, Resolution
+from txnwatch.state.model.incident_payload import Action, ExpectedOutcome, Resolution
 from txnwatch.state.model.ports import TransactionAdmin
 from txnwatch.state.model.quantities import LONG_AGO, TimestampMs
 from txnwatch.state.model.transaction import Span
-from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict, rank
+from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict
 
-_IDENTITY = ("topic", "partition", "topic_id", "producer_id", "txn_start_offset", "transactional_id")
 _NO_BARRIER = BarrierNumber(0)  # a published incident is from no barrier of ours
-_BEGINNING = ("action", "resolution", "detected_at_ms", "detection_latency_ms")
 
 
 @dataclass(slots=True)
@@ -77,27 +75,11 @@ class Claims:
         process's own, only sequence, status, time, action and resolution are used.
         """
         known = self.store.known.get(event.incident_id)
-        if known is None or not (self.is_found(known) or _is_elsewhere(event, known)):
-            command = suggested(self.origin, self.as_found(event))
-            time_ms = min(event.time_ms, self.now_ms())
-            return replace(event, suggested_command=command, action=self._action(event, known), time_ms=time_ms)
-        return replace(
-            known,
-            sequence=event.sequence,
-            status=event.status,
-            time_ms=min(event.time_ms, self.now_ms()),
-            action=self._action(event, known),
-            resolution=event.resolution,
-        )
-
-    def _action(self, event: IncidentEvent, known: IncidentEvent | None) -> Action | None:
-        """The last decision: our own version if it is ours. Only the log proves another writer's success."""
-        claimed, ours = event.action, self._acted.get(event.incident_id)
-        if ours is not None and (claimed is None or claimed.by == ours.by):
-            return ours
-        if claimed is None:
-            return known.action if known is not None else None
-        return replace(claimed, result=None) if claimed.result is ActionResult.VERIFIED else claimed
+        acted = self._acted.get(event.incident_id)
+        if known is not None and keeps_content(event, known, is_found=self.is_found(known)):
+            return with_claim(known, event, acted, self.now_ms())
+        command = suggested(self.origin, self.as_found(event))
+        return replace(claimed(event, known, acted, self.now_ms()), suggested_command=command)
 
     def acted(self, event: IncidentEvent) -> None:
         """Remembers a decision of this process, as it is published."""
@@ -107,11 +89,10 @@ class Claims:
     def compare(self, event: IncidentEvent, now_ms: TimestampMs) -> IncidentEvent | None:
         """Handles a new event of another writer; returns a correction if it differs from what was found here."""
         known = self.store.known[event.incident_id]
-        if not self.is_found(known) or known.is_by_hand:
-            return None
-        if not known.is_open:
+        response = response_to(event, known, is_found=self.is_found(known))
+        if response is Response.READ_AGAIN:
             self._doubt(known)
-        elif differs(event, known):
+        elif response is Response.CORRECT:
             return self.store.enter(self.as_found(updated(known, now_ms)))
         return None
 
@@ -216,34 +197,6 @@ class Claims:
         if incident.verdict != Verdict.HANGING or incident.is_by_hand or incident.txn_start_offset is None:
             return False
         return incident.span is not None and not self.findings.has_known(incident.span)
-
-
-def differs(published: IncidentEvent, found: IncidentEvent) -> bool:
-    """Whether an event differs, in a relevant field, from what this process has found about the same subject.
-
-    A value that one of two honest instances does not know yet is no difference.
-    """
-    if _is_elsewhere(published, found):
-        return True
-    if found.verdict == Verdict.HANGING and published.verdict != found.verdict:
-        return True
-    verdict = published.verdict
-    if rank(verdict) > rank(found.verdict) or published.severity != RULE_OF[verdict].severity:
-        return True  # milder than found: also the case for an instance that is behind, which is corrected
-    return found.expected_outcome not in {ExpectedOutcome.UNKNOWN, published.expected_outcome}
-
-
-def _is_elsewhere(one: IncidentEvent, other: IncidentEvent) -> bool:
-    """Whether two events of one incident have different subjects."""
-    pairs = [(getattr(one, name), getattr(other, name)) for name in _IDENTITY]
-    has_other = any(first != second and None not in {first, second} for first, second in pairs)
-    return has_other or (one.topic is None) is not (other.topic is None)
-
-
-def found_too(known: IncidentEvent, event: IncidentEvent) -> IncidentEvent:
-    """A published incident with the content that this process has found, and the earlier of both start times."""
-    changes = {name: value for name, value in event_builder.changes(known, event).items() if name not in _BEGINNING}
-    return replace(known, **changes, open_since_ms=min(known.open_since_ms, event.open_since_ms))
 
 
 def asked_about(incident: IncidentEvent) -> SpanCandidate:

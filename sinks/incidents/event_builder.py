@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields
 from typing import Any
 
 from txnwatch.sinks.incidents.commands import Origin, end_hanging, explain_id, explain_partition
@@ -195,22 +194,6 @@ def surroundings(incident: IncidentEvent, reading: PartitionReading) -> dict[str
     if reading.problem is not None or reading.last_stable_offset is None or incident.txn_start_offset is None:
         return {}
     return blocked_reads(reading, incident.txn_start_offset)._asdict()
-
-
-def changes(known: IncidentEvent, event: IncidentEvent) -> dict[str, Any]:
-    """The fields that a newer verdict about the same span changes; the incident's identity and start stay."""
-    fixed = {
-        "incident_id",
-        "sequence",
-        "status",
-        "txn_start_offset",
-        "open_since_ms",
-        "open_since_clock",
-        "age_ms",
-        "time_ms",
-    }
-    names = (spec.name for spec in fields(IncidentEvent) if spec.name not in fixed)
-    return {name: getattr(event, name) for name in names if getattr(event, name) != getattr(known, name)}
 
 
 def _sorted(partitions: Iterable[TopicPartition]) -> tuple[str, ...]:

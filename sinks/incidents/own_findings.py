@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from txnwatch.sinks.incidents.confirm import with_past
 from txnwatch.sinks.incidents.confirmation_queue import GONE_MS
 from txnwatch.state.abort.case import ProvenHang, StoredEvidence
-from txnwatch.state.abort.decision import HOUR_MS
+from txnwatch.state.abort.limits import HOUR_MS
 from txnwatch.state.abort.proven_outcome import combined, with_history
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.known_outcome import known_outcome

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from txnwatch.sinks.incidents import event_builder
-from txnwatch.sinks.incidents.claims import Claims, differs, found_too
+from txnwatch.sinks.incidents.claims import Claims
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.confirm import confirm_contradicted, confirm_spans, with_pasts
 from txnwatch.sinks.incidents.confirmation_queue import ConfirmationQueues
@@ -16,6 +16,7 @@ from txnwatch.sinks.incidents.open_checks import SECOND_LOOK_MS, OpenChecks
 from txnwatch.sinks.incidents.outcome_retries import OutcomeRetries
 from txnwatch.sinks.incidents.own_findings import Findings, key_of
 from txnwatch.sinks.incidents.unanswered import Answers
+from txnwatch.state.events.claims import changes, differs, found_too
 from txnwatch.state.evidence import incident_end
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.evidence.known_outcome import Outcome, known_outcome
@@ -151,7 +152,7 @@ class SpanIncidents:
         if known is None:
             yield self.store.enter(replace(event, incident_id=self.store.unused(event.incident_id)))
         elif known.verdict != event.verdict:
-            yield self.store.enter(updated(known, now_ms, **event_builder.changes(known, event)))
+            yield self.store.enter(updated(known, now_ms, **changes(known, event)))
         else:
             yield from self._found_too(known, event)
 

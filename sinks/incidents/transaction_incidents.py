@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from txnwatch.sinks.incidents import event_builder
-from txnwatch.sinks.incidents.claims import Claims, differs, found_too
+from txnwatch.sinks.incidents.claims import Claims
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.confirm import confirm_transactions
 from txnwatch.sinks.incidents.confirmation_queue import ConfirmationQueues
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings
 from txnwatch.sinks.incidents.unanswered import Answers
+from txnwatch.state.events.claims import differs, found_too
 from txnwatch.state.evidence import incident_end
 from txnwatch.state.model.findings import Finding, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.incident import IncidentEvent, updated

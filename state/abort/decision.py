@@ -32,9 +32,6 @@ from txnwatch.state.model.ids import CoordinatorEpoch, TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import Refusal
 from txnwatch.state.model.ports import MarkerSpec
-from txnwatch.state.model.quantities import DurationMs
-
-HOUR_MS = DurationMs(3_600_000)
 
 
 class AbortSpec(NamedTuple):

@@ -1,0 +1,120 @@
+"""Decides between an event on the events topic and what this process has found about the same incident.
+
+Law: a claim never replaces a finding. The subject of an incident never changes. Of an event with another subject, or
+about an incident of this process's own, only sequence, status, time, action and resolution are used. Only the log
+proves that another writer's marker was successful.
+
+Pure: no I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from enum import Enum, auto
+from typing import Any
+
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident_payload import Action, ActionResult, ExpectedOutcome
+from txnwatch.state.model.quantities import TimestampMs
+from txnwatch.state.model.verdicts import RULE_OF, Verdict, rank
+
+_IDENTITY = ("topic", "partition", "topic_id", "producer_id", "txn_start_offset", "transactional_id")
+_BEGINNING = ("action", "resolution", "detected_at_ms", "detection_latency_ms")
+_FIXED = {
+    "incident_id",
+    "sequence",
+    "status",
+    "txn_start_offset",
+    "open_since_ms",
+    "open_since_clock",
+    "age_ms",
+    "time_ms",
+}
+
+
+class Response(Enum):
+    """What follows from a new event of another writer."""
+
+    NOTHING = auto()
+    CORRECT = auto()
+    READ_AGAIN = auto()
+
+
+def response_to(event: IncidentEvent, known: IncidentEvent, *, is_found: bool) -> Response:
+    """The response to another writer's event; `known` is what is stored now, `is_found` whether this process found it.
+
+    If an event ends an incident that this process has found, it is read again. An event that differs is corrected.
+    """
+    if not is_found or known.is_by_hand:
+        return Response.NOTHING
+    if not known.is_open:
+        return Response.READ_AGAIN
+    return Response.CORRECT if differs(event, known) else Response.NOTHING
+
+
+def keeps_content(event: IncidentEvent, known: IncidentEvent, *, is_found: bool) -> bool:
+    """Whether the stored content of an incident stays: it is our finding, or the event has another subject."""
+    return is_found or is_elsewhere(event, known)
+
+
+def with_claim(known: IncidentEvent, event: IncidentEvent, acted: Action | None, now_ms: TimestampMs) -> IncidentEvent:
+    """The stored content with the sequence, status, time, action and resolution of an event."""
+    return replace(
+        known,
+        sequence=event.sequence,
+        status=event.status,
+        time_ms=min(event.time_ms, now_ms),
+        action=believed_action(event, known, acted),
+        resolution=event.resolution,
+    )
+
+
+def claimed(
+    event: IncidentEvent, known: IncidentEvent | None, acted: Action | None, now_ms: TimestampMs
+) -> IncidentEvent:
+    """The content of an event, if this process has none of its own. Its time is never in the future."""
+    return replace(event, action=believed_action(event, known, acted), time_ms=min(event.time_ms, now_ms))
+
+
+def believed_action(event: IncidentEvent, known: IncidentEvent | None, acted: Action | None) -> Action | None:
+    """The last decision: our own version, `acted`, if it is ours; of another writer's, without a claimed success."""
+    claim = event.action
+    if acted is not None and (claim is None or claim.by == acted.by):
+        return acted
+    if claim is None:
+        return known.action if known is not None else None
+    return replace(claim, result=None) if claim.result is ActionResult.VERIFIED else claim
+
+
+def differs(published: IncidentEvent, found: IncidentEvent) -> bool:
+    """Whether an event differs, in a relevant field, from what this process has found about the same subject.
+
+    A value that one of two honest instances does not know yet is no difference.
+    """
+    if is_elsewhere(published, found):
+        return True
+    if found.verdict == Verdict.HANGING and published.verdict != found.verdict:
+        return True
+    verdict = published.verdict
+    if rank(verdict) > rank(found.verdict) or published.severity != RULE_OF[verdict].severity:
+        return True  # milder than found: also the case for an instance that is behind, which is corrected
+    return found.expected_outcome not in {ExpectedOutcome.UNKNOWN, published.expected_outcome}
+
+
+def is_elsewhere(one: IncidentEvent, other: IncidentEvent) -> bool:
+    """Whether two events of one incident have different subjects."""
+    pairs = [(getattr(one, name), getattr(other, name)) for name in _IDENTITY]
+    has_other = any(first != second and None not in {first, second} for first, second in pairs)
+    return has_other or (one.topic is None) is not (other.topic is None)
+
+
+def found_too(known: IncidentEvent, event: IncidentEvent) -> IncidentEvent:
+    """A published incident with the content that this process has found, and the earlier of both start times."""
+    found = {name: value for name, value in changes(known, event).items() if name not in _BEGINNING}
+    return replace(known, **found, open_since_ms=min(known.open_since_ms, event.open_since_ms))
+
+
+def changes(known: IncidentEvent, event: IncidentEvent) -> dict[str, Any]:
+    """The fields that a newer verdict about the same span changes; the incident's identity and start stay."""
+    names = (spec.name for spec in fields(IncidentEvent) if spec.name not in _FIXED)
+    return {name: getattr(event, name) for name in names if getattr(event, name) != getattr(known, name)}
