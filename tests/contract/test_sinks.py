@@ -210,7 +210,6 @@ class TestRedisMirror(ViewContract):
             "producer_epoch": "2",
             "transactional_id": "payments-\u00fc",
             "coordinator_id": "1",
-            "coordinator_epoch": "-1",
             "transaction_state": "CompleteAbort",
             "txn_start_offset": "99",
             "open_since_ms": "1700000000000",

@@ -88,7 +88,7 @@ def logs(broker: EmbeddedKafka) -> Logs:
 def test_the_history_has_every_state_in_both_versions_and_all_that_is_rare(logs: Logs) -> None:
     assert {(value.version, value.state) for value in logs.values} == {(v, state) for v in (0, 1) for state in LOGGED}
     assert {value.client_transaction_version for value in logs.values} == {0, 2}
-    assert any(value.next_producer_id >= 0 for value in logs.values), "a rotation at the end of a transaction"
+    assert any(value.next_producer_id is not None for value in logs.values), "a rotation at the end of a transaction"
     assert any(value.producer_id != value.previous_producer_id for value in logs.values if value.version)
     assert any(value.state is TransactionState.PREPARE_ABORT and not value.partitions for value in logs.values)
     assert any(value is None for partition in logs.history.log for *_, value in logs.decoded(partition))
