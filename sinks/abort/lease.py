@@ -12,6 +12,8 @@ from collections.abc import Mapping
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from txnwatch.state.model.ids import lease_group
+
 SESSION_MS = 10_000
 _MOST_POLLS = 100
 
@@ -28,7 +30,7 @@ class GroupLease:
                 **client_config,
                 "log_level": 2,
                 "client.id": "txnwatch-abort",
-                "group.id": f"txnwatch-abort-{cluster_id}",
+                "group.id": lease_group(cluster_id),
                 "enable.auto.commit": False,
                 "auto.offset.reset": "latest",
                 "session.timeout.ms": SESSION_MS,

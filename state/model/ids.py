@@ -45,3 +45,8 @@ class TopicPartition(NamedTuple):
 def is_topic_name(text: str) -> bool:
     """Whether Kafka accepts the text as a topic name, by the rule of `org.apache.kafka.common.internals.Topic`."""
     return _TOPIC_NAME.fullmatch(text) is not None and text not in {".", ".."}
+
+
+def lease_group(cluster_id: str) -> str:
+    """The consumer group in which the instances of a cluster share the lease of the automatic abort."""
+    return f"txnwatch-abort-{cluster_id}"

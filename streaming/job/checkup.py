@@ -23,7 +23,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition, lease_group
 from txnwatch.state.model.ports import TransactionListing
 from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import TimestampMs
@@ -31,6 +31,7 @@ from txnwatch.streaming.admin.acls import Writers, writers_of
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.broker_settings import SCAN_INTERVAL, settings_of
 from txnwatch.streaming.admin.describe_producers import describe_producers
+from txnwatch.streaming.admin.group_rights import GroupRights, group_rights
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.log.coordinator_log import newest_stamps
@@ -52,6 +53,7 @@ _APIS = (
     FetchRequest,
     ListOffsetsRequest,
 )
+GROUP_OFFSETS = "__consumer_offsets"
 Operations = frozenset[int] | None
 
 
@@ -83,6 +85,7 @@ class Checkup:
         without_leader: partitions that have no leader.
         id_problems: why the list of transactional ids is incomplete; None if a broker is too old to list them.
         events_writers: who may write the events topic.
+        lease_group, group_rights: the group of the automatic abort, and the rights on it and on all groups.
         events_problem: why the events topic could not be created; None if it could, or if it exists.
         hidden: hidden participants of live transactions, and parts that could not be checked, with the reason.
         has_unseen_log: whether no broker shows `__transaction_state`, although there is transactional data or an id.
@@ -98,6 +101,8 @@ class Checkup:
     newest_stamp_ms: TimestampMs | None
     asked_ms: TimestampMs
     events_writers: Writers = field(default_factory=Writers)
+    lease_group: str = ""
+    group_rights: GroupRights = field(default_factory=GroupRights)
     hidden: dict[str, Problem] = field(default_factory=dict)
     has_unseen_log: bool = False
 
@@ -120,6 +125,7 @@ def check_up(cluster: Cluster, events_topic: str, now_ms: TimestampMs) -> Checku
     listing = ClusterAdmin(cluster).list_transactions([]) if can_list else None
     is_unused = TRANSACTION_STATE_TOPIC not in known.topics and not (listing is not None and listing.has_ids)
     is_unused = is_unused and not _has_transactional_data(cluster)
+    abort_group = lease_group(known.cluster_id)
     return Checkup(
         brokers=brokers,
         cluster_operations=_cluster_operations(cluster),
@@ -130,6 +136,8 @@ def check_up(cluster: Cluster, events_topic: str, now_ms: TimestampMs) -> Checku
         newest_stamp_ms=max((one.stamp_ms for one in newest_stamps(cluster)), default=None),
         asked_ms=now_ms,
         events_writers=writers_of(cluster, events_topic),
+        lease_group=abort_group,
+        group_rights=group_rights(cluster, abort_group),
         hidden=_hidden(cluster, listing) if listing is not None else {},
         has_unseen_log=TRANSACTION_STATE_TOPIC not in known.topics and not is_unused,
     )

@@ -122,7 +122,7 @@ def _ids(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     if not found.id_problems:
         yield CheckRow("right", name, Health.OK, "no id is hidden", needed_by, None)
     for problem in found.id_problems:
-        fix = _grant(caller, "Describe", "--transactional-id", "*") if problem.is_denied else None
+        fix = grant_line(caller, "Describe", "--transactional-id", "*") if problem.is_denied else None
         detail = f"{problem}: a hidden id appears as missing, so nothing is proven"
         yield CheckRow("right", name, Health.MISSING, detail, needed_by, fix)
 
@@ -136,12 +136,12 @@ def _topics(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     }
     unread = sorted(name for name, rights in data.items() if _lacks(rights, READ))
     for name in unread:
-        fix = _grant(caller, "Read", "--topic", name)
+        fix = grant_line(caller, "Read", "--topic", name)
         yield CheckRow(
             "right", f"Read on topic {name}", Health.MISSING, "not allowed", "find-hanging, explain, run", fix
         )
     if not data:
-        fix = _grant(caller, "Read", "--topic", "*")
+        fix = grant_line(caller, "Read", "--topic", "*")
         detail = "no topic is shown: there is none, or this user may describe none"
         yield CheckRow("right", "Read on topics", Health.WARNING, detail, "find-hanging, explain, run", fix)
     elif not unread:
@@ -159,7 +159,7 @@ def _hidden(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
             yield CheckRow("right", partition, Health.WARNING, str(why), "find-hanging, explain", None)
             continue
         topic = partition.rpartition("-")[0]
-        fix = _grant(caller, "Read", "--topic", topic)
+        fix = grant_line(caller, "Read", "--topic", topic)
         yield CheckRow(
             "right",
             f"Describe on topic {topic}",
@@ -177,11 +177,11 @@ def _log(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
         detail = "not shown: no transaction was ever begun here, or this user may not describe it"
         if found.has_unseen_log:
             detail = "not shown, but transactional data exists: a missing right or a proxy hides it; nothing is proven"
-        fix = _grant(caller, "Read", "--topic", TRANSACTION_STATE_TOPIC)
+        fix = grant_line(caller, "Read", "--topic", TRANSACTION_STATE_TOPIC)
         health = Health.MISSING if found.has_unseen_log else Health.WARNING
         yield CheckRow("right", name, health, detail, needed_by, fix)
     elif _lacks(operations[TRANSACTION_STATE_TOPIC], READ):
-        fix = _grant(caller, "Read", "--topic", TRANSACTION_STATE_TOPIC)
+        fix = grant_line(caller, "Read", "--topic", TRANSACTION_STATE_TOPIC)
         yield CheckRow("right", name, Health.MISSING, "not allowed", needed_by, fix)
     else:
         yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)
@@ -192,14 +192,15 @@ def _events(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     if topic not in found.topic_operations:
         name, problem = f"Create topic {topic}", found.events_problem
         if problem is None:
-            yield CheckRow("right", name, Health.OK, "allowed; `run` creates it", "run", None)
+            detail = "allowed; `run` creates it, and also needs Read and Write, which are reported once it exists"
+            yield CheckRow("right", name, Health.OK, detail, "run", None)
         else:
-            grant = _grant(caller, "Create", "--operation", "Write", "--operation", "Read", "--topic", topic)
+            grant = grant_line(caller, "Create", "--operation", "Write", "--operation", "Read", "--topic", topic)
             yield CheckRow("right", name, Health.WARNING, str(problem), "run", grant if problem.is_denied else None)
         return
     for operation, word in ((READ, "Read"), (WRITE, "Write")):
         lacks = _lacks(found.topic_operations[topic], operation)
-        fix = _grant(caller, word, "--topic", topic) if lacks else None
+        fix = grant_line(caller, word, "--topic", topic) if lacks else None
         health = Health.MISSING if lacks else Health.OK
         detail = "not allowed" if lacks else "allowed"
         yield CheckRow("right", f"{word} on topic {topic}", health, detail, "run, events", fix)
@@ -213,7 +214,7 @@ def _writers(found: Writers, caller: Caller) -> CheckRow:
         detail = f"every client: the brokers have no authorizer; {harm}. --events-key-file signs our events"
         return CheckRow("right", name, Health.OK, detail, needed_by, None)
     if found.problem is not None:
-        fix = _grant(caller, "Describe", "--cluster") if found.problem.is_denied else None
+        fix = grant_line(caller, "Describe", "--cluster") if found.problem.is_denied else None
         return CheckRow("right", name, Health.WARNING, f"could not be read: {found.problem}; {harm}", needed_by, fix)
     others = [principal for principal in found.principals if principal != caller.principal]
     ours = "this user by an ACL" if caller.principal in found.principals else "this user without an ACL of its own"
@@ -237,7 +238,12 @@ def _cluster(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
             yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)
         else:
             yield CheckRow(
-                "right", name, Health.WARNING, "not allowed, or not shown", needed_by, _grant(caller, word, "--cluster")
+                "right",
+                name,
+                Health.WARNING,
+                "not allowed, or not shown",
+                needed_by,
+                grant_line(caller, word, "--cluster"),
             )
 
 
@@ -289,7 +295,8 @@ def _lacks(rights: Operations, operation: int) -> bool:
     return rights is not None and operation not in rights
 
 
-def _grant(caller: Caller, operation: str, *resource: str) -> str:
+def grant_line(caller: Caller, operation: str, *resource: str) -> str:
+    """The line that grants an operation on a resource, given as flags of kafka-acls.sh."""
     config = ("--command-config", caller.command_config) if caller.command_config is not None else ()
     return shell_line(
         [

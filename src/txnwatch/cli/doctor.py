@@ -14,6 +14,7 @@ from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.diagnosis import Caller, CheckRow, Health, diagnose
+from txnwatch.cli.diagnosis_of_optional_rights import optional_rights
 from txnwatch.cli.flag_types import redis_url, topic_name
 from txnwatch.cli.output import CommandAnswer
 from txnwatch.config import EVENTS_TOPIC
@@ -58,7 +59,8 @@ def run(parsed: argparse.Namespace) -> int:
 def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     config = str(parsed.command_config) if parsed.command_config is not None else None
     caller = Caller(parsed.bootstrap_server, principal_of(cluster.security), parsed.events_topic, config)
-    rows = [*diagnose(check_up(cluster, parsed.events_topic, wall_clock_ms()), caller), *_here(parsed.redis_url)]
+    found = check_up(cluster, parsed.events_topic, wall_clock_ms())
+    rows = [*diagnose(found, caller), *optional_rights(found, caller), *_here(parsed.redis_url)]
     missing = sum(row.status is Health.MISSING for row in rows)
     warnings = sum(row.status is Health.WARNING for row in rows)
     return CommandAnswer(

@@ -1,0 +1,58 @@
+"""Which rights the caller has on consumer groups.
+
+A broker checks the right before it looks for the group, so a group that does not exist answers the question. Any
+broker refuses a caller without DESCRIBE. Only the group's coordinator names the operations that are allowed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.admin import DescribeGroupsRequest
+
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Connection
+
+_OPERATIONS_SINCE, _LAST_WITHOUT_NOT_FOUND = 3, 5  # from version 6 on, an unused id is an error
+_NONE, _REFUSED = 0, 30  # GROUP_AUTHORIZATION_FAILED
+_READ = 3  # Kafka's class AclOperation
+_UNUSED_GROUP = "txnwatch-unused-group"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRights:
+    """The rights on groups.
+
+    Attributes:
+        may_describe: whether groups of any name may be described; None if no broker could answer.
+        may_lead: whether the group of the automatic abort may be joined; None if its coordinator did not answer.
+    """
+
+    may_describe: bool | None = None
+    may_lead: bool | None = None
+
+
+def group_rights(cluster: Cluster, lease_group: str) -> GroupRights:
+    """Asks every broker about an unused group and about the group of the automatic abort."""
+    requests = dict.fromkeys(cluster.known.brokers, lambda connection: _request(connection, lease_group))
+    rights = GroupRights()
+    for answer in cluster.ask(requests, cluster.timeout_s).values():
+        if isinstance(answer, BrokerError):
+            continue
+        for row in answer.groups:
+            if row.group_id == _UNUSED_GROUP:
+                rights = GroupRights(row.error_code != _REFUSED, rights.may_lead)
+            elif row.error_code in {_NONE, _REFUSED}:
+                rights = GroupRights(rights.may_describe, _READ in (row.authorized_operations or ()))
+    return rights
+
+
+def _request(connection: Connection, lease_group: str) -> Any:
+    version = connection.require_version(
+        DescribeGroupsRequest, highest=_LAST_WITHOUT_NOT_FOUND, lowest=_OPERATIONS_SINCE
+    )
+    return DescribeGroupsRequest(
+        version=version, groups=[_UNUSED_GROUP, lease_group], include_authorized_operations=True
+    )
