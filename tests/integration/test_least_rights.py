@@ -1,0 +1,175 @@
+"""The recipes of docs/rights.md on a real broker: with one right taken away, what still works and what is reported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Committed
+
+from support.acl_recipes import (
+    ABORT,
+    CLUSTER_CONFIGS,
+    CREATE_EVENTS,
+    DESCRIBE_GROUPS,
+    DESCRIBE_IDS,
+    HOLD_LEASE,
+    PUBLISH,
+    READ_DATA,
+    READ_EVENTS,
+    READ_GROUP_OFFSETS,
+    READ_LOG,
+    TOPIC_CONFIGS,
+    WATCH,
+    WRITE_EVENTS,
+    WRITE_MARKERS,
+    Grants,
+    Right,
+)
+from support.servers import Clusters, connect, create_coordinators
+from support.topics import create_topic
+from support.waiting import eventually
+from txnwatch.cli.main import main
+from txnwatch.config import EVENTS_TOPIC
+from txnwatch.embedded.faults import set_verification, stray_write
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.embedded.raw_producer import RawProducer
+
+USER, PAGE = "txnwatch", Path(__file__).parents[2] / "docs" / "rights.md"
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+PROPERTIES = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",  # the user of the plain listener
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl.plain.sasl.jaas.config": f'{MODULE} user_{USER}="secret";',
+}
+EVERYTHING = (*WATCH, *PUBLISH, *ABORT)
+PROPAGATED_S = 20.0
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A broker with ACLs, one live transaction and one hang."""
+
+    kafka: EmbeddedKafka
+    config: Path
+    grants: Grants
+
+    @property
+    def connection(self) -> tuple[str, ...]:
+        return ("--bootstrap-server", self.kafka.listener("SASL"), "--command-config", str(self.config))
+
+
+@pytest.fixture(scope="module")
+def guarded(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    directory = tmp_path_factory.mktemp("least")
+    listeners = {"SASL": "SASL_PLAINTEXT"}
+    kafka = clusters.start("least", lambda: EmbeddedKafka(directory, listeners=listeners, properties=PROPERTIES))
+    config = directory / "client.properties"
+    config.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={MODULE} username="{USER}" password="secret";\n'
+    )
+    set_verification(kafka.bootstrap_servers, [1], enabled=False)
+    create_coordinators(kafka)
+    with closing(connect(kafka)) as cluster:
+        (healthy,), (hanging,) = create_topic(cluster, "orders-healthy"), create_topic(cluster, "orders-hanging")
+        owner = RawProducer(cluster, "the-owner", 600_000).init()
+        owner.add(healthy)
+        owner.produce(healthy)
+        stray_write(cluster, "a-stray", hanging)
+    group = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "orders-app"})
+    group.commit(offsets=[Committed("orders-healthy", 0, 0)], asynchronous=False)  # creates __consumer_offsets
+    group.close()
+    yield Guarded(kafka, config, Grants(kafka.bootstrap_servers, USER))
+    clusters.end("least")
+
+
+@pytest.fixture
+def ask(guarded: Guarded, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, Answer]]:
+    """A command as the user: its exit code and its JSON; empty if the command ended with an error."""
+
+    def answer(*arguments: str) -> tuple[int, Answer]:
+        code = main([*arguments, *guarded.connection, "--format", "json"])
+        out = capsys.readouterr().out
+        return code, json.loads(out) if out else {}
+
+    return answer
+
+
+def reports(answer: Answer) -> dict[str, str]:
+    """The rights that doctor does not report as allowed, with the line that grants each."""
+    return {
+        row["subject"]: row["fix"] or "" for row in answer["rows"] if row["check"] == "right" and row["status"] != "ok"
+    }
+
+
+def without(right: Right) -> tuple[Right, ...]:
+    return tuple(other for other in EVERYTHING if other is not right)
+
+
+def test_with_the_whole_recipe_nothing_is_missing(guarded: Guarded, ask: Callable[..., tuple[int, Answer]]) -> None:
+    guarded.grants.set(EVERYTHING)
+    eventually(lambda: reports(ask("doctor")[1]) == {}, PROPAGATED_S, "the ACLs to be in force")
+    code, answer = ask("find-hanging")
+    assert (code, [row["topic"] for row in answer["rows"]]) == (0, ["orders-hanging"])
+
+
+COMMANDS_WITHOUT: dict[Right, tuple[str, str, bool]] = {
+    # the right: what doctor reports, the operation that its line grants, whether find-hanging is complete
+    READ_DATA: ("Describe on topic orders-healthy", "Read --topic orders-healthy", False),
+    READ_LOG: ("Read on topic __transaction_state", "Read --topic __transaction_state", False),
+    DESCRIBE_IDS: ("Describe on all transactional ids", "Describe --transactional-id", False),
+    READ_GROUP_OFFSETS: ("Read on topic __consumer_offsets", "Read --topic __consumer_offsets", True),
+    DESCRIBE_GROUPS: ("Describe on all consumer groups", "Describe --group", True),
+    CLUSTER_CONFIGS: ("DescribeConfigs on the cluster", "DescribeConfigs --cluster", True),
+    TOPIC_CONFIGS: ("DescribeConfigs on topics", "DescribeConfigs --topic", True),
+    CREATE_EVENTS: (f"Create topic {EVENTS_TOPIC}", f"--topic {EVENTS_TOPIC}", True),
+    WRITE_MARKERS: ("Alter on the cluster", "Alter --cluster", True),
+    HOLD_LEASE: ("Read on group txnwatch-abort-", "Read --group txnwatch-abort-", True),
+}
+
+
+@pytest.mark.parametrize("right", COMMANDS_WITHOUT, ids=str)
+def test_a_command_without_one_right(guarded: Guarded, ask: Callable[..., tuple[int, Answer]], right: Right) -> None:
+    subject, grants, is_complete = COMMANDS_WITHOUT[right]
+    guarded.grants.set(without(right))
+    (reported,) = eventually(
+        lambda: [fix for name, fix in reports(ask("doctor")[1]).items() if name.startswith(subject)],
+        PROPAGATED_S,
+        f"doctor to report {subject}",
+    )
+    assert grants in reported
+    code, answer = ask("find-hanging")
+    assert all(row["topic"] == "orders-hanging" for row in answer["rows"]), "a live transaction never hangs"
+    if is_complete:
+        assert (code, [row["verdict"] for row in answer["rows"]]) == (0, ["hanging"])
+    else:
+        assert (code, answer["complete"], answer["rows"]) == (1, False, [])
+
+
+@pytest.mark.parametrize("right", [WRITE_EVENTS, READ_EVENTS], ids=str)
+def test_doctor_reports_a_right_on_an_events_topic_that_exists(
+    guarded: Guarded, ask: Callable[..., tuple[int, Answer]], right: Right
+) -> None:
+    with closing(connect(guarded.kafka)) as cluster:
+        if EVENTS_TOPIC not in cluster.refresh().topics:
+            create_topic(cluster, EVENTS_TOPIC)
+    word = right.operation.name.capitalize()
+    guarded.grants.set(without(right))
+    found = eventually(
+        lambda: reports(ask("doctor")[1]).get(f"{word} on topic {EVENTS_TOPIC}"), PROPAGATED_S, "doctor to report it"
+    )
+    assert f"--operation {word} --topic {EVENTS_TOPIC}" in found
+
+
+def test_the_page_has_the_line_of_every_right() -> None:
+    page = PAGE.read_text()
+    assert [right.line() for right in EVERYTHING if right.line() not in page] == []
