@@ -12,9 +12,10 @@ import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bench.results import Point, Row
+from support.state_variables import Handle
 from txnwatch.state.model.facts import (
     Barrier,
     CensusListing,
@@ -35,63 +36,6 @@ START_MS = 1_700_000_000_000
 PARTITIONS = [TopicPartition("orders", number) for number in range(16)]
 OPEN_FROM, CHANGING_FROM = 50_000_000, 70_000_000
 OPEN, CHANGING = (1_000, 10_000, 100_000), (100, 1_000, 10_000)
-
-
-class Value:
-    """A ValueState."""
-
-    def __init__(self) -> None:
-        self.value: tuple[Any, ...] | None = None
-        self.calls = 0
-
-    def get(self) -> tuple[Any, ...] | None:
-        self.calls += 1
-        return self.value
-
-    def update(self, value: tuple[Any, ...]) -> None:
-        self.calls += 1
-        self.value = value
-
-
-class Map:
-    """A MapState."""
-
-    def __init__(self) -> None:
-        self.values: dict[tuple[int], tuple[Any, ...]] = {}
-        self.calls = 0
-
-    def getValue(self, key: tuple[int]) -> tuple[Any, ...] | None:
-        self.calls += 1
-        return self.values.get(key)
-
-    def updateValue(self, key: tuple[int], value: tuple[Any, ...]) -> None:
-        self.calls += 1
-        self.values[key] = value
-
-    def clear(self) -> None:
-        self.calls += 1
-        self.values.clear()
-
-
-class Handle:
-    """The state variables of one bucket."""
-
-    def __init__(self) -> None:
-        self.variables: list[Value | Map] = []
-
-    def getValueState(self, *_: object) -> Value:
-        self.variables.append(found := Value())
-        return found
-
-    def getMapState(self, *_: object) -> Map:
-        self.variables.append(found := Map())
-        return found
-
-    def take_calls(self) -> int:
-        calls = sum(variable.calls for variable in self.variables)
-        for variable in self.variables:
-            variable.calls = 0
-        return calls
 
 
 def open_facts(number: int, now_ms: int) -> tuple[Fact, ...]:
