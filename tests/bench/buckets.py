@@ -105,12 +105,19 @@ def batch_of(batch: int, is_open: int, changing: int, census: str) -> list[Fact]
 
 
 class Measured(NamedTuple):
-    """CPU seconds of a batch, median and largest, of packing it, and its state calls; the first few left out."""
+    """CPU seconds of a batch, median and largest, of packing it, and its counts; the first few left out.
+
+    Attributes:
+        calls: calls of state variables in a batch.
+        rows, row_bytes: what a batch sends to the driver.
+    """
 
     working_s: float
     largest_s: float
     packing_s: float
     calls: float
+    rows: float
+    row_bytes: float
 
     def point(self, size: int, beside: Measured) -> Point:
         figures = {"CPU s, largest": self.largest_s, "CPU s to pack": self.packing_s, "state calls": self.calls}
@@ -124,22 +131,27 @@ def measure(is_open: int, changing: int = 0, census: str = "") -> Measured:
     for processor, handle in zip(processors, handles, strict=True):
         processor.init(handle)
     packing, working, calls = [], [], []
+    emitted: list[list[int]] = []
     for batch in range(1, BATCHES + 1):
         facts = batch_of(batch, is_open, changing, census)
         begun = time.process_time()
         rows = list(pack_facts(facts, BUCKETS))
         packed = time.process_time()
-        for row in rows:
-            list(processors[row[0]].handleInputRows((row[0],), iter([row]), None))
+        findings = [
+            finding for row in rows for finding in processors[row[0]].handleInputRows((row[0],), iter([row]), None)
+        ]
         packing.append(packed - begun)
         working.append(time.process_time() - packed)
         calls.append(sum(handle.take_calls() for handle in handles))
+        emitted.append([len(finding[0]) for finding in findings])
     kept = slice(SETTLING, None)
     return Measured(
         statistics.median(working[kept]),
         max(working[kept]),
         statistics.median(packing[kept]),
         statistics.mean(calls[kept]),
+        statistics.mean(len(sizes) for sizes in emitted[kept]),
+        statistics.mean(sum(sizes) for sizes in emitted[kept]),
     )
 
 
