@@ -12,9 +12,10 @@ import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bench.results import Point, Row
+from support.state_variables import Handle
 from txnwatch.state.model.facts import (
     Barrier,
     CensusListing,
@@ -35,63 +36,6 @@ START_MS = 1_700_000_000_000
 PARTITIONS = [TopicPartition("orders", number) for number in range(16)]
 OPEN_FROM, CHANGING_FROM = 50_000_000, 70_000_000
 OPEN, CHANGING = (1_000, 10_000, 100_000), (100, 1_000, 10_000)
-
-
-class Value:
-    """A ValueState."""
-
-    def __init__(self) -> None:
-        self.value: tuple[Any, ...] | None = None
-        self.calls = 0
-
-    def get(self) -> tuple[Any, ...] | None:
-        self.calls += 1
-        return self.value
-
-    def update(self, value: tuple[Any, ...]) -> None:
-        self.calls += 1
-        self.value = value
-
-
-class Map:
-    """A MapState."""
-
-    def __init__(self) -> None:
-        self.values: dict[tuple[int], tuple[Any, ...]] = {}
-        self.calls = 0
-
-    def getValue(self, key: tuple[int]) -> tuple[Any, ...] | None:
-        self.calls += 1
-        return self.values.get(key)
-
-    def updateValue(self, key: tuple[int], value: tuple[Any, ...]) -> None:
-        self.calls += 1
-        self.values[key] = value
-
-    def clear(self) -> None:
-        self.calls += 1
-        self.values.clear()
-
-
-class Handle:
-    """The state variables of one bucket."""
-
-    def __init__(self) -> None:
-        self.variables: list[Value | Map] = []
-
-    def getValueState(self, *_: object) -> Value:
-        self.variables.append(found := Value())
-        return found
-
-    def getMapState(self, *_: object) -> Map:
-        self.variables.append(found := Map())
-        return found
-
-    def take_calls(self) -> int:
-        calls = sum(variable.calls for variable in self.variables)
-        for variable in self.variables:
-            variable.calls = 0
-        return calls
 
 
 def open_facts(number: int, now_ms: int) -> tuple[Fact, ...]:
@@ -161,12 +105,19 @@ def batch_of(batch: int, is_open: int, changing: int, census: str) -> list[Fact]
 
 
 class Measured(NamedTuple):
-    """CPU seconds of a batch, median and largest, of packing it, and its state calls; the first few left out."""
+    """CPU seconds of a batch, median and largest, of packing it, and its counts; the first few left out.
+
+    Attributes:
+        calls: calls of state variables in a batch.
+        rows, row_bytes: what a batch sends to the driver.
+    """
 
     working_s: float
     largest_s: float
     packing_s: float
     calls: float
+    rows: float
+    row_bytes: float
 
     def point(self, size: int, beside: Measured) -> Point:
         figures = {"CPU s, largest": self.largest_s, "CPU s to pack": self.packing_s, "state calls": self.calls}
@@ -180,22 +131,27 @@ def measure(is_open: int, changing: int = 0, census: str = "") -> Measured:
     for processor, handle in zip(processors, handles, strict=True):
         processor.init(handle)
     packing, working, calls = [], [], []
+    emitted: list[list[int]] = []
     for batch in range(1, BATCHES + 1):
         facts = batch_of(batch, is_open, changing, census)
         begun = time.process_time()
         rows = list(pack_facts(facts, BUCKETS))
         packed = time.process_time()
-        for row in rows:
-            list(processors[row[0]].handleInputRows((row[0],), iter([row]), None))
+        findings = [
+            finding for row in rows for finding in processors[row[0]].handleInputRows((row[0],), iter([row]), None)
+        ]
         packing.append(packed - begun)
         working.append(time.process_time() - packed)
         calls.append(sum(handle.take_calls() for handle in handles))
+        emitted.append([len(finding[0]) for finding in findings])
     kept = slice(SETTLING, None)
     return Measured(
         statistics.median(working[kept]),
         max(working[kept]),
         statistics.median(packing[kept]),
         statistics.mean(calls[kept]),
+        statistics.mean(len(sizes) for sizes in emitted[kept]),
+        statistics.mean(sum(sizes) for sizes in emitted[kept]),
     )
 
 

@@ -1,8 +1,8 @@
 """From one executor to two: the same micro-batches on a standalone cluster of workers with one core each.
 
 Spark's `local-cluster` starts a master and real worker processes. The facts come from the synthetic source of
-tests/bench/operators.py, in as many tasks as there are executors. The driver needs a core as well, so two executors
-on a machine of two cores show less than on one of three.
+tests/support/synthetic_source.py, in as many tasks as there are executors. The driver needs a core as well, so two
+executors on a machine of two cores show less than on one of three.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.operators import a_session, measure
+from bench.operators import measure
 from bench.results import Point, Row
+from support.synthetic_source import a_session
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.job.operator import BucketProcessor
 

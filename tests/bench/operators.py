@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import sys
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,100 +17,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-import pyarrow as pa
 from pyspark.sql import Row
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from bench import results
 from bench.idle import cpu_seconds
 from bench.results import Point
-from txnwatch.spark_output import output_to
+from support.synthetic_source import BUCKETS, FACT, FORMAT, TRIGGER_MS, a_session
 from txnwatch.state.detection.transitions import apply
-from txnwatch.state.model.facts import Barrier, Fact, ProducerSeen, TransactionSeen
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.facts import Fact
 from txnwatch.state.model.policy import DetectionPolicy
-from txnwatch.state.model.serializer import PartSerializer
-from txnwatch.state.model.transaction import CoordinatorView, Marker, ProducerState, TransactionState
+from txnwatch.state.model.transaction import ProducerState
 from txnwatch.state.store.codec import decode_producer, encode_producer
 from txnwatch.streaming.job.operator import BucketProcessor
 from txnwatch.streaming.job.output_rows import OUTPUT_DDL
-from txnwatch.streaming.job.query import spark_session
-from txnwatch.streaming.source.packed_facts import PACKED_DDL, bucket_of, packed_batch
 
 SIZES, OF_EACH_SHAPE = (100, 1_000, 10_000), 1_000
-OPEN, TIMEOUT_MS = (1_000, 10_000, 100_000), 900_000
-TIMES_KNOWN, BUCKETS = 20, 16
+OPEN = (1_000, 10_000, 100_000)
 SECONDS, START_S = 20, 120.0
 ROUNDS = 3
-TRIGGER_MS = 500
-ROWS = pa.schema([("bucket", pa.int32()), ("producer_id", pa.int64()), ("fact", pa.binary())])
-ROWS_DDL = "bucket INT, producer_id BIGINT, fact BINARY"
-FACT = PartSerializer[Fact](Fact)
-
-
-class SyntheticReader(DataSourceStreamReader):  # type: ignore[misc]
-    def __init__(self, changing: int, tasks: int, *, is_packed: bool, only_first: bool) -> None:
-        self._changing = changing
-        self._tasks = tasks
-        self._only_first = only_first
-        self._is_packed = is_packed
-
-    def initialOffset(self) -> dict[str, int]:
-        return {"batch": 0}
-
-    def latestOffset(self, start: dict[str, int], limit: object) -> dict[str, int]:
-        del limit
-        return {"batch": start["batch"] + 1}
-
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        del start
-        return [InputPartition((end["batch"], task)) for task in range(self._tasks)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        number, task = partition.value
-        changing = self._changing if number == 1 or not self._only_first else 0
-        facts: list[Fact] = [Barrier(number, number * TRIGGER_MS, number * TRIGGER_MS)] if task == 0 else []
-        for step in range(task, changing, self._tasks):
-            facts.extend(_facts(number, (number * changing + step) % (TIMES_KNOWN * changing)))
-        yield packed_batch(facts, BUCKETS) if self._is_packed else _a_row_each(facts)
-
-
-def _a_row_each(facts: list[Fact]) -> pa.RecordBatch:
-    rows = [
-        {"bucket": bucket_of(fact.producer_id, BUCKETS), "producer_id": fact.producer_id, "fact": FACT.encode(fact)}
-        for fact in facts
-        if isinstance(fact, ProducerSeen | TransactionSeen)
-    ]
-    return pa.RecordBatch.from_pylist(rows, schema=ROWS)
-
-
-class SyntheticSource(DataSource):  # type: ignore[misc]
-    @classmethod
-    def name(cls) -> str:
-        return "synthetic-facts"
-
-    def schema(self) -> str:
-        return PACKED_DDL if "packed" in self.options else ROWS_DDL
-
-    def streamReader(self, schema: object) -> SyntheticReader:
-        del schema
-        changing, tasks = int(self.options["changing"]), int(self.options["tasks"])
-        is_packed, only_first = "packed" in self.options, self.options["only_first"] == "true"
-        return SyntheticReader(changing, tasks, is_packed=is_packed, only_first=only_first)
-
-
-def _facts(number: int, producer_id: int) -> list[Fact]:
-    """One producer in one batch: a transaction that ended and the next that began."""
-    partition = TopicPartition("orders", producer_id % 12)
-    start = number * 1000
-    marker = Marker(start + 5, 0, commit=True, coordinator_epoch=0, timestamp_ms=number)
-    state, held = TransactionState.ONGOING, frozenset({partition})
-    view = CoordinatorView(f"id-{producer_id}", 0, number, state, 0, TIMEOUT_MS, number * TRIGGER_MS, 0, 0, held)
-    seen = ProducerSeen(
-        partition, "id", producer_id, start, start + 1000, start, 0, marker, marker, start + 9, 0, 0, start + 9, 0, 0
-    )
-    return [TransactionSeen(producer_id, view), seen]
 
 
 class KeyPerProducer(StatefulProcessor):  # type: ignore[misc]
@@ -222,15 +146,6 @@ def _median(measured: Sequence[Measured]) -> Measured:
     return Measured(*(statistics.median(column) for column in zip(*measured, strict=True)))
 
 
-def a_session(directory: Path, master: str, *, state_partitions: int) -> Any:
-    """A Spark session that knows the synthetic source."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    with output_to(directory / "spark.log") as output:
-        session = spark_session(str(directory), master=master, state_partitions=state_partitions, output=output)
-    session.dataSource.register(SyntheticSource)
-    return session
-
-
 class Measured(NamedTuple):
     """Of a micro-batch: medians of all of it and of source, state and sink together, and the CPU of all processes."""
 
@@ -258,7 +173,7 @@ def measure(
     """One query for a while; the second half of it counts."""
     # A directory of its own: Spark's maintenance may still write to that of the query before.
     checkpoint = directory / f"checkpoint-{uuid.uuid4()}"
-    source = session.readStream.format("synthetic-facts").option("changing", str(changing)).option("tasks", str(tasks))
+    source = session.readStream.format(FORMAT).option("changing", str(changing)).option("tasks", str(tasks))
     source = source.option("only_first", str(only_first).lower())
     is_packed = isinstance(processor, BucketProcessor)
     frame = (source.option("packed", "true") if is_packed else source).load()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 from pyspark.sql import Row
@@ -75,6 +77,35 @@ def test_a_worker_that_has_kept_nothing_goes_on_where_another_was() -> None:
     assert isinstance(candidate, SpanCandidate)
     assert candidate.view is not None
     assert candidate.view.transactional_id == NAME
+
+
+@pytest.mark.parametrize("call", ["put_entry", "put_head"])
+def test_a_failed_attempt_leaves_no_bucket_in_the_cache(call: str) -> None:
+    job = Job()
+    job.batch(transaction(1, S.ONGOING, ORDERS, producer_id=OTHER))
+    error = mock.Mock(side_effect=OSError("the state store failed"))
+    with mock.patch.object(operator.SparkLogStore, call, error), pytest.raises(OSError, match="state store"):
+        job.batch(seen(0, 10, data=5))
+    assert not operator._kept
+    job.batch()
+    assert job.kept() == {OTHER}, "the facts of the failed attempt are not applied"
+
+
+def in_run(monkeypatch: pytest.MonkeyPatch, run_id: str) -> None:
+    context = SimpleNamespace(getLocalProperty={operator._RUN_ID: run_id}.get)
+    monkeypatch.setattr(operator, "TaskContext", SimpleNamespace(get=lambda: context))
+
+
+def test_a_new_run_of_the_query_clears_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job()
+    in_run(monkeypatch, "the first run")
+    job.batch(transaction(1, S.ONGOING, ORDERS))
+    assert operator._kept.keys() == {("the first run", 0)}
+    in_run(monkeypatch, "the second run")
+    with mock.patch.object(operator, "load", wraps=operator.load) as load:
+        job.batch()
+    assert load.call_args.args[0] is None, "the first batch of a run reads its state"
+    assert operator._kept.keys() == {("the second run", 0)}
 
 
 def test_a_batch_that_changes_nothing_writes_nothing() -> None:

@@ -2,24 +2,86 @@
 
 from __future__ import annotations
 
+import json
+from functools import cache
+
 import pytest
 
-from bench.buckets import BUCKETS, batch_of, measure
+from bench import buckets
+from bench.buckets import BUCKETS, START_MS, batch_of
+from support.fake_brokers import Speaker
+from txnwatch.state.detection.open_transactions import EMIT_EVERY, FOLLOWED
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.client import list_offsets
+from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.packed_facts import pack_facts
 
 FEW, MANY = 32, 640
-CALLS_OF_A_BUCKET = 4  # its head is read and written, and so is one entry of its log
+CALLS_OF_AN_IDLE_BUCKET = 1  # its head is read
+CALLS_OF_A_CHANGED_BUCKET = 3  # its head is read and written, and an entry of its log is written
+SELDOM = 2  # calls per batch of all buckets: an open list that is shown for the first time, a snapshot
+ROWS_OF_ALL_BUCKETS = 2  # what is unproven, and the open lists, each of which is emitted every EMIT_EVERY batches
+ROW_BYTES, LISTED_BYTES = 64, 64
+TOPIC_ID, CLUSTER_ID = "kQ0zgMvXRXOhhFkSbkEUrw", "MkU3OEVBNTcwNTJENDM2Qk"
+
+measure = cache(buckets.measure)
 
 
 @pytest.mark.parametrize("census", ["", "three others"], ids=["no census", "a census of others"])
 def test_state_calls_do_not_follow_what_is_open(census: str) -> None:
     few, many = measure(FEW, census=census).calls, measure(MANY, census=census).calls
-    assert few == many <= CALLS_OF_A_BUCKET * BUCKETS
+    assert few == many <= CALLS_OF_AN_IDLE_BUCKET * BUCKETS + SELDOM
+
+
+def test_a_batch_without_changes_only_reads_the_heads() -> None:
+    assert measure(0).calls == CALLS_OF_AN_IDLE_BUCKET * BUCKETS
 
 
 def test_state_calls_follow_the_buckets_and_not_what_changes_in_them() -> None:
     few, many = measure(0, FEW).calls, measure(0, MANY).calls
-    assert few <= many <= CALLS_OF_A_BUCKET * BUCKETS
+    assert few <= many <= CALLS_OF_A_CHANGED_BUCKET * BUCKETS + SELDOM
+
+
+SMALL = {"idle": (0, 0), "few change": (0, FEW), "many change": (0, MANY)}
+
+
+@pytest.mark.parametrize("sizes", SMALL.values(), ids=SMALL.keys())
+def test_a_batch_sends_the_driver_one_small_row_of_each_bucket(sizes: tuple[int, int]) -> None:
+    found = measure(*sizes)
+    assert found.rows <= BUCKETS + ROWS_OF_ALL_BUCKETS
+    assert found.row_bytes <= ROW_BYTES * BUCKETS
+
+
+def test_what_a_batch_sends_the_driver_does_not_follow_what_is_open_above_the_open_lists() -> None:
+    full, twice = (measure(size) for size in (FOLLOWED * BUCKETS, 2 * FOLLOWED * BUCKETS))
+    assert full.rows == twice.rows == measure(FEW).rows <= BUCKETS + ROWS_OF_ALL_BUCKETS + 1
+    assert twice.row_bytes <= full.row_bytes * 1.02
+    lists = LISTED_BYTES * FOLLOWED * BUCKETS * 2 / EMIT_EVERY  # in turn, and when they have changed
+    assert full.row_bytes <= ROW_BYTES * BUCKETS + lists
+
+
+def an_offset(partitions: int) -> int:
+    """The bytes of a source offset in the middle of a large cluster's life."""
+    ends = {TopicPartition("orders", number): 10**9 + number for number in range(partitions)}
+    positions = {partition: Position(TOPIC_ID, end, 12, end, 3) for partition, end in ends.items()}
+    return len(json.dumps(SourceOffset(CLUSTER_ID, 10**6, START_MS, START_MS, positions).to_json()))
+
+
+def test_the_offset_of_a_batch_has_a_few_bytes_for_each_partition() -> None:
+    assert an_offset(0) <= 256
+    assert an_offset(1_000) - an_offset(0) <= 44 * 1_000
+
+
+def a_request(partitions: int) -> int:
+    """The bytes of the request for the ends of one leader's partitions."""
+    asked = [(TopicPartition("orders", number), 12) for number in range(partitions)]
+    request = list_offsets._request(asked, list_offsets.LATEST, list_offsets.READ_UNCOMMITTED)(Speaker())
+    return len(request.encode())
+
+
+def test_a_barrier_sends_a_few_bytes_for_each_partition() -> None:
+    assert a_request(1) <= 64
+    assert a_request(1_001) - a_request(1) <= 18 * 1_000
 
 
 def packed(is_open: int, changing: int) -> tuple[int, int]:

@@ -1,0 +1,114 @@
+"""Which rounds of the lister have a barrier while nothing changes: a request, a snapshot and a heartbeat need one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from txnwatch.state.detection.evaluate import NEVER_MS
+from txnwatch.state.model.findings import CensusReason
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.list_offsets import ListedOffset
+from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
+from txnwatch.streaming.source import lister as listing
+from txnwatch.streaming.source.idle_barriers import IDLE_S, NextBarrierDue, write_next_barrier
+from txnwatch.streaming.source.lister import Lister
+from txnwatch.streaming.source.offsets import SourceOffset
+from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.reread_requests import census_of, write_requests
+
+ORDERS = TopicPartition("orders", 0)
+BROKER = Endpoint("a", 1)
+ROUNDS = 6
+
+
+class IdleBroker(Cluster):
+    """Every partition ends where it ended before."""
+
+    def metadata_from(self, _: Endpoint, topics: Iterable[str] | None = None) -> Metadata:
+        del topics
+        names = (ORDERS.topic, TRANSACTION_STATE_TOPIC)
+        return Metadata(
+            "cluster", {1: BROKER}, {name: TopicInfo(name, name, {0: PartitionInfo(1, 0)}) for name in names}
+        )
+
+    def list_offsets(self, partitions: Iterable[TopicPartition], **_: Any) -> dict[TopicPartition, ListedOffset]:
+        return dict.fromkeys(partitions, ListedOffset(10, 0, 1))
+
+
+class Idle:
+    """A lister on a cluster where nothing changes, and where no bucket waits for a time."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 1_000.0
+        monkeypatch.setattr(listing, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        self.requests, self.next_barrier = directory / "requests", directory / "next-barrier"
+        options = parse_options(
+            {
+                "kafka.bootstrap.servers": "a:1",
+                "subscribePattern": ".*",
+                "controlFile": str(self.requests),
+                "nextBarrierFile": str(self.next_barrier),
+            }
+        )
+        self.lister = Lister(options, IdleBroker([BROKER], options.security))
+        self.offset = SourceOffset.beginning()
+        while self.has_barrier():
+            assert self.offset.barrier < ROUNDS, "reading has begun and is at the end"
+
+    def has_barrier(self) -> bool:
+        """One round. The driver writes what it writes after a batch with nothing open."""
+        following = self.lister.next_offset(self.offset)
+        if following is None:
+            return False
+        self.offset = following
+        write_next_barrier(self.next_barrier, NextBarrierDue(following.barrier, NEVER_MS))
+        return True
+
+
+@pytest.fixture
+def idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Idle:
+    return Idle(tmp_path, monkeypatch)
+
+
+def test_an_idle_cluster_has_no_barriers_until_one_is_due(idle: Idle) -> None:
+    assert not any(idle.has_barrier() for _ in range(ROUNDS))
+
+
+def test_a_request_has_a_barrier_in_every_round_also_while_it_is_backed_off(idle: Idle) -> None:
+    write_requests(idle.requests, {census_of(ORDERS, CensusReason.DOUBT)})
+    assert all(idle.has_barrier() for _ in range(ROUNDS))
+    assert idle.lister.census_of(idle.offset.barrier) is None, "the last request was backed off"
+    write_requests(idle.requests, ())
+    assert not idle.has_barrier()
+
+
+def test_a_producer_snapshot_that_is_due_has_a_barrier(idle: Idle) -> None:
+    idle.lister._rota._heal_due_s = 0.0
+    assert idle.has_barrier()
+    assert idle.lister.census_of(idle.offset.barrier) is not None
+    assert not idle.has_barrier()
+
+
+def test_an_idle_cluster_has_a_barrier_every_few_seconds(idle: Idle) -> None:
+    for _ in range(ROUNDS):
+        idle.now_s += IDLE_S - 0.01
+        assert not idle.has_barrier()
+        idle.now_s += 0.02
+        assert idle.has_barrier()
+    assert IDLE_S <= 5.0, "heartbeats and metrics need one"
+
+
+def test_the_requests_are_read_after_the_next_barrier(idle: Idle, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+    for name in ("read_next_barrier", "read_requests"):
+        read = getattr(listing, name)
+        monkeypatch.setattr(listing, name, lambda path, name=name, read=read: reads.append(name) or read(path))
+    idle.has_barrier()
+    assert reads == ["read_next_barrier", "read_requests"], "the driver writes them in the other order"
