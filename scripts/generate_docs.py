@@ -332,9 +332,9 @@ def _answer(row: dict[str, Any], name: str) -> str:
     answer = row["others"].get(name)
     if answer is None:
         return "not run"
-    if answer["says"] == "found":
+    if answer["answer"] == "found":
         return f"**found**, {answer['seconds']:.1f} s"
-    return str(answer["says"]).replace("|", "/")
+    return str(answer["answer"]).replace("|", "/")
 
 
 def _each(rows: list[dict[str, Any]], cell: Callable[[dict[str, Any]], object], *, always: bool = False) -> str:

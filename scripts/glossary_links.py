@@ -36,7 +36,7 @@ TERMS = {
     "watcher": r"watchers?",
 }
 _SPACE = r"\s+"  # a term may be at the end of a line
-_WORDS = {
+_EXPRESSIONS = {
     term: re.compile(rf"(?<![\w\[/'.-])(?:{forms.replace(' ', _SPACE)})(?![\w\]/-])(?!'s)", re.IGNORECASE)
     for term, forms in TERMS.items()
 }
@@ -53,9 +53,9 @@ def link_terms(page: str, glossary: str) -> str:
     page = _without_links(page, glossary)
     parts = _NO_PROSE.split(page)  # odd parts are no prose
     targets: dict[str, str] = {}
-    for term, words in _WORDS.items():
+    for term, expression in _EXPRESSIONS.items():
         for at in range(0, len(parts), 2):
-            found = words.search(parts[at])
+            found = expression.search(parts[at])
             if found is not None:
                 form = " ".join(found[0].split())
                 if form.lower() in {known.lower() for known in targets}:
@@ -77,6 +77,6 @@ def _without_links(page: str, glossary: str) -> str:
     forms = re.findall(target, page, flags=re.MULTILINE)
     page = re.sub(target, "", page, flags=re.MULTILINE)
     for form in forms:
-        words = r"\s+".join(re.escape(word) for word in form.split())
-        page = re.sub(rf"\[({words})\](?!\()", r"\1", page)
+        expression = r"\s+".join(re.escape(word) for word in form.split())
+        page = re.sub(rf"\[({expression})\](?!\()", r"\1", page)
     return page

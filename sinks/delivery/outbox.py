@@ -102,8 +102,8 @@ class MirrorOutbox(Outbox):
         """See OpenIncidentsView; False for a mirror without a view."""
         return self._view is not None and self._view.has_lost_everything()
 
-    def forget(self, is_past: Callable[[str], bool], now_ms: TimestampMs) -> None:
+    def forget(self, has_ended: Callable[[str], bool], now_ms: TimestampMs) -> None:
         """See OpenIncidentsView; called only every 10 minutes, because a mirror that does not answer costs time."""
         if self._view is not None and now_ms >= self._forget_ms:
             self._forget_ms = now_ms + _FORGET_PAUSE_MS
-            self._view.forget(is_past)
+            self._view.forget(has_ended)

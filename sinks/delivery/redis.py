@@ -133,11 +133,11 @@ class RedisMirror:
         except redis.RedisError:
             return False
 
-    def forget(self, is_past: Callable[[str], bool]) -> None:
+    def forget(self, has_ended: Callable[[str], bool]) -> None:
         """See OpenIncidentsView. A Redis that did not answer when an incident ended would show it as open forever."""
         try:
             shown: Any = self._client.zrange(f"{self._prefix}incidents", 0, -1)
-            for incident_id in filter(is_past, (member.decode(errors="backslashreplace") for member in shown)):
+            for incident_id in filter(has_ended, (member.decode(errors="backslashreplace") for member in shown)):
                 with self._client.pipeline(transaction=True) as changes:
                     changes.zrem(f"{self._prefix}incidents", incident_id)
                     changes.delete(f"{self._prefix}incident:{incident_id}")

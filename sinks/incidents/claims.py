@@ -107,7 +107,7 @@ class Claims:
         """Whether the same subject was published before, and not another subject under its id."""
         known = self.store.known.get(event.incident_id)
         if known is None:
-            return self.store.is_past(event.incident_id) and not self.store.is_spent(event.incident_id)
+            return self.store.has_ended(event.incident_id) and not self.store.is_spent(event.incident_id)
         return (known.span, known.txn_start_offset) == (event.span, event.txn_start_offset)
 
     def end(self, incident: IncidentEvent, resolution: Resolution, now_ms: TimestampMs) -> IncidentEvent:

@@ -76,10 +76,10 @@ def suggested(origin: Origin, event: IncidentEvent) -> str | None:
 
 def fence(origin: Origin, transactional_id: str) -> str:
     """Kafka's own command that fences the client of a transactional id (KIP-939)."""
-    words = ["kafka-transactions.sh", "--bootstrap-server", origin.bootstrap_servers]
+    arguments = ["kafka-transactions.sh", "--bootstrap-server", origin.bootstrap_servers]
     if origin.command_config is not None:
-        words += ["--command-config", origin.command_config]
-    return shell_line([*words, "forceTerminateTransaction", *_flag("transactionalId", transactional_id)])
+        arguments += ["--command-config", origin.command_config]
+    return shell_line([*arguments, "forceTerminateTransaction", *_flag("transactionalId", transactional_id)])
 
 
 def _abort(origin: Origin, partition: TopicPartition, start_offset: Offset, **flags: str) -> str:
@@ -93,10 +93,10 @@ def _command(origin: Origin, verb: str, **flags: str) -> str:
     connection = {"bootstrap_server": origin.bootstrap_servers}
     if origin.command_config is not None:
         connection["command_config"] = origin.command_config
-    words = ["txnwatch", verb]
+    arguments = ["txnwatch", verb]
     for name, value in {**flags, **connection}.items():
-        words += _flag(name.replace("_", "-"), value)
-    return shell_line(words)
+        arguments += _flag(name.replace("_", "-"), value)
+    return shell_line(arguments)
 
 
 def _flag(name: str, value: str) -> list[str]:

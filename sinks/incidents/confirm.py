@@ -72,21 +72,21 @@ def confirm_contradicted(
     return [*unknown, *confirm_spans(admin, again)]
 
 
-def with_pasts(
+def with_histories(
     admin: TransactionAdmin, confirmed: Sequence[tuple[SpanCandidate, SpanConfirmation]]
 ) -> list[tuple[SpanCandidate, SpanConfirmation]]:
     """Confirmations with what the partition logs show at and below the spans' starts; outcomes depend on it."""
     starts = [start_of(candidate, found) for candidate, found in confirmed]
-    pasts = admin.read_span_histories(starts) if starts else {}
+    histories = admin.read_span_histories(starts) if starts else {}
     return [
-        (candidate, replace(found, past=pasts[start]))
+        (candidate, replace(found, history=histories[start]))
         for (candidate, found), start in zip(confirmed, starts, strict=True)
     ]
 
 
-def with_past(admin: TransactionAdmin, candidate: SpanCandidate, found: SpanConfirmation) -> SpanConfirmation:
+def with_span_history(admin: TransactionAdmin, candidate: SpanCandidate, found: SpanConfirmation) -> SpanConfirmation:
     """The same for one confirmation."""
-    ((_, whole),) = with_pasts(admin, [(candidate, found)])
+    ((_, whole),) = with_histories(admin, [(candidate, found)])
     return whole
 
 

@@ -46,7 +46,7 @@ def hanging_event(
     since_ms = span.first_seen_ms
     if view is not None and not view.is_live:
         since_ms = max(since_ms, view.record_timestamp_ms)
-    outcome = outcome or known_outcome(candidate, found).word
+    outcome = outcome or known_outcome(candidate, found).outcome
     blocked = blocked_reads(reading, producer.start_offset)
     return IncidentEvent(
         incident_id=span_incident_id(

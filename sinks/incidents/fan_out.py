@@ -74,7 +74,7 @@ class Delivery:
         self._tidy_ms = now_ms + TIDY_MS
         self.store.forget(now_ms)
         for mirror in self.mirrors:
-            mirror.forget(self.store.is_past, now_ms)
+            mirror.forget(self.store.has_ended, now_ms)
             if mirror.has_lost_everything():
                 self.report(f"{mirror.name} is empty and is filled again")
                 self.resend_to([mirror])

@@ -68,7 +68,7 @@ class IncidentStore:
     _spans: dict[SpanKey, str] = field(default_factory=dict)
     _on_topic: dict[str, int] = field(default_factory=dict)
     _in_flight: dict[str, IncidentEvent] = field(default_factory=dict)
-    _past: dict[str, EndedIncident] = field(default_factory=dict)
+    _ended: dict[str, EndedIncident] = field(default_factory=dict)
     _overwritten: set[str] = field(default_factory=set)
     _owed: list[IncidentEvent] = field(default_factory=list)
 
@@ -87,7 +87,7 @@ class IncidentStore:
                 self._on_topic[incident_id] = event.sequence
             if event.sequence > self.sequence(incident_id):
                 self.known.pop(incident_id, None)
-                self._past.pop(incident_id, None)
+                self._ended.pop(incident_id, None)
                 self.known[incident_id] = self.ours(event)
                 if _is_long_over(event, now_ms):
                     self._let_go(event, now_ms)
@@ -108,15 +108,15 @@ class IncidentStore:
         """The ids of incidents that ended before the retention, at most `most`."""
         found = (
             incident_id
-            for incident_id, past in self._past.items()
-            if now_ms - past.ended_ms >= retention_ms and now_ms - past.known_ms >= SEEN_OVER_MS
+            for incident_id, ended in self._ended.items()
+            if now_ms - ended.ended_ms >= retention_ms and now_ms - ended.known_ms >= SEEN_OVER_MS
         )
         return list(islice(found, most))
 
     def drop(self, incident_ids: Iterable[str]) -> None:
         """Forgets incidents completely: their ids may be used again."""
         for incident_id in incident_ids:
-            self._past.pop(incident_id, None)
+            self._ended.pop(incident_id, None)
 
     def forget(self, now_ms: TimestampMs) -> None:
         """Drops incidents that ended long ago, unless the end is still on its way to the topic."""
@@ -128,7 +128,7 @@ class IncidentStore:
     def _let_go(self, event: IncidentEvent, now_ms: TimestampMs) -> None:
         del self.known[event.incident_id]
         sequence = max(event.sequence, self._on_topic.pop(event.incident_id, 0))
-        self._past[event.incident_id] = EndedIncident(sequence, event.time_ms, now_ms)
+        self._ended[event.incident_id] = EndedIncident(sequence, event.time_ms, now_ms)
 
     def owed(self) -> list[IncidentEvent]:
         """The ends of incidents whose ids are spent; each is returned once."""
@@ -150,7 +150,7 @@ class IncidentStore:
             return
         known = self.known.pop(incident_id, None)
         self._on_topic.pop(incident_id, None)
-        self._past[incident_id] = EndedIncident(SPENT_SEQUENCE, now_ms, now_ms)
+        self._ended[incident_id] = EndedIncident(SPENT_SEQUENCE, now_ms, now_ms)
         self._in_flight = {key: sent for key, sent in self._in_flight.items() if sent.incident_id != incident_id}
         if known is not None and known.is_open:
             self._release(known)
@@ -160,29 +160,29 @@ class IncidentStore:
             above = known.sequence if event.is_spent else max(known.sequence, event.sequence)
             self._owed.append(resolved(replace(known, sequence=above), now_ms, no_longer_open(now_ms, _USED_UP)))
 
-    def is_past(self, incident_id: str) -> bool:
+    def has_ended(self, incident_id: str) -> bool:
         """Whether the incident ended long ago."""
-        return incident_id in self._past
+        return incident_id in self._ended
 
     def is_spent(self, incident_id: str) -> bool:
         """Whether another writer has used up its sequences."""
-        return self._past_sequence(incident_id) == SPENT_SEQUENCE
+        return self._ended_sequence(incident_id) == SPENT_SEQUENCE
 
     def is_used(self, incident_id: str) -> bool:
         """Whether an incident with this id exists, or existed."""
-        return incident_id in self.known or incident_id in self._past
+        return incident_id in self.known or incident_id in self._ended
 
     def sequence(self, incident_id: str) -> int:
         """The sequence of the latest event, 0 for none."""
         known = self.known.get(incident_id)
-        return known.sequence if known is not None else self._past_sequence(incident_id)
+        return known.sequence if known is not None else self._ended_sequence(incident_id)
 
     def _last_on_topic(self, incident_id: str) -> int:
-        return self._on_topic.get(incident_id, self._past_sequence(incident_id))
+        return self._on_topic.get(incident_id, self._ended_sequence(incident_id))
 
-    def _past_sequence(self, incident_id: str) -> int:
-        past = self._past.get(incident_id)
-        return past.sequence if past is not None else 0
+    def _ended_sequence(self, incident_id: str) -> int:
+        ended = self._ended.get(incident_id)
+        return ended.sequence if ended is not None else 0
 
     @property
     def open_incidents(self) -> list[IncidentEvent]:
@@ -195,7 +195,7 @@ class IncidentStore:
 
     def enter(self, event: IncidentEvent) -> IncidentEvent:
         """Stores an event as the latest of its incident."""
-        self._past.pop(event.incident_id, None)
+        self._ended.pop(event.incident_id, None)
         self.known[event.incident_id] = event
         if event.is_by_hand:
             return event  # the span stays with the watcher's own incident

@@ -61,7 +61,7 @@ class OutcomeRetries:
 
     def opened(self, incident: IncidentEvent, candidate: SpanCandidate, outcome: Outcome) -> None:
         """Registers a published incident whose outcome is not known."""
-        if outcome.word == ExpectedOutcome.UNKNOWN:
+        if outcome.outcome == ExpectedOutcome.UNKNOWN:
             self._take(incident, _Awaited(candidate, incident.time_ms), outcome, incident.time_ms)
 
     def found(self, emitted: Iterable[Finding], now_ms: TimestampMs) -> Iterator[IncidentEvent]:
@@ -73,17 +73,17 @@ class OutcomeRetries:
                     self._repeated(known.incident_id, candidate, now_ms)
         due = [incident for incident in self._due(now_ms) if self._evidence(incident) is not None]
         starts = {incident.incident_id: self._start(incident) for incident in due}
-        pasts = self.admin.read_span_histories(starts.values()) if due else {}
+        histories = self.admin.read_span_histories(starts.values()) if due else {}
         readable: list[tuple[IncidentEvent, SpanHistory]] = []
         for incident in due:
-            past = pasts[starts[incident.incident_id]]
-            if past.problem is None:
-                readable.append((incident, past))
+            history = histories[starts[incident.incident_id]]
+            if history.problem is None:
+                readable.append((incident, history))
             else:
-                self._awaited[incident.incident_id].later(now_ms, is_under_way=past.is_being_read)
+                self._awaited[incident.incident_id].later(now_ms, is_under_way=history.is_being_read)
         candidates = [self._awaited[incident.incident_id].candidate for incident, _ in readable]
-        for (incident, past), (_, fresh) in zip(readable, confirm_spans(self.admin, candidates), strict=True):
-            outcome = self._judge(incident, replace(fresh, past=past), now_ms)
+        for (incident, history), (_, fresh) in zip(readable, confirm_spans(self.admin, candidates), strict=True):
+            outcome = self._judge(incident, replace(fresh, history=history), now_ms)
             if outcome != ExpectedOutcome.UNKNOWN:
                 yield self.store.enter(self._next(incident, outcome, now_ms))
 
@@ -119,13 +119,13 @@ class OutcomeRetries:
             case Answer.CONFIRMED if self._is_same_data(awaited.candidate, fresh):
                 evidence = self.findings.confirmed(awaited.candidate, fresh, now_ms)
                 outcome = known_outcome(awaited.candidate, fresh)
-                if evidence.outcome != outcome.word:  # two reads have led to two outcomes
-                    outcome = outcome._replace(word=evidence.outcome)
+                if evidence.outcome != outcome.outcome:  # two reads have led to two outcomes
+                    outcome = outcome._replace(outcome=evidence.outcome)
             case _:
                 outcome = Outcome(ExpectedOutcome.UNKNOWN)
-        if outcome.word == ExpectedOutcome.UNKNOWN:
+        if outcome.outcome == ExpectedOutcome.UNKNOWN:
             self._take(incident, awaited, outcome, now_ms)
-        return outcome.word
+        return outcome.outcome
 
     def _is_same_data(self, candidate: SpanCandidate, fresh: SpanConfirmation) -> bool:
         """Whether nothing was appended to the span since this process has confirmed it."""

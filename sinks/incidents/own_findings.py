@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
-from txnwatch.sinks.incidents.confirm import with_past
+from txnwatch.sinks.incidents.confirm import with_span_history
 from txnwatch.sinks.incidents.confirmation_queue import GONE_MS
 from txnwatch.state.abort.case import ProvenHang, StoredEvidence
 from txnwatch.state.abort.limits import HOUR_MS
@@ -101,9 +101,9 @@ class Findings:
             self._spans[key_of(candidate)] = replace(found, candidate=candidate)
 
     def confirmed(self, candidate: SpanCandidate, found: SpanConfirmation, now_ms: TimestampMs) -> ProvenHang:
-        """Stores the evidence of a confirmed hanging span; `found.past` must be set."""
+        """Stores the evidence of a confirmed hanging span; `found.history` must be set."""
         assert found.producer is not None
-        key, outcome = key_of(candidate), known_outcome(candidate, found).word
+        key, outcome = key_of(candidate), known_outcome(candidate, found).outcome
         new = ProvenHang(candidate, found.producer, outcome, candidate.view, now_ms)
         before = self._spans.get(key)
         if before is not None and before.start_offset == new.start_offset:
@@ -159,7 +159,7 @@ def read_anew(
     row, candidate = found.producer, evidence.candidate
     if row is None or evidence.outcome == ExpectedOutcome.UNKNOWN:
         return evidence, found
-    past = with_past(admin, candidate, found).past
-    if past.problem is not None:
-        return evidence, replace(found, answer=Answer.UNKNOWN, why=past.problem)
-    return with_history(evidence, row, past), found
+    history = with_span_history(admin, candidate, found).history
+    if history.problem is not None:
+        return evidence, replace(found, answer=Answer.UNKNOWN, why=history.problem)
+    return with_history(evidence, row, history), found

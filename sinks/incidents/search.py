@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from txnwatch.sinks.incidents.confirm import confirm_spans, confirm_transactions, with_pasts
+from txnwatch.sinks.incidents.confirm import confirm_spans, confirm_transactions, with_histories
 from txnwatch.state.evidence.age_claims import Claim, LeaderStamp, claims
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation, TransactionConfirmation
 from txnwatch.state.evidence.screening import open_spans, overdue_transaction, screen, settled
@@ -194,7 +194,7 @@ class Searcher:
                 proven.append((candidate, answer))
             elif answer.answer is Answer.UNKNOWN:
                 again.append((candidate, answer.why))
-        found.hanging += with_pasts(self.admin, proven)
+        found.hanging += with_histories(self.admin, proven)
         return again
 
     def _judge_times(self, live: Sequence[TransactionDescription], log: Log, found: Search) -> None:

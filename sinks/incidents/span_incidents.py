@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from txnwatch.sinks.incidents import event_builder
 from txnwatch.sinks.incidents.claims import Claims
 from txnwatch.sinks.incidents.commands import Origin
-from txnwatch.sinks.incidents.confirm import confirm_contradicted, confirm_spans, with_pasts
+from txnwatch.sinks.incidents.confirm import confirm_contradicted, confirm_spans, with_histories
 from txnwatch.sinks.incidents.confirmation_queue import ConfirmationQueues
 from txnwatch.sinks.incidents.follow_up import FollowUp
 from txnwatch.sinks.incidents.incident_store import IncidentStore
@@ -115,7 +115,7 @@ class SpanIncidents:
         readings = {candidate.partition: found.reading for candidate, found in confirmed if found.reading is not None}
         around = self.follow_up.around(readings, self.now_ms())
         with self.admin.within(OUTCOME_BUDGET_MS):  # if time runs out, the outcome is found later
-            whole = dict(with_pasts(self.admin, confirmed))
+            whole = dict(with_histories(self.admin, confirmed))
         for candidate, found in confirmations:
             what = f"{candidate.partition}@{candidate.span.start_offset} of producer id {candidate.producer_id}"
             if found.answer is Answer.REFUTED:

@@ -66,11 +66,11 @@ def process(
     facts: Iterable[Fact],
     policy: DetectionPolicy,
     *,
-    speaks_for_partitions: bool,
+    reports_partitions: bool,
 ) -> list[Finding]:
     """Runs one batch of facts through a bucket, changing `bucket` and `store`; returns the findings.
 
-    `speaks_for_partitions` is True for one bucket only: notices reach every bucket and are reported once.
+    `reports_partitions` is True for one bucket only: notices reach every bucket and are reported once.
 
     Raises:
         ValueError: the batch does not have exactly one barrier fact.
@@ -99,7 +99,7 @@ def process(
     note_holes(bucket, batch)
     _forget_unseen(set(finished_readings(bucket, batch)), loaded)
     _take_census(batch, loaded)
-    if speaks_for_partitions:
+    if reports_partitions:
         loaded.emitted.extend(PartitionAlarm(notice) for notice in batch.notices if notice.kind is not NoticeKind.LEFT)
         loaded.emitted.extend(_standing_still(bucket, batch, policy))
         loaded.emitted.extend(CensusRequest(partition, CensusReason.HIDDEN) for partition in note_hidden(bucket, batch))
@@ -107,7 +107,7 @@ def process(
         loaded.emitted.extend(CensusRequest(partition, CensusReason.FAILED) for partition in undescribed)
         loaded.emitted.extend(_incomplete(batch))
         loaded.emitted.extend(RequestsThrottled(tuple(throttled.throttled_ms.items())) for throttled in batch.throttled)
-    _judge_all(batch.barrier, loaded, policy, speaks_for_partitions=speaks_for_partitions)
+    _judge_all(batch.barrier, loaded, policy, reports_partitions=reports_partitions)
     loaded.store_changes()
     return loaded.emitted
 
@@ -170,9 +170,7 @@ def _take_census(batch: Batch, loaded: LoadedProducers) -> None:
                 loaded.take(not_described(loaded.load(producer_id), partition, bracket, number))
 
 
-def _judge_all(
-    barrier: Barrier, loaded: LoadedProducers, policy: DetectionPolicy, *, speaks_for_partitions: bool
-) -> None:
+def _judge_all(barrier: Barrier, loaded: LoadedProducers, policy: DetectionPolicy, *, reports_partitions: bool) -> None:
     bucket = loaded.bucket
     has_changed = _take_clocks(bucket, barrier)
     context = BarrierContext(
@@ -198,7 +196,7 @@ def _judge_all(
         else:
             bucket.agenda.drop(producer_id)
     loaded.emitted.extend(CensusRequest(partition) for partition in sorted(context.wanted))
-    if speaks_for_partitions:
+    if reports_partitions:
         loaded.emitted.append(_unproven(bucket, barrier))
         loaded.emitted.extend(_outstanding(bucket))
     loaded.emitted.extend(_figures(bucket, context, loaded.ended))

@@ -96,11 +96,11 @@ def _after_init(prior: CoordinatorView | None, view: CoordinatorView, *, is_cons
     if view.previous_outcome is not None:
         was_out = _has_reached(prior, view.data_epoch)  # before its range began
         return replace(view, previous_outcome=UNKNOWN_PREVIOUS, previous_end_epoch=None) if was_out else view
-    outcome, end_epoch = _past(prior, view) if is_consecutive else (UNKNOWN_PREVIOUS, None)
+    outcome, end_epoch = _previous_end(prior, view) if is_consecutive else (UNKNOWN_PREVIOUS, None)
     return replace(view, previous_outcome=outcome, previous_end_epoch=end_epoch)
 
 
-def _past(prior: CoordinatorView, view: CoordinatorView) -> tuple[str | None, ProducerEpoch | None]:
+def _previous_end(prior: CoordinatorView, view: CoordinatorView) -> tuple[str | None, ProducerEpoch | None]:
     """How the last transaction before an InitProducerId ended, if no other has used its epoch, or ever will."""
     if prior.state is TransactionState.EMPTY:
         return prior.previous_outcome, prior.previous_end_epoch

@@ -53,7 +53,7 @@ class SpanConfirmation:
         is_unchanged: whether nothing was written between the two readings.
         is_settled: `is_unchanged`, and the coordinator still has the transaction that the state had. Then the outcome
             that the state knows applies to all the data.
-        past: what the partition's log shows about the start of the span, once it was read (sinks/incidents/confirm.py).
+        history: what its log shows about the start of the span, once it was read (sinks/incidents/confirm.py).
     """
 
     answer: Answer
@@ -64,7 +64,7 @@ class SpanConfirmation:
     description: DescribedTransaction | None = None
     is_unchanged: bool = False
     is_settled: bool = False
-    past: SpanHistory = NOT_ASKED
+    history: SpanHistory = NOT_ASKED
 
 
 def assess_span(

@@ -27,19 +27,23 @@ class Outcome(NamedTuple):
         is_being_read: the missing answer is being read, so it can be requested again at once.
     """
 
-    word: ExpectedOutcome
+    outcome: ExpectedOutcome
     awaited: str | None = None
     is_being_read: bool = False
 
 
 def known_outcome(candidate: SpanCandidate, found: SpanConfirmation) -> Outcome:
-    """What is known about the outcome, if it applies to all the data found; `found` includes the span's past."""
-    row, past = found.producer, found.past
+    """What is known about the outcome, if it applies to all the data found; `found` includes the span's history."""
+    row, history = found.producer, found.history
     if row is None or candidate.span.absorbed or row.txn_start_offset != candidate.span.start_offset:
         return Outcome(ExpectedOutcome.UNKNOWN)  # other data, or more data than the candidate covers
     if not found.is_unchanged:
         return Outcome(ExpectedOutcome.UNKNOWN, WRITTEN_MEANWHILE)
     if not found.is_settled:
         return Outcome(ExpectedOutcome.UNKNOWN)
-    word = expected_outcome(candidate.partition, row.producer_epoch, candidate.view, past, row.coordinator_epoch)
-    return Outcome(word, past.problem, past.is_being_read) if word == ExpectedOutcome.UNKNOWN else Outcome(word)
+    outcome = expected_outcome(candidate.partition, row.producer_epoch, candidate.view, history, row.coordinator_epoch)
+    return (
+        Outcome(outcome, history.problem, history.is_being_read)
+        if outcome == ExpectedOutcome.UNKNOWN
+        else Outcome(outcome)
+    )

@@ -35,7 +35,7 @@ def expected_outcome(
     partition: TopicPartition,
     epoch: ProducerEpoch,
     view: CoordinatorView | None,
-    past: SpanHistory,
+    history: SpanHistory,
     coordinator_epoch: CoordinatorEpoch | None,
 ) -> ExpectedOutcome:
     """`commit`, `abort`, `none` or `unknown` for an open span that no live transaction holds.
@@ -44,19 +44,19 @@ def expected_outcome(
         partition: the partition of the span.
         epoch: producer epoch of its last batch, from DescribeProducers.
         view: the latest coordinator record of the producer id.
-        past: what the partition's log shows about the start of the span.
+        history: what the partition's log shows about the start of the span.
         coordinator_epoch: from DescribeProducers; None if the leader knows no marker of the producer.
     """
     if view is None or view.is_live or view.superseded_by is not None or view.reading > 0:
         return ExpectedOutcome.UNKNOWN
-    if past.start_epoch != epoch:
+    if history.start_epoch != epoch:
         return ExpectedOutcome.UNKNOWN  # the data has more than one epoch, or its first batch was not read
     if is_unused(view, epoch):
         return ExpectedOutcome.UNKNOWN if view.may_lack_later_records else ExpectedOutcome.NONE
     end = _end_of_the_only_owner(view)
     if end is None or view.data_epoch != epoch or partition not in view.participants:
         return ExpectedOutcome.UNKNOWN
-    return _where_its_marker_is_missing(end, view, past, coordinator_epoch) or ExpectedOutcome.UNKNOWN
+    return _where_its_marker_is_missing(end, view, history, coordinator_epoch) or ExpectedOutcome.UNKNOWN
 
 
 def _end_of_the_only_owner(view: CoordinatorView) -> _End | None:
@@ -73,17 +73,17 @@ def _end_of_the_only_owner(view: CoordinatorView) -> _End | None:
 
 
 def _where_its_marker_is_missing(
-    end: _End, view: CoordinatorView, past: SpanHistory, coordinator_epoch: CoordinatorEpoch | None
+    end: _End, view: CoordinatorView, history: SpanHistory, coordinator_epoch: CoordinatorEpoch | None
 ) -> ExpectedOutcome | None:
     """The outcome of the only possible owner, NONE if it has its marker here; None if this is not known."""
-    outcome, marker = end.outcome, past.last_marker
+    outcome, marker = end.outcome, history.last_marker
     if marker is None:
         # A leader that knows no marker may have lost its producer state, if the beginning of its log is gone. It would
         # then accept a late write. While it has the state, it refuses a late write if the end has raised the epoch.
         # Whether it lost the state cannot be detected, so an outcome that publishes data must be seen in the log.
         is_raised = view.data_epoch is not None and end.producer_epoch > view.data_epoch
         is_forgotten = is_raised and coordinator_epoch is None and outcome == ExpectedOutcome.ABORT
-        is_without = past.is_first or is_forgotten
+        is_without = history.is_first or is_forgotten
         return outcome if is_without else None
     if marker.producer_epoch != end.producer_epoch:
         return outcome  # the marker is of an earlier transaction

@@ -275,8 +275,8 @@ class OpenIncidentsView(Protocol):
     def has_lost_everything(self) -> bool:
         """Whether earlier deliveries are gone; true once per loss, and False if this cannot be checked now."""
 
-    def forget(self, is_past: Callable[[str], bool]) -> None:
+    def forget(self, has_ended: Callable[[str], bool]) -> None:
         """Removes incidents that are shown as open because the mirror missed their end; does nothing if it cannot now.
 
-        `is_past` decides by incident id whether the incident ended long ago.
+        `has_ended` decides by incident id whether the incident ended long ago.
         """

@@ -29,16 +29,16 @@ def json_text(value: Any, **how: Any) -> str:  # noqa: ANN401 - whatever json ta
     return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in written).replace("\x7f", "\\u007f")
 
 
-def shell_line(words: Iterable[str]) -> str:
-    """The words as one line that a shell splits into the same words, and that can be shown and pasted."""
-    return " ".join(_shell_word(word) for word in words)
+def shell_line(arguments: Iterable[str]) -> str:
+    """The arguments as one line that a shell splits into the same arguments, and that can be shown and pasted."""
+    return " ".join(_quoted(argument) for argument in arguments)
 
 
-def _shell_word(word: str) -> str:
-    if word.isprintable():
-        return shlex.quote(word)
+def _quoted(argument: str) -> str:
+    if argument.isprintable():
+        return shlex.quote(argument)
     # bash, zsh and ksh accept this form, and it can be shown: each byte that is not printable ASCII is an escape.
-    encoded = word.encode(errors="surrogatepass")
+    encoded = argument.encode(errors="surrogatepass")
     return "$'" + "".join(_shell_byte(byte) for byte in encoded) + "'"
 
 

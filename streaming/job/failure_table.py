@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# One of these words in the cause, and advice. The first match decides.
+# One of these patterns in the cause, and advice. The first match decides.
 PERMANENT: Final = (
     (
         ("JAVA_HOME is not set", "/bin/java: No such file", "java: not found", "UnsupportedClassVersion"),
@@ -56,8 +56,8 @@ TRANSIENT: Final = re.compile(
 
 def advice_for(causes: str) -> str:
     """What to do about these causes, one a line; empty if none of them is known to be permanent."""
-    for words, advice in PERMANENT:
-        if re.search("|".join(words), causes):
+    for patterns, advice in PERMANENT:
+        if re.search("|".join(patterns), causes):
             return advice
     return ""
 

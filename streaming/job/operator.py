@@ -59,7 +59,7 @@ class BucketProcessor(StatefulProcessor):  # type: ignore[misc]
         store = SparkLogStore(self._head, self._log)
         place = (_run_id(), number)
         kept = load(_kept.pop(place, None), store, number)
-        emitted = process(kept.bucket, kept, facts, self._policy, speaks_for_partitions=number == PARTITION_BUCKET)
+        emitted = process(kept.bucket, kept, facts, self._policy, reports_partitions=number == PARTITION_BUCKET)
         kept.write(store, os.urandom(TOKEN_BYTES), barrier.coordinator_listed_ms, self._policy.idle_retention_ms)
         _kept[place] = kept
         return iter([_FINDING_ROW(FINDINGS.encode(finding)) for finding in emitted])

@@ -1,6 +1,6 @@
 """From a hang to its event on the topic, while other producers all write each second.
 
-The producers have open transactions. A process of its own writes one batch of each producer in turn, once a
+The producers have open transactions. A process of its own writes one batch of each producer after the other, once a
 second, or as fast as the machine can. It writes to the same broker on the same
 cores, so the measured latency contains the work of the broker and of this writer.
 """

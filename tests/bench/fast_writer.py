@@ -1,4 +1,4 @@
-"""Writes one batch of each of many transactional producers in turn, with little CPU of its own.
+"""Writes one batch of each of many transactional producers, one after the other, with little CPU of its own.
 
 A request can have the batches of one transactional producer only, so every batch is a request. Each request is encoded
 once; then only its sequence, its time and its checksum change. Requests are sent without waiting for each answer.

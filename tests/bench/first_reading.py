@@ -80,7 +80,7 @@ def measure(way: str, ids: int) -> dict[str, float]:
 
 
 def _peak_mb() -> float:
-    """Of this process since it began; what getrusage tells includes its parent's before the exec."""
+    """The peak of this process since it began. The value of getrusage includes its parent's before the exec."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     (peak,) = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
     return int(peak) / 1024

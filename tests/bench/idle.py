@@ -1,4 +1,4 @@
-"""What a watch of a quiet cluster costs: CPU of each kind of process, and memory.
+"""What a watch of an idle cluster costs: CPU of each kind of process, and memory.
 
 One broker, 16 partitions, the default trigger, nothing written. CPU is counted from /proc over a minute, two minutes
 after the first verdict was possible. Memory is the proportional set size (PSS): shared pages are counted once.
@@ -28,7 +28,7 @@ def run(directory: Path, rows: list[Row]) -> None:
     with EmbeddedKafka(directory / "kafka") as kafka:
         kafka.start()
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        admin.create_topics([NewTopic("quiet", PARTITIONS, 1)])["quiet"].result(30.0)
+        admin.create_topics([NewTopic("idle", PARTITIONS, 1)])["idle"].result(30.0)
         begin = time.monotonic()
         with RunningWatch(kafka.bootstrap_servers, directory / "checkpoint") as watch:
             watch.until_ready()

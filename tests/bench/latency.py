@@ -104,12 +104,12 @@ def _among_open(kafka: EmbeddedKafka, checkpoint: Path) -> Row:
             before, since = sum(cpu_seconds(watch.pid).values()), time.monotonic()
             time.sleep(IDLE_S)
             cpu_s = (sum(cpu_seconds(watch.pid).values()) - before) / (time.monotonic() - since)
-            told_s = statistics.median(one_hang(cluster, next(hung), arrivals) for _ in range(TRIED))
+            reported_s = statistics.median(one_hang(cluster, next(hung), arrivals) for _ in range(TRIED))
             if size == 0:
-                none, none_cpu_s = told_s, cpu_s
+                none, none_cpu_s = reported_s, cpu_s
                 continue
             figures = {"idle cores": cpu_s, "idle cores, x none open": cpu_s / none_cpu_s}
-            row.points.append(Point(size, told_s, ratio=told_s / none, figures=figures))
+            row.points.append(Point(size, reported_s, ratio=reported_s / none, figures=figures))
     return row
 
 

@@ -1,4 +1,4 @@
-"""Many hangs at once: how long until all are told, and until the outcome of each is known.
+"""Many hangs at once: how long until all are published, and until the outcome of each is known.
 
 Each hang is a late write after an abort, of a producer id of its own, all within a second or two. The clock runs
 from the broker's last acknowledgement to the moment a consumer has the event.
@@ -36,7 +36,7 @@ IN_TIME_S = 45.0
 
 def run(directory: Path, rows: list[Row]) -> None:
     """One broker, one watch; the time of a row is that of the last one of them."""
-    told, known = (Row("many_hangs", name, "hangs at once") for name in ("told", "outcome known"))
+    reported, known = (Row("many_hangs", name, "hangs at once") for name in ("published", "outcome known"))
     with EmbeddedKafka(directory / "kafka") as kafka:
         kafka.start()
         bootstrap = kafka.bootstrap_servers
@@ -52,9 +52,9 @@ def run(directory: Path, rows: list[Row]) -> None:
                 time.sleep(5.0)
                 at_s = _hang(bootstrap, producers)
                 _wait(arrived, size)
-                told.points.append(_point(size, _when(arrived, size, at_s, is_known=False)))
+                reported.points.append(_point(size, _when(arrived, size, at_s, is_known=False)))
                 known.points.append(_point(size, _when(arrived, size, at_s, is_known=True)))
-    rows += [told, known]
+    rows += [reported, known]
 
 
 def _topic(size: int) -> str:
@@ -134,7 +134,7 @@ def _wait(arrived: Arrivals, size: int) -> None:
 
 
 def _when(arrived: Arrivals, size: int, at_s: float, *, is_known: bool) -> list[float]:
-    """When each was told, or its outcome, in seconds after the last write."""
+    """When each was published, or its outcome, in seconds after the last write."""
     found: dict[str, float] = {}
     for when_s, event in list(arrived):
         if event.topic == _topic(size) and not (is_known and event.expected_outcome == ExpectedOutcome.UNKNOWN):

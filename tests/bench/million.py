@@ -87,7 +87,7 @@ def _measure(bootstrap: str, directory: Path, size: int, number: int, row: Row) 
         watch.until_ready()
         ready_s = time.monotonic() - begin
         while number not in arrived:
-            assert time.monotonic() < begin + IN_TIME_S, "the hang was not told"
+            assert time.monotonic() < begin + IN_TIME_S, "the hang was not published"
             time.sleep(0.01)
         verdict_s = arrived[number] - begin
         cpu_s = sum(cpu_seconds(watch.pid).values())
@@ -110,7 +110,7 @@ def _peak(pid: int) -> list[int]:
 
 
 def _follow(bootstrap: str) -> dict[int | None, float]:
-    """When the hang on each partition is told first from now on."""
+    """The time of the first event about the hang on each partition, from now on."""
     arrived: dict[int | None, float] = {}
     since_ms = time.time_ns() // 10**6
 

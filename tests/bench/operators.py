@@ -91,10 +91,10 @@ def _apply_to_map(producers: Any, rows: Iterable[Sequence[Any]]) -> None:
     facts: dict[int, list[Fact]] = {}
     for _, producer_id, fact in rows:
         facts.setdefault(producer_id, []).append(FACT.decode(fact))
-    for producer_id, told in facts.items():
+    for producer_id, of_producer in facts.items():
         stored = producers.getValue((producer_id,))
         producer = decode_producer(bytes(stored[0])) if stored is not None else ProducerState(producer_id)
-        producers.updateValue((producer_id,), (encode_producer(_applied(producer, told)),))
+        producers.updateValue((producer_id,), (encode_producer(_applied(producer, of_producer)),))
 
 
 def _applied(producer: ProducerState, facts: Any) -> ProducerState:

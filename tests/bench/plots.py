@@ -38,5 +38,5 @@ def plot(path: Path, rows: Sequence[Row]) -> None:
 
 
 def _costs(row: Row, *, has_cpu: bool) -> list[tuple[float, float]]:
-    told = [(point.size, point.cpu_s if has_cpu else point.wall_s) for point in row.points]
-    return [(size, spent) for size, spent in told if size > 0 and spent]
+    timed = [(point.size, point.cpu_s if has_cpu else point.wall_s) for point in row.points]
+    return [(size, spent) for size, spent in timed if size > 0 and spent]

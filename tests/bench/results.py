@@ -73,8 +73,10 @@ class Results:
         rows: list[Row] = []
         yield rows
         kept = {key: row for key, row in self._rows.items() if row["bench"] != bench}
-        told = {"machine": machine(), "measured": f"{datetime.now(UTC):%Y-%m-%d}"}
-        fresh = {f"{bench}/{row.name}": {**asdict(row), "slope": row.slope, "plot": _plot(row), **told} for row in rows}
+        origin = {"machine": machine(), "measured": f"{datetime.now(UTC):%Y-%m-%d}"}
+        fresh = {
+            f"{bench}/{row.name}": {**asdict(row), "slope": row.slope, "plot": _plot(row), **origin} for row in rows
+        }
         self._rows = {**kept, **fresh}
         self._path.write_text(json.dumps(self._rows, indent=1, sort_keys=True) + "\n")
         for picture in dict.fromkeys(map(_plot, rows)):
@@ -96,13 +98,15 @@ def machine() -> str:
 
 def _line(row: Row) -> str:
     slope = f", slope {row.slope:.2f}" if row.slope is not None else ""
-    return "\n".join([f"{row.name} (by {row.sizes_are}{slope})", *(f"  {_told(row, point)}" for point in row.points)])
+    return "\n".join(
+        [f"{row.name} (by {row.sizes_are}{slope})", *(f"  {_point_text(row, point)}" for point in row.points)]
+    )
 
 
-def _told(row: Row, point: Point) -> str:
-    said = [f"{point.size:,.0f}:"]
-    said += [f"{point.wall_s:.3f} s"] if point.wall_s is not None else []
-    said += [f"{point.cpu_s:.3f} s CPU"] if point.cpu_s is not None else []
-    said += [f"{point.ratio:.2f} x {row.beside}"] if point.ratio is not None else []
-    said += [f"{name} {value:,.6g}" for name, value in point.figures.items()]
-    return "  ".join(said)
+def _point_text(row: Row, point: Point) -> str:
+    parts = [f"{point.size:,.0f}:"]
+    parts += [f"{point.wall_s:.3f} s"] if point.wall_s is not None else []
+    parts += [f"{point.cpu_s:.3f} s CPU"] if point.cpu_s is not None else []
+    parts += [f"{point.ratio:.2f} x {row.beside}"] if point.ratio is not None else []
+    parts += [f"{name} {value:,.6g}" for name, value in point.figures.items()]
+    return "  ".join(parts)

@@ -1,6 +1,6 @@
 """Ways of reading a topic from its beginning to its end, from a bare socket to Spark's Kafka source.
 
-Each returns wall and CPU seconds of its own process. Java's consumer tells the time of its fetches alone.
+Each returns wall and CPU seconds of its own process. Java's consumer reports only the time of its fetches.
 """
 
 from __future__ import annotations

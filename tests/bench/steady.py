@@ -1,8 +1,8 @@
 """Memory and micro-batches of an hour under load, while transactional ids come and go.
 
 One broker. Four clients begin, write and commit transactions, each under a new transactional id every second; one
-transaction in a hundred is left to its timeout of ten seconds. A look at all processes every minute. What is told is
-the first look after the warm-up, the last one, and the slowest micro-batch between them.
+transaction in a hundred is left to its timeout of ten seconds. All processes are measured every minute. The result has
+the first measurement after the warm-up, the last one, and the slowest micro-batch between them.
 """
 
 from __future__ import annotations

@@ -218,28 +218,28 @@ class AdminContract:
         assert (after.last_stable_offset, after.high_watermark) == (2, 2)
         assert after.producers[0].coordinator_epoch == 0
 
-    def test_the_past_of_a_span_is_the_epoch_it_began_with_and_the_last_marker_below(self, stage: Stage) -> None:
-        (partition,) = stage.create_topic(unique("past"))
-        owner = stage.init(unique("past"))
+    def test_the_history_of_a_span_is_its_first_epoch_and_the_last_marker_below(self, stage: Stage) -> None:
+        (partition,) = stage.create_topic(unique("history"))
+        owner = stage.init(unique("history"))
         first = owner.producer_epoch
         stage.stray_write(owner, partition)
-        assert past_of(stage, partition, owner, 0) == SpanHistory(first, None, is_first=True)
+        assert history_of(stage, partition, owner, 0) == SpanHistory(first, None, is_first=True)
         assert stage.admin.write_marker(marker(partition, owner)) is None
         for _ in range(2):  # data of two more epochs, in one span
             stage.stray_write(stage.init(owner.transactional_id), partition)
-        past = past_of(stage, partition, owner, 2)
-        assert past.start_epoch == first + 1
-        assert past.last_marker is not None
-        assert (past.last_marker.offset, past.last_marker.producer_epoch) == (1, first)
-        nowhere = past_of(stage, TopicPartition("nowhere", 0), owner, 0)
+        history = history_of(stage, partition, owner, 2)
+        assert history.start_epoch == first + 1
+        assert history.last_marker is not None
+        assert (history.last_marker.offset, history.last_marker.producer_epoch) == (1, first)
+        nowhere = history_of(stage, TopicPartition("nowhere", 0), owner, 0)
         assert nowhere.problem is not None, "not known, because nobody could be asked"
         assert nowhere == SpanHistory(problem=nowhere.problem)
-        beyond = past_of(stage, partition, owner, 9)
+        beyond = history_of(stage, partition, owner, 9)
         assert (beyond.start_epoch, beyond.problem) == (None, None), "not known, because nothing is there"
 
-    def test_the_pasts_of_many_spans_are_read_in_parallel(self, stage: Stage) -> None:
-        here, there = stage.create_topic(unique("pasts"), partitions=2)
-        owners = [stage.init(unique("pasts")) for _ in range(4)]
+    def test_the_histories_of_many_spans_are_read_in_parallel(self, stage: Stage) -> None:
+        here, there = stage.create_topic(unique("histories"), partitions=2)
+        owners = [stage.init(unique("histories")) for _ in range(4)]
         spans = []
         for offset, owner in enumerate(owners):
             for partition in (here, there):
@@ -248,7 +248,7 @@ class AdminContract:
         found = stage.admin.read_span_histories(spans)
         assert found == {span: SpanHistory(owners[0].producer_epoch, None, is_first=True) for span in spans}
         with stage.admin.within(0):
-            assert all(past.problem for past in stage.admin.read_span_histories(spans).values())
+            assert all(history.problem for history in stage.admin.read_span_histories(spans).values())
 
     def test_what_closed_a_transaction_is_the_first_marker_of_its_producer_from_an_end_on(self, stage: Stage) -> None:
         (partition,) = stage.create_topic(unique("closing"))
@@ -261,8 +261,8 @@ class AdminContract:
         for commit in (True, False):
             assert stage.admin.write_marker(marker(partition, owner)._replace(commit=commit)) is None
         found = [stage.admin.closing_marker(partition, producer_id, 0, end) for end in (0, 1, 2, 3, 4, 99)]
-        told = [(one.offset, one.commit) if one is not None else None for one in found]
-        assert told == [(2, True), (2, True), (2, True), (3, False), None, None]
+        closed_at = [(one.offset, one.commit) if one is not None else None for one in found]
+        assert closed_at == [(2, True), (2, True), (2, True), (3, False), None, None]
         assert found[0] is not None
         assert (found[0].producer_epoch, found[0].coordinator_epoch) == (owner.producer_epoch, 0)
         assert found[0].timestamp_ms > 0
@@ -352,8 +352,8 @@ class AdminContract:
             assert stage.admin.list_transactions([owner.producer_id]).problems == ()
 
 
-def past_of(stage: Stage, partition: TopicPartition, owner: Owner, start_offset: int) -> SpanHistory:
-    """What is told of one span."""
+def history_of(stage: Stage, partition: TopicPartition, owner: Owner, start_offset: int) -> SpanHistory:
+    """The history of one span."""
     span = SpanStart(partition, owner.producer_id, start_offset)
     return stage.admin.read_span_histories([span])[span]
 

@@ -53,13 +53,13 @@ class GroupsContract:
         name = unique("joined")
         stage.join(name, partition, 3)
 
-        def told() -> bool | None:
+        def has_members() -> bool | None:
             offsets = stage.groups.committed_offsets([partition]).offsets[partition]
             return next((one.has_members for one in offsets if one[:2] == (name, 3)), None)
 
-        eventually(lambda: told() is True, _IN_TIME_S, "the group with its member")
+        eventually(lambda: has_members() is True, _IN_TIME_S, "the group with its member")
         stage.leave(name)
-        eventually(lambda: told() is False, _IN_TIME_S, "the group without")
+        eventually(lambda: has_members() is False, _IN_TIME_S, "the group without")
 
     def test_the_last_commit_counts(self, stage: GroupStage) -> None:
         (partition,) = stage.topic(1)

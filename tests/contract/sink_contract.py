@@ -38,7 +38,7 @@ class SinkStage(Protocol):
     def open_ids(self) -> list[str]:
         """The open incidents, oldest first."""
 
-    def told(self) -> list[str]:
+    def published(self) -> list[str]:
         """The ids of the events, each once, in the order of first arrival."""
 
     def take_away(self) -> None:
@@ -68,10 +68,10 @@ class SinkContract:
     def test_delivering_twice_equals_once(self, stage: SinkStage) -> None:
         events = [*life(stage)[:2], *life(stage)]
         stage.deliver(events)
-        once = (stage.view(), stage.open_ids(), stage.told())
+        once = (stage.view(), stage.open_ids(), stage.published())
         stage.deliver(events)
         stage.deliver(events[1:3])
-        assert (stage.view(), stage.open_ids(), stage.told()) == once
+        assert (stage.view(), stage.open_ids(), stage.published()) == once
 
     def test_an_older_sequence_never_overwrites_a_newer_one(self, stage: SinkStage) -> None:
         opened, later, over = life(stage)
@@ -98,16 +98,16 @@ class SinkContract:
         events = [one[step] for step in range(3) for one in lives]
         stage.deliver(events[:5])
         stage.deliver(events[5:])
-        assert stage.told() == [event.event_id for event in events]
+        assert stage.published() == [event.event_id for event in events]
 
     def test_as_many_events_as_an_outbox_hands_over_all_arrive(self, stage: SinkStage) -> None:
         events = [life(stage)[0] for _ in range(_MANY)]
         stage.deliver(events)
-        assert stage.told() == [event.event_id for event in events]
+        assert stage.published() == [event.event_id for event in events]
 
     def test_delivering_nothing_changes_nothing(self, stage: SinkStage) -> None:
         stage.deliver([])
-        assert (stage.view(), stage.open_ids(), stage.told()) == ({}, [], [])
+        assert (stage.view(), stage.open_ids(), stage.published()) == ({}, [], [])
 
     def test_an_unreachable_sink_is_reported_and_gets_the_same_events_later(self, stage: SinkStage) -> None:
         events = life(stage)
@@ -116,10 +116,10 @@ class SinkContract:
             stage.deliver(events[:1])
         with pytest.raises(SinkError):
             stage.deliver(events)
-        assert stage.name in str(first.value), "the message says which sink it is"
+        assert stage.name in str(first.value), "the message names the sink"
         stage.bring_back()
         eventually(lambda: delivers(stage.deliver, events), 15.0, "the sink to take what it refused")
-        assert stage.told() == [event.event_id for event in events]
+        assert stage.published() == [event.event_id for event in events]
         assert stage.view() == {events[0].incident_id: (3, "resolved")}
 
 
@@ -142,9 +142,9 @@ class ViewContract(SinkContract):
     ) -> None:
         over, going_on = life(stage), life(stage)[:1]
         stage.deliver([*over, *going_on])
-        before = (stage.view(), stage.open_ids(), stage.told())
+        before = (stage.view(), stage.open_ids(), stage.published())
         stage.incidents.forget({over[0].incident_id}.__contains__)
-        assert (stage.view(), stage.open_ids(), stage.told()) == before
+        assert (stage.view(), stage.open_ids(), stage.published()) == before
         stage.take_away()
         stage.incidents.forget(lambda _: True)
         stage.bring_back()

@@ -170,9 +170,9 @@ def test_a_record_that_is_passed_over_is_no_clean_end(
     producer.produce(topic, key="bad", value=b"no event")
     producer.flush(10.0)
     assert main(command) == 1
-    told = capsys.readouterr()
-    assert len(told.out.splitlines()) == 2
-    assert "skipped a record" in told.err
+    output = capsys.readouterr()
+    assert len(output.out.splitlines()) == 2
+    assert "skipped a record" in output.err
 
 
 def test_a_tombstone_is_recognized_and_ends_nothing(config: dict[str, str], topic: str) -> None:

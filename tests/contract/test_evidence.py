@@ -49,29 +49,31 @@ def test_what_is_kept_is_there_at_the_next_start_and_replaces_what_was(again: Ag
 
 @pytest.mark.parametrize("text", ["", "nothing", "[]\n{}", '[]\n{"v":1}', "[1]\n", "[]\n[1,2]", "\x00"])
 def test_a_foreign_file_is_replaced_and_reported(tmp_path: Path, text: str) -> None:
-    said: list[str] = []
+    reports: list[str] = []
     path = tmp_path / "evidence.jsonl"
     path.write_text(text)
-    assert EvidenceFile(path, said.append).load() == StoredFindings()
-    assert len(said) == 1
-    assert "collected again" in said[0]
+    assert EvidenceFile(path, reports.append).load() == StoredFindings()
+    assert len(reports) == 1
+    assert "collected again" in reports[0]
 
 
 def test_a_line_that_cannot_be_read_affects_neither_the_markers_nor_another_line(tmp_path: Path) -> None:
-    said: list[str] = []
+    reports: list[str] = []
     path = tmp_path / "evidence.jsonl"
     evidence = found("one", "two", "three")
-    EvidenceFile(path, said.append).keep(StoredFindings(evidence, (("an-incident", 5),)))
+    EvidenceFile(path, reports.append).keep(StoredFindings(evidence, (("an-incident", 5),)))
     lines = path.read_text().splitlines()
     path.write_text("\n".join([*lines[:2], '["1a2b3c4d",[]]', *lines[3:]]))
-    assert EvidenceFile(path, said.append).load() == StoredFindings((evidence[0], evidence[2]), (("an-incident", 5),))
-    assert len(said) == 1
-    assert "evidence about 1 of 3 hanging transactions from before this start cannot be read" in said[0]
+    assert EvidenceFile(path, reports.append).load() == StoredFindings(
+        (evidence[0], evidence[2]), (("an-incident", 5),)
+    )
+    assert len(reports) == 1
+    assert "evidence about 1 of 3 hanging transactions from before this start cannot be read" in reports[0]
 
 
 def test_a_file_that_cannot_be_written_is_reported_once(tmp_path: Path) -> None:
-    said: list[str] = []
-    store = EvidenceFile(tmp_path / "not there" / "evidence.jsonl", said.append)
+    reports: list[str] = []
+    store = EvidenceFile(tmp_path / "not there" / "evidence.jsonl", reports.append)
     for _ in range(3):
         store.keep(StoredFindings())
-    assert len(said) == 1
+    assert len(reports) == 1

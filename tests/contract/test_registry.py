@@ -124,14 +124,14 @@ def away(registry: SchemaRegistry, topic: str) -> tuple[Forwarder, RegistryCodec
 def test_a_registry_that_is_away_loses_nothing_and_raises_nothing(
     config: dict[str, str], topic: str, registry: SchemaRegistry
 ) -> None:
-    events, told = a_life("incident"), LogLines()
+    events, logged = a_life("incident"), LogLines()
     forwarder, codec = away(registry, topic)
     with forwarder:
-        outbox = TopicOutbox(KafkaEventsTopic(config, topic, codec.encoding), told)
+        outbox = TopicOutbox(KafkaEventsTopic(config, topic, codec.encoding), logged)
         outbox.put(events[:2])
         outbox.deliver(0)
         assert outbox.waiting == 2
-        assert "schema registry" in told[0]
+        assert "schema registry" in logged[0]
         outbox.put(events[2:])
         forwarder.start()
         outbox.deliver(60_000)

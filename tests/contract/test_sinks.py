@@ -46,8 +46,8 @@ class RecordingStage:
     def open_ids(self) -> list[str]:
         return [event.incident_id for event in self.sink.open_incidents]
 
-    def told(self) -> list[str]:
-        return [event.event_id for event in self.sink.told]
+    def published(self) -> list[str]:
+        return [event.event_id for event in self.sink.published]
 
     def take_away(self) -> None:
         self.sink.is_away = True
@@ -111,7 +111,7 @@ class TopicStage:
         still_open = [event for event in self._latest() if event.is_open]
         return [event.incident_id for event in sorted(still_open, key=lambda one: one.open_since_ms)]
 
-    def told(self) -> list[str]:
+    def published(self) -> list[str]:
         return [event.event_id for event in self._events()]
 
     def take_away(self) -> None:
@@ -159,9 +159,9 @@ class TestRecordingMirror(ViewContract):
         sink.breaks_after = 2
         with pytest.raises(SinkError, match="broke after 2 events"):
             sink.deliver(events)
-        assert sink.told == events[:2]
+        assert sink.published == events[:2]
         sink.deliver(events)
-        assert sink.told == events
+        assert sink.published == events
         assert sink.tries == [tuple(events), tuple(events)]
 
 

@@ -1,4 +1,4 @@
-"""`txnwatch status` says the same from Redis and from the events topic, and its exit code can be relied on."""
+"""`txnwatch status` has the same output from Redis and from the events topic, and its exit code can be relied on."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def the_events(cluster_id: str) -> list[IncidentEvent]:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a watch tells, and how a command is told of it."""
+    """Where a watch publishes its events, and the flags with which a command finds them."""
 
     cluster_id: str
     flags: list[str]
@@ -63,9 +63,9 @@ def place(request: pytest.FixtureRequest, kafka: EmbeddedKafka, redis_server: Em
     if request.param == "topic":
         config, topic = {"bootstrap.servers": kafka.bootstrap_servers}, unique("events")
         ensure_topic(config, topic)
-        with closing(KafkaEventsTopic(config, topic)) as told:
+        with closing(KafkaEventsTopic(config, topic)) as published:
             flags = ["--bootstrap-server", kafka.bootstrap_servers, "--events-topic", topic]
-            yield Source(cluster_id, flags, told.publish, lambda beat: beat_and_wait(told, beat))
+            yield Source(cluster_id, flags, published.publish, lambda beat: beat_and_wait(published, beat))
         return
     with closing(RedisView(redis_server.url, "*")) as view:
         view.empty()
@@ -116,7 +116,7 @@ def test_the_open_incidents_as_a_table(source: list[str], capsys: pytest.Capture
     assert [line.split()[0] for line in lines[1:3]] == ["late", "hanging"]
     assert "billing" in lines[2]
     commands = [line for line in lines if line.startswith("suggested_command: ")]
-    assert not [line for line in commands if "b:9092" in line], "what was told is not what is shown"
+    assert not [line for line in commands if "b:9092" in line], "the published command is not the command that is shown"
     is_reachable = "--bootstrap-server" in source
     made_here = "suggested_command: txnwatch abort --topic orders --partition 3 --start-offset 99"
     assert any(line.startswith(made_here) for line in commands) is is_reachable
@@ -161,8 +161,8 @@ def test_an_active_watcher_that_reads_a_part_of_the_coordinators_log(
 
 def test_no_incident_and_no_active_watcher(place: Source, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", *place.flags, "--fail-on-found"]) == 4
-    told = capsys.readouterr().out.splitlines()[-1]
-    assert told == "no open incident; no watcher is active: no heartbeat was found here"
+    output = capsys.readouterr().out.splitlines()[-1]
+    assert output == "no open incident; no watcher is active: no heartbeat was found here"
 
 
 def test_the_last_watcher_and_its_time_are_shown_when_none_is_active(
@@ -223,9 +223,9 @@ def test_heartbeats_have_to_be_signed_where_there_is_a_key(
             ["--redis-url", redis_server.url],
         ):
             answered = main(["status", *flags, "--events-key-file", str(path)])
-            told = capsys.readouterr().out
-            assert ("unsigned" in told) is (code == 4 or "--events-topic" in flags), told
-            assert answered == (code or ("unsigned" in told)), told
+            output = capsys.readouterr().out
+            assert ("unsigned" in output) is (code == 4 or "--events-topic" in flags), output
+            assert answered == (code or ("unsigned" in output)), output
 
 
 def test_many_bad_records_are_one_line(kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,9 +241,9 @@ def test_many_bad_records_are_one_line(kafka: EmbeddedKafka, capsys: pytest.Capt
     assert len([line for line in lines if "records of" in line]) == 1
     assert "2000 records of" in " ".join(lines)
     assert main(["events", *flags]) == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    (line,) = told.err.splitlines()
+    output = capsys.readouterr()
+    assert output.out == ""
+    (line,) = output.err.splitlines()
     assert line.startswith("txnwatch: skipped 2000 records of the events topic (undecodable), the last: ")
     assert line.isprintable()
 
@@ -268,15 +268,15 @@ def test_a_redis_that_has_lost_an_incident_is_no_all_clear(
         sink.beat(a_heartbeat(cluster_id=cluster_id, time_ms=now_ms, judged_ms=now_ms, **WHOLE))
         view.set_field(f"txnwatch:{cluster_id}:heartbeat:{'0' * 32}", "heartbeat", "[" * 100_000)
         assert main(["status", "--redis-url", redis_server.url, "--fail-on-found"]) == 1
-        told = capsys.readouterr().out
+        output = capsys.readouterr().out
         view.empty()
-    assert f"{evicted}: an open incident without its hash" in told
-    assert f"{odd}: expected an incident event: evidence has an invalid value" in told
-    assert f"{deep}: expected an incident event: evidence is not valid JSON" in told
-    assert f"{another}: expected the incident of its own key, found another" in told
-    assert f"{typed}: WRONGTYPE" in told
-    assert "heartbeat:000" in told
-    assert told.splitlines()[-1] == "no open incident was read, but not everything could be read; a watcher is active"
+    assert f"{evicted}: an open incident without its hash" in output
+    assert f"{odd}: expected an incident event: evidence has an invalid value" in output
+    assert f"{deep}: expected an incident event: evidence is not valid JSON" in output
+    assert f"{another}: expected the incident of its own key, found another" in output
+    assert f"{typed}: WRONGTYPE" in output
+    assert "heartbeat:000" in output
+    assert output.splitlines()[-1] == "no open incident was read, but not everything could be read; a watcher is active"
 
 
 @pytest.mark.parametrize(
@@ -303,9 +303,9 @@ def test_an_empty_redis_is_no_all_clear(redis_server: EmbeddedRedis, capsys: pyt
 
 def test_a_redis_that_is_away_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--redis-url", "redis://:secret@127.0.0.1:1/0"]) == 1
-    told = capsys.readouterr().err
-    assert "127.0.0.1:1" in told
-    assert "secret" not in told
+    output = capsys.readouterr().err
+    assert "127.0.0.1:1" in output
+    assert "secret" not in output
 
 
 def test_neither_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from support.broker_faults import await_complete, leaderless
-from support.event_tail import Told
+from support.event_tail import PublishedEvent
 from support.fake_groups import FakeGroups
 from support.fake_lease import FakeLease
 from support.fault_world import World, aborting_world, begins, now_s
@@ -58,21 +58,21 @@ def note(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
-def about(world: World, partition: TopicPartition) -> list[Told]:
-    return [told for told in world.tail.told if (told.event.topic, told.event.partition) == partition]
+def about(world: World, partition: TopicPartition) -> list[PublishedEvent]:
+    return [one for one in world.tail.published if (one.event.topic, one.event.partition) == partition]
 
 
 def actions(world: World, partition: TopicPartition) -> list[tuple[str, str | None, str | None]]:
-    found = [told.event.action for told in about(world, partition) if told.event.action is not None]
-    told = [(action.decision, action.refusal, action.result) for action in found]
-    return list(dict.fromkeys(told))
+    found = [one.event.action for one in about(world, partition) if one.event.action is not None]
+    published = [(action.decision, action.refusal, action.result) for action in found]
+    return list(dict.fromkeys(published))
 
 
 def until(world: World, partition: TopicPartition, *action: str | None) -> None:
-    def told() -> str:
-        return f"{action} on {partition}; told: {about(world, partition)}; said: {world.watch.lines[-30:]}"
+    def published() -> str:
+        return f"{action} on {partition}; published: {about(world, partition)}; printed: {world.watch.lines[-30:]}"
 
-    eventually(lambda: action in actions(world, partition), IN_TIME_S, told)
+    eventually(lambda: action in actions(world, partition), IN_TIME_S, published)
 
 
 def end_of(world: World, partition: TopicPartition) -> IncidentEvent:
@@ -125,7 +125,7 @@ def test_idle_is_not_dead_and_once_it_is_fenced_the_frozen_consumer_moves(world:
     ]
     assert end.action is not None
     assert end.action.marker_coordinator_epoch == end.coordinator_epoch, "the leader's, never a higher one"
-    verified = next(told for told in about(world, partition) if told.event.action == end.action)
+    verified = next(one for one in about(world, partition) if one.event.action == end.action)
     note(f"from the fence to the verified abort: {verified.at_s - fenced_s:.2f} s")
 
 
@@ -142,7 +142,7 @@ def test_an_abort_that_lost_its_marker_is_completed_at_once(world: World) -> Non
     opened = about(world, partition)[0]
     assert opened.event.expected_outcome == "abort"
     verified = next(
-        told for told in about(world, partition) if told.event.action and told.event.action.result == "verified"
+        one for one in about(world, partition) if one.event.action and one.event.action.result == "verified"
     )
     hang_s, event_s = verified.at_s - hung_s, opened.at_s - hung_s
     note(f"from the hang to the event {event_s:.2f} s, to the verified abort {hang_s:.2f} s")
@@ -160,7 +160,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 def test_what_committed_is_never_aborted_by_itself_and_completed_by_what_is_suggested(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The second transaction of a client, so that a marker of its own lies below: the logs must tell whose it is."""
+    """The second transaction of a client, so that a marker of its own lies below: the logs must show whose it is."""
     partition = world.partition(3)
     producer = RawProducer(world.cluster, unique("it's app")).init()
     producer_id = producer.producer_id
@@ -178,7 +178,7 @@ def test_what_committed_is_never_aborted_by_itself_and_completed_by_what_is_sugg
     at = ("--topic", partition.topic, "--partition", str(partition.partition))
     alone = ("--bootstrap-server", world.bootstrap, "--format", "json")
 
-    # Without the word of any watch.
+    # Without the events of any watch.
     assert main(["explain", *at, *alone]) == 0
     explained = printed(capsys)
     assert "an ABORT marker would destroy acknowledged data" in " ".join(explained["text"])
@@ -190,7 +190,7 @@ def test_what_committed_is_never_aborted_by_itself_and_completed_by_what_is_sugg
         *at,
         *alone,
         "--events-topic",
-        "nobody.tells",
+        "nobody.writes",
         "--start-offset",
         str(searched["start_offset"]),
     ]
@@ -199,10 +199,10 @@ def test_what_committed_is_never_aborted_by_itself_and_completed_by_what_is_sugg
 
     # As it is suggested, by the watch and by whoever was asked.
     suggested = shlex.split(str(about(world, partition)[-1].event.suggested_command))
-    assert "faults.events" in suggested, "where the watch tells its events"
-    for words in (shlex.split(searched["next"]), shlex.split(explained["next"]), suggested):
-        assert words[:2] == ["txnwatch", "abort"]
-        assert main([*words[1:], "--dry-run", "--format", "json"]) == 0
+    assert "faults.events" in suggested, "the topic where the watch publishes its events"
+    for arguments in (shlex.split(searched["next"]), shlex.split(explained["next"]), suggested):
+        assert arguments[:2] == ["txnwatch", "abort"]
+        assert main([*arguments[1:], "--dry-run", "--format", "json"]) == 0
         assert printed(capsys)["result"] == "dry_run"
     pasted = suggested[1:]
     assert main(pasted) == 1, "nobody can be asked here"
@@ -220,7 +220,7 @@ def test_what_committed_is_never_aborted_by_itself_and_completed_by_what_is_sugg
     end = end_of(world, partition)
     assert end.resolution is not None
     by_hand = [
-        told.event for told in about(world, partition) if told.event.action and told.event.action.decision == "commit"
+        one.event for one in about(world, partition) if one.event.action and one.event.action.decision == "commit"
     ]
     assert [event.status for event in by_hand] == ["opened", "updated", "resolved"]
 
@@ -250,24 +250,24 @@ def test_by_hand_the_same_rules_refuse(world: World, capsys: pytest.CaptureFixtu
     done = world.kafka.tool("org.apache.kafka.tools.TransactionsCommand", *fencing[1:])
     assert done.returncode == 0, done.stdout + done.stderr
     code = main(by_id)  # now it may; and the watch may be faster
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     eventually(lambda: ends(world, partition), IN_TIME_S, "the end of every incident")
     assert not is_open(world, partition, producer.producer_id)
     assert {end.resolution.how for end in ends(world, partition) if end.resolution is not None} == {"aborted"}
-    by_hand = [told.event.status for told in about(world, partition) if told.event.is_by_hand]
+    by_hand = [one.event.status for one in about(world, partition) if one.event.is_by_hand]
     if code == 0:
-        assert "verified" in said.out
+        assert "verified" in output.out
         assert by_hand == ["opened", "updated", "resolved"]
     else:
         assert code == 1
-        assert "expected the requested open transaction, found " in said.err or "it does not hang" in said.err
-        assert by_hand == [], "nothing was written, and nothing told"
+        assert "expected the requested open transaction, found " in output.err or "it does not hang" in output.err
+        assert by_hand == [], "nothing was written, and nothing published"
         assert ("abort", None, "verified") in actions(world, partition), "by the watch"
 
 
 def ends(world: World, partition: TopicPartition) -> list[IncidentEvent]:
     """The last event of every incident of the partition, once all are over."""
-    last = latest(told.event for told in about(world, partition)).values()
+    last = latest(one.event for one in about(world, partition)).values()
     return [] if any(event.is_open for event in last) else list(last)
 
 
@@ -282,7 +282,7 @@ class Witness(ClusterAdmin):
 
 
 def test_no_healthy_transaction_is_aborted_whatever_an_incident_contains(world: World) -> None:
-    """A client that goes on at any moment while the abort is told, again and again, that its transaction hangs."""
+    """A client continues at any moment, while the abort gets incident after incident about its transaction."""
     rng = random.Random(1)
     partition = world.partition(2)
     admin = Witness(world.cluster)

@@ -26,7 +26,7 @@ from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import ActionResult, Decision
 from txnwatch.streaming.client.cluster import Cluster
 
-IN_TIME_S, QUIET_S = 60.0, 3.0
+IN_TIME_S, PAUSE_S = 60.0, 3.0
 AUTO = ("--auto-abort", "on", "--abort-after-ms", "0")
 ANNOUNCED, VERIFIED, NOT_WRITTEN = ("abort", None), ("abort", "verified"), ("abort", "still_open")
 
@@ -70,29 +70,29 @@ def a_watch(gate: Gate, tail: EventTail, partition: TopicPartition, checkpoint: 
 
 
 def hang(cluster: Cluster, tail: EventTail, partition: TopicPartition) -> None:
-    """A late write whose client starts anew once the incident is open: then nothing speaks against the abort."""
+    """A late write whose client starts anew once the incident is open: then nothing prevents the abort."""
     producer = late_write_after_abort(cluster, unique("zombie"), partition)
     eventually(lambda: life(tail, partition), IN_TIME_S, "the incident")
     producer.init()
 
 
 def life(tail: EventTail, partition: TopicPartition) -> list[IncidentEvent]:
-    """What was told of a partition, as a consumer sees it that keeps `ce_id`."""
+    """The published events of a partition, as a consumer sees them that keeps `ce_id`."""
     seen: dict[str, IncidentEvent] = {}
-    for told in tail.told:
-        if (told.event.topic, told.event.partition) == partition:
-            seen.setdefault(told.event.event_id, told.event)
+    for published in tail.published:
+        if (published.event.topic, published.event.partition) == partition:
+            seen.setdefault(published.event.event_id, published.event)
     return list(seen.values())
 
 
 def actions(tail: EventTail, partition: TopicPartition) -> list[tuple[str, str | None]]:
     """The aborts that were decided on, with their results.
 
-    One that was given up before its marker is left out: two processes may have told the next event at the same moment.
+    It omits one that failed before its marker: two processes may have published the next event at the same moment.
     """
-    told = [event.action for event in life(tail, partition) if event.action is not None]
-    given_up = {one.at_ms for one in told if one.result == ActionResult.FAILED}
-    found = [one for one in told if one.at_ms not in given_up]
+    published = [event.action for event in life(tail, partition) if event.action is not None]
+    given_up = {one.at_ms for one in published if one.result == ActionResult.FAILED}
+    found = [one for one in published if one.at_ms not in given_up]
     made = {(one.at_ms, one.result): (one.decision, one.result) for one in found}
     return [action for action in made.values() if action[0] != Decision.REFUSED]
 
@@ -101,15 +101,15 @@ def whole_life(tail: EventTail, partition: TopicPartition) -> list[IncidentEvent
     """The life of the one incident of a partition, once it has ended."""
 
     def is_over() -> bool:
-        told = life(tail, partition)
-        return bool(told) and told[-1].status == "resolved"
+        published = life(tail, partition)
+        return bool(published) and published[-1].status == "resolved"
 
     eventually(is_over, IN_TIME_S, f"the end on {partition}")
-    told = life(tail, partition)
-    assert [event.sequence for event in told] == list(range(1, len(told) + 1))
-    assert {event.incident_id for event in told} == {told[0].incident_id}
-    assert [event.status for event in told] == ["opened", *["updated"] * (len(told) - 2), "resolved"]
-    return told
+    published = life(tail, partition)
+    assert [event.sequence for event in published] == list(range(1, len(published) + 1))
+    assert {event.incident_id for event in published} == {published[0].incident_id}
+    assert [event.status for event in published] == ["opened", *["updated"] * (len(published) - 2), "resolved"]
+    return published
 
 
 def markers(cluster: Cluster, partition: TopicPartition) -> int:
@@ -143,16 +143,16 @@ def test_a_process_killed_before_and_after_its_marker_publishes_the_result_each_
         assert life(tail, partition)[-1].is_open
 
         watch.start()
-        told = whole_life(tail, partition)
+        published = whole_life(tail, partition)
         assert actions(tail, partition) == [*again, VERIFIED]
-        assert told[-1].resolution is not None
-        assert (told[-1].resolution.how, told[-1].resolution.by) == ("aborted", "administrator")
+        assert published[-1].resolution is not None
+        assert (published[-1].resolution.how, published[-1].resolution.by) == ("aborted", "administrator")
         watch.stop()
         times_ready = sum("ready: " in line for line in watch.lines)
         watch.start()
         watch.until("ready: ", times=times_ready + 1)
-        time.sleep(QUIET_S)
-        assert life(tail, partition) == told, "told once"
+        time.sleep(PAUSE_S)
+        assert life(tail, partition) == published, "published once"
         assert markers(cluster, partition) == 1
 
 
@@ -191,7 +191,7 @@ def test_of_two_processes_one_acts_and_one_that_was_stopped_does_not_act_when_it
         assert is_asked.wait(IN_TIME_S), actions(tail, second)
         (one,) = stopped
         try:
-            told = whole_life(tail, second)
+            published = whole_life(tail, second)
         finally:
             os.kill(one.pid, signal.SIGCONT)
         assert actions(tail, second) == [ANNOUNCED, ANNOUNCED, VERIFIED]
@@ -200,7 +200,7 @@ def test_of_two_processes_one_acts_and_one_that_was_stopped_does_not_act_when_it
         hang(cluster, tail, third)
         whole_life(tail, third)
         assert actions(tail, third) == [ANNOUNCED, VERIFIED]
-        assert life(tail, second) == told
+        assert life(tail, second) == published
 
         actor(third).kill()
         hang(cluster, tail, fourth)

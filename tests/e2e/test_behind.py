@@ -1,4 +1,4 @@
-"""The whole job with one partition far behind: it blinds nobody, and a hang on it is told by its leader's own word."""
+"""The whole job with one partition far behind: the others are not affected, and its leader shows a hang on it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def watch(
         yield running.until_ready()
 
 
-def told_after(kafka: EmbeddedKafka, partition: TopicPartition, within_s: float) -> tuple[IncidentEvent, float]:
+def published_after(kafka: EmbeddedKafka, partition: TopicPartition, within_s: float) -> tuple[IncidentEvent, float]:
     begun = time.monotonic()
     found = eventually(
         lambda: events_about(kafka.bootstrap_servers, partition, EVENTS), within_s * GENEROUS, str(partition)
@@ -84,17 +84,17 @@ def test_hangs_are_reported_elsewhere_and_on_the_partition_that_is_behind(
     watch: RunningWatch, kafka: EmbeddedKafka, cluster: Cluster, behind: TopicPartition, elsewhere: TopicPartition
 ) -> None:
     late_write_after_abort(cluster, unique("zombie"), elsewhere)
-    event, took_s = told_after(kafka, elsewhere, ELSEWHERE_S)
+    event, took_s = published_after(kafka, elsewhere, ELSEWHERE_S)
     LOG.info("elsewhere: %.1f s, detection latency %d ms", took_s, event.detection_latency_ms)
     assert (event.verdict, event.txn_start_offset) == ("hanging", 2)
 
     producer = late_write_after_abort(cluster, unique("zombie"), behind)
-    event, took_s = told_after(kafka, behind, TWO_ROUNDS_S)
+    event, took_s = published_after(kafka, behind, TWO_ROUNDS_S)
     at = read_to(watch, behind)
     LOG.info("on the one behind: %.1f s, read to %d of %d", took_s, at.offset, at.listed)
     assert (event.verdict, event.producer_id) == ("hanging", producer.producer_id)
     assert event.txn_start_offset is not None
-    assert event.txn_start_offset > at.offset, "the log had not been read so far: only its leader could tell"
+    assert event.txn_start_offset > at.offset, "the log had not been read so far: only its leader could show it"
 
 
 def test_nothing_is_reported_about_the_healthy_transaction(watch: RunningWatch, kafka: EmbeddedKafka) -> None:

@@ -1,4 +1,4 @@
-"""The whole job where the log alone would not tell: topics that are not scanned, and beginnings that are gone."""
+"""The whole job where the log alone is not enough: topics that are not scanned, and beginnings that are gone."""
 
 from __future__ import annotations
 

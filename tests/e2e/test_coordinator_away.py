@@ -1,4 +1,4 @@
-"""A part of the coordinators' log has no leader: hangs of the other ids are told, and those of its ids wait for it."""
+"""A part of the coordinators' log has no leader: hangs of other ids are published, and those of its ids wait."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.long
 
 NAME = "coordinator-away"
 STAYS, AWAY = 1, 2
-TOLD_S = 120.0
+REPORTED_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Scene:
     Attributes:
         lost: the partitions of the coordinators' log that nobody leads.
         hanging: a late write of an id that STAYS coordinates, and that was idle when reading began.
-        idle: a producer of another such id; nothing of it hangs yet on `quiet`.
+        idle: a producer of another such id; nothing of it hangs yet on `late`.
         unread: a late write of an id that AWAY coordinates.
         healthy: an open transaction of an id that AWAY coordinates.
     """
@@ -43,17 +43,17 @@ class Scene:
     kafka: EmbeddedKafka
     lost: tuple[TopicPartition, ...]
     hanging: TopicPartition
-    quiet: TopicPartition
+    late: TopicPartition
     idle: RawProducer
     unread: TopicPartition
     healthy: TopicPartition
 
-    def told(self, partition: TopicPartition) -> list[IncidentEvent]:
+    def events_of(self, partition: TopicPartition) -> list[IncidentEvent]:
         return events_about(self.kafka.bootstrap_servers, partition)
 
-    def until_told(self, partition: TopicPartition) -> IncidentEvent:
-        eventually(lambda: self.told(partition), TOLD_S, f"an event about {partition}")
-        return self.told(partition)[0]
+    def first_event_of(self, partition: TopicPartition) -> IncidentEvent:
+        eventually(lambda: self.events_of(partition), REPORTED_S, f"an event about {partition}")
+        return self.events_of(partition)[0]
 
 
 @pytest.fixture
@@ -63,14 +63,14 @@ def scene(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Itera
     set_verification(kafka.bootstrap_servers, [STAYS, AWAY], enabled=False)
     create_coordinators(kafka)
     with contextlib.closing(connect(kafka)) as cluster:
-        hanging, quiet, unread, healthy = create_topic(cluster, unique("away"), replicas=[[STAYS]] * 4)
+        hanging, late, unread, healthy = create_topic(cluster, unique("away"), replicas=[[STAYS]] * 4)
         late_write_after_abort(cluster, coordinated_by(cluster, STAYS), hanging)
         late_write_after_abort(cluster, coordinated_by(cluster, AWAY), unread)
         idle = RawProducer(cluster, coordinated_by(cluster, STAYS)).init()
-        idle.add(quiet)
-        idle.produce(quiet)
+        idle.add(late)
+        idle.produce(late)
         idle.end(commit=True)
-        await_end(cluster, idle, quiet)
+        await_end(cluster, idle, late)
         owner = RawProducer(cluster, coordinated_by(cluster, AWAY), LONG_TIMEOUT_MS).init()
         owner.add(healthy)
         owner.produce(healthy)
@@ -80,7 +80,7 @@ def scene(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Itera
         kafka.broker(AWAY).kill()
         for partition in lost:
             await_leader(cluster, partition, None)
-        yield Scene(kafka, lost, hanging, quiet, idle, unread, healthy)
+        yield Scene(kafka, lost, hanging, late, idle, unread, healthy)
     clusters.end(NAME)
 
 
@@ -94,11 +94,11 @@ def coordinated_by(cluster: Cluster, node: int) -> str:
 def test_the_owner_is_found_by_asking_and_without_an_answer_there_is_no_verdict(scene: Scene, tmp_path: Path) -> None:
     assert scene.lost
     with RunningWatch(scene.kafka.bootstrap_servers, tmp_path / "checkpoint") as watch:
-        event = scene.until_told(scene.hanging)
+        event = scene.first_event_of(scene.hanging)
         assert (event.verdict, event.reason) == ("hanging", "already_completed")
 
-        scene.idle.produce(scene.quiet, [b"too late"])
-        event = scene.until_told(scene.quiet)
+        scene.idle.produce(scene.late, [b"too late"])
+        event = scene.first_event_of(scene.late)
         assert (event.verdict, event.reason, event.transactional_id) == (
             "hanging",
             "already_completed",
@@ -108,9 +108,9 @@ def test_the_owner_is_found_by_asking_and_without_an_answer_there_is_no_verdict(
         why = watch.until("neither confirmed nor refuted")
         assert TRANSACTION_STATE_TOPIC in why
         assert "has no leader: its ids cannot be listed" in why
-        assert scene.told(scene.unread) == scene.told(scene.healthy) == []
+        assert scene.events_of(scene.unread) == scene.events_of(scene.healthy) == []
 
         scene.kafka.start_broker(AWAY)
-        event = scene.until_told(scene.unread)
+        event = scene.first_event_of(scene.unread)
         assert (event.verdict, event.reason) == ("hanging", "already_completed")
-    assert scene.told(scene.healthy) == []
+    assert scene.events_of(scene.healthy) == []

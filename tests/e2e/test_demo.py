@@ -53,6 +53,6 @@ def test_the_demo_of_the_wheel_observes_every_step(wheel: Path, tmp_path: Path) 
     assert f"All {len(STEPS)} steps observed." in shown.stdout
     assert "\x1b" not in shown.stdout, "plain lines when nobody looks"
     picture = (tmp_path / "screen.svg").read_text()
-    for told in ("hanging", "already_completed", "checkout-7", "payments-0"):
-        assert told in re.sub(r"&#160;|<[^>]*>", " ", picture), told
+    for expected in ("hanging", "already_completed", "checkout-7", "payments-0"):
+        assert expected in re.sub(r"&#160;|<[^>]*>", " ", picture), expected
     assert {entry.name for entry in tmp_path.iterdir()} == {"screen.svg", "random.py"}

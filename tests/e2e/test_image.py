@@ -95,11 +95,11 @@ def test_spark_finds_what_an_executor_needs(image: str) -> None:
     }
     flags = [part for name, value in environ.items() for part in ("--env", f"{name}={value}")]
     done = docker("run", "--rm", "--network", "host", *AS_IN_KUBERNETES, *flags, image, "executor", timeout_s=120)
-    told = done.stdout + done.stderr
+    output = done.stdout + done.stderr
     assert done.returncode != 0
-    assert "KubernetesExecutorBackend" in told
-    assert "Failed to connect to /127.0.0.1:9" in told
-    assert "Unrecognized options" not in told
+    assert "KubernetesExecutorBackend" in output
+    assert "Failed to connect to /127.0.0.1:9" in output
+    assert "Unrecognized options" not in output
     home = inside(image, "sh", "-c", "echo $SPARK_HOME $PYSPARK_PYTHON; ls $SPARK_HOME/bin/spark-submit")
     assert home == "/opt/txnwatch/spark /opt/txnwatch/bin/python\n/opt/txnwatch/spark/bin/spark-submit"
 

@@ -24,7 +24,7 @@ from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.cluster import Cluster
 
-VERDICT_S, NEWS_S = 30.0, 60.0
+VERDICT_S, UPDATE_S = 30.0, 60.0
 
 
 @pytest.fixture
@@ -80,14 +80,14 @@ def test_two_instances_publish_one_incident_name_the_affected_groups_and_fill_an
     )
     codec = RegistryCodec({"url": registry.url}, topic)
 
-    def told() -> list[IncidentEvent]:
+    def published() -> list[IncidentEvent]:
         """As a consumer sees it that keeps `ce_id`."""
         found = read_events({"bootstrap.servers": kafka.bootstrap_servers}, topic, decode=codec.decode)
         events = [event for event in found if isinstance(event, IncidentEvent)]
         return list({event.event_id: event for event in reversed(events)}.values())[::-1]
 
     def until(seen: Callable[[list[IncidentEvent]], bool], timeout_s: float, what: str) -> list[IncidentEvent]:
-        return eventually(lambda: found if seen(found := told()) else [], timeout_s, what)
+        return eventually(lambda: found if seen(found := published()) else [], timeout_s, what)
 
     def a_watch() -> RunningWatch:
         return RunningWatch(kafka.bootstrap_servers, tmp_path_factory.mktemp("checkpoint"), *flags)
@@ -97,8 +97,8 @@ def test_two_instances_publish_one_incident_name_the_affected_groups_and_fill_an
         two.until_ready()
         producer = late_write_after_abort(cluster, unique("zombie"), partition)
         (opened, *_) = until(bool, VERDICT_S, "the incident")
-        news = until(lambda events: any(map(is_stopped, events)), NEWS_S, "the group that stands still")
-        assert [event.sequence for event in news] == list(range(1, len(news) + 1))
+        updates = until(lambda events: any(map(is_stopped, events)), UPDATE_S, "the group that stands still")
+        assert [event.sequence for event in updates] == list(range(1, len(updates) + 1))
 
         with closing(RedisView(redis_server.url, opened.cluster_id)) as view:
             view.empty()

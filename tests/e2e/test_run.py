@@ -121,8 +121,8 @@ def test_a_hang_is_in_the_scrape_while_it_lasts_and_gone_after_it(
     assert (scrape.value("lso_pinned_seconds", **where) or 0) >= 2
     assert open_hangs(scrape) == open_hangs(before) + 1
     assert (scrape.value("transactions", state="unowned") or 0) >= 1
-    told = {"verdict": "hanging", "answer": "confirmed"}
-    assert (scrape.value("confirmations_total", **told) or 0) > (before.value("confirmations_total", **told) or 0)
+    labels = {"verdict": "hanging", "answer": "confirmed"}
+    assert (scrape.value("confirmations_total", **labels) or 0) > (before.value("confirmations_total", **labels) or 0)
     assert (scrape.value("detection_latency_seconds_count", verdict="hanging") or 0) >= 1
     assert not scrape.label_values() & {producer.transactional_id, str(producer.producer_id)}
 

@@ -65,12 +65,12 @@ def watch(kafka: EmbeddedKafka, directory: Path) -> Iterator[RunningWatch]:
         "metrics-port": 0,
         "metrics-web-config-file": directory / "web.yml",
     }
-    words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+    arguments = [argument for name, value in flags.items() for argument in (f"--{name}", str(value))]
     with pytest.MonkeyPatch.context() as patched:
         for name, value in VARIABLES.items():
             patched.setenv(name, value)
         patched.setenv("TXNWATCH_REDIS_URL", f"redis://{NO_REDIS}?password=${{env:REDIS}}")
-        running = RunningWatch(kafka.bootstrap_servers, directory / "checkpoint", *words)
+        running = RunningWatch(kafka.bootstrap_servers, directory / "checkpoint", *arguments)
         running.start()
     try:
         running.until_ready()

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.long
 
 NAME = "broken-disk"
 SEGMENT_BYTES, BATCH_BYTES, BATCHES, LOST = 1 << 20, 200_000, 12, 2
-TOLD_S = 60.0
+REPORTED_S = 60.0
 EVENTS = "unreadable.events"
 
 
@@ -94,6 +94,6 @@ def test_a_hang_behind_an_unreadable_range_is_reported(
     servers = broken.kafka.bootstrap_servers
     with RunningWatch(servers, tmp_path_factory.mktemp("checkpoint"), *flags) as watch:
         watch.until_ready()
-        event, *_ = eventually(lambda: events_about(servers, broken.partition, EVENTS), TOLD_S, "the hang")
+        event, *_ = eventually(lambda: events_about(servers, broken.partition, EVENTS), REPORTED_S, "the hang")
         assert (event.verdict, event.txn_start_offset) == ("hanging", broken.start)
-        assert "lost" in watch.until("given up after", timeout_s=TOLD_S), "the census need not wait for that"
+        assert "lost" in watch.until("given up after", timeout_s=REPORTED_S), "the census need not wait for that"

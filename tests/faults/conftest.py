@@ -63,6 +63,6 @@ def world(worlds: Worlds, version: str) -> World:
 
 @pytest.fixture(scope="session")
 def results(request: pytest.FixtureRequest) -> Results | None:
-    """Where results go, None if they are not asked for: then nobody else is asked what they say either."""
+    """Where results go. None if no results are requested: then no other tool runs either."""
     path = request.config.getoption("--fault-results")
     return Results.at(path) if path is not None else None

@@ -3,7 +3,7 @@
 Three brokers with three replicas. A few dozen transactional clients write, copy and commit; brokers restart one
 after the other, coordinators move back, clients die with a transaction open and are timed out. Nothing of that is a
 fault: no verdict of `hanging`, `stray_write` or `stuck_prepare` is true, and of `late` only that of a client that died,
-which its coordinator, being restarted itself, has not timed out yet. Whatever was told must have ended at the end.
+which its coordinator, being restarted itself, has not timed out yet. Every incident must have ended at the end.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EVENTS = "soak.events"
 SOURCE, TARGET = "soak.source", "soak.target"
 PARTITIONS = 6
 DIES = "dies-"  # transactional ids of clients that die
-TOLD = {"hanging", "late", "stuck_prepare", "stray_write"}
+REPORTED = {"hanging", "late", "stuck_prepare", "stray_write"}
 _BROKER = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
@@ -98,7 +98,7 @@ def fleet_of(bootstrap: str, writers: int) -> Fleet:
 
 @dataclass
 class Trouble:
-    """What befalls the cluster, in turns."""
+    """The disturbances of the cluster, one after the other."""
 
     kafka: EmbeddedKafka
     cluster: Cluster
@@ -107,23 +107,23 @@ class Trouble:
 
     def next(self) -> None:
         """The next piece of trouble."""
-        turn = next(self._numbers)
+        step = next(self._numbers)
         steps = (self.client_dies, self.restart, self.client_dies, self.move_coordinators)
-        steps[turn % len(steps)](turn)
+        steps[step % len(steps)](step)
 
-    def client_dies(self, turn: int) -> None:
+    def client_dies(self, step: int) -> None:
         """A transaction is left open; its coordinator aborts it after five seconds."""
-        partition = TopicPartition(SOURCE, turn % PARTITIONS)
+        partition = TopicPartition(SOURCE, step % PARTITIONS)
         with contextlib.suppress(TxnwatchError):
-            producer = RawProducer(self.cluster, f"{DIES}{turn}", 5_000).init()
+            producer = RawProducer(self.cluster, f"{DIES}{step}", 5_000).init()
             producer.add(partition)
             producer.produce(partition)
             self.done["clients that died"] += 1
 
-    def restart(self, turn: int) -> None:
-        """One broker in turn, in order or as by a power cut; node 1 is the only controller and only the latter."""
-        node = (turn // 4) % 3 + 1
-        is_orderly = node != 1 and (turn // 12) % 2 == 0
+    def restart(self, step: int) -> None:
+        """The next broker restarts, orderly or as by a power cut. Node 1, the only controller, is always cut."""
+        node = (step // 4) % 3 + 1
+        is_orderly = node != 1 and (step // 12) % 2 == 0
         (self.kafka.broker(node).stop if is_orderly else self.kafka.broker(node).kill)()
         self.kafka.start_broker(node)
         self.done["restarts in order" if is_orderly else "restarts after kill -9"] += 1
@@ -178,11 +178,11 @@ def _run(trouble: Trouble, tail: EventTail, watch: RunningWatch, minutes: float,
         )
     warnings = Counter(line.split("Z  ", 1)[-1][:60] for line in watch.lines if "warning" in line)
     print("warnings:", dict(warnings) or "none")
-    verdicts = [told.event for told in tail.told if told.event.verdict in TOLD]
-    latest = {told.event.incident_id: told.event for told in tail.told}
+    verdicts = [one.event for one in tail.published if one.event.verdict in REPORTED]
+    latest = {one.event.incident_id: one.event for one in tail.published}
     wrong = [event for event in verdicts if not is_owed(event)]
-    left = [event for event in latest.values() if event.is_open and event.verdict in TOLD]
-    print("events:", dict(Counter(f"{told.event.verdict} {told.event.status}" for told in tail.told)) or "none")
+    left = [event for event in latest.values() if event.is_open and event.verdict in REPORTED]
+    print("events:", dict(Counter(f"{one.event.verdict} {one.event.status}" for one in tail.published)) or "none")
     for event in verdicts:
         print(
             f"  {event.status} {event.verdict}/{event.reason} {event.subject} {event.transactional_id} {event.evidence}"

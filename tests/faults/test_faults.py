@@ -1,4 +1,4 @@
-"""Every fault of the table on real brokers, watched by the real `txnwatch run`: told as what it is, and nothing else.
+"""Every fault of the table on real brokers, watched by the real `txnwatch run`, which reports it and nothing else.
 
 A part runs with every `make test`; `make faults` runs all, on both versions, asks the other tools about the same
 cluster at the same moment, and writes docs/faults.md from what it found.
@@ -14,11 +14,11 @@ from dataclasses import replace
 
 import pytest
 
-from support.event_tail import Told
+from support.event_tail import PublishedEvent
 from support.fault_results import Result, Results
 from support.fault_table import SCENARIOS
 from support.fault_world import World
-from support.peers import what_others_say
+from support.peers import answers_of_others
 from support.scenarios import BOTH, Fault, Scenario
 from support.waiting import eventually
 from txnwatch.cli.main import main
@@ -39,28 +39,28 @@ def cases() -> Iterator[pytest.param]:
                 yield pytest.param(version, scenario, marks=marks, id=f"{version}-{scenario.row}-{scenario.name}")
 
 
-def all_told(world: World, start: int, fault: Fault, verdict: str | None = None) -> list[Told]:
-    found = world.told_after(start, sorted(fault.producer_ids))
-    return [told for told in found if verdict is None or told.event.verdict == verdict]
+def all_published(world: World, start: int, fault: Fault, verdict: str | None = None) -> list[PublishedEvent]:
+    found = world.published_after(start, sorted(fault.producer_ids))
+    return [published for published in found if verdict is None or published.event.verdict == verdict]
 
 
-def named_as(told: list[Told], fault: Fault) -> str | None:
-    """The owner's name, once it is told; its coordinator's log may not be readable when the hang is proven."""
-    names = [one.event.transactional_id for one in told if one.event.transactional_id is not None]
+def named_as(published: list[PublishedEvent], fault: Fault) -> str | None:
+    """The owner's name, once it is published; its coordinator's log may not be readable when the hang is proven."""
+    names = [one.event.transactional_id for one in published if one.event.transactional_id is not None]
     assert set(names) <= {fault.transactional_id}
     return names[0] if names else None
 
 
 def everything_ended(world: World, start: int) -> bool:
-    last = {told.event.incident_id: told.event.status for told in world.tail.told[start:]}
+    last = {published.event.incident_id: published.event.status for published in world.tail.published[start:]}
     return all(status == "resolved" for status in last.values())
 
 
 def false_verdicts(world: World, start: int, fault: Fault, scenario: Scenario) -> list[str]:
     return [
-        f"{told.event.verdict} {told.event.transactional_id} {told.event.subject}"
-        for told in world.tail.told[start:]
-        if told.event.producer_id not in fault.producer_ids or told.event.verdict not in scenario.verdicts
+        f"{published.event.verdict} {published.event.transactional_id} {published.event.subject}"
+        for published in world.tail.published[start:]
+        if published.event.producer_id not in fault.producer_ids or published.event.verdict not in scenario.verdicts
     ]
 
 
@@ -69,35 +69,37 @@ def test_a_fault_gets_its_verdict_and_no_other(
     world: World, version: str, scenario: Scenario, results: Results | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert world.kafka.version == version
-    start, lines = len(world.tail.told), len(world.watch.lines)
+    start, lines = len(world.tail.published), len(world.watch.lines)
     fault = scenario.make(world)
     wanted = scenario.verdicts[-1] if scenario.verdicts else None
     try:
         if wanted is None:
             time.sleep(SILENCE_S)
         else:
-            (told, *_) = eventually(
-                lambda: all_told(world, start, fault, wanted), VERDICT_S, f"{scenario.name}: {wanted}"
+            (published, *_) = eventually(
+                lambda: all_published(world, start, fault, wanted), VERDICT_S, f"{scenario.name}: {wanted}"
             )
             named = eventually(
-                lambda: named_as(all_told(world, start, fault, wanted), fault), VERDICT_S, f"{scenario.name}: its owner"
+                lambda: named_as(all_published(world, start, fault, wanted), fault),
+                VERDICT_S,
+                f"{scenario.name}: its owner",
             )
-            must_work_when_pasted(replace(told.event, transactional_id=named), capsys)
-        others = what_others_say(world, fault) if results is not None else {}
+            must_work_when_pasted(replace(published.event, transactional_id=named), capsys)
+        others = answers_of_others(world, fault) if results is not None else {}
     finally:
         fault.end()
     if wanted is not None:
         eventually(lambda: everything_ended(world, start), VERDICT_S, f"the end of {scenario.name}")
     time.sleep(SETTLE_S)  # for what must not come
-    told = all_told(world, start, fault, wanted)
+    published = all_published(world, start, fault, wanted)
     if results is not None:
-        results.keep(result_of(world, scenario, fault, told, others, start))
+        results.keep(result_of(world, scenario, fault, published, others, start))
     assert false_verdicts(world, start, fault, scenario) == []
     assert everything_ended(world, start)
     corrected = [line for line in world.watch.lines[lines:] if "not in our copy of the log" in line]
     assert len(corrected) == scenario.truncated, corrected
     if wanted is not None:
-        must_be_as_expected(scenario, fault, told)
+        must_be_as_expected(scenario, fault, published)
 
 
 def must_work_when_pasted(event: IncidentEvent, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,8 +118,8 @@ def must_work_when_pasted(event: IncidentEvent, capsys: pytest.CaptureFixture[st
         assert row["state"] not in {"all_clear", "idle"} or event.verdict == Verdict.STRAY_WRITE
 
 
-def must_be_as_expected(scenario: Scenario, fault: Fault, told: list[Told]) -> None:
-    event, end = told[0].event, told[-1].event
+def must_be_as_expected(scenario: Scenario, fault: Fault, published: list[PublishedEvent]) -> None:
+    event, end = published[0].event, published[-1].event
     assert (event.verdict, event.reason) == (scenario.verdicts[-1], scenario.reason)
     assert event.expected_outcome == scenario.outcome
     assert end.transactional_id == fault.transactional_id
@@ -130,12 +132,17 @@ def must_be_as_expected(scenario: Scenario, fault: Fault, told: list[Told]) -> N
 
 
 def result_of(
-    world: World, scenario: Scenario, fault: Fault, told: list[Told], others: dict[str, object], start: int
+    world: World,
+    scenario: Scenario,
+    fault: Fault,
+    published: list[PublishedEvent],
+    others: dict[str, object],
+    start: int,
 ) -> Result:
-    event = told[0].event if told else None
+    event = published[0].event if published else None
     evidence = event.evidence if event is not None else None
     first, second = (evidence.first_barrier, evidence.second_barrier) if evidence is not None else (None, None)
-    end = told[-1].event.resolution if told else None
+    end = published[-1].event.resolution if published else None
     return Result(
         row=scenario.row,
         name=scenario.name,
@@ -145,8 +152,8 @@ def result_of(
         verdict=event.verdict if event is not None else None,
         reason=event.reason if event is not None else None,
         expected_outcome=event.expected_outcome if event is not None else None,
-        is_named=bool(told) and told[-1].event.transactional_id == fault.transactional_id,
-        seconds=round(told[0].at_s - fault.at_s, 2) if told else None,
+        is_named=bool(published) and published[-1].event.transactional_id == fault.transactional_id,
+        seconds=round(published[0].at_s - fault.at_s, 2) if published else None,
         barriers=second - first if first is not None and second is not None else None,
         resolution=end.how if end is not None else None,
         false_verdicts=false_verdicts(world, start, fault, scenario),

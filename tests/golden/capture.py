@@ -1,4 +1,4 @@
-"""Captures bytes of a real broker, with what Kafka's own decoder says about them: kafka-<version>.json beside this.
+"""Captures bytes of a real broker, with the output of Kafka's own decoder for them: kafka-<version>.json beside this.
 
     PYTHONPATH=tests python tests/golden/capture.py [VERSION]    (a 4.x: it needs the feature transaction.version)
 

@@ -98,7 +98,7 @@ def test_a_missing_right_is_a_refusal_that_names_what_to_grant(guarded: Embedded
 
         abort.on_batch()
 
-        action = sink.told[-1].action
+        action = sink.published[-1].action
         assert action is not None
         assert (action.decision, action.refusal, action.result) == ("refused", "not_authorized", None)
         assert "CLUSTER_AUTHORIZATION_FAILED: grant ALTER on the cluster" in action.detail

@@ -21,7 +21,7 @@ from txnwatch.streaming.admin.consumer_groups import ClusterGroups
 from txnwatch.streaming.client.cluster import Cluster
 
 BEFORE, AFTER, MORE = 7, 20, 5
-Hurt = dict[str, tuple[str, int, int]]
+AffectedGroups = dict[str, tuple[str, int, int]]
 
 
 class Reader:
@@ -57,7 +57,7 @@ class Reader:
 
 @pytest.fixture
 def partition(cluster: Cluster) -> TopicPartition:
-    (created,) = create_topic(cluster, unique("hurt"))
+    (created,) = create_topic(cluster, unique("affected"))
     return created
 
 
@@ -79,11 +79,11 @@ def write(kafka: EmbeddedKafka, partition: TopicPartition, count: int) -> None:
     assert producer.flush(10.0) == 0
 
 
-def look(lookout: FollowUp, partition: TopicPartition, now_ms: int) -> dict[str, Any]:
-    return lookout.around(lookout.admin.read_partitions([partition]), now_ms)[partition]
+def look(follow_up: FollowUp, partition: TopicPartition, now_ms: int) -> dict[str, Any]:
+    return follow_up.around(follow_up.admin.read_partitions([partition]), now_ms)[partition]
 
 
-def by_group(fields: dict[str, Any]) -> Hurt:
+def by_group(fields: dict[str, Any]) -> AffectedGroups:
     return {one.group_id: (one.state, one.committed_offset, one.hidden_lag) for one in fields["consumer_groups"]}
 
 
@@ -105,19 +105,19 @@ def test_the_read_committed_group_is_stopped_and_the_other_is_not_affected(
 ) -> None:
     stable = hang_with_traffic(kafka, cluster, partition)
     reports: list[str] = []
-    lookout = FollowUp(ClusterAdmin(cluster), ClusterGroups(cluster), reports.append)
+    follow_up = FollowUp(ClusterAdmin(cluster), ClusterGroups(cluster), reports.append)
     frozen, free = readers["read_committed"], readers["read_uncommitted"]
     end = BEFORE + AFTER + 5  # an aborted record, another one, their two markers, and the one that hangs
     eventually(lambda: frozen.count >= BEFORE and free.count >= end - 2, 20.0, "both to read what they can")
     first = eventually(
-        lambda: found if (found := by_group(look(lookout, partition, 0))).keys() == {frozen.group_id} else None,
+        lambda: found if (found := by_group(look(follow_up, partition, 0))).keys() == {frozen.group_id} else None,
         20.0,
         "the offsets to be committed",
     )
     assert first[frozen.group_id][0] == "at_risk", "one look proves nothing"
     write(kafka, partition, MORE)
 
-    now = look(lookout, partition, 10_000)
+    now = look(follow_up, partition, 10_000)
 
     state, committed, hidden = by_group(now)[frozen.group_id]
     assert state == "stopped"
@@ -140,14 +140,14 @@ def test_a_java_consumer_that_stands_still_is_stopped(
     )
     thread = threading.Thread(target=kafka.tool, args=("org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments))
     thread.start()
-    lookout = FollowUp(ClusterAdmin(cluster), ClusterGroups(cluster), lambda _: None)
+    follow_up = FollowUp(ClusterAdmin(cluster), ClusterGroups(cluster), lambda _: None)
 
     def arrived() -> bool:
-        state, committed, _ = by_group(look(lookout, partition, 0)).get(group, ("", -1, 0))
+        state, committed, _ = by_group(look(follow_up, partition, 0)).get(group, ("", -1, 0))
         return state == "at_risk" and committed >= BEFORE
 
     eventually(arrived, 15.0, "the group to commit what it can read")
     write(kafka, partition, MORE)
-    state, committed, _ = by_group(look(lookout, partition, 10_000))[group]
+    state, committed, _ = by_group(look(follow_up, partition, 10_000))[group]
     assert (state, BEFORE <= committed <= stable) == ("stopped", True)
     thread.join()

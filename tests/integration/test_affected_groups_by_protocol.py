@@ -1,4 +1,4 @@
-"""Groups of Kafka Streams' own protocol and share groups behind a real hang: who reads read_committed is hurt."""
+"""Groups of Kafka Streams' own protocol, and share groups, behind a real hang: read_committed readers are affected."""
 
 from __future__ import annotations
 
@@ -54,59 +54,59 @@ def reports() -> list[str]:
 
 
 @pytest.fixture
-def lookout(cluster: Cluster, reports: list[str]) -> FollowUp:
+def follow_up(cluster: Cluster, reports: list[str]) -> FollowUp:
     return FollowUp(ClusterAdmin(cluster), ClusterGroups(cluster), reports.append)
 
 
-def look(lookout: FollowUp, partition: TopicPartition, now_ms: int) -> dict[str, AffectedGroup]:
-    fields = lookout.around(lookout.admin.read_partitions([partition]), now_ms)[partition]
+def look(follow_up: FollowUp, partition: TopicPartition, now_ms: int) -> dict[str, AffectedGroup]:
+    fields = follow_up.around(follow_up.admin.read_partitions([partition]), now_ms)[partition]
     return {group.group_id: group for group in fields["consumer_groups"]}
 
 
 def test_a_group_of_kafka_streams_own_protocol_is_stopped(
-    kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, lookout: FollowUp, reports: list[str]
+    kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, follow_up: FollowUp, reports: list[str]
 ) -> None:
     group = unique("streams")
     member = StreamsMember(cluster, group, partition.topic)
     member.join()
-    stable = lookout.admin.read_partitions([partition])[partition].last_stable_offset
+    stable = follow_up.admin.read_partitions([partition])[partition].last_stable_offset
     member.commit(partition, stable)
-    assert look(lookout, partition, 0)[group].state == "at_risk"
+    assert look(follow_up, partition, 0)[group].state == "at_risk"
     write(kafka, partition, MORE)
-    assert look(lookout, partition, 10_000)[group].state == "stopped"
+    assert look(follow_up, partition, 10_000)[group].state == "stopped"
     assert reports == []
 
 
 def consume_as_share_group(kafka: EmbeddedKafka, group: str, topic: str) -> threading.Thread:
     arguments = ("--bootstrap-server", kafka.bootstrap_servers, "--topic", topic, "--group", group)
     main = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
-    told = (main, *arguments, "--timeout-ms", str(IDLE_MS))
-    thread = threading.Thread(target=kafka.tool, args=told, kwargs={"timeout_s": TOOL_S})
+    command = (main, *arguments, "--timeout-ms", str(IDLE_MS))
+    thread = threading.Thread(target=kafka.tool, args=command, kwargs={"timeout_s": TOOL_S})
     thread.start()
     return thread
 
 
 @pytest.mark.long
 def test_of_share_groups_those_that_read_committed_are_stopped(
-    kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, lookout: FollowUp, reports: list[str]
+    kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, follow_up: FollowUp, reports: list[str]
 ) -> None:
     frozen, free, usual = unique("share-committed"), unique("share-uncommitted"), unique("share-usual")
     configure_group(cluster, frozen, share_isolation_level="read-committed", share_auto_offset_reset="earliest")
     configure_group(cluster, free, share_isolation_level="read-uncommitted", share_auto_offset_reset="earliest")
     configure_group(cluster, usual, share_auto_offset_reset="earliest")
     threads = [consume_as_share_group(kafka, group, partition.topic) for group in (frozen, free, usual)]
-    stable = lookout.admin.read_partitions([partition])[partition].last_stable_offset
+    stable = follow_up.admin.read_partitions([partition])[partition].last_stable_offset
 
     def arrived() -> AffectedGroup | None:
-        found = look(lookout, partition, 0).get(frozen)
+        found = look(follow_up, partition, 0).get(frozen)
         return found if found is not None and found.committed_offset >= stable else None
 
     first = eventually(arrived, IN_TIME_S, "the share group to read what it can")
     assert (first.state, first.committed_offset) == ("at_risk", stable)
     write(kafka, partition, MORE)
-    now = look(lookout, partition, 10_000)
+    now = look(follow_up, partition, 10_000)
     assert now[frozen].state == "stopped"
     for thread in threads:
         thread.join()
-    assert not look(lookout, partition, 20_000).keys() & {free, usual}, "nothing keeps them from reading"
+    assert not look(follow_up, partition, 20_000).keys() & {free, usual}, "nothing keeps them from reading"
     assert reports == []

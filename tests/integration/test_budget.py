@@ -1,4 +1,4 @@
-"""A read that a budget stops, against a real broker: what is left is said, and read on until nothing is missing."""
+"""A read that a budget stops, against a real broker: the rest is reported, and read on until nothing is missing."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def test_small_ranges_are_read_whole_and_the_large_one_in_parts(cluster: Cluster
         for _ in range(batches):
             producer.produce(partition, transactional=False)
     offsets: list[int] = []
-    turns = 0
+    rounds = 0
     while len(offsets) < LARGE:
         begin = len(offsets)
         reads = [range_of(cluster, large, begin, LARGE), range_of(cluster, small, 0, SMALL)]
         read_ranges(cluster, reads, patience_s=PATIENCE_S, budgets=[Budget(reads, max_bytes=1500)])
         assert (reads[1].fold.offsets, reads[1].notices) == (list(range(SMALL)), []), "the small one is read whole"
         offsets += reads[0].fold.offsets
-        turns += 1
+        rounds += 1
         if len(offsets) < LARGE:
             (notice,) = reads[0].notices
             assert (notice.kind, notice.from_offset, notice.to_offset) == (NoticeKind.LEFT, len(offsets), LARGE)
     assert offsets == list(range(LARGE))
-    assert turns > 2
+    assert rounds > 2
 
 
 def test_time_that_is_up_leaves_the_rest_but_not_before_an_answer(cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""A census of real partitions: what their leader has open below an end, bracketed, and nothing that it did not say."""
+"""A census of real partitions: what their leader has open below an end, bracketed, and nothing else."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def taken(cluster: Cluster, partition: TopicPartition, asked: Asked) -> tuple[Ce
     return census, {fact.producer_id: fact.start_offset for fact in facts if isinstance(fact, OpenDescribed)}
 
 
-def test_without_a_scan_it_speaks_of_all_below_the_end(
+def test_without_a_scan_it_covers_all_below_the_end(
     cluster: Cluster, partition: TopicPartition, opened: list[RawProducer]
 ) -> None:
     known_id = topic_id(cluster, partition)
@@ -57,7 +57,7 @@ def test_without_a_scan_it_speaks_of_all_below_the_end(
     assert found == {opened[1].producer_id: 3, opened[2].producer_id: 5}
 
 
-def test_of_a_scanned_partition_it_speaks_below_what_was_read(
+def test_of_a_scanned_partition_it_covers_what_lies_below_the_read_end(
     cluster: Cluster, partition: TopicPartition, opened: list[RawProducer]
 ) -> None:
     known_id = topic_id(cluster, partition)
@@ -73,7 +73,7 @@ def test_a_deleted_beginning_is_still_reported(
     admin = admin_of(cluster)
     admin.delete_records([wanted])[wanted].result(10.0)
     census, found = taken(cluster, partition, Asked(topic_id(cluster, partition), below=7))
-    assert census.taken[partition].stable == 7, "the last stable offset says nothing is open"
+    assert census.taken[partition].stable == 7, "the last stable offset shows that nothing is open"
     assert found == {opened[1].producer_id: 3, opened[2].producer_id: 5}
 
 

@@ -104,7 +104,7 @@ def test_no_abort_is_suggested_for_what_may_have_been_committed(
     ask: Ask, cluster: Cluster, partition: TopicPartition
 ) -> None:
     producer = RawProducer(cluster, unique("late")).init()
-    for _ in range(2):  # two of one epoch: whose the late write is nobody can tell
+    for _ in range(2):  # two of one epoch: nobody can know whose the late write is
         producer.add(partition)
         producer.produce(partition)
         producer.end(commit=True)
@@ -155,27 +155,29 @@ def test_what_the_filters_of_find_hanging_leave_out_is_counted(
     young = json.loads(find(partition.topic, "--max-transaction-timeout", "60"))
     assert {row["verdict"] for row in young["rows"]}.isdisjoint({"hanging"})
     assert [(kept["count"], kept["what"]) for kept in young["left_out"]] == [(1, "open span")]
-    told = find(partition.topic, "--max-transaction-timeout", "60", how="text")
-    assert "left out: 1 open span: last written less than 60 minutes ago (--max-transaction-timeout), not eval" in told
-    assert "nothing hangs" not in told
+    output = find(partition.topic, "--max-transaction-timeout", "60", how="text")
+    assert (
+        "left out: 1 open span: last written less than 60 minutes ago (--max-transaction-timeout), not eval" in output
+    )
+    assert "nothing hangs" not in output
 
 
 @pytest.mark.long
 def test_what_is_stuck_on_a_topic_that_was_not_asked_for_is_counted(
     cluster: Cluster, partition: TopicPartition, find: Find
 ) -> None:
-    (quiet,) = create_topic(cluster, unique("quiet"))
+    (healthy,) = create_topic(cluster, unique("healthy"))
     prepared = opened(cluster, partition)
     foreign_marker(cluster, partition, prepared)
     prepared.end(commit=True)
 
     def elsewhere() -> list[int]:
-        return [kept["count"] for kept in json.loads(find(quiet.topic))["left_out"]]
+        return [kept["count"] for kept in json.loads(find(healthy.topic))["left_out"]]
 
     eventually(elsewhere, 60.0, "the transaction on another topic to be stuck")
-    told = find(quiet.topic, how="text")
-    assert f"on none of the requested partitions (topic {quiet.topic})" in told
-    assert f"nothing hangs, nothing is late or stuck on topic {quiet.topic}: 1 partition checked" in told
+    output = find(healthy.topic, how="text")
+    assert f"on none of the requested partitions (topic {healthy.topic})" in output
+    assert f"nothing hangs, nothing is late or stuck on topic {healthy.topic}: 1 partition checked" in output
 
 
 def test_what_waits_behind_the_first_is_reported(ask: Ask, cluster: Cluster, partition: TopicPartition) -> None:

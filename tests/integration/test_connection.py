@@ -1,4 +1,4 @@
-"""Connections to secured listeners of a real broker, and to servers that are none: every failure says what it is."""
+"""Connections to secured listeners of a real broker, and to servers that are none: each failure has its message."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_the_same_settings_serve_librdkafka(
 
 
 @pytest.mark.parametrize(
-    ("properties", "said"),
+    ("properties", "message"),
     [
         (with_plain("SASL_PLAINTEXT", password="guessed"), f"refused user '{USER}': .*[Ii]nvalid username or password"),
         (with_plain("SASL_PLAINTEXT", username="mallory"), "refused user 'mallory': .*[Ii]nvalid username or password"),
@@ -162,9 +162,9 @@ def test_the_same_settings_serve_librdkafka(
     ids=["PLAIN password", "PLAIN user", "SCRAM password", "SCRAM user", "mechanism"],
 )
 def test_wrong_credentials_are_refused_with_the_brokers_message(
-    secured: EmbeddedKafka, properties: Properties, said: str
+    secured: EmbeddedKafka, properties: Properties, message: str
 ) -> None:
-    with pytest.raises(AuthorizationError, match=said):
+    with pytest.raises(AuthorizationError, match=message):
         connect_to(secured.listener("SASL"), properties)
 
 
@@ -212,7 +212,7 @@ def test_a_certificate_file_that_cannot_be_used_is_a_config_error_that_names_it(
 
 
 @pytest.mark.parametrize(
-    ("listener", "properties", "error", "said"),
+    ("listener", "properties", "error", "message"),
     [
         ("TLS", {}, BrokerError, rf"not a Kafka broker: .*{DOUBT}"),
         (
@@ -232,13 +232,13 @@ def test_the_wrong_protocol_for_a_listener_is_an_error_in_time(
     listener: str,
     properties: Properties,
     error: type[BrokerError],
-    said: str,
+    message: str,
 ) -> None:
     endpoint = secured.bootstrap_servers if listener == "PLAINTEXT" else secured.listener(listener)
     started = time.monotonic()
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         connect_to(endpoint, {**trust, **properties}, timeout_s=5.0)
-    assert time.monotonic() - started < 4.0, "it is told, not waited for"
+    assert time.monotonic() - started < 4.0, "it fails at once and does not wait"
 
 
 @pytest.mark.parametrize("listener", ["PLAINTEXT", "TLS"])

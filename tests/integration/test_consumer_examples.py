@@ -47,7 +47,7 @@ def topic(kafka: EmbeddedKafka) -> str:
     watch = KafkaEventsTopic(config, name)
     watch.beat(a_heartbeat())  # of a watch: no incident, whoever reads it
     watch.publish(EVENTS)
-    KafkaEventsTopic(config, name).publish(EVENTS[:1])  # told once more, as after a crash
+    KafkaEventsTopic(config, name).publish(EVENTS[:1])  # published once more, as after a crash
     return name
 
 
@@ -125,7 +125,7 @@ def test_the_redis_lines_show_the_oldest_open_incident(redis_server: EmbeddedRed
     client = redis.Redis.from_url(redis_server.url, decode_responses=True)
     known = {"CLUSTER": cluster_id, "INCIDENT": id_of("goes-on")}
     oldest, about = (
-        client.execute_command(*[re.sub("CLUSTER|INCIDENT", lambda word: known[word[0]], one) for one in line[1:]])
+        client.execute_command(*[re.sub("CLUSTER|INCIDENT", lambda match: known[match[0]], one) for one in line[1:]])
         for line in commands("redis-cli")
     )
     assert dict([oldest] if isinstance(oldest[0], str) else oldest) == {

@@ -41,10 +41,10 @@ def test_every_coordinator_bounds_its_clock_on_both_sides(kafka3: EmbeddedKafka)
         following = lister.next_offset(offset)
         assert following is not None
         (plan, *_) = plan_reads(offset, following, options)
-        told = barrier_of(plan, options, cluster)
-    led_by = {told.leaders[coordinator_partition(name, len(told.leaders))].broker for name in names}
-    assert told.clocks.keys() == led_by
-    for clock in told.clocks.values():
+        a_barrier = barrier_of(plan, options, cluster)
+    led_by = {a_barrier.leaders[coordinator_partition(name, len(a_barrier.leaders))].broker for name in names}
+    assert a_barrier.clocks.keys() == led_by
+    for clock in a_barrier.clocks.values():
         assert clock.highest_ms is not None
         assert clock.lowest_ms <= 0 <= clock.highest_ms
         assert clock.highest_ms - clock.lowest_ms <= following.coordinator_listed_ms - offset.data_listed_ms

@@ -109,7 +109,7 @@ def test_an_open_transaction_is_never_missing_from_a_whole_answer_while_its_brok
     assert watched.ask_all()
 
     (kafka3.broker(AWAY).kill if how == "killed" else kafka3.broker(AWAY).pause)()
-    assert not watched.ask_all(), "what the broker leads and coordinates cannot be told at once"
+    assert not watched.ask_all(), "what the broker leads and coordinates cannot be known at once"
     watched.ask_until_whole()
     reading = watched.admin.read_partitions([partition])[partition]
     assert reading.leader in {1, 2}

@@ -139,7 +139,7 @@ def test_a_partition_that_loses_its_only_leader_ends_in_a_gap_and_the_others_are
     assert reads[0].fold.offsets == list(range(position)), "what came before is kept"
     assert (notice.kind, notice.partition, notice.topic_id) == (NoticeKind.GAP, lonely, reads[0].topic_id)
     assert (notice.from_offset, notice.to_offset) == (position, ends[lonely])
-    assert "127.0.0.1:" in notice.detail, "it says which broker"
+    assert "127.0.0.1:" in notice.detail, "it names the broker"
 
     await_leader(cluster, lonely, None)
     later = range_of(cluster, lonely, position, ends[lonely])

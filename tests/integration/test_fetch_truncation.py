@@ -76,14 +76,14 @@ def cut(kafka3: EmbeddedKafka) -> Iterator[CutLog]:
     whole(kafka3)
 
 
-def told(read: RangeRead) -> list[tuple[str, int, int]]:
+def notices(read: RangeRead) -> list[tuple[str, int, int]]:
     return [(notice.kind, notice.from_offset, notice.to_offset) for notice in read.notices]
 
 
 def test_a_log_that_ends_before_what_was_read_is_truncated(cut: CutLog) -> None:
     read = cut.range(cut.partitions[0], CUT, KEPT)
     read_ranges(cut.cluster, [read], patience_s=0.5)
-    assert told(read) == [(NoticeKind.TRUNCATED, KEPT, CUT)]
+    assert notices(read) == [(NoticeKind.TRUNCATED, KEPT, CUT)]
     assert read.fold.offsets == []
     assert not read.needs_fetch
 
@@ -91,16 +91,16 @@ def test_a_log_that_ends_before_what_was_read_is_truncated(cut: CutLog) -> None:
 def test_an_end_listed_before_the_cut_is_a_gap_until_the_log_has_it_again(cut: CutLog) -> None:
     read = cut.range(cut.partitions[0], CUT, CUT)
     read_ranges(cut.cluster, [read], patience_s=0.5)
-    assert told(read) == [(NoticeKind.TRUNCATED, KEPT, CUT), (NoticeKind.GAP, KEPT, CUT)]
+    assert notices(read) == [(NoticeKind.TRUNCATED, KEPT, CUT), (NoticeKind.GAP, KEPT, CUT)]
 
 
-def test_a_log_that_has_grown_past_what_was_read_is_still_seen_to_differ_and_read_again(cut: CutLog) -> None:
+def test_a_log_that_is_longer_than_what_was_read_is_still_seen_to_differ_and_read_again(cut: CutLog) -> None:
     partition = cut.partitions[1]
     end = cut.write(6, partition)
-    assert end > CUT, "by its end alone nothing can be told"
+    assert end > CUT, "its end alone shows nothing"
     read = cut.range(partition, CUT, end)
     read_ranges(cut.cluster, [read], patience_s=10.0)
-    assert told(read) == [(NoticeKind.TRUNCATED, KEPT, CUT)]
+    assert notices(read) == [(NoticeKind.TRUNCATED, KEPT, CUT)]
     assert f"diverges after offset {KEPT}" in read.notices[0].detail
     assert read.fold.offsets == list(range(KEPT, end)), "from where both logs agree, nothing twice, nothing left out"
     assert read.fold.leader_epoch > cut.epoch
@@ -111,5 +111,5 @@ def test_what_both_logs_have_is_not_read_again(cut: CutLog) -> None:
     end = cut.write(1, partition)
     read = cut.range(partition, KEPT, end)
     read_ranges(cut.cluster, [read], patience_s=10.0)
-    assert told(read) == []
+    assert notices(read) == []
     assert read.fold.offsets == list(range(KEPT, end))

@@ -41,9 +41,9 @@ def test_only_what_hangs_is_ever_reported_as_hanging(cluster: Cluster, busy: lis
     covered, proven, deadline = 0, 0, time.monotonic() + LOOKS_S
     while time.monotonic() < deadline:
         found = searcher_of(cluster, DetectionPolicy()).search(busy)
-        said = {(candidate.partition, candidate.producer_id) for candidate, _ in found.hanging}
-        assert said <= {hang}
-        assert said or found.not_checked, "what hangs is found, or not everything was answered, and that is said"
-        covered, proven = covered + len(found.covered), proven + len(said)
+        hanging = {(candidate.partition, candidate.producer_id) for candidate, _ in found.hanging}
+        assert hanging <= {hang}
+        assert hanging or found.not_checked, "the hang is found, or a missing answer is reported"
+        covered, proven = covered + len(found.covered), proven + len(hanging)
     assert proven > 0
     assert covered > 0, "nothing was open while it was looked at: the test proves nothing"

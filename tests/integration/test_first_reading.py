@@ -26,7 +26,7 @@ IDS, RECORDS = 500, 20_000
 Way = Callable[[int, int], TransactionFold]
 
 
-def told(cluster: Cluster, partition: TopicPartition, way: Way) -> list[object]:
+def facts_of(cluster: Cluster, partition: TopicPartition, way: Way) -> list[object]:
     end = listed(cluster, partition).offset
     topic_id = cluster.known.topics[partition.topic].topic_id
     read = RangeRead(partition, topic_id, 0, end, None, must_check=False, new_fold=way)
@@ -50,7 +50,7 @@ def both(cluster: Cluster, partition: TopicPartition, held_bytes: int) -> list[l
     def exact(start: int, end: int) -> TransactionFold:
         return TransactionFold(partition.partition, start, end, backlog_end=end)
 
-    return [told(cluster, partition, way) for way in (fast, exact)]
+    return [facts_of(cluster, partition, way) for way in (fast, exact)]
 
 
 def test_both_ways_give_the_same_facts_of_a_real_coordinators_log(cluster: Cluster) -> None:
@@ -71,7 +71,7 @@ def test_both_ways_give_the_same_facts_of_a_real_coordinators_log(cluster: Clust
     assert live >= 5
 
 
-def said(rng: random.Random) -> Iterable[tuple[bytes, bytes | None]]:
+def records_of(rng: random.Random) -> Iterable[tuple[bytes, bytes | None]]:
     for _ in range(RECORDS):
         number = rng.randrange(IDS)
         state = rng.choice([S.EMPTY, S.ONGOING, S.PREPARE_COMMIT, S.COMPLETE_COMMIT, S.COMPLETE_ABORT, S.DEAD])
@@ -92,7 +92,7 @@ def test_both_ways_give_the_same_facts_of_a_log_with_many_ids(cluster: Cluster, 
     servers = ",".join(str(endpoint) for endpoint in cluster.bootstrap)
     batching = {"linger.ms": 20} if batched else {"linger.ms": 0, "batch.num.messages": 1}
     producer = Producer({"bootstrap.servers": servers, "acks": "all", **batching})
-    for key, value in said(random.Random(7)):
+    for key, value in records_of(random.Random(7)):
         producer.produce(log.topic, key=key, value=value, partition=log.partition)
     producer.flush(30.0)
     cluster.refresh()

@@ -1,4 +1,4 @@
-"""A proxy that says that there is no `__transaction_state`: then nothing is proven, and that is said."""
+"""A proxy answers that there is no `__transaction_state`: then nothing is proven, and that is reported."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def run(cluster: Cluster, seed: int) -> tuple[LiveScript, LiveWatcher]:
         watcher.read(ends)
         watcher.heal()
         if (found := watcher.difference(readings)) is not None:
-            raise DifferenceError(f"seed {seed}, look {number}: {found}\n  " + "\n  ".join(script.told))
+            raise DifferenceError(f"seed {seed}, look {number}: {found}\n  " + "\n  ".join(script.steps))
     return script, watcher
 
 

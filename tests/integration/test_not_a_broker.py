@@ -32,11 +32,11 @@ BAD_SERVERS: dict[str, tuple[Behaviour, str]] = {
 }
 
 
-@pytest.mark.parametrize(("behaviour", "said"), BAD_SERVERS.values(), ids=BAD_SERVERS.keys())
-def test_a_server_that_is_no_broker_is_a_broker_error_in_time(behaviour: Behaviour, said: str) -> None:
+@pytest.mark.parametrize(("behaviour", "message"), BAD_SERVERS.values(), ids=BAD_SERVERS.keys())
+def test_a_server_that_is_no_broker_is_a_broker_error_in_time(behaviour: Behaviour, message: str) -> None:
     with bad_server(behaviour) as endpoint:
         started = time.monotonic()
-        with pytest.raises(BrokerError, match=said) as raised:
+        with pytest.raises(BrokerError, match=message) as raised:
             Connection(endpoint, Security(), timeout_s=IN_TIME_S)
         assert time.monotonic() - started < 2 * IN_TIME_S
         assert str(endpoint) in str(raised.value)

@@ -1,7 +1,7 @@
 """Our fold and state against the class that Kafka's leaders keep their producers in, over thousands of random logs.
 
 The class is `ProducerStateManager` of Kafka's own jars, in one JVM without a broker. TXNWATCH_SEEDS=100000 runs so
-many logs; a difference is told with its seed and with the shortest script that still makes it.
+many logs; a difference is reported with its seed and with the shortest script that still makes it.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def test_a_difference_is_reported_with_the_shortest_script_that_makes_it(
     plant(MUTANTS["a marker is dropped"], monkeypatch)
     seed = first_difference(oracle, range(LOGS_FOR_A_MUTANT))
     assert seed is not None
-    with pytest.raises(AssertionError, match=rf"(?s)^seed {seed}: .* hold .*, Kafka .*Step\(kind='marker'") as told:
+    with pytest.raises(AssertionError, match=rf"(?s)^seed {seed}: .* hold .*, Kafka .*Step\(kind='marker'") as raised:
         check(oracle, seed)
-    assert str(told.value).count("Step(") <= 3
+    assert str(raised.value).count("Step(") <= 3
 
 
 def test_a_script_is_shortened_to_the_steps_that_matter() -> None:

@@ -125,9 +125,9 @@ def test_the_doctors_lines_grant_what_is_missing(scene: Scene, ask: Callable[...
     assert f"--allow-principal User:{READER} --operation Describe --transactional-id '*'" in " ".join(lines)
     assert all(f"--command-config {scene.config}" in line for line in lines)
     for line in sorted(lines):
-        words = shlex.split(line)
-        assert words[0] == "kafka-acls.sh"
-        scene.acls(*words[words.index("--add") :])
+        grant = shlex.split(line)
+        assert grant[0] == "kafka-acls.sh"
+        scene.acls(*grant[grant.index("--add") :])
 
     code, answer = ask("doctor")
     wrong = [row for row in answer["rows"] if row["check"] == "right" and row["status"] != "ok"]
@@ -163,13 +163,13 @@ def test_a_topic_that_may_not_be_read_does_not_end_the_search(scene: Scene, ask:
     scene.acls("--add", *unread)
     try:
         code, answer = ask("find-hanging")
-        told, explained = ask("doctor")
+        health, explained = ask("doctor")
     finally:
         scene.acls("--remove", *unread)
     assert (code, hangs(answer)) == (1, [scene.hanging.topic])
     assert not_checked(answer) == {str(scene.healthy): "TOPIC_AUTHORIZATION_FAILED"}
     missing = [row["subject"] for row in explained["rows"] if row["status"] == "missing"]
-    assert (told, missing) == (1, [f"Read on topic {scene.healthy.topic}"])
+    assert (health, missing) == (1, [f"Read on topic {scene.healthy.topic}"])
 
 
 def writers(answer: dict[str, Any]) -> tuple[str, str]:
@@ -270,9 +270,9 @@ def test_every_command_reports_that_a_hidden_partition_is_hidden(
 ) -> None:
     connection = ("--bootstrap-server", scene.kafka.listener("SASL"), "--command-config", str(scene.config))
     assert main([*command(secret), *connection]) == 1
-    said = capsys.readouterr().err
-    assert f"{secret.topic}" in said
-    assert "hidden from this user (TOPIC_AUTHORIZATION_FAILED)" in said
+    output = capsys.readouterr().err
+    assert f"{secret.topic}" in output
+    assert "hidden from this user (TOPIC_AUTHORIZATION_FAILED)" in output
 
 
 def test_an_id_that_looks_like_a_partition_is_an_id_still(
@@ -289,8 +289,8 @@ def test_a_watch_reports_what_is_hidden_until_it_is_shown_and_then_finds_what_ha
 ) -> None:
     flags = ("--command-config", str(scene.config), "--metrics-port", "0")
     with RunningWatch(scene.kafka.listener("SASL"), tmp_path / "checkpoint", *flags) as watch:
-        told = watch.until("ready: ")
-        assert f"nothing is proven on 1 partition: {secret}" in told
+        ready_line = watch.until("ready: ")
+        assert f"nothing is proven on 1 partition: {secret}" in ready_line
         assert f"warning: hidden {secret}: a transaction includes this partition" in watch.until(f"hidden {secret}")
         eventually(
             lambda: Scrape.at(watch.metrics_url).value("unproven_partitions", log="data") == 1,
@@ -316,9 +316,9 @@ def test_a_topic_that_no_census_may_describe_is_unproven_in_log_heartbeat_and_me
         with RunningWatch(
             scene.kafka.listener("SASL"), tmp_path / "checkpoint", *flags, "--events-heartbeat-ms", "1000"
         ) as watch:
-            told = watch.until("ready: ")
-            assert "nothing is proven on " in told
-            assert str(scene.hanging) in told
+            ready_line = watch.until("ready: ")
+            assert "nothing is proven on " in ready_line
+            assert str(scene.hanging) in ready_line
             assert (Scrape.at(watch.metrics_url).value("unproven_partitions", log="data") or 0) >= 1
             code, answer = eventually(
                 lambda: _not_reached(ask("status"), scene.hanging), 30.0, "a heartbeat of a watch that is ready"

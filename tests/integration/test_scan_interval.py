@@ -1,4 +1,4 @@
-"""How often coordinators look for expired transactions is read from the brokers: the largest of what they say."""
+"""How often coordinators look for expired transactions is read from the brokers: the largest of their values."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def scans(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def test_the_largest_counts_and_an_unreachable_broker_keeps_its_last_answer(scans: EmbeddedKafka) -> None:
     with closing(connect(scans)) as cluster:
         eventually(lambda: len(cluster.refresh().brokers) == 2, 20.0, "both brokers")
-        told = settings_of(cluster, [1, 2], [SCAN_INTERVAL])
-        assert {node: found.values for node, found in told.items()} == {
+        answers = settings_of(cluster, [1, 2], [SCAN_INTERVAL])
+        assert {node: found.values for node, found in answers.items()} == {
             1: {SCAN_INTERVAL: str(QUICK_MS)},
             2: {SCAN_INTERVAL: str(SLOW_MS)},
         }

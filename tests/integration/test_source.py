@@ -145,8 +145,8 @@ def test_planning_leaves_no_process_behind_and_tasks_keep_their_workers(
     workers = _python_processes("pyspark.worker")
     assert workers, "they keep connections and state from task to task"
     assert len([pid for pid in workers if _parent(pid) not in workers]) == 1, "source and operator share one daemon"
-    told = [found for _, emitted in batches for found in emitted if isinstance(found, SpanCandidate)]
-    assert {found.producer_id for found in told} == {hung.producer_id}
+    reported = [found for _, emitted in batches for found in emitted if isinstance(found, SpanCandidate)]
+    assert {found.producer_id for found in reported} == {hung.producer_id}
 
 
 def test_a_stop_completes_the_micro_batch_that_runs_and_lets_no_other_begin(
@@ -196,7 +196,7 @@ def test_a_stream_picks_up_new_topics_and_partitions_and_raises_a_barrier_each_t
     create_topic(cluster, f"{prefix}-before")
     seen: list[dict[str, Any]] = []
 
-    def told(kind: str) -> list[dict[str, Any]]:
+    def reported(kind: str) -> list[dict[str, Any]]:
         return [row[kind] for row in seen if row["kind"] == kind]
 
     def take(frame: DataFrame, _: int) -> None:
@@ -221,18 +221,18 @@ def test_a_stream_picks_up_new_topics_and_partitions_and_raises_a_barrier_each_t
         producer.add(late)
         producer.produce(late)
         rows = eventually(
-            lambda: [found for found in told("producer_seen") if found["partition"]["topic"] == late.topic],
+            lambda: [found for found in reported("producer_seen") if found["partition"]["topic"] == late.topic],
             BATCH_S,
             "data of a topic made later",
         )
         assert rows[0]["range_start"] == 0
         assert rows[0]["open_offset"] == 0
-        views = [found["view"] for found in told("transaction_seen")]
+        views = [found["view"] for found in reported("transaction_seen")]
         states = [view["state"] for view in views if view["transactional_id"] == producer.transactional_id]
         assert states[-1] == "Ongoing"
     finally:
         query.stop()
-    barriers = [found["number"] for found in told("barrier")]
+    barriers = [found["number"] for found in reported("barrier")]
     assert barriers == list(range(1, len(barriers) + 1))
 
 

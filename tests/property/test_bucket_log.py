@@ -33,7 +33,7 @@ def test_failed_and_repeated_attempts_leave_no_trace() -> None:
     assert seen["as it was kept"] > SEEDS * BATCHES / 3
     assert seen["read anew"] > SEEDS * BATCHES / 10
     assert seen["gone back"] > SEEDS
-    assert seen["told"] < SEEDS * BATCHES * 0.9, "what is open is not told at each barrier"
+    assert seen["listed"] < SEEDS * BATCHES * 0.9, "the open transactions are not emitted at each barrier"
 
 
 def without_tokens(kept: KeptBucket, sequence: int, tokens: list[bytes]) -> range | None:

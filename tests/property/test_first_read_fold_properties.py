@@ -1,4 +1,4 @@
-"""The two passes of a first reading tell what the exact fold alone tells of the same bytes; and whoever breaks them."""
+"""The two passes of a first reading give the same facts as the exact fold alone; a planted bug in them is found."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from support.coordinator_logs import Placed, coordinator_logs
 from txnwatch.state.model.errors import WireError
-from txnwatch.streaming.log import first_read_fold as past_fold
+from txnwatch.streaming.log import first_read_fold as fold_module
 from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.batch_walker import walk
@@ -56,7 +56,11 @@ def _read(
 
 
 def both_ways(
-    log: list[Placed], cuts: list[int], answers: list[tuple[int, bool]], damages: list[tuple[int, int]], news: int = 99
+    log: list[Placed],
+    cuts: list[int],
+    answers: list[tuple[int, bool]],
+    damages: list[tuple[int, int]],
+    backlog_end: int = 99,
 ) -> list[tuple[list[object], list[object]]]:
     """Of each range that the cuts make: what the two passes show, and what the exact fold shows."""
     whole = _damaged(b"".join(placed.raw for placed in log), damages)
@@ -69,8 +73,8 @@ def both_ways(
     shown = []
     for start, end in pairwise(bounds):
         fast, exact = (
-            FirstReadFold(0, start, end, backlog_end=news, room=HeldBytes()),
-            TransactionFold(0, start, end, backlog_end=news),
+            FirstReadFold(0, start, end, backlog_end=backlog_end, room=HeldBytes()),
+            TransactionFold(0, start, end, backlog_end=backlog_end),
         )
         shown.append(
             (
@@ -87,9 +91,9 @@ def test_both_ways_give_the_same_facts(
     cuts: list[int],
     answers: list[tuple[int, bool]],
     damages: list[tuple[int, int]],
-    news: int,
+    backlog_end: int,
 ) -> None:
-    for fast, exact in both_ways(log, cuts, answers, damages, news):
+    for fast, exact in both_ways(log, cuts, answers, damages, backlog_end):
         assert fast == exact
 
 
@@ -167,7 +171,7 @@ MUTANTS = {
     "ignores the previous producer id": mock.patch.object(FirstReadFold, "_note", _ignores_the_previous_id),
     "ignores whose an id was": mock.patch.object(FirstReadFold, "_note", _ignores_the_name),
     "ignores holes": mock.patch.object(FirstReadFold, "_note", _ignores_holes),
-    "takes live ones for idle": mock.patch.object(past_fold, "quick_decode", _takes_prepare_for_idle),
+    "takes live ones for idle": mock.patch.object(fold_module, "quick_decode", _takes_prepare_for_idle),
     "forgets what it knew": mock.patch.object(FirstReadFold, "forget_idle_backlog", lambda fold: fold._views.clear()),
 }
 

@@ -2,7 +2,7 @@
 
 Seen by a consumer that keeps `ce_id`: the first event of an incident is `opened`, sequences rise by one, at most one
 `resolved` ends it, and nothing comes after. With one instance no `updated` is noise. Compaction leaves the newest.
-Redis shows what is open, and what it has it has as it was told last. Of what ended a day ago no event is kept.
+Redis shows what is open, and each incident as its last event has it. No event of an incident is kept a day after it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent
 
 NAMES = ("a", "b", "c")
-QUIET_MS = (100, 500, 5_000, 12_000, 61_000, KEPT_MS + 1)
+PAUSES_MS = (100, 500, 5_000, 12_000, 61_000, KEPT_MS + 1)
 Step = tuple[str, int, int, int, bool]
-STEPS = ("hang", "end", "traffic", "commit", "join", "unread", "away", "redis", "restart", "quiet")
+STEPS = ("hang", "end", "traffic", "commit", "join", "unread", "away", "redis", "restart", "idle")
 steps = st.lists(
-    st.tuples(st.sampled_from(STEPS), st.integers(0, 2), st.integers(0, 1), st.sampled_from(QUIET_MS), st.booleans()),
+    st.tuples(st.sampled_from(STEPS), st.integers(0, 2), st.integers(0, 1), st.sampled_from(PAUSES_MS), st.booleans()),
     max_size=40,
 )
 
@@ -52,27 +52,27 @@ class Game:
             "away": self._away,
             "redis": self._redis,
             "restart": self._restart,
-            "quiet": lambda *_: (),
+            "idle": lambda *_: (),
         }
 
     def play(self, step: Step) -> None:
-        """`is_deaf`: all tell something before any has heard the others; in the step after it they hear."""
+        """`is_deaf`: all publish before any has read the others' events; in the step after it they read them."""
         what, name, instance, after_ms, is_deaf = step
-        said = self._acts[what](NAMES[name], instance % len(self.ledgers))
+        findings = self._acts[what](NAMES[name], instance % len(self.ledgers))
         self.world.now_ms += after_ms
         self.world.admin.now_ms = self.world.now_ms
         order = self.ledgers if instance == 0 else self.ledgers[::-1]
         self._was_deaf = is_deaf = is_deaf and not self._was_deaf
-        for ledger, hears in zip(self.ledgers, self.listening, strict=True):
-            ledger.new_records = tuple if is_deaf else hears
-        for ledger in order:  # each instance's own state says the same; candidates are said again and again
-            ledger.on_batch([*said, *self.hanging.values()])
+        for ledger, new_records in zip(self.ledgers, self.listening, strict=True):
+            ledger.new_records = tuple if is_deaf else new_records
+        for ledger in order:  # each instance's own state emits the same; candidates are emitted again and again
+            ledger.on_batch([*findings, *self.hanging.values()])
 
     def settle(self) -> None:
         self.log.is_away = False
         self.world.admin.problems.clear()
         for _ in range(8):
-            self.play(("quiet", 0, 0, 61_000, False))
+            self.play(("idle", 0, 0, 61_000, False))
 
     def _hang(self, name: str, _: int) -> tuple[Finding, ...]:
         if name not in self.hanging and not self._is_open(name):
@@ -104,7 +104,7 @@ class Game:
         return ()
 
     def _join(self, name: str, _: int) -> tuple[Finding, ...]:
-        """The producer's next transaction takes the span in; from then on the state says nothing of it."""
+        """The producer's next transaction absorbs the span; from then on the state emits nothing about it."""
         if name in self.hanging:
             del self.hanging[name]
             self.world.admin.begin(name, self.partitions[name])
@@ -135,7 +135,7 @@ class Game:
 
 def lives(log: SharedLog) -> dict[str, list[IncidentEvent]]:
     found: dict[str, list[IncidentEvent]] = defaultdict(list)
-    for event in log.told:
+    for event in log.published:
         found[event.incident_id].append(event)
     return found
 
@@ -148,9 +148,9 @@ def check_life(events: list[IncidentEvent]) -> None:
 
 
 def check_redis(game: Game) -> None:
-    told, shown = game.log.compacted, game.world.redis.latest
-    assert all(event.sequence == told[name].sequence for name, event in shown.items())
-    assert {name for name, event in told.items() if event.is_open or game.is_recent(event)} <= shown.keys()
+    published, shown = game.log.compacted, game.world.redis.latest
+    assert all(event.sequence == published[name].sequence for name, event in shown.items())
+    assert {name for name, event in published.items() if event.is_open or game.is_recent(event)} <= shown.keys()
 
 
 def play(instances: int, game_steps: list[Step]) -> Game:

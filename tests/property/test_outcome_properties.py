@@ -1,6 +1,6 @@
 """An expected outcome against the truth: random lives of one transactional id, with markers lost on one partition.
 
-The truth is who wrote the data that is open at the end, and what that client was told. What is said must be true of
+The truth is who wrote the data that is open at the end, and which answer that client got. The outcome must be true of
 every owner; `unknown` always is.
 """
 
@@ -117,38 +117,38 @@ class Life:
             self.init()
 
     @property
-    def said(self) -> str:
+    def stated(self) -> str:
         assert self.span is not None
         is_read, is_remembered = self.rng.random() < 0.8, self.had_marker and self.rng.random() < 0.7
-        past = SpanHistory(
+        history = SpanHistory(
             self.span.start_epoch if self.rng.random() < 0.95 else None,
             self.last_marker if is_read else None,
             is_first=is_read and not self.had_marker,
         )
-        return expected_outcome(ORDERS, self.span.epoch, self.view, past, 0 if is_remembered else None)
+        return expected_outcome(ORDERS, self.span.epoch, self.view, history, 0 if is_remembered else None)
 
 
 def false_outcomes(lives: int) -> tuple[list[str], Counter[str]]:
     false: list[str] = []
-    said: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for seed in range(lives):
         life = Life(random.Random(seed))
         life.live()
         if life.span is None:
             continue
-        outcome = life.said
-        said[outcome] += 1
-        told = {owner for owner in life.owners if owner is not None}
-        is_wrong = not told <= {outcome} or (outcome in {"commit", "abort"} and not life.is_owed)
+        outcome = life.stated
+        counts[outcome] += 1
+        answered = {owner for owner in life.owners if owner is not None}
+        is_wrong = not answered <= {outcome} or (outcome in {"commit", "abort"} and not life.is_owed)
         if outcome != "unknown" and is_wrong:
-            false.append(f"seed {seed}: said {outcome}, its owners were told {life.owners}")
-    return false, said
+            false.append(f"seed {seed}: found {outcome}, its owners were answered {life.owners}")
+    return false, counts
 
 
 def test_a_known_outcome_is_true_for_every_possible_owner() -> None:
-    false, said = false_outcomes(LIVES)
+    false, counts = false_outcomes(LIVES)
     assert not false
-    assert min(said["commit"], said["abort"], said["none"]) > 100, said
+    assert min(counts["commit"], counts["abort"], counts["none"]) > 100, counts
 
 
 def test_a_careless_lineage_is_found_out() -> None:

@@ -40,7 +40,7 @@ def test_every_fact_has_an_answer_in_every_state(producer: ProducerState, fact: 
     for partition, span in step.producer.spans.items():
         before = producer.spans.get(partition)
         assert before is None or span.start_offset <= before.start_offset or span.emission is None, (
-            "a span that moves up is another one, and nothing was said of it"
+            "a span that moves up is another one, and nothing was emitted about it"
         )
 
 
@@ -49,8 +49,8 @@ def test_a_fact_that_is_applied_twice_changes_nothing(producer: ProducerState, f
     once = apply(producer, fact, 5)
     again = apply(once.producer, fact, 5)
     assert again.producer == once.producer
-    retold = [said for said in again.emitted if not isinstance(said, StrayWrite)]
-    assert retold == [], "only what began and ended in the range is told again; the ledger knows it by its offsets"
+    repeated = [finding for finding in again.emitted if not isinstance(finding, StrayWrite)]
+    assert repeated == [], "only what began and ended in the range is emitted again; the ledger knows it by its offsets"
 
 
 def _first_listed(producer: ProducerState, bench: BarrierContext) -> CoordinatorView | None:
@@ -77,10 +77,10 @@ def test_every_batch_has_an_answer_in_every_bucket(
     bucket: BucketState,
     batch: list[Fact],
     barrier: Barrier,
-    speaks: bool,  # noqa: FBT001 - hypothesis calls it
+    is_first_bucket: bool,  # noqa: FBT001 - hypothesis calls it
 ) -> None:
     store = DictStore()
-    process(bucket, store, [*batch, barrier], POLICY, speaks_for_partitions=speaks)
+    process(bucket, store, [*batch, barrier], POLICY, reports_partitions=is_first_bucket)
     for producer_id in store.rows:
         producer = store.get(producer_id)
         assert producer is not None
@@ -108,8 +108,8 @@ def test_facts_survive_packing(batch: list[Fact], bucket_count: int) -> None:
     blobs = dict(pack_facts(batch, bucket_count))
     for bucket in range(bucket_count):
         back = unpack_facts(blobs[bucket]) if bucket in blobs else []
-        told = [fact for fact in batch if bucket == 0 or not isinstance(fact, LastStable | Throttled)]
-        expected = [fact for fact in told if getattr(fact, "producer_id", bucket) % bucket_count == bucket]
+        of_bucket = [fact for fact in batch if bucket == 0 or not isinstance(fact, LastStable | Throttled)]
+        expected = [fact for fact in of_bucket if getattr(fact, "producer_id", bucket) % bucket_count == bucket]
         for fact in expected:
             back.remove(fact)
         assert back == [], "packing brings nothing else, and no order: a batch is sorted before it is applied"
@@ -125,8 +125,8 @@ def test_facts_survive_arrow(batch: list[Fact], bucket_count: int) -> None:
     rows = FACTS.record_batch(fact_rows(batch, bucket_count)).to_pylist()
     for bucket in range(bucket_count):
         back = [fact_of(row) for row in rows if row["bucket"] == bucket]
-        told = [fact for fact in batch if bucket == 0 or not isinstance(fact, LastStable | Throttled)]
-        expected = [fact for fact in told if getattr(fact, "producer_id", bucket) % bucket_count == bucket]
+        of_bucket = [fact for fact in batch if bucket == 0 or not isinstance(fact, LastStable | Throttled)]
+        expected = [fact for fact in of_bucket if getattr(fact, "producer_id", bucket) % bucket_count == bucket]
         for fact in expected:
             back.remove(fact)
         assert back == []
@@ -136,8 +136,8 @@ def test_facts_survive_arrow(batch: list[Fact], bucket_count: int) -> None:
 def test_what_is_emitted_survives_its_row(bucket: BucketState, batch: list[Fact], later: list[Barrier]) -> None:
     store = DictStore()
     for number, barrier in enumerate(later):
-        told = [*(batch if number == 0 else []), barrier]
-        for emitted in process(bucket, store, told, POLICY, speaks_for_partitions=True):
+        of_bucket = [*(batch if number == 0 else []), barrier]
+        for emitted in process(bucket, store, of_bucket, POLICY, reports_partitions=True):
             assert FINDINGS.decode(FINDINGS.encode(emitted)) == emitted
 
 

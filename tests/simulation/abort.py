@@ -1,9 +1,9 @@
 """The real ledger and the real automatic abort in a simulated cluster, and the truth about whose data they end.
 
 Between any two of their requests anything may happen: clients resume, begin, commit, are fenced; leaders move; faults.
-HARM: a marker was taken, and the data it decided belongs, in part, to a transaction that its client was told had
-committed, or that its coordinator still owned at that moment. LIE: an incident was told with an expected outcome
-that is not what the owners of its data were told, or an abort is called verified and no ABORT marker closed the data.
+HARM: a marker was taken, and the data it decided belongs, in part, to a transaction that was acknowledged as
+committed, or that its coordinator still owned at that moment. LIE: an incident has an expected outcome that its
+clients did not get as an answer, or an abort is called verified and no ABORT marker closed the data.
 SILENCED: with a forger on the events topic, what this process has found to hang has no open incident after a batch.
 SHOWN: a command of the forger stands in an event of ours.
 """
@@ -67,7 +67,7 @@ class Actors:
         self.ledger = Ledger(
             *(Origin("cluster", "simulated:1"), admin, FakeGroups(), outbox, self.now_ms),
             new_records=log.reader(),
-            on_event=self._told,
+            on_event=self._on_event,
         )
         self.abort = AutoAbort("on", EAGER, 0, self.ledger, FakeLease(), "simulated", self.now_ms)
 
@@ -98,9 +98,9 @@ class Actors:
             if known is None and key not in claims._ended_by_others:
                 self.problems.append(f"SILENCED: {key} hangs, and no incident is open")
 
-    def _told(self, event: IncidentEvent) -> None:
+    def _on_event(self, event: IncidentEvent) -> None:
         if event.suggested_command == EVIL:
-            self.problems.append(f"SHOWN: {event.subject} is told with a command that somebody else has made")
+            self.problems.append(f"SHOWN: {event.subject} is published with a command that somebody else has made")
         self._outcome(event)
         self._verified(event)
 
@@ -113,17 +113,17 @@ class Actors:
             or log.topic_id != event.topic_id
         ):
             return
-        told = (event.incident_id, str(event.action))
-        if told in self.verified:
+        verified = (event.incident_id, str(event.action))
+        if verified in self.verified:
             return  # later updates repeat it; the marker may have been lost since
-        self.verified.add(told)
+        self.verified.add(verified)
         closing = self.admin.decided_by(log, event.producer_id, event.txn_start_offset or 0)
         self.world.seen["verified by a marker"] += 1
         if closing is None or closing.commit:
             self.problems.append(f"LIE: {event.subject} is verified to be aborted, and what closed it is {closing}")
 
     def _outcome(self, event: IncidentEvent) -> None:
-        """Told when the incident opens, or found later."""
+        """Published when the incident opens, or found later."""
         if (
             event.verdict != Verdict.HANGING
             or event.expected_outcome == ExpectedOutcome.UNKNOWN
@@ -142,7 +142,7 @@ class Actors:
         last = event.evidence.last_sequence
         owners = self.truth.outcomes(self.world, log, event.producer_id, event.txn_start_offset or 0, last)
         if not owners <= {event.expected_outcome}:
-            self.problems.append(f"LIE: {event.subject} says {event.expected_outcome}, and its owners {owners}")
+            self.problems.append(f"LIE: {event.subject} has {event.expected_outcome}, and its owners {owners}")
 
 
 class AbortingJudge(Judge):
@@ -152,12 +152,12 @@ class AbortingJudge(Judge):
         super().__init__(world)
         self.actors = Actors(world, truth, 3, forger_seed)
 
-    def hear(self, said: BatchResult) -> None:
+    def check(self, result: BatchResult) -> None:
         """See Judge."""
-        super().hear(said)
+        super().check(result)
         self.actors.admin.stands_still = self.world.setting.rate == 0.0
-        if said.is_committed and not self.problems:
-            self.problems.extend(self.actors.batch(said.emitted))
+        if result.is_committed and not self.problems:
+            self.problems.extend(self.actors.batch(result.emitted))
 
 
 def run_with_abort(seed: int, setting: Setting, *, forging: bool = False) -> Outcome:
@@ -172,14 +172,14 @@ def run_with_abort(seed: int, setting: Setting, *, forging: bool = False) -> Out
 
 @contextmanager
 def believing() -> Iterator[None]:
-    """A planted bug: the outcome that an abort rests on is the one that the events topic tells."""
+    """A planted bug: the outcome that an abort rests on is the one from the events topic."""
     proven = Ledger.proven
 
-    def as_told(self: Ledger) -> list[tuple[IncidentEvent, ProvenHang]]:
-        return [(told, replace(found, outcome=told.expected_outcome)) for told, found in proven(self)]
+    def as_published(self: Ledger) -> list[tuple[IncidentEvent, ProvenHang]]:
+        return [(event, replace(found, outcome=event.expected_outcome)) for event, found in proven(self)]
 
     with (
-        mock.patch.object(Ledger, "proven", as_told),
+        mock.patch.object(Ledger, "proven", as_published),
         mock.patch.object(Claims, "_ours", lambda _, event: event),
         mock.patch.object(Claims, "compare", return_value=None),
         as_it_was_found(),
@@ -190,9 +190,9 @@ def believing() -> Iterator[None]:
 def run_race(seed: int) -> tuple[list[str], Counter[str]]:
     """Evidence about whatever is open, hanging or not, against clients that go on; what is wrong, what happened.
 
-    The outcome that the evidence is given is the one its owners have been told so far, as it is when it is found by the
-    state; for data of a live transaction it is a lie, and the evidence lives for one decision only. Everything behind
-    the evidence has to hold by itself.
+    The outcome in the evidence is the answer that its owners have got so far, as it is when the state finds it. For
+    data of a live transaction it is wrong, and the evidence lives for one decision only. Everything behind the
+    evidence has to hold by itself.
     """
     with witnessed(Truth()) as truth, as_it_was_found():
         rng = random.Random(seed)
@@ -238,7 +238,7 @@ def _forged(world: World, truth: Truth, rng: random.Random) -> IncidentEvent | N
     reading = WorldAdmin(world, truth, 1)._reading(log.partition)
     row = reading.open_transaction(producer_id)
     assert row is not None
-    told = truth.outcomes(world, log, producer_id, start)
+    answers = truth.outcomes(world, log, producer_id, start)
     names = [c.transactional_id for c in world.clients if producer_id in {c.producer_id, *(p for p, _ in c.former)}]
     return an_event(
         f"{log.partition}{log.topic_id}@{start}/{producer_id}/{row.last_sequence}",
@@ -251,5 +251,5 @@ def _forged(world: World, truth: Truth, rng: random.Random) -> IncidentEvent | N
         txn_start_offset=start,
         detected_at_ms=0,
         evidence=an_evidence(last_sequence=row.last_sequence),
-        expected_outcome="commit" if "commit" in told else "abort" if told else "none",
+        expected_outcome="commit" if "commit" in answers else "abort" if answers else "none",
     )

@@ -31,8 +31,8 @@ class OneClockForAll(ChangedBarrier):
 
     def change(self, barrier: Barrier) -> Barrier:
         leaders = {log: Leader(1, leader.epoch) for log, leader in barrier.leaders.items()}
-        told = list(barrier.clocks.values())
-        return replace(barrier, leaders=leaders, clocks={1: reduce(both, told)} if told else {})
+        reported = list(barrier.clocks.values())
+        return replace(barrier, leaders=leaders, clocks={1: reduce(both, reported)} if reported else {})
 
 
 class AFormerLeadersStamp(Wrapped):
@@ -58,8 +58,8 @@ class LateAtOnce(Wrapped):
         return mock.patch.object(Clocks, "age_ms", impatient)
 
 
-class OnlyStampsTell(Wrapped):
-    """How long we have seen something counts for nothing: what stamps cannot tell is never told."""
+class OnlyTimestampsCount(Wrapped):
+    """How long we have seen something counts for nothing: an age that timestamps do not show is never reported."""
 
     def patch(self) -> AbstractContextManager[object]:
         def blind(clocks: Clocks, view: CoordinatorView, now_ms: int) -> int:
@@ -69,7 +69,7 @@ class OnlyStampsTell(Wrapped):
 
 
 class MiddleOfEverything(Wrapped):
-    """The clock is the middle of what any records allow, read again or not, and nothing else tells an age."""
+    """The clock is the middle of what any records allow, read again or not, and nothing else gives an age."""
 
     def read(self, plan: ReadPlan) -> list[Fact]:
         with mock.patch.object(plan_run, "clocks_of", _middle):
@@ -102,6 +102,6 @@ CLOCK_MUTANTS: tuple[tuple[type[Reader], Setting, int], ...] = (
     (OneClockForAll, USUAL, 0),
     (AFormerLeadersStamp, USUAL, 0),
     (LateAtOnce, CLEAN_FAILOVERS, 0),
-    (OnlyStampsTell, USUAL, 65),
+    (OnlyTimestampsCount, USUAL, 65),
     (MiddleOfEverything, USUAL, 0),
 )

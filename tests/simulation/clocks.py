@@ -32,10 +32,10 @@ class State(NamedTuple):
     producer_epoch: int | None
 
     @classmethod
-    def of(cls, transactional_id: str, producer_id: int, said: CoordinatorView | TransactionLogValue) -> State:
+    def of(cls, transactional_id: str, producer_id: int, logged: CoordinatorView | TransactionLogValue) -> State:
         """That of a record, or of what the detector knows."""
-        epoch = said.producer_epoch if said.state.is_prepare else None
-        return cls(transactional_id, producer_id, said.state, said.start_ms, epoch)
+        epoch = logged.producer_epoch if logged.state.is_prepare else None
+        return cls(transactional_id, producer_id, logged.state, logged.start_ms, epoch)
 
 
 def fork(rng: random.Random) -> random.Random:
@@ -79,7 +79,7 @@ class Clocks:
         """What the clock of its leader shows now."""
         return self.now_ms + self.ahead_ms[self.leader(log)]
 
-    def said(self, transactional_id: str, value: TransactionLogValue) -> None:
+    def logged(self, transactional_id: str, value: TransactionLogValue) -> None:
         """A record is appended now."""
         self.since_ms.setdefault(State.of(transactional_id, value.producer_id, value), self.now_ms)
 

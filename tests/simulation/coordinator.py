@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from simulation.clocks import Clocks
-from simulation.encoding import Saying
+from simulation.encoding import LoggedValue
 from simulation.partition import PartitionLog
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
@@ -191,14 +191,16 @@ class Coordinators:
                 self._enter(known, value)
 
     def take_over(self, log: int) -> None:
-        """Another leader of the log, with its next epoch: memory is what the log says, to its end."""
+        """Another leader of the log, with its next epoch: its memory is the log, up to its end."""
         held = self.logs[log]
         for name in [name for name, known in self.transactions.items() if known.log == log]:
             del self.transactions[name]
-        last = {entry.body.transactional_id: entry.body for entry in held.entries if isinstance(entry.body, Saying)}
-        for name, saying in last.items():
-            if saying.value is not None:
-                self._enter(self.transactions.setdefault(name, Transaction(name, log)), saying.value)
+        last = {
+            entry.body.transactional_id: entry.body for entry in held.entries if isinstance(entry.body, LoggedValue)
+        }
+        for name, logged in last.items():
+            if logged.value is not None:
+                self._enter(self.transactions.setdefault(name, Transaction(name, log)), logged.value)
 
     def _enter(self, known: Transaction, value: TransactionLogValue | None) -> None:
         known.value = value
@@ -236,9 +238,9 @@ class Coordinators:
     def _append(self, known: Transaction, value: TransactionLogValue | None) -> None:
         log = self.logs[known.log]
         if log.has_leader:
-            offset = log.append(Saying(known.transactional_id, value, self._stamp_ms(known.log)))
+            offset = log.append(LoggedValue(known.transactional_id, value, self._stamp_ms(known.log)))
             if value is not None:
-                self.clocks.said(known.transactional_id, value)
+                self.clocks.logged(known.transactional_id, value)
             known.pending = Pending(offset, value)
 
     def _stamp_ms(self, log: int) -> int:

@@ -31,7 +31,7 @@ class Mark(NamedTuple):
     commit: bool
 
 
-class Saying(NamedTuple):
+class LoggedValue(NamedTuple):
     """A record of the coordinator's log; no value is a tombstone."""
 
     transactional_id: str
@@ -39,7 +39,7 @@ class Saying(NamedTuple):
     timestamp_ms: int
 
 
-Body = Data | Mark | Saying
+Body = Data | Mark | LoggedValue
 
 
 @lru_cache(maxsize=1 << 16)
@@ -63,7 +63,7 @@ def encode(offset: int, leader_epoch: int, body: Body) -> bytes:
                 coordinator_epoch=coordinator_epoch,
                 leader_epoch=leader_epoch,
             )
-        case Saying(transactional_id, value, timestamp_ms):
+        case LoggedValue(transactional_id, value, timestamp_ms):
             record = a_record(key=a_key(transactional_id), value=a_value(value) if value is not None else None)
             return a_batch(
                 offset,

@@ -1,4 +1,4 @@
-"""What goes wrong: each fault is one function of the world and one random number, and tells whether it happened.
+"""What goes wrong: each fault is one function of the world and one random number, and returns whether it happened.
 
 Shares are of a hundred things that happen. What is no fault of anybody (failover, expiry, timeouts, fencing, markers
 late and in any order, lagging replicas) is part of the world itself.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from simulation.encoding import Saying
+from simulation.encoding import LoggedValue
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def topic_hidden(world: World, draw: float) -> bool:
 
 
 def log_hidden(world: World, draw: float) -> bool:
-    """A proxy says that there is no `__transaction_state`; drawn again, it shows it."""
+    """A proxy answers that there is no `__transaction_state`; drawn again, it shows it."""
     if draw > 0.3:
         return False
     world.is_log_hidden = not world.is_log_hidden
@@ -173,7 +173,7 @@ def compaction(world: World, draw: float) -> bool:
     cleaned = [entry for entry in log.entries[:-1] if entry.next_offset <= log.high_watermark]
     last: dict[str, int] = {}
     for entry in cleaned:
-        assert isinstance(entry.body, Saying)
+        assert isinstance(entry.body, LoggedValue)
         last[entry.body.transactional_id] = entry.offset
     kept = set(last.values())
     if len(kept) == len(cleaned):

@@ -1,7 +1,7 @@
 """A client of the simulated cluster that writes to the events topic whatever it likes, between any two batches.
 
-It knows everything and means harm: it says of what is open that it is owed an abort and has waited for long, of what
-hangs that it is over, and writes sequences, places and commands of its own. What it draws comes from its own source of
+It knows everything and means harm. Its events claim that an open transaction has long been due for an abort, or that a
+hang is over. It writes sequences, places and commands of its own. What it draws comes from its own source of
 chance, so that a cluster does the same with it and without.
 """
 
@@ -88,7 +88,7 @@ class Forger:
         return replace(event, sequence=min(event.sequence + 1, _INT32), status="updated", resolution=None)
 
     def _of_what_is_open(self) -> IncidentEvent | None:
-        """Healthy or not, it is told to hang, and to be owed an abort."""
+        """An event claims that it hangs and is due for an abort, whether it is healthy or not."""
         found = [(log, row) for log in self._world.data.values() for row in log.open_spans() if log.is_listable]
         if not found:
             return None

@@ -1,20 +1,20 @@
-"""The judge knows everything, and asks two questions: was something false told, and was a hang missed?
+"""The judge knows everything, and asks two questions: was something false reported, and was a hang missed?
 
 FALSE: a candidate was emitted although at no moment from the barrier's last answer for D to the end of its batch
 the span was there without a marker being owed to it; if it is gone since, from the first question for D. (Not "at
 the end": what changes after an answer is not the state's fault, the ledger's confirming read is for that. Not "at
 T": a log may be cut between listing and reading, and then what was read is what is true.) MISSED: the cluster is
 healed, several batches have run, and a span that no marker is owed to has no candidate. LEFT: a candidate whose
-span has ended, or was taken in by a live transaction that then ended, was never said to be over. OPEN: a gap that
+span has ended, or was taken in by a live transaction that then ended, was never reported to be over. OPEN: a gap that
 never closed.
-BLIND: a hang is missed while a partition is still behind; a census must have told. ENDED: a hang was told to be over
-by a marker, and hung on. FALSE STRAY: a stray write was told of data that was all of one transaction, never hung and
-never lost its marker.
+BLIND: a hang is missed while a partition is still behind; a census must have shown it. ENDED: a hang was reported as
+over by a marker, and hung on. FALSE STRAY: a stray write was reported, but all the data was of one transaction,
+never hung and never lost its marker.
 
 The verdicts that rest on time have a judge of their own (time_judge.py).
 
-Where there is no scan, a candidate rests on a census that may be as old as the batch before. What a batch said that
-died before it was committed is judged as true or false, but not remembered: the ledger looks again at what it has
+Where there is no scan, a candidate rests on a census that may be as old as the batch before. The findings of a
+batch that died before its commit are judged as true or false, but not remembered: the ledger looks again at what it has
 open.
 """
 
@@ -48,10 +48,10 @@ END = 1_000_000
 
 @dataclass
 class Judge:
-    """What was told, and what is wrong with it."""
+    """What was reported, and what is wrong with it."""
 
     world: World
-    told: dict[tuple[TopicPartition, int], SpanId] = field(default_factory=dict)
+    reported: dict[tuple[TopicPartition, int], SpanId] = field(default_factory=dict)
     found: set[SpanId] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
     time: TimeJudge = field(init=False)
@@ -59,51 +59,51 @@ class Judge:
     def __post_init__(self) -> None:
         self.time = TimeJudge(self.world)
 
-    def hear(self, said: BatchResult) -> None:
+    def check(self, result: BatchResult) -> None:
         """One attempt at a batch; only what was committed is remembered."""
-        before, found, told = dict(self.told), set(self.found), set(self.time.told)
-        for emitted in said.emitted:
+        before, found, reported = dict(self.reported), set(self.found), set(self.time.reported)
+        for emitted in result.emitted:
             if isinstance(emitted, SpanCandidate):
-                self._candidate(emitted, said)
+                self._candidate(emitted, result)
             elif isinstance(emitted, CoverInDoubt):
                 self._doubt(emitted.candidate)
             elif isinstance(emitted, OwnerInDoubt):
                 self._ask(emitted.candidate)
             elif isinstance(emitted, StrayWrite):
-                self._stray_write(emitted, said)
+                self._stray_write(emitted, result)
             elif isinstance(emitted, TransactionCandidate):
-                self.problems.extend(self.time.hear(emitted, said.barrier))
+                self.problems.extend(self.time.check(emitted, result.barrier))
             elif isinstance(emitted, PartitionAlarm):
                 self.world.seen["given up"] += emitted.notice.detail.startswith("given up")
             elif isinstance(emitted, SpanEnded):
                 self.world.seen[f"ended: {emitted.how}"] += 1
                 self.world.note(f"over ({emitted.how}): {emitted.partition}@{emitted.span.start_offset}")
-                self._ended(emitted, said)
-        if not said.is_committed:
-            self.told, self.found, self.time.told = before, found, told
+                self._ended(emitted, result)
+        if not result.is_committed:
+            self.reported, self.found, self.time.reported = before, found, reported
 
-    def _ended(self, ended: SpanEnded, said: BatchResult) -> None:
+    def _ended(self, ended: SpanEnded, result: BatchResult) -> None:
         """A marker that was read ends what it closes, not what has hung all the while."""
-        name = self.told.pop((ended.partition, ended.producer_id), None)
-        if ended.how is SpanEnd.MARKER and name is not None and self.world.hanging.get(name, END) <= said.before:
-            self.problems.append(f"ENDED: {name} at barrier {said.barrier.number}")
+        name = self.reported.pop((ended.partition, ended.producer_id), None)
+        if ended.how is SpanEnd.MARKER and name is not None and self.world.hanging.get(name, END) <= result.before:
+            self.problems.append(f"ENDED: {name} at barrier {result.barrier.number}")
 
-    def _candidate(self, candidate: SpanCandidate, said: BatchResult) -> None:
+    def _candidate(self, candidate: SpanCandidate, result: BatchResult) -> None:
         span = candidate.span
         name = SpanId(candidate.partition, span.topic_id, candidate.producer_id, span.start_offset)
         self.world.seen["candidate"] += 1
         place = (candidate.partition, candidate.producer_id)
-        if self.told.get(place) != name:
-            barriers = f"barriers {candidate.first_barrier}, {said.barrier.number}"
+        if self.reported.get(place) != name:
+            barriers = f"barriers {candidate.first_barrier}, {result.barrier.number}"
             self.world.note(
                 f"CANDIDATE {name.partition}@{name.start} of {name.producer_id} ({candidate.reason}), {barriers}"
             )
-        self.told[place] = name
-        is_seen_now = span.seen_at is not None and span.seen_at >= said.barrier.number - 1
+        self.reported[place] = name
+        is_seen_now = span.seen_at is not None and span.seen_at >= result.barrier.number - 1
         if span.by_census or is_seen_now:
-            said = replace(said, since=said.before, data_listed=said.before)
-        if not any(self._hung(real, said) for real in self._same(name)):
-            self.problems.append(f"FALSE: {name} at barrier {said.barrier.number}")
+            result = replace(result, since=result.before, data_listed=result.before)
+        if not any(self._hung(real, result) for real in self._same(name)):
+            self.problems.append(f"FALSE: {name} at barrier {result.barrier.number}")
 
     def _doubt(self, held: SpanCandidate) -> None:
         """The ledger asks the coordinator, and finds what the log's view covers."""
@@ -120,7 +120,7 @@ class Judge:
         self.world.seen["owner in doubt"] += 1
         for _, found in confirm_contradicted(self._admin(), [candidate]):  # type: ignore[arg-type]
             if found.answer is Answer.CONFIRMED and found.producer is not None:
-                # What is told begins where its leader says: the span that the state has may be over, and another open.
+                # The reported span begins where its leader has it: the state's span may be over, and another one open.
                 start = found.producer.txn_start_offset
                 name = SpanId(candidate.partition, candidate.span.topic_id, candidate.producer_id, start)
                 real = [span for span in self._same(name) if span in self.world.hanging]
@@ -138,12 +138,12 @@ class Judge:
         return admin
 
     def stands_still(self, last: BatchResult, unread: Collection[TopicPartition]) -> None:
-        """While something is away and nothing moves: what is hidden is said, and what can be proven is told.
+        """While something is away and nothing moves: what is hidden is reported, and what can be proven is reported.
 
         `unread` is what was not read in one of the last batches.
         """
         world, barrier = self.world, last.barrier
-        failed = {at for said in last.emitted if isinstance(said, CensusIncomplete) for at in said.failed}
+        failed = {at for finding in last.emitted if isinstance(finding, CensusIncomplete) for at in finding.failed}
         read = {
             known.log: known
             for known in world.coordinators.transactions.values()
@@ -152,39 +152,42 @@ class Judge:
         for known in world.coordinators.transactions.values():
             is_unread = TopicPartition(TRANSACTION_STATE_TOPIC, known.log) in unread
             if known.log in read and known.log not in barrier.stale_coordinator and not is_unread:
-                unsaid = {at for at in known.held if at.topic in world.hidden} - barrier.stale_data - failed
-                self.problems.extend(f"UNSAID: {at} is hidden, and {known.transactional_id} holds it" for at in unsaid)
-        told = self.found | {real for name in self.told.values() for real in self._same(name)}
+                unreported = {at for at in known.held if at.topic in world.hidden} - barrier.stale_data - failed
+                self.problems.extend(
+                    f"UNREPORTED PARTITION: {at} is hidden, and {known.transactional_id} holds it" for at in unreported
+                )
+        reported = self.found | {real for name in self.reported.values() for real in self._same(name)}
         owners = {
             known.value.producer_id
             for known in world.coordinators.transactions.values()
             if known.log in read and known.value is not None
             if TopicPartition(TRANSACTION_STATE_TOPIC, known.log) not in unread  # what it was last seen to hold counts
         }
-        for span in world.hanging.keys() - told:
+        for span in world.hanging.keys() - reported:
             log = world.data.get(span.partition)
             is_read = log is not None and log.is_listable and span.partition.topic not in world.hidden
             is_read = is_read and span.partition not in {*barrier.stale_data, *unread, *failed}
             if is_read and span.producer_id in owners and not self._is_held(span):
-                self.problems.append(f"UNTOLD: {span}, whose owner is in a part of the log that can be read")
+                self.problems.append(f"UNREPORTED HANG: {span}, whose owner is in a part of the log that can be read")
 
-    def _stray_write(self, stray: StrayWrite, said: BatchResult) -> None:
+    def _stray_write(self, stray: StrayWrite, result: BatchResult) -> None:
         name = SpanId(stray.partition, stray.topic_id, stray.producer_id, stray.joined.start_offset)
-        self.world.seen["stray write told"] += 1
+        self.world.seen["stray write reported"] += 1
         self.world.note(f"STRAY WRITE {name.partition}@{name.start} of {name.producer_id}: {stray.joined}")
         joined_at = stray.joined.offset
         end = joined_at + 1 if joined_at is not None else END  # not known: the log was not read so far
         offsets = range(name.start, end)
         has_mixed = self.world.owners.is_mixed(stray.topic_id, stray.partition, stray.producer_id, offsets)
         if not has_mixed and not self._same(name) and not any(map(name.is_part_of, self.world.reopened)):
-            self.problems.append(f"FALSE STRAY: {name} at barrier {said.barrier.number}")
+            self.problems.append(f"FALSE STRAY: {name} at barrier {result.barrier.number}")
 
-    def _hung(self, span: SpanId, said: BatchResult) -> bool:
-        if self.world.hanging.get(span, said.until + 1) <= said.until:
+    def _hung(self, span: SpanId, result: BatchResult) -> bool:
+        if self.world.hanging.get(span, result.until + 1) <= result.until:
             return True
-        since = {False: said.since, True: said.data_listed}
+        since = {False: result.since, True: result.data_listed}
         return any(
-            begun <= said.until and end > since[is_held] for begun, end, is_held in self.world.was_hanging.get(span, ())
+            begun <= result.until and end > since[is_held]
+            for begun, end, is_held in self.world.was_hanging.get(span, ())
         )
 
     def _same(self, name: SpanId) -> list[SpanId]:
@@ -196,9 +199,9 @@ class Judge:
         return [real for real in known if name.is_part_of(real)]
 
     def look_behind(self) -> list[str]:
-        """At a cluster at rest, of which much is not read: whatever hangs must have been told by its leaders' word."""
-        told = {real for name in self.told.values() for real in self._same(name)}
-        self.problems.extend(f"BLIND: {span}" for span in sorted(self.world.hanging.keys() - told - self.found))
+        """At a cluster at rest, of which much is not read: every hang must be reported from its leader's answer."""
+        reported = {real for name in self.reported.values() for real in self._same(name)}
+        self.problems.extend(f"BLIND: {span}" for span in sorted(self.world.hanging.keys() - reported - self.found))
         return self.problems
 
     def close(self, outstanding: Mapping[TopicPartition, int]) -> list[str]:
@@ -206,7 +209,7 @@ class Judge:
         self.problems.extend(f"OPEN: the gap of {gap} never closed" for gap in outstanding)
         truth = set(self.world.hanging)
         found = set(self.found)
-        for name in self.told.values():
+        for name in self.reported.values():
             match = [real for real in self._same(name) if real in truth]
             found.update(match)
             if not match and not self._is_held(name):
@@ -216,7 +219,7 @@ class Judge:
         return self.problems
 
     def _is_held(self, name: SpanId) -> bool:
-        """Taken in by a transaction that is stuck in Prepare*: told, covered, and not over."""
+        """Taken in by a transaction that is stuck in Prepare*: reported, covered, and not over."""
         at = self.world.data.get(name.partition)
         if at is None or at.topic_id != name.topic_id:
             return False

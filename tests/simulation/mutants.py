@@ -96,15 +96,15 @@ class EmptyBatchIsABarrier(Reader):
     """The same listing is judged once more, under the next number."""
 
     def attempt(self, found: Listing) -> BatchResult:
-        said = super().attempt(found)
-        again: list[Fact] = [replace(said.barrier, number=said.barrier.number + 1, reread={})]
+        result = super().attempt(found)
+        again: list[Fact] = [replace(result.barrier, number=result.barrier.number + 1, reread={})]
         for number, store in enumerate(self.stores):
-            said.emitted.extend(self.process(number, store, again))
-        return said
+            result.emitted.extend(self.process(number, store, again))
+        return result
 
 
 class ChangedBarrier(Reader):
-    """A reader whose barriers are told otherwise."""
+    """A reader that changes its barriers."""
 
     def change(self, barrier: Barrier) -> Barrier:
         raise NotImplementedError
@@ -174,7 +174,7 @@ class NoSecondLookAtTheLog(Wrapped):
 
 
 class RotationToOneProducerIdOnly(Reader):
-    """A record that moves a transactional id on is told to its new producer id alone.
+    """A record that moves a transactional id on reaches only its new producer id.
 
     Asking the coordinators finds what that covers, but only once it is late: here nobody asks.
     """
@@ -217,7 +217,7 @@ class OneMarkerLost(Reader):
 
 
 class TruncationIgnored(Reader):
-    """Nobody is told that a partition was cut."""
+    """The truncation of a partition is not reported."""
 
     def facts(self, facts: list[Fact]) -> list[Fact]:
         return [fact for fact in facts if not self._is_truncation(fact)]
@@ -249,7 +249,7 @@ class LogTailLostUnnoticed(Reader):
 
 
 def _undoubted(emitted: list[Finding]) -> list[Finding]:
-    return [said for said in emitted if not isinstance(said, CoverInDoubt)]
+    return [finding for finding in emitted if not isinstance(finding, CoverInDoubt)]
 
 
 class NobodyAsksForAnUnknownOwner(Reader):
@@ -257,20 +257,20 @@ class NobodyAsksForAnUnknownOwner(Reader):
 
     def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Finding]:
         emitted = super().process(number, store, facts)
-        return [said for said in emitted if not isinstance(said, OwnerInDoubt)]
+        return [finding for finding in emitted if not isinstance(finding, OwnerInDoubt)]
 
 
 class AnyPartOfTheLogWillDo(Reader):
     """An id that the coordinators that answer do not have has no owner."""
 
-    def batch(self, heard: Callable[[BatchResult], None]) -> bool:
+    def batch(self, on_result: Callable[[BatchResult], None]) -> bool:
         whole = TransactionListing.__init__
 
         def blind(listing: TransactionListing, transactions: object, *_: object, **__: object) -> None:
             whole(listing, transactions)  # type: ignore[arg-type]
 
         with mock.patch.object(TransactionListing, "__init__", blind):
-            return super().batch(heard)
+            return super().batch(on_result)
 
 
 class HiddenIsAbsent(Reader):
@@ -302,7 +302,7 @@ class TheLogIsNeverAnother(Reader):
 
 
 class TheOldLogStillCounts(Wrapped):
-    """What the log that is gone has said stays true."""
+    """The content of the log that is gone still counts."""
 
     @contextmanager
     def patch(self) -> Iterator[None]:

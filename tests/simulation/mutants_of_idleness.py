@@ -1,4 +1,4 @@
-"""Bugs planted where barriers are left out: each leaves out one that has something to say."""
+"""Bugs planted where barriers are left out: each leaves out one that would emit something."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from txnwatch.state.model.findings import Finding
 from txnwatch.streaming.source.idle_barriers import NextBarrierDue
 from txnwatch.streaming.source.offsets import SourceOffset
 
-QUIET = Setting(faults=frozenset({"stray write", "lost marker", "no leader"}), rate=0.3, batches=30)
+FEW_FAULTS = Setting(faults=frozenset({"stray write", "lost marker", "no leader"}), rate=0.3, batches=30)
 
 
 class NothingIsEverDue(Reader):
@@ -26,7 +26,7 @@ class NothingIsEverDue(Reader):
 
 
 class AnyBatchWillDo(Reader):
-    """What was said of an earlier barrier still counts: the driver writes it a moment late."""
+    """The result of an earlier barrier still counts: the driver writes it a moment late."""
 
     def __init__(self, world: World, rng: random.Random) -> None:
         super().__init__(world, rng)
@@ -52,6 +52,6 @@ def _answered(offset: SourceOffset) -> SourceOffset:
 
 MUTANTS_OF_IDLENESS: tuple[tuple[type[Reader], Setting, int], ...] = (
     (NothingIsEverDue, USUAL, 0),
-    (AnyBatchWillDo, QUIET, 65),
+    (AnyBatchWillDo, FEW_FAULTS, 65),
     (WhatDoesNotAnswerHasNothingNew, USUAL, 0),
 )

@@ -83,7 +83,7 @@ class PartitionLog:
             self.follower_end = self.high_watermark = self.committed = self.end
 
     def copy(self) -> None:
-        """The follower has everything, but the leader has not heard of it: nothing is committed yet."""
+        """The follower has everything, but the leader does not know it: nothing is committed yet."""
         if self.has_leader:
             self.follower_end = self.end
 

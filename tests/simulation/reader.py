@@ -65,7 +65,7 @@ _TASK_SIZE = 4  # offsets worth a task here: small worlds have several plans a b
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What one attempt at a batch said, with the ticks of its listings and of its end.
+    """What one attempt at a batch emitted, with the ticks of its listings and of its end.
 
     Attributes:
         before: the tick the batch before it began at: as old may a census be that a candidate rests on.
@@ -186,7 +186,7 @@ class Reader:
         self.lister._rota.options = replace(self.options, heal_interval_s=0.0)
         self.lister._rota._heal_due_s = 0.0
 
-    def batch(self, heard: Callable[[BatchResult], None]) -> bool:
+    def batch(self, on_result: Callable[[BatchResult], None]) -> bool:
         """One micro-batch, with as many attempts as it takes; whether there was one."""
         found = self.list_ends()
         if found is None:
@@ -195,10 +195,10 @@ class Reader:
         found = replace(found, end=end)
         while True:
             kept = [dict(store.rows) for store in self.stores], list(self.rows)
-            said = self.attempt(found)
-            said = replace(said, is_committed=self.rng.random() >= self.crashes)
-            heard(said)
-            if said.is_committed:
+            result = self.attempt(found)
+            result = replace(result, is_committed=self.rng.random() >= self.crashes)
+            on_result(result)
+            if result.is_committed:
                 break
             self.seen["crash between batch and commit"] += 1
             self.world.note(f"batch {end.barrier} dies before it is committed")
@@ -207,18 +207,18 @@ class Reader:
             self.rows = kept[1]
             self.world.churn()
         self.done, self.before = end, found.since
-        self.unproven = [unproven for unproven in said.emitted if isinstance(unproven, Unproven)]
+        self.unproven = [unproven for unproven in result.emitted if isinstance(unproven, Unproven)]
         if self.rng.random() >= self.lateness:  # the file is written a moment late now and then
-            self.rereads = self.requests_after(self.remembered.whole(said.emitted))
-            self.judged = NextBarrierDue(end.barrier, self.due_ms(said.emitted))
-        unread = [gap for gap in said.emitted if isinstance(gap, OutstandingGap | ReadLimitReached)]
+            self.rereads = self.requests_after(self.remembered.whole(result.emitted))
+            self.judged = NextBarrierDue(end.barrier, self.due_ms(result.emitted))
+        unread = [gap for gap in result.emitted if isinstance(gap, OutstandingGap | ReadLimitReached)]
         self.gaps = {gap.partition: gap.gap if isinstance(gap, OutstandingGap) else gap.from_offset for gap in unread}
         return True
 
     def requests_after(self, emitted: list[Finding]) -> set[RereadRequest]:
         """What the driver asks its source for."""
         rereads = requests_after(emitted, ())
-        standing = [said.partition for said in emitted if isinstance(said, LastStableOffsetBlocked)]
+        standing = [finding.partition for finding in emitted if isinstance(finding, LastStableOffsetBlocked)]
         known = sum(census_of(partition, CensusReason.STANDING) not in rereads for partition in standing)
         self.seen["last stable offset stands, held by somebody known"] += known
         self.seen["last stable offset stands, held by nobody known"] += len(standing) - known
@@ -251,14 +251,14 @@ class Reader:
 
     def due_ms(self, emitted: Iterable[Finding]) -> int:
         """When the next barrier has to be, as the driver works it out."""
-        return min(said.due_ms for said in emitted if isinstance(said, BucketCount))
+        return min(finding.due_ms for finding in emitted if isinstance(finding, BucketCount))
 
     def is_left_out(self, previous: SourceOffset, following: SourceOffset, judged: NextBarrierDue | None) -> bool:
         """The rule of the source; a mutant has another one."""
         return can_skip(previous, following, judged)
 
     def can_skip(self, previous: SourceOffset, following: SourceOffset, judged: NextBarrierDue | None) -> bool:
-        """The same, and what is left out is tried: it must say nothing and change nothing."""
+        """The same, and a barrier that is left out is tried: it must emit nothing and change nothing."""
         if not self.is_left_out(previous, following, judged):
             return False
         self.seen["barrier left out"] += 1
@@ -267,9 +267,11 @@ class Reader:
         with mock.patch.object(self.world, "churn"):
             emitted = self.attempt(Listing(following, self.world.tick, self.world.tick)).emitted
         nothing = (*_NOTHING, *self.unproven)
-        news = [said for said in emitted if not isinstance(said, _FIGURES) and said not in nothing]
-        if news or kept[0] != [store.rows for store in self.stores]:
-            self.problems.append(f"LEFT OUT: barrier {following.barrier} says {news[:1] or 'nothing, and knows more'}")
+        unexpected = [finding for finding in emitted if not isinstance(finding, _FIGURES) and finding not in nothing]
+        if unexpected or kept[0] != [store.rows for store in self.stores]:
+            self.problems.append(
+                f"LEFT OUT: barrier {following.barrier} emits {unexpected[:1] or 'nothing, and knows more'}"
+            )
         for store, rows in zip(self.stores, kept[0], strict=True):
             store.rows = rows
         self.rows = kept[1]
@@ -331,7 +333,7 @@ class Reader:
         count = len(self.stores)
         mine = [fact for fact in facts if getattr(fact, "producer_id", number) % count == number]
         bucket = decode_bucket(self.rows[number])
-        emitted = buckets.process(bucket, store, mine, POLICY, speaks_for_partitions=number == 0)
+        emitted = buckets.process(bucket, store, mine, POLICY, reports_partitions=number == 0)
         self.rows[number] = encode_bucket(bucket)
         return emitted
 

@@ -38,7 +38,7 @@ def run(
     """Runs one world and one reader; equal arguments give equal outcomes."""
     rng = random.Random(seed)
     rate = rng.choice((0.5, 1.5, 4.0))
-    share = rng.choice((0.1, 0.4, 1.0))  # quiet worlds show what a storm of faults covers up
+    share = rng.choice((0.1, 0.4, 1.0))  # worlds with few faults show what many faults hide
     faults = setting.faults & {name for name in FAULTS if rng.random() < share}
     world = World(
         replace(setting, rate=rate if setting.rate is None else setting.rate, faults=faults),
@@ -54,7 +54,7 @@ def run(
     for _ in range(setting.batches):
         world.churn()
         world.wait(rng.randrange(300))
-        reader.batch(judge.hear)
+        reader.batch(judge.check)
         judge.problems.extend(reader.problems)
         if judge.problems:
             break
@@ -71,7 +71,7 @@ def run(
 
 
 def _stand_still(reader: Reader, judge: Judge) -> None:
-    """Batches over a cluster in which nothing moves and something stays away: what can be known must be said."""
+    """Batches over a cluster in which nothing moves and something stays away: what can be known must be reported."""
     world = reader.world
     if not world.hidden and world.is_whole:
         return
@@ -82,15 +82,15 @@ def _stand_still(reader: Reader, judge: Judge) -> None:
     world.setting = replace(world.setting, rate=0.0)
     last: BatchResult | None = None
 
-    def hear(said: BatchResult) -> None:
+    def check(result: BatchResult) -> None:
         nonlocal last
-        last = said
-        judge.hear(said)
+        last = result
+        judge.check(result)
 
     unread: list[set[TopicPartition]] = []
     for _ in range(_STILL_BATCHES):
         world.wait(_LONG_MS)
-        reader.batch(hear)
+        reader.batch(check)
         unread.append(set(reader.gaps))
     if last is not None:
         judge.stands_still(last, set().union(*unread[-_BATCHES_OF_A_PROOF:]))
@@ -98,13 +98,13 @@ def _stand_still(reader: Reader, judge: Judge) -> None:
 
 
 def _stay_behind(reader: Reader, judge: Judge) -> None:
-    """Batches over a cluster at rest with one partition that does not catch up, and then a look at what was told."""
+    """Batches over a cluster at rest with one partition that does not catch up, and then a look at the reports."""
     reader.stay_behind()
     reader.world.setting = replace(reader.world.setting, rate=0.0)
     batches_with_a_whole_log = 0
     for _ in range(_MOST_SETTLING_BATCHES):
         reader.world.wait(_OVER_AN_HOUR_MS)
-        reader.batch(judge.hear)
+        reader.batch(judge.check)
         batches_with_a_whole_log = batches_with_a_whole_log + 1 if all(is_data(gap) for gap in reader.gaps) else 0
         if judge.problems or batches_with_a_whole_log > 2 * _LAST_BATCHES:
             break
@@ -117,12 +117,12 @@ def _settle(reader: Reader, judge: Judge) -> None:
     reader.world.setting = replace(reader.world.setting, rate=0.0)
     for _ in range(_MOST_SETTLING_BATCHES):
         reader.world.wait(_LONG_MS)
-        reader.batch(judge.hear)
+        reader.batch(judge.check)
         if judge.problems or not reader.gaps:
             break
     for _ in range(_LAST_BATCHES):
         reader.world.wait(_OVER_AN_HOUR_MS)  # the coordinators are asked about two-phase transactions hourly
-        reader.batch(judge.hear)
+        reader.batch(judge.check)
 
 
 def shrink(failed: Outcome, reader_of: type[Reader] = Reader) -> Outcome:

@@ -1,4 +1,4 @@
-"""No healthy transaction is ever aborted, and no outcome is said that is not true: thousands of races, with faults.
+"""No healthy transaction is ever aborted, and no reported outcome is false: thousands of races, with faults.
 
 A planted bug is a rule of the table taken out: each must be found. That an outcome is true is asked of many more
 lives of one id in tests/property/test_outcome_properties.py.
@@ -32,10 +32,10 @@ def test_no_healthy_transaction_is_harmed_whatever_the_incidents_contain() -> No
         problems, happened = run_race(seed)
         assert not problems, f"seed {seed}: {problems}"
         seen += happened
-    told = {name: count for name, count in seen.items() if name.startswith("abort")}
-    assert seen["abort: marker"] > 2 * RACES, told
+    counts = {name: count for name, count in seen.items() if name.startswith("abort")}
+    assert seen["abort: marker"] > 2 * RACES, counts
     for refusal in ("still_owned", "epoch_may_be_reused", "changed_since_opened", "outcome_was_commit"):
-        assert seen[f"aborts refused ({refusal})"] > 0, told
+        assert seen[f"aborts refused ({refusal})"] > 0, counts
 
 
 @pytest.mark.parametrize("setting", [USUAL, LATE_OR_LOST], ids=["usual", "late or lost"])

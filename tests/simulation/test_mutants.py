@@ -1,4 +1,4 @@
-"""Every planted bug turns the simulation red: what passes here proves that the simulation can fail."""
+"""Every planted bug makes the simulation fail: what passes here proves that the simulation can fail."""
 
 from __future__ import annotations
 

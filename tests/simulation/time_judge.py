@@ -1,9 +1,9 @@
-"""The verdicts of time against the true time: is what is said to be old so old, and is nothing old left out?
+"""The verdicts of time against the true time: is each reported age true, and is nothing old left out?
 
-YOUNG: a transaction was said to have been in its state for longer than it had been when the coordinators' log was
+YOUNG: a transaction was reported to be in its state for longer than it had been when the coordinators' log was
 listed; for one that is Ongoing it is enough that the clock of its coordinator has passed so much since the start.
-HASTY: `late` was said before the coordinator can have acted: its clock had passed the timeout, but no scan interval
-(and buffer) had gone by since it took over, nor had the limit truly passed. UNLISTED: something was said of a
+HASTY: `late` was reported before the coordinator can have acted: its clock had passed the timeout, but no scan interval
+(and buffer) had gone by since it took over, nor had the limit truly passed. UNLISTED: something was reported of a
 transaction whose part of the coordinators' log had not answered. SILENT: everything has come to rest, a
 transaction has been Prepare* for long, and there was never a `stuck_prepare` of it.
 """
@@ -26,18 +26,18 @@ _GRACE_MS = _POLICY.scan_interval_ms(None) + _POLICY.late_buffer_ms
 
 @dataclass
 class TimeJudge:
-    """What was said of time, and what of it is wrong."""
+    """What was reported about time, and what of it is wrong."""
 
     world: World
-    told: set[State] = field(default_factory=set)
+    reported: set[State] = field(default_factory=set)
 
-    def hear(self, candidate: TransactionCandidate, barrier: Barrier) -> Iterator[str]:
+    def check(self, candidate: TransactionCandidate, barrier: Barrier) -> Iterator[str]:
         """A candidate of a barrier."""
         view, clocks, now_ms = candidate.view, self.world.clocks, barrier.coordinator_listed_ms
         state = State.of(view.transactional_id, candidate.producer_id, view)
-        self.world.seen[f"told: {candidate.verdict}"] += 1
-        self.world.note(f"TOLD {candidate.verdict} of {state}, at least {candidate.age_ms} ms")
-        self.told.add(state)
+        self.world.seen[f"reported: {candidate.verdict}"] += 1
+        self.world.note(f"REPORTED {candidate.verdict} of {state}, at least {candidate.age_ms} ms")
+        self.reported.add(state)
         leader = barrier.leaders.get(view.log_partition)
         if leader is None:
             yield f"UNLISTED: {candidate.verdict} of {state} at a barrier that has not listed its log"
@@ -60,5 +60,5 @@ class TimeJudge:
             value = known.value
             if value is not None and value.state.is_prepare:
                 state = State.of(known.transactional_id, value.producer_id, value)
-                if state not in self.told:
-                    yield f"SILENT: nothing was told of {state}"
+                if state not in self.reported:
+                    yield f"SILENT: nothing was reported of {state}"

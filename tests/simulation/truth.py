@@ -1,4 +1,4 @@
-"""What was told of the transactions of a simulated cluster: who committed is written down as it happens."""
+"""The answers that clients of a simulated cluster got: each commit is written down as it happens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Truth:
         self.committed: set[Owner] = set()
 
     def decided(self, known: Transaction, value: TransactionLogValue | None) -> None:
-        """A coordinator's record has taken effect; with PrepareCommit the client is told that it committed."""
+        """A coordinator's record has taken effect; with PrepareCommit the client gets the answer that it committed."""
         if value is not None and value.state is S.PREPARE_COMMIT:
             self.committed.add(Owner(known.transactional_id, value.producer_id, value.start_ms))
 

@@ -54,7 +54,7 @@ class View:
             raise BrokerError("no broker answered")
         topics = self._shown()
         expected = {*names, *(self.metadata.topics if self.metadata is not None else ())}
-        asked = self._told(expected - topics.keys() - {TRANSACTION_STATE_TOPIC})
+        asked = self._metadata_of(expected - topics.keys() - {TRANSACTION_STATE_TOPIC})
         hidden = {name: topic for name, topic in asked.items() if topic.is_hidden}
         self.metadata = Metadata(CLUSTER_ID, {}, {**topics, **hidden})
         return self.metadata
@@ -64,7 +64,7 @@ class View:
         self.world.churn()
         if self._rng.random() < self.unanswered:
             raise BrokerError("no broker answered")
-        return self._told(names)
+        return self._metadata_of(names)
 
     def _shown(self) -> dict[str, TopicInfo]:
         topics: dict[str, TopicInfo] = {}
@@ -76,7 +76,7 @@ class View:
             topic.partitions[log.partition.partition] = PartitionInfo(1 if log.has_leader else None, log.epoch)
         return topics
 
-    def _told(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+    def _metadata_of(self, names: Iterable[str]) -> dict[str, TopicInfo]:
         shown, hidden = self._shown(), self.world.hidden
         return {
             name: shown.get(name, TopicInfo(name, "", {}, _REFUSED if name in hidden else UNKNOWN_PARTITION))

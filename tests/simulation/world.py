@@ -84,9 +84,9 @@ class World:
         owners: which transactions data was written in.
         reopened: spans whose markers were lost with the tail of their log; the next transaction may take them in at
             once, and they never hang then.
-        hidden, is_log_hidden: topics that the reader may not see; whether a proxy says that the log is not there.
+        hidden, is_log_hidden: topics that the reader may not see; whether a proxy answers that the log is not there.
         seen: what happened how often, for those who want to know what a run was about.
-        timeline: the same in words, kept only if asked for.
+        timeline: the same as text, kept only on request.
     """
 
     setting: Setting
@@ -305,11 +305,11 @@ class World:
             self.complete()
             self.tick += 1
             self.look()
-            if self._is_quiet():
+            if self._is_at_rest():
                 return
         raise AssertionError("the model never comes to rest")
 
-    def _is_quiet(self) -> bool:
+    def _is_at_rest(self) -> bool:
         busy = any(
             not known.is_free or (known.value is not None and known.value.state.value == "Ongoing")
             for known in self.coordinators.transactions.values()

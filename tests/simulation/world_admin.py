@@ -29,7 +29,7 @@ from txnwatch.state.model.ports import (
 from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.transaction import Marker
 
-UNREAD_SHARE = 0.2  # how often a past cannot be read when it is asked for
+UNREAD_SHARE = 0.2  # how often a history cannot be read when it is requested
 
 
 class WorldAdmin:
@@ -68,11 +68,11 @@ class WorldAdmin:
 
     def read_span_histories(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanHistory]:
         self._time_passes()
-        return {span: self._past(*span) for span in sorted(spans)}  # callers may hand a set
+        return {span: self._history(*span) for span in sorted(spans)}  # callers may hand a set
 
-    def _past(self, partition: TopicPartition, producer_id: int, start_offset: int) -> SpanHistory:
+    def _history(self, partition: TopicPartition, producer_id: int, start_offset: int) -> SpanHistory:
         if self.rng.random() < UNREAD_SHARE:
-            self.world.seen["a past was not read"] += 1
+            self.world.seen["a history was not read"] += 1
             return SpanHistory(problem="the leader sent nothing")
         log = self.world.data.get(partition)
         if log is None or not log.is_listable:
@@ -150,13 +150,13 @@ class WorldAdmin:
             return Problem("the leader changed")
         known = log.producers.get(marker.producer_id)
         start = known.open_start if known is not None else None
-        hurt = [] if start is None else list(self.truth.harmed(self.world, log, marker.producer_id, start))
+        harmed = [] if start is None else list(self.truth.harmed(self.world, log, marker.producer_id, start))
         body = Mark(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.commit)
         if not log.mark(body, is_version_2=False):
             self.world.seen["abort: refused by the leader"] += 1
             return Problem("INVALID_PRODUCER_EPOCH")
         self.world.note(f"ABORT by txnwatch: {marker}")
-        self.harm.extend(hurt)
+        self.harm.extend(harmed)
         self.world.seen["abort: marker"] += 1
         self.world.commit(log)
         self.world.look()

@@ -42,8 +42,8 @@ class Stage(World):
         super().__init__()
         self.mode, self.policy, self.instance = mode, policy, instance
         self.lease = FakeLease()
-        self._said: list[SpanCandidate] = []
-        self._said_again: list[SpanCandidate] = []
+        self._emitted: list[SpanCandidate] = []
+        self._repeated: list[SpanCandidate] = []
         self.abort = self.an_abort()
 
     def an_abort(self) -> AutoAbort:
@@ -59,22 +59,22 @@ class Stage(World):
         )
 
     def restart(self) -> None:
-        """The state has its checkpoint: it says again what hangs."""
+        """The state has its checkpoint: it emits the hangs again."""
         super().restart()
         self.abort = self.an_abort()
-        self._said_again = [one for one in self._said if self.is_open(one.producer_id)]
+        self._repeated = [one for one in self._emitted if self.is_open(one.producer_id)]
 
     def batch(self, *emitted: Any, after_ms: int = 500) -> None:
         self.now_ms += after_ms
         self.abort.recover()
-        self.ledger.on_batch([*self._said_again, *emitted])
-        self._said_again.clear()
+        self.ledger.on_batch([*self._repeated, *emitted])
+        self._repeated.clear()
         self.abort.on_batch()
 
     def hang_and_move_on(self, name: str = "checkout-1") -> int:
         """A hang of an aborted transaction whose id has since been initialised anew; returns the producer id."""
         candidate = self.hang(name)
-        self._said.append(candidate)
+        self._emitted.append(candidate)
         self.mode_was, self.abort.mode = self.abort.mode, "off"
         self.batch(candidate)
         self.abort.mode = self.mode_was
@@ -85,7 +85,7 @@ class Stage(World):
     def actions(self) -> list[tuple[str, str | None, str | None]]:
         """Each once: what follows carries the last."""
         found: list[tuple[str, dict[str, Any]]] = []
-        for event in self.topic.told:
+        for event in self.topic.published:
             if event.action is not None and (event.incident_id, event.action) not in found:
                 found.append((event.incident_id, event.action))
         return [(action.decision, action.refusal, action.result) for _, action in found]
@@ -95,4 +95,4 @@ class Stage(World):
         return row is not None and row.txn_start_offset is not None
 
     def last(self) -> IncidentEvent:
-        return self.topic.told[-1]
+        return self.topic.published[-1]

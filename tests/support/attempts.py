@@ -2,7 +2,7 @@
 
 Law: what an attempt writes counts only if the attempt is committed; another attempt at the same batch finds the version
 before. A worker keeps what it has decoded, whatever became of the attempt. Beside it runs the plain bucket, which reads
-all of its state in each batch and writes all of it: both must say the same, and hold the same.
+all of its state in each batch and writes all of it: both must emit the same, and hold the same.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ class Plain:
     rows: dict[int, bytes] = field(default_factory=dict)
 
     def run(self, facts: list[Fact]) -> tuple[Plain, list[Finding]]:
-        """The bucket after a batch, and what it says."""
+        """The bucket after a batch, and its findings."""
         store, bucket = DictStore(), decode_bucket(self.bucket)
         store.rows = dict(self.rows)
-        emitted = process(bucket, store, facts, POLICY, speaks_for_partitions=True)
+        emitted = process(bucket, store, facts, POLICY, reports_partitions=True)
         return Plain(encode_bucket(bucket), store.rows), emitted
 
 
@@ -127,7 +127,7 @@ class Query:
         if self.rng.random() < 0.5:
             self.workers, self.driver = [None] * WORKERS, LastOpenLists()
         elif batches:
-            self.driver = None  # it has heard what is no longer so, and no run of a query goes on like that
+            self.driver = None  # its values are outdated, and no run of a query continues with outdated values
 
     def _attempt(self) -> bool:
         rng, (version, plain) = self.rng, self.committed[-1]
@@ -141,7 +141,7 @@ class Query:
         try:
             now = load(kept, store, number=0)
             self.seen["as it was kept" if now is kept else "read anew"] += 1
-            emitted = process(now.bucket, now, facts, POLICY, speaks_for_partitions=True)
+            emitted = process(now.bucket, now, facts, POLICY, reports_partitions=True)
             now.write(store, rng.randbytes(TOKEN_BYTES), START_MS + self.number * 500, POLICY.idle_retention_ms)
         except AttemptFailedError:
             return False
@@ -157,7 +157,7 @@ class Query:
         assert _others(emitted) == _others(expected)
         if self.driver is not None:
             assert _open(self.driver.whole(emitted)) == _open(expected), "what the driver holds as open is so"
-        self.seen["told"] += len(emitted) - len(_others(emitted))
+        self.seen["listed"] += len(emitted) - len(_others(emitted))
         assert replace(now.bucket, open_list_digest=None) == replace(decode_bucket(after.bucket), open_list_digest=None)
         assert now.producer_ids == after.rows.keys()
         stored = DictStore()
@@ -245,8 +245,8 @@ class Query:
 
 
 def _others(emitted: list[Finding]) -> list[Finding]:
-    return [said for said in emitted if not isinstance(said, OpenTransactions)]
+    return [finding for finding in emitted if not isinstance(finding, OpenTransactions)]
 
 
 def _open(emitted: list[Finding]) -> list[Finding]:
-    return [said for said in emitted if isinstance(said, OpenTransactions)]
+    return [finding for finding in emitted if isinstance(finding, OpenTransactions)]

@@ -77,7 +77,7 @@ def a_batch(
     """A batch of magic 2 with `count` plain records, or with the given ones.
 
     With a codec the records are opaque bytes: nobody is to look into them. `attributes` are further bits. A batch
-    that compaction has thinned out has fewer records than its `last_offset_delta` tells.
+    that compaction has thinned out has fewer records than its `last_offset_delta` shows.
     """
     encoded = [a_record(delta) for delta in range(count)] if records is None else list(records)
     payload = b"".join(encoded) if codec == 0 else b"\xff" * 11

@@ -78,11 +78,11 @@ def await_leader(cluster: Cluster, partition: TopicPartition, leader: int | None
     """
 
     def is_leader() -> bool:
-        told = [
+        answers = [
             cluster.metadata_from(endpoint, [partition.topic]).info(partition)
             for endpoint in cluster.refresh().brokers.values()
         ]
-        return all(info is not None and info.leader == leader for info in told)
+        return all(info is not None and info.leader == leader for info in answers)
 
     _await(is_leader, f"{partition} to be led by {leader}")
 

@@ -56,7 +56,7 @@ class ClockedLog:
         """What the clock of a partition's leader shows now."""
         return self.now_ms + self.clocks_ms[self.logs[log].leader]
 
-    def say(
+    def log_value(
         self, log: int, producer_id: int, state: TransactionState, *, start_ms: int | None = None, **changes: Any
     ) -> int:
         """The leader of a partition appends a record now; returns its timestamp."""
@@ -81,7 +81,7 @@ class ClockedLog:
         self.logs[log].leader, self.logs[log].epoch = broker, self.logs[log].epoch + 1
 
     def batch(self, after_ms: int = 500, *, stale: tuple[int, ...] = (), reread: tuple[int, ...] = ()) -> list[Finding]:
-        """One micro-batch that is listed `after_ms` later; what was said, the figures left out."""
+        """One micro-batch that is listed `after_ms` later; returns the findings without the figures."""
         self.now_ms += after_ms
         answers = {self._partition(number): self._answer(number, stale) for number in self.logs}
         listing = Listing("cluster", answers, self.now_ms - _LISTING_MS, self.now_ms)
@@ -94,14 +94,14 @@ class ClockedLog:
                 read.fold.feed(batch)
         facts = list(plan_facts(first, reads))
         self.barrier = next(fact for fact in facts if isinstance(fact, Barrier))
-        said = process(self.bucket, self.store, facts, self.policy, speaks_for_partitions=True)
+        findings = process(self.bucket, self.store, facts, self.policy, reports_partitions=True)
         self.offset = end
-        self.counts = [told for told in said if isinstance(told, BucketCount)]
-        return said
+        self.counts = [finding for finding in findings if isinstance(finding, BucketCount)]
+        return findings
 
     def candidates(self, after_ms: int = 500, **how: Any) -> list[TransactionCandidate]:
         """One micro-batch, and the verdicts of time it finds."""
-        return [said for said in self.batch(after_ms, **how) if isinstance(said, TransactionCandidate)]
+        return [finding for finding in self.batch(after_ms, **how) if isinstance(finding, TransactionCandidate)]
 
     def _partition(self, number: int) -> TopicPartition:
         return TopicPartition(TRANSACTION_STATE_TOPIC, number)

@@ -67,7 +67,7 @@ class ServerContainer:
                 raise TxnwatchError(f"{self._image} ended at once: {self._last_lines()}")
             return self._times_ready() > ready_before
 
-        eventually(is_ready, timeout_s, f"{self._image} to say {self._ready_line!r}")
+        eventually(is_ready, timeout_s, f"{self._image} to print {self._ready_line!r}")
 
     def stop(self) -> None:
         """Asks the server to end, and makes it."""

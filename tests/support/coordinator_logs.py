@@ -96,35 +96,35 @@ _records = st.one_of(_usual, _usual, _usual, _rare)
 def _transactions(draw: st.DrawFn) -> list[LoggedValue]:
     """What a coordinator writes of one id: an InitProducerId, transactions, an end perhaps."""
     name, producer_id = draw(st.sampled_from(_NAMES)), draw(_producer_ids)
-    version, epoch, said = draw(st.sampled_from([0, 1])), draw(st.integers(0, 1)), []
+    version, epoch, logged = draw(st.sampled_from([0, 1])), draw(st.integers(0, 1)), []
 
-    def say(state: S, partitions: object, start_ms: int | None) -> None:
+    def log_value(state: S, partitions: object, start_ms: int | None) -> None:
         previous = producer_id if version else None
         tail = (partitions, TIMESTAMP_MS, start_ms, previous)
-        said.append(LoggedValue(name, TransactionLogValue(version, producer_id, epoch, 60_000, state, *tail)))
+        logged.append(LoggedValue(name, TransactionLogValue(version, producer_id, epoch, 60_000, state, *tail)))
 
     if draw(st.booleans()):
-        say(S.EMPTY, None, None)
+        log_value(S.EMPTY, None, None)
     for number in range(draw(st.integers(0, 2))):
-        say(S.ONGOING, (("orders", (0,)),), number + 1)
+        log_value(S.ONGOING, (("orders", (0,)),), number + 1)
         if draw(st.booleans()):
             epoch += draw(st.integers(0, 1))
-            say(S.PREPARE_COMMIT, (("orders", (0,)),), number + 1)
-            say(S.COMPLETE_COMMIT, (), number + 1)
+            log_value(S.PREPARE_COMMIT, (("orders", (0,)),), number + 1)
+            log_value(S.COMPLETE_COMMIT, (), number + 1)
     if draw(st.integers(0, 3)) == 0:
-        said.append(LoggedValue(name, None))
-    return said
+        logged.append(LoggedValue(name, None))
+    return logged
 
 
 @st.composite
 def coordinator_logs(draw: st.DrawFn) -> list[Placed]:
     """The batches of a log, the last records of each id perhaps all that compaction has left of a part of it."""
-    said: list[LoggedValue] = [draw(_records)]
+    logged: list[LoggedValue] = [draw(_records)]
     for part in draw(st.lists(st.one_of(_transactions(), _records.map(lambda one: [one])), max_size=8)):
-        said.extend(part)
-    dirty = draw(st.one_of(st.just(0), st.integers(0, len(said))))
-    last = {one.name: at for at, one in enumerate(said[:dirty])}
-    kept = [at for at, one in enumerate(said) if at >= dirty or last[one.name] == at]
+        logged.extend(part)
+    dirty = draw(st.one_of(st.just(0), st.integers(0, len(logged))))
+    last = {one.name: at for at, one in enumerate(logged[:dirty])}
+    kept = [at for at, one in enumerate(logged) if at >= dirty or last[one.name] == at]
     placed: list[Placed] = []
     offset, epoch = draw(st.integers(0, 3)), 0
     while kept:
@@ -135,7 +135,7 @@ def coordinator_logs(draw: st.DrawFn) -> list[Placed]:
         first = offset + group[0]
         last_delta = deltas[-1] + draw(st.sampled_from([0, 0, 0, 0, 0, 1]))
         placed.append(
-            _batch(draw, first, last_delta, epoch, [(said[at], d) for at, d in zip(group, deltas, strict=True)])
+            _batch(draw, first, last_delta, epoch, [(logged[at], d) for at, d in zip(group, deltas, strict=True)])
         )
         offset += last_delta - deltas[-1]
         if draw(st.integers(0, 15)) == 0:
@@ -147,10 +147,10 @@ def coordinator_logs(draw: st.DrawFn) -> list[Placed]:
     return placed
 
 
-def _batch(draw: st.DrawFn, first: int, last_delta: int, epoch: int, said: list[tuple[LoggedValue, int]]) -> Placed:
+def _batch(draw: st.DrawFn, first: int, last_delta: int, epoch: int, logged: list[tuple[LoggedValue, int]]) -> Placed:
     raw = a_batch(
         first,
-        records=[one.record(delta) for one, delta in said],
+        records=[one.record(delta) for one, delta in logged],
         producer_id=-1,
         producer_epoch=-1,
         base_sequence=-1,

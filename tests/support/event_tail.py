@@ -13,7 +13,7 @@ from txnwatch.sinks.delivery.heartbeat import KEY_PREFIX
 from txnwatch.state.model.incident import IncidentEvent
 
 
-class Told(NamedTuple):
+class PublishedEvent(NamedTuple):
     """An event, and our clock in seconds when it was there."""
 
     at_s: float
@@ -21,11 +21,11 @@ class Told(NamedTuple):
 
 
 class EventTail:
-    """Reads one partition of events in a thread until it is closed; nothing is ever compacted away from `told`."""
+    """Reads one partition of events in a thread until it is closed; nothing is ever compacted away from `published`."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.topic = topic
-        self.told: list[Told] = []
+        self.published: list[PublishedEvent] = []
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -46,7 +46,7 @@ class EventTail:
             if message is None or message.error() is not None or (value := message.value()) is None:
                 continue
             if not (message.key() or b"").startswith(KEY_PREFIX.encode()):
-                self.told.append(Told(time.time(), from_bytes(value)))
+                self.published.append(PublishedEvent(time.time(), from_bytes(value)))
 
     def close(self) -> None:
         """Stops reading."""

@@ -1,4 +1,4 @@
-"""Builders of facts, and a bucket to run them through: what a case does not say has a harmless default."""
+"""Builders of facts, and a bucket to run them through: a value that a case does not set has a harmless default."""
 
 from __future__ import annotations
 
@@ -203,20 +203,22 @@ class BucketRun:
         return decode_bucket(self._bucket)
 
     def batch(self, *facts: Fact, **exceptions: Any) -> list[Finding]:
-        """Runs one batch and returns what it said, without what every batch says."""
+        """Runs one batch and returns its findings, without those that every batch has."""
         self.number += 1
         self.now_ms += self.step_ms
         barrier = Barrier(self.number, self.now_ms - 1, self.now_ms, **exceptions)
         bucket = self.bucket
-        emitted = process(bucket, self.store, [*facts, barrier], self.policy, speaks_for_partitions=True)
+        emitted = process(bucket, self.store, [*facts, barrier], self.policy, reports_partitions=True)
         self._bucket = encode_bucket(bucket)
         self.everything = emitted
-        self.counts = [said for said in emitted if isinstance(said, BucketCount)]
-        self.unproven = [said for said in emitted if isinstance(said, Unproven)]
-        self.followed = [told for said in emitted if isinstance(said, OpenTransactions) for told in said.transactions]
-        self.ended = [told for said in emitted if isinstance(said, TransactionsEnded) for told in said.latencies]
+        self.counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
+        self.unproven = [finding for finding in emitted if isinstance(finding, Unproven)]
+        self.followed = [
+            one for finding in emitted if isinstance(finding, OpenTransactions) for one in finding.transactions
+        ]
+        self.ended = [one for finding in emitted if isinstance(finding, TransactionsEnded) for one in finding.latencies]
         figures = BucketCount | Unproven | OpenTransactions | TransactionsEnded
-        return [said for said in emitted if not isinstance(said, figures)]
+        return [finding for finding in emitted if not isinstance(finding, figures)]
 
     def pass_time(self, milliseconds: int) -> None:
         """Lets time pass without a batch."""

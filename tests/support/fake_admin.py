@@ -1,7 +1,7 @@
 """A TransactionAdmin in memory, for tests that need no broker; it passes the same contract suite as the real one.
 
 A test changes the world by what really happens (`begin`, `write`, `end`, `mark`, `move_leader`: see FakeCluster),
-says what cannot be learned (`problems`, `listing_problems`), and lets things happen between two questions (`before`).
+sets what cannot be read (`problems`, `listing_problems`), and lets things happen between two requests (`before`).
 """
 
 from __future__ import annotations
@@ -112,9 +112,9 @@ class FakeAdmin(FakeCluster):
     def read_span_histories(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanHistory]:
         """See TransactionAdmin."""
         self._called("read_span_histories")
-        return {span: self._past(span) for span in spans}
+        return {span: self._history(span) for span in spans}
 
-    def _past(self, span: SpanStart) -> SpanHistory:
+    def _history(self, span: SpanStart) -> SpanHistory:
         at = self.partitions.get(span.partition)
         row = at.producers.get(span.producer_id) if at is not None else None
         problem = self._problem(span.partition)

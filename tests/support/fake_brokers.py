@@ -43,7 +43,7 @@ class Brokers:
         listing, describing: a broker's error code, or why it does not answer.
         states: of the one id that each broker lists.
         on_list, on_describe: happens while the brokers list, or describe.
-        found: who is told to be an id's coordinator, where that is not the broker that leads its partition.
+        found: the answer for an id's coordinator, where that is not the broker that leads its partition.
     """
 
     leaders: list[PartitionInfo] | None = field(default_factory=lambda: list(LEADERS))

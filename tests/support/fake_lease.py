@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class FakeLease:
-    """Attributes: `held` is what is_held says, `held_now` what the group's coordinator would say."""
+    """Attributes: `held` is what is_held returns, `held_now` what the group's coordinator would answer."""
 
     def __init__(self) -> None:
         self.held = True

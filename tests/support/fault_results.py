@@ -15,8 +15,8 @@ class Result:
     Attributes:
         seconds: from the fault in effect to the event on its topic, None for silence.
         barriers: from the look that found it to the one that proved it, in micro-batches.
-        false_verdicts: everything else that was said; must be empty.
-        others: what the other tools said at that moment.
+        false_verdicts: everything else that was reported; must be empty.
+        others: what the other tools reported at that moment.
     """
 
     row: str

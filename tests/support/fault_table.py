@@ -1,11 +1,11 @@
-"""The table of faults: what is done, what is true then, and what must be said. docs/faults.md is made from its runs."""
+"""The table of faults: what is done, what is true, and the expected report. docs/faults.md is made from its runs."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from support import broker_scenarios as brokers
-from support import scenarios as quiet
+from support import scenarios
 from support.scenarios import KAFKA_3, KAFKA_4, Scenario
 
 SCENARIOS: tuple[Scenario, ...] = (
@@ -14,7 +14,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         "never_begun",
         "a client writes without having added the partition to a transaction",
         "no transaction owns the data",
-        quiet.never_begun,
+        scenarios.never_begun,
         reason="not_started",
         outcome="none",
     ),
@@ -23,7 +23,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         "late_after_abort",
         "a produce request arrives after its transaction was aborted",
         "the marker is before the data",
-        partial(quiet.late_after, commit=False),
+        partial(scenarios.late_after, commit=False),
         reason="already_completed",
         outcome="none",
     ),
@@ -32,7 +32,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         "late_after_commit",
         "a produce request arrives after its transaction was committed",
         "the marker is before the data",
-        partial(quiet.late_after, commit=True),
+        partial(scenarios.late_after, commit=True),
         reason="already_completed",
         outcome="none",
     ),
@@ -41,7 +41,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         "late_after_timeout",
         "a client writes to another partition after the coordinator timed its transaction out",
         "that partition was never in the transaction",
-        quiet.late_after_timeout,
+        scenarios.late_after_timeout,
         verdicts=("late", "hanging"),
         reason="not_a_participant",
     ),
@@ -95,7 +95,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         "refused_marker",
         "an administrator aborts a live transaction with a coordinator epoch that is too high; then its client commits",
         "the coordinator's own marker is refused for ever; nothing is open",
-        quiet.refused_marker,
+        scenarios.refused_marker,
         verdicts=("stuck_prepare",),
         outcome="commit",
         how="committed",
@@ -107,7 +107,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         "forgotten_id",
         "the coordinator loses an id with an open transaction (tombstone, restart)",
         "no id maps to the producer id any more",
-        quiet.forgotten,
+        scenarios.forgotten,
         reason="no_transactional_id",
     ),
     Scenario(
@@ -125,7 +125,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         "absorbed_at_once",
         "the producer's next transaction absorbs a stray write before the hang is proven",
         "foreign data was committed with it",
-        quiet.absorbed_at_once,
+        scenarios.absorbed_at_once,
         verdicts=("stray_write",),
         how="absorbed",
     ),
@@ -134,7 +134,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         "absorbed_later",
         "the producer's next transaction absorbs a hang",
         "the hang ends, and foreign data is committed",
-        quiet.absorbed_later,
+        scenarios.absorbed_later,
         reason="not_started",
         outcome="none",
         how="absorbed",
@@ -144,7 +144,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         "past_its_timeout",
         "a transaction is past its own timeout and the coordinator has not aborted it yet",
         "the coordinator still owns it, and ends it later",
-        quiet.past_its_timeout,
+        scenarios.past_its_timeout,
         verdicts=("long_running", "late"),
     ),
     Scenario(
@@ -152,7 +152,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         "long_timeout",
         "a transaction with a timeout of ten minutes stays open",
         "nothing is wrong",
-        quiet.long_timeout,
+        scenarios.long_timeout,
         verdicts=(),
     ),
     Scenario(
@@ -160,7 +160,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         "two_phase",
         "a two-phase transaction (no timeout at all) stays open",
         "nothing is wrong",
-        quiet.two_phase,
+        scenarios.two_phase,
         verdicts=(),
     ),
     Scenario(
@@ -168,7 +168,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         "stale_view",
         "the log shows that an old two-phase transaction holds a stray write; its coordinator has no such transaction",
         "no transaction owns the data, although the log shows one",
-        quiet.stale_view,
+        scenarios.stale_view,
         reason="not_started",
     ),
     Scenario(
@@ -187,7 +187,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         "late_offsets",
         "offsets of a transaction arrive after it was committed",
         "`__consumer_offsets` has pending offsets for which no marker will come",
-        quiet.late_offsets,
+        scenarios.late_offsets,
         reason="already_completed",
         outcome="none",
     ),

@@ -2,7 +2,7 @@
 
 Three brokers. Node 1 is the controller and holds what must survive: the coordinators, the offsets and the events;
 data goes to nodes 2 and 3, which the faults kill. Transactional writes are not verified except where a scenario
-asks for it, and txnwatch is told small thresholds, so that what rests on time is told within seconds.
+asks for it, and txnwatch has small thresholds, so that verdicts that depend on time are reported within seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from support.event_tail import EventTail, Told
+from support.event_tail import EventTail, PublishedEvent
 from support.servers import Clusters, connect
 from support.topics import create_topic, unique
 from support.waiting import eventually
@@ -87,9 +87,9 @@ class World:
         yield
         set_verification(self.bootstrap, NODES, enabled=False)
 
-    def told_after(self, start: int, producer_ids: Sequence[int]) -> list[Told]:
-        """What was told about some producers, from a position of the tail on."""
-        return [told for told in self.tail.told[start:] if told.event.producer_id in producer_ids]
+    def published_after(self, start: int, producer_ids: Sequence[int]) -> list[PublishedEvent]:
+        """The events about some producers, from a position of the tail on."""
+        return [one for one in self.tail.published[start:] if one.event.producer_id in producer_ids]
 
 
 @contextlib.contextmanager
@@ -139,10 +139,10 @@ def _warm_up(world: World) -> None:
     """The first verdict of a process takes seconds more: Spark compiles what it has not run before."""
     partition = world.partition(2)
     producer = stray_write(world.cluster, unique("first"), partition)
-    eventually(lambda: world.told_after(0, [producer.producer_id]), 60.0, "the first verdict")
+    eventually(lambda: world.published_after(0, [producer.producer_id]), 60.0, "the first verdict")
     abort_by_hand(world.cluster, partition, producer.producer_id)
     ids = [producer.producer_id]
-    eventually(lambda: world.told_after(0, ids)[-1].event.status == "resolved", 60.0, "its end")
+    eventually(lambda: world.published_after(0, ids)[-1].event.status == "resolved", 60.0, "its end")
 
 
 def three_brokers(directory: Path, version: str) -> EmbeddedKafka:

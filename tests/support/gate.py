@@ -47,7 +47,7 @@ class Gate:
 
     @property
     def address(self) -> str:
-        """host:port, which is also what the broker says of itself."""
+        """host:port, which is also the address that the broker advertises."""
         return "{}:{}".format(*self._listener.getsockname())
 
     def open_to(self, server: str) -> Self:
@@ -67,14 +67,14 @@ class Gate:
             end.close()
 
     def at_request(self, api_key: int, passes: Act) -> threading.Event:
-        """Runs `passes` when the next request of this kind is here; if it says no, the broker never gets it.
+        """Runs `passes` when the next request of this kind is here; if it returns False, the broker never gets it.
 
         Returns what is set once that is done.
         """
         return self._arm(api_key, passes, is_answer=False)
 
     def at_answer(self, api_key: int, passes: Act) -> threading.Event:
-        """The same when the broker has answered the next request of this kind, before the client hears of it."""
+        """The same when the broker has answered the next request of this kind, before the client gets the answer."""
         return self._arm(api_key, passes, is_answer=True)
 
     def _arm(self, api_key: int, passes: Act, *, is_answer: bool) -> threading.Event:

@@ -1,4 +1,4 @@
-"""Groups of the protocols that librdkafka does not speak: a member of Kafka Streams' own, and how a share group reads.
+"""Groups of the protocols that librdkafka does not have: a member of Kafka Streams' own, and how a share group reads.
 
 The messages are those that the Java clients send, as far as a member with one task needs them.
 """

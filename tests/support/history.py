@@ -33,7 +33,7 @@ from txnwatch.streaming.wire.transaction_log import coordinator_partition
 LOG_PARTITIONS = 2
 _LAST_USABLE_EPOCH = 32766  # one more and the coordinator hands out another producer id
 _TIMEOUT_MS = 300
-_QUIET = {"log_level": 2}
+_ERRORS_ONLY = {"log_level": 2}
 _MAY_WRITE_THE_LOG = "__admin_client"  # the one client id whose records an internal topic takes
 
 PROPERTIES = {
@@ -108,7 +108,7 @@ def librdkafka_client(bootstrap: str, name: str, data: tuple[TopicPartition, ...
     """A commit and an abort in every codec, then consumed offsets sent to a transaction."""
     for number, codec in enumerate(CODECS):
         settings = {"bootstrap.servers": bootstrap, "transactional.id": f"{name}-{codec}", "compression.type": codec}
-        producer = Producer({**_QUIET, **settings})
+        producer = Producer({**_ERRORS_ONLY, **settings})
         producer.init_transactions(30.0)
         for commit in (True, False):
             producer.begin_transaction()
@@ -123,7 +123,7 @@ def librdkafka_client(bootstrap: str, name: str, data: tuple[TopicPartition, ...
 
 def send_offsets(producer: Producer, bootstrap: str, group: str, partition: TopicPartition) -> None:
     """Offsets of a group, in the producer's transaction."""
-    consumer = Consumer({**_QUIET, "bootstrap.servers": bootstrap, "group.id": group})
+    consumer = Consumer({**_ERRORS_ONLY, "bootstrap.servers": bootstrap, "group.id": group})
     position = Position(partition.topic, partition.partition, 7)
     producer.send_offsets_to_transaction([position], consumer.consumer_group_metadata(), 30.0)
     consumer.close()

@@ -70,14 +70,14 @@ class World:
         return MirrorOutbox(self.redis.name, self.redis, self.reports, view=self.redis)
 
     def restart(self) -> None:
-        self.ledger = self.a_ledger(self.topic.told)
+        self.ledger = self.a_ledger(self.topic.published)
 
     def batch(self, *emitted: Finding, after_ms: int = 500) -> None:
         self.now_ms += after_ms
         self.ledger.on_batch(emitted)
 
     def hang(self, name: str = "checkout-1") -> SpanCandidate:
-        """A lost marker, and what the state says of it."""
+        """A lost marker, and the candidate that the state emits."""
         owner = self.admin.begin(name, self.partition)
         self.admin.lose_markers(name, commit=False)
         return self.candidate(owner.producer_id, name)
@@ -89,7 +89,7 @@ class World:
         run = BucketRun()
         row = self.admin.partitions[partition].producers[producer_id]
         topic_id = self.admin.partitions[partition].topic_id
-        told = (
+        facts = (
             []
             if name is None
             else [
@@ -107,13 +107,13 @@ class World:
         )
         start = row.txn_start_offset
         data = seen(0, 10, data=start, producer_id=producer_id, partition=partition, topic_id=topic_id)
-        run.batch(data, *told)
-        (said,) = run.batch()
-        assert isinstance(said, SpanCandidate)
-        return said
+        run.batch(data, *facts)
+        (candidate,) = run.batch()
+        assert isinstance(candidate, SpanCandidate)
+        return candidate
 
     def ended(self, candidate: SpanCandidate) -> SpanEnded:
-        """What the state says of a span that its last marker has ended."""
+        """The finding that the state emits for a span that its last marker has ended."""
         marker = self.admin.partitions[candidate.partition].all_markers[candidate.producer_id][-1]
         return SpanEnded(candidate.producer_id, candidate.partition, candidate.span, SpanEnd.MARKER, marker)
 
@@ -121,5 +121,5 @@ class World:
         self.admin.mark(MarkerSpec(candidate.partition, candidate.producer_id, 0, 0))
         return SpanEnded(candidate.producer_id, candidate.partition, candidate.span, SpanEnd.MARKER, a_marker(7))
 
-    def told(self) -> list[tuple[str, int, str]]:
-        return [(event.verdict, event.sequence, event.status) for event in self.topic.told]
+    def published(self) -> list[tuple[str, int, str]]:
+        return [(event.verdict, event.sequence, event.status) for event in self.topic.published]

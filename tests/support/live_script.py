@@ -29,7 +29,7 @@ class LiveScript:
     """The topic and its clients; `step` does something.
 
     Attributes:
-        told: what was done, in order.
+        steps: what was done, in order.
         refused: the broker's refusals, by error.
     """
 
@@ -39,11 +39,11 @@ class LiveScript:
         self._deletes = admin_of(cluster)
         self._random = random
         self.partitions = create_topic(cluster, unique("differential"), PARTITIONS)
-        eventually(self._are_led, 15.0, "the leader to lead")  # it tells so before it does
+        eventually(self._are_led, 15.0, "the leader to lead")  # its leader is known before it leads
         self._zombies = [RawProducer(cluster, unique("zombie")).init() for _ in range(ZOMBIES)]
         self._applications = [RawProducer(cluster, unique("application")).init() for _ in range(APPLICATIONS)]
         self._ends = dict.fromkeys(self.partitions, 0)
-        self.told: list[str] = []
+        self.steps: list[str] = []
         self.refused: Counter[str] = Counter()
         self._steps: dict[Callable[[], str], int] = {
             self._write: 8,
@@ -70,7 +70,7 @@ class LiveScript:
         except TxnwatchError as exc:
             self.refused[str(exc).rsplit(" ", 1)[-1]] += 1
             done = f"{name} refused: {exc}"
-        self.told.append(done)
+        self.steps.append(done)
         return done
 
     def _partition(self) -> TopicPartition:

@@ -1,8 +1,8 @@
-"""Partitions of a real broker as the detector sees them, beside what their leader says.
+"""Partitions of a real broker as the detector sees them, beside the answer of their leader.
 
 Law: reading, folding and joining are the product's (read_ranges, PartitionFold, bucket.process); when to read, and to
-heal what was lost, is what lister and planner would do. `difference` is said of partitions that are read to the end
-and have no gap: of others the job says itself that it proves nothing.
+heal what was lost, is what lister and planner would do. `difference` is for partitions that are read to the end
+and have no gap: for others the job itself reports that it proves nothing.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class LiveWatcher:
     def _process(self, facts: list[Fact]) -> None:
         self._number += 1
         barrier = Barrier(self._number, self._number, self._number)
-        bucket.process(self._bucket, self._store, [*facts, barrier], _POLICY, speaks_for_partitions=True)
+        bucket.process(self._bucket, self._store, [*facts, barrier], _POLICY, reports_partitions=True)
 
     def open(self, partition: TopicPartition) -> dict[int, tuple[int, int]]:
         """{producer id: (start offset, epoch)} of everything open on a partition."""
@@ -116,10 +116,12 @@ class LiveWatcher:
             if ours != theirs:
                 return f"{partition}: we hold {ours}, its leader {theirs}"
             first = min((start for start, _ in ours.values()), default=reading.high_watermark)
-            # Below the log's start it sticks there; in the middle of a batch Kafka 4.3.1 tells where that begins.
-            told, log_start = reading.last_stable_offset, reading.log_start_offset
-            if told != first and not first <= told <= log_start:
-                return f"{partition}: we have {first} as last stable offset, its leader {told} (starts at {log_start})"
+            # Below the log's start it sticks there; in the middle of a batch Kafka 4.3.1 returns its beginning.
+            reported, log_start = reading.last_stable_offset, reading.log_start_offset
+            if reported != first and not first <= reported <= log_start:
+                return (
+                    f"{partition}: we have {first} as last stable offset, its leader {reported} (starts at {log_start})"
+                )
             self.comparisons += 1
             self.most_open = max(self.most_open, len(ours))
         return None

@@ -1,7 +1,7 @@
 """One partition as the detector sees it: folded range by range and joined in a bucket's state, as in the job.
 
 Law: only the product decides (PartitionFold, bucket.process); this is what source, planner and reader do around it.
-A range that could not be read is a gap, and reading goes back to it. After a truncation a census tells what is open.
+A range that could not be read is a gap, and reading goes back to it. After a truncation a census shows what is open.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class LogWatcher:
     def _batch(self, facts: list[Fact], **exceptions: dict[TopicPartition, int]) -> None:
         self.number += 1
         barrier = Barrier(self.number, self.number, self.number, **exceptions)  # type: ignore[arg-type]
-        bucket.process(self.shared, self.store, [*facts, barrier], _POLICY, speaks_for_partitions=True)
+        bucket.process(self.shared, self.store, [*facts, barrier], _POLICY, reports_partitions=True)
 
     @property
     def open(self) -> dict[int, tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""What a scrape says, read with Prometheus' own parser."""
+"""The content of a scrape, read with Prometheus' own parser."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def a_searcher(
     silence: str | None = None,
     policy: DetectionPolicy | None = None,
 ) -> Searcher:
-    """A search by our clock `now_ms`; the coordinators' are so far behind, and `silence` is why they do not tell."""
+    """A search by our clock `now_ms`; the coordinators' are so far behind, and `silence` is why they do not answer."""
 
     def is_open_for_longer(described: DescribedTransaction, open_for_ms: int) -> bool | Problem:
         assert open_for_ms >= 0, "no filter"

@@ -1,4 +1,4 @@
-"""What others say about the same cluster at the same moment: Kafka's own tool, kafka-python, and the broker's gauge."""
+"""What other tools report at the same moment: Kafka's own tool, kafka-python, and the broker's gauge."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PADDING_MS = 300_000  # kafka-python adds it to every threshold
 Answer = dict[str, Any]
 
 
-def what_others_say(world: World, fault: Fault) -> Answer:
+def answers_of_others(world: World, fault: Fault) -> Answer:
     """Each with its answer, and the tools with the seconds they took."""
     info = world.cluster.refresh().info(fault.partition)
     leader = info.leader if info is not None and info.leader > 0 else 2
@@ -44,10 +44,10 @@ def find_hanging(world: World, fault: Fault, broker: int, flags: list[str]) -> A
     rows = [line.split() for line in done.stdout.splitlines()[1:] if line.strip()]
     found = any(fault.partition.topic in row and str(pid) in row for row in rows for pid in fault.producer_ids)
     if found:
-        return {"says": "found", "seconds": seconds}
+        return {"answer": "found", "seconds": seconds}
     if done.returncode:
-        return {"says": f"fails: {_error(done.stderr or done.stdout)}", "seconds": seconds}
-    return {"says": "nothing", "seconds": seconds}
+        return {"answer": f"fails: {_error(done.stderr or done.stdout)}", "seconds": seconds}
+    return {"answer": "nothing", "seconds": seconds}
 
 
 def _error(text: str) -> str:
@@ -62,9 +62,9 @@ def kafka_python(world: World, fault: Fault, thresholds_ms: list[int]) -> list[A
     command = [sys.executable, "-W", "ignore", "-c", _KAFKA_PYTHON, world.bootstrap, *map(str, thresholds_ms)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=90.0)
     if done.returncode:
-        return [{"says": f"fails: {_last(done.stderr)}", "seconds": 0.0} for _ in thresholds_ms]
+        return [{"answer": f"fails: {_last(done.stderr)}", "seconds": 0.0} for _ in thresholds_ms]
     return [
-        {"says": "found" if fault.producer_ids & set(found) else "nothing", "seconds": seconds}
+        {"answer": "found" if fault.producer_ids & set(found) else "nothing", "seconds": seconds}
         for found, seconds in json.loads(done.stdout)
     ]
 

@@ -1,4 +1,4 @@
-"""Evidence that no state has said and no fresh read has found: for tests of everything that comes behind it."""
+"""Evidence that no state has emitted and no fresh read has found: for tests of everything that comes after it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from txnwatch.state.model.transaction import CoordinatorView, TransactionState
 
 
 def plant(ledger: Ledger, event: IncidentEvent, row: ActiveProducer) -> None:
-    """The ledger has found, as it believes, that what an event tells hangs."""
+    """Makes the ledger believe that it has itself found the hang of an event."""
     ledger.remember([event])
     candidate = asked_about(event)
     if event.transactional_id is not None:

@@ -1,4 +1,4 @@
-"""One script, told to Kafka's ProducerStateManager and read by our fold and state: do both hold the same open?
+"""One script, given to Kafka's ProducerStateManager and to our fold and state: do both hold the same open?
 
 Law: what a follower holds after a log is what we must hold, to the first offset and the epoch, however the log was cut
 into ranges; and what the leader holds we hold as well. The two differ where a leader has forgotten something.
@@ -22,7 +22,7 @@ _READS, _MISSES, _GOES_BACK, _STARTS_LATE = 0.5, 0.1, 0.15, 0.1
 
 @dataclass
 class Tally:
-    """What was compared, so that a test can tell that it saw something."""
+    """What was compared, so that a test can check that something was compared."""
 
     logs: int = 0
     comparisons: int = 0

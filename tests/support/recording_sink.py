@@ -15,7 +15,7 @@ class RecordingSink:
         is_away: while it is, every delivery is a SinkError.
         breaks_after: the next delivery takes so many events and then fails; the caller knows of none.
         tries: every delivery as it was asked for, failed ones too.
-        told: each event once, in the order of first arrival.
+        published: each event once, in the order of first arrival.
         latest: the event of the highest sequence of every incident.
     """
 
@@ -24,7 +24,7 @@ class RecordingSink:
         self.is_away = False
         self.breaks_after: int | None = None
         self.tries: list[tuple[IncidentEvent, ...]] = []
-        self.told: list[IncidentEvent] = []
+        self.published: list[IncidentEvent] = []
         self.latest: dict[str, IncidentEvent] = {}
 
     @property
@@ -44,8 +44,8 @@ class RecordingSink:
             self._take(event)
 
     def _take(self, event: IncidentEvent) -> None:
-        if event.event_id not in {known.event_id for known in self.told}:
-            self.told.append(event)
+        if event.event_id not in {known.event_id for known in self.published}:
+            self.published.append(event)
         known = self.latest.get(event.incident_id)
         if known is None or known.sequence < event.sequence:
             self.latest[event.incident_id] = event
@@ -77,8 +77,8 @@ class RecordingMirror(RecordingSink):
         was, self.is_emptied = self.is_emptied, False
         return was
 
-    def forget(self, is_past: Callable[[str], bool]) -> None:
+    def forget(self, has_ended: Callable[[str], bool]) -> None:
         """See OpenIncidentsView."""
         if not self.is_away:
-            for event in filter(lambda event: is_past(event.incident_id), self.open_incidents):
+            for event in filter(lambda event: has_ended(event.incident_id), self.open_incidents):
                 del self.latest[event.incident_id]

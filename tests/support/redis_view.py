@@ -77,7 +77,7 @@ class RedisView:
         """The events in the stream."""
         return [from_bytes(entry["event"].encode()) for entry in self.stream()]
 
-    def told(self) -> list[str]:
+    def published(self) -> list[str]:
         """The ids of the events in the stream."""
         return [entry["id"] for entry in self.stream()]
 

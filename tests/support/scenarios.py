@@ -39,7 +39,7 @@ class Fault:
     """A fault in effect.
 
     Attributes:
-        producer_ids: whose; anything said about another one is false.
+        producer_ids: whose; anything reported about another one is false.
         partition: the one it is about.
         at_s: since when, our clock.
     """
@@ -57,11 +57,11 @@ class Scenario:
 
     Attributes:
         truth: what really happened, and what hangs.
-        verdicts: what is said in the end, and before it what may be said on the way; empty for silence.
+        verdicts: what is reported in the end, and before it what may be reported on the way; empty for silence.
         how: how the last incident is resolved.
         in_plain_test: runs with `make test` too.
         pending: the partition is named as one that lacks its marker.
-        truncated: a marker that had been read is gone again, and that is said as well.
+        truncated: a marker that had been read is gone again, and that is reported as well.
     """
 
     row: str
@@ -161,23 +161,23 @@ def absorbed_at_once(world: World) -> Fault:
 def past_its_timeout(world: World) -> Fault:
     """If the coordinator's scan comes too soon, the next try has a whole interval."""
     partition = world.partition(2)
-    start = len(world.tail.told)
+    start = len(world.tail.published)
     tried: list[RawProducer] = []
     for _ in range(3):
         producer = open_transaction(world, partition, SHORT_TIMEOUT_MS)
         tried.append(producer)
         at_s = now_s() + SHORT_TIMEOUT_MS / 1000
-        if _is_told_late(world, start, producer):
+        if _is_reported_late(world, start, producer):
             break
     ids = frozenset(producer.producer_id for producer in tried)
     return Fault(producer.transactional_id, ids, partition, at_s, lambda: None)
 
 
-def _is_told_late(world: World, start: int, producer: RawProducer) -> bool:
-    """Whether it is told to be late, rather than that it ends before."""
+def _is_reported_late(world: World, start: int, producer: RawProducer) -> bool:
+    """Whether it is reported as late. It may also end before."""
 
     def is_late() -> bool:
-        return any(told.event.verdict == "late" for told in world.told_after(start, [producer.producer_id]))
+        return any(one.event.verdict == "late" for one in world.published_after(start, [producer.producer_id]))
 
     def is_over() -> bool:
         return _state(world, producer) is TransactionState.COMPLETE_ABORT

@@ -3,7 +3,7 @@
 Law: at most one Kafka cluster runs at a time, so that the suite fits a small machine. A cluster starts when a test
 first asks for it; when a test asks for another one, it is stopped and keeps its data and ports; when a test asks
 for it again it comes back as it was. Tests do not share topics or transactional ids, so none notices.
-`TXNWATCH_TEST_SERVERS` says what `kafka` and `redis_server` run on; every other cluster is embedded.
+`TXNWATCH_TEST_SERVERS` sets what `kafka` and `redis_server` run on; every other cluster is embedded.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def on_docker(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether `kafka` and `redis_server` are containers.
 
     Raises:
-        pytest.UsageError: the variable says neither this nor that.
+        pytest.UsageError: the variable has another value.
     """
     chosen = environ.get(_SERVERS) or "embedded"
     if chosen not in {"embedded", "docker"}:
@@ -82,7 +82,7 @@ def on_docker(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def pytest_configure() -> None:
-    """A word nobody knows ends the session before any test."""
+    """An unknown value ends the session before any test."""
     on_docker()
 
 

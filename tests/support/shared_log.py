@@ -12,7 +12,7 @@ class SharedLog:
     """Every record in the order of its arrival, doubles too.
 
     Attributes:
-        is_away: while it is, nothing is taken and nothing is heard.
+        is_away: while it is, nothing is taken and nothing is read.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class SharedLog:
         self.is_away = False
 
     @property
-    def told(self) -> list[IncidentEvent]:
+    def published(self) -> list[IncidentEvent]:
         """What a consumer sees that keeps `ce_id`: each event once."""
         first: dict[str, IncidentEvent] = {}
         for event in self.records:
@@ -40,14 +40,14 @@ class SharedLog:
         """One instance's way of following, from the end as it is now."""
         position = len(self.records)
 
-        def heard() -> Iterable[IncidentEvent]:
+        def new_events() -> Iterable[IncidentEvent]:
             nonlocal position
             if self.is_away:
                 return ()
             found, position = self.records[position:], len(self.records)
             return found
 
-        return heard
+        return new_events
 
 
 class SharedLogSink:

@@ -55,8 +55,8 @@ def delete_topic(cluster: Cluster, name: str) -> None:
 def is_led(cluster: Cluster, partition: TopicPartition) -> bool:
     """Whether every broker that runs knows a leader of the partition; `cluster` knows the newest of it then."""
     cluster.refresh()
-    told = [cluster.metadata_from(endpoint).info(partition) for endpoint in cluster.known.brokers.values()]
-    return all(info is not None and info.leader is not None for info in told)
+    answers = [cluster.metadata_from(endpoint).info(partition) for endpoint in cluster.known.brokers.values()]
+    return all(info is not None and info.leader is not None for info in answers)
 
 
 def await_leader(cluster: Cluster, partition: TopicPartition, leader: int | None) -> None:

@@ -20,6 +20,6 @@ def eventually(condition: Callable[[], _T], timeout_s: float, what: str | Callab
         if answer:
             return answer
         if time.monotonic() > deadline:
-            told = what if isinstance(what, str) else what()
-            pytest.fail(f"waited {timeout_s:.0f} s for {told}; last answer: {answer!r}")
+            expected = what if isinstance(what, str) else what()
+            pytest.fail(f"waited {timeout_s:.0f} s for {expected}; last answer: {answer!r}")
         time.sleep(_PAUSE_S)

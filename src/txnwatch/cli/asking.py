@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from txnwatch.cli.flag_types import id32, registry_url, topic_name, words
+from txnwatch.cli.flag_types import id32, kafka_text, registry_url, topic_name
 from txnwatch.cli.output import CommandAnswer, write
 from txnwatch.cli.settings_flags import add_flags
 from txnwatch.config import EVENTS_TOPIC, THRESHOLDS, RunSettings
@@ -30,7 +30,7 @@ def add_connection_flags(parser: argparse.ArgumentParser, *, is_required: bool =
     known = os.environ.get(_BOOTSTRAP) or None
     parser.add_argument(
         "--bootstrap-server",
-        type=words,
+        type=kafka_text,
         required=is_required and known is None,
         default=known,
         metavar="SERVER",
@@ -67,7 +67,7 @@ def configured(parsed: argparse.Namespace) -> DetectionPolicy:
 
 def add_partition_flags(parser: argparse.ArgumentParser, topic: str = "the topic", *, is_required: bool) -> None:
     """Adds `--topic` and `--partition`; `topic` is the help text of the first."""
-    parser.add_argument("--topic", type=words, required=is_required, help=topic)
+    parser.add_argument("--topic", type=kafka_text, required=is_required, help=topic)
     parser.add_argument("--partition", required=is_required, type=id32, metavar="N", help="the partition of --topic")
 
 

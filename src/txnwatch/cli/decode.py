@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags, ask
-from txnwatch.cli.flag_types import count, id64, words
+from txnwatch.cli.flag_types import count, id64, kafka_text
 from txnwatch.cli.output import CommandAnswer, NotChecked, Time, write
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ids import (
@@ -90,8 +90,8 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "transactional id in the coordinators' log (--transactional-id), or the batches of a partition (--topic, "
         "--partition).",
     )
-    parser.add_argument("--value", type=words, metavar="BYTES", help="a record's value, as hexadecimal or base64")
-    parser.add_argument("--key", type=words, metavar="BYTES", help="a record's key, as hexadecimal or base64")
+    parser.add_argument("--value", type=kafka_text, metavar="BYTES", help="a record's value, as hexadecimal or base64")
+    parser.add_argument("--key", type=kafka_text, metavar="BYTES", help="a record's key, as hexadecimal or base64")
     parser.add_argument("--file", metavar="FILE", help="a .log segment file of a broker; - is standard input")
     parser.add_argument(
         "--transaction-log",
@@ -99,7 +99,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         help=f"--file is a segment of {TRANSACTION_STATE_TOPIC} (default: detected from the name of its folder)",
     )
     parser.add_argument(
-        "--transactional-id", type=words, metavar="ID", help="the records of this id that the log still has"
+        "--transactional-id", type=kafka_text, metavar="ID", help="the records of this id that the log still has"
     )
     add_partition_flags(parser, "the topic of the batches, with --partition", is_required=False)
     parser.add_argument("--offset", type=id64, help="begin at this offset (default: the start of the log)")

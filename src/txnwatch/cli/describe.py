@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
-from txnwatch.cli.flag_types import words
+from txnwatch.cli.flag_types import kafka_text
 from txnwatch.cli.output import CommandAnswer, NotChecked, Time
 from txnwatch.state.model.description import (
     DescribedTransaction,
@@ -57,7 +57,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         description="Describes a transactional id, as its coordinator and the coordinators' log show it.",
     )
     add_connection_flags(parser)
-    parser.add_argument("--transactional-id", type=words, required=True, metavar="ID", help="the id to describe")
+    parser.add_argument("--transactional-id", type=kafka_text, required=True, metavar="ID", help="the id to describe")
     add_output_flags(parser, can_find=False)
     parser.set_defaults(run=run)
 

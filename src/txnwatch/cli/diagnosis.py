@@ -198,12 +198,12 @@ def _events(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
             grant = grant_line(caller, "Create", "--operation", "Write", "--operation", "Read", "--topic", topic)
             yield CheckRow("right", name, Health.WARNING, str(problem), "run", grant if problem.is_denied else None)
         return
-    for operation, word in ((READ, "Read"), (WRITE, "Write")):
+    for operation, operation_name in ((READ, "Read"), (WRITE, "Write")):
         lacks = _lacks(found.topic_operations[topic], operation)
-        fix = grant_line(caller, word, "--topic", topic) if lacks else None
+        fix = grant_line(caller, operation_name, "--topic", topic) if lacks else None
         health = Health.MISSING if lacks else Health.OK
         detail = "not allowed" if lacks else "allowed"
-        yield CheckRow("right", f"{word} on topic {topic}", health, detail, "run, events", fix)
+        yield CheckRow("right", f"{operation_name} on topic {topic}", health, detail, "run, events", fix)
 
 
 def _writers(found: Writers, caller: Caller) -> CheckRow:
@@ -226,12 +226,12 @@ def _writers(found: Writers, caller: Caller) -> CheckRow:
 
 def _cluster(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     rights = found.cluster_operations
-    for operation, word, needed_by in (
+    for operation, operation_name, needed_by in (
         (DESCRIBE, "Describe", "doctor"),
         (DESCRIBE_CONFIGS, "DescribeConfigs", "doctor, late"),
         (ALTER, "Alter", "abort"),
     ):
-        name = f"{word} on the cluster"
+        name = f"{operation_name} on the cluster"
         if rights is None:
             yield CheckRow("right", name, Health.WARNING, "brokers before 2.8 do not report it", needed_by, None)
         elif operation in rights:
@@ -243,7 +243,7 @@ def _cluster(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
                 Health.WARNING,
                 "not allowed, or not shown",
                 needed_by,
-                grant_line(caller, word, "--cluster"),
+                grant_line(caller, operation_name, "--cluster"),
             )
 
 

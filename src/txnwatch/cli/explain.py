@@ -18,7 +18,7 @@ from txnwatch.cli.describe import described_with_log
 from txnwatch.cli.explanation import Explanation, of_partition
 from txnwatch.cli.explanation_of_id import of_id
 from txnwatch.cli.find_hanging import searcher_of
-from txnwatch.cli.flag_types import words
+from txnwatch.cli.flag_types import kafka_text
 from txnwatch.cli.output import CommandAnswer, NotChecked
 from txnwatch.sinks.incidents.search import Searcher
 from txnwatch.state.model.description import DescribedTransaction
@@ -44,11 +44,18 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "whether it ends by itself, and what to do next. Or explains what a transactional id is doing.",
     )
     parser.add_argument(
-        "target", nargs="?", type=words, metavar="TARGET", help="a partition (TOPIC-PARTITION) or a transactional id"
+        "target",
+        nargs="?",
+        type=kafka_text,
+        metavar="TARGET",
+        help="a partition (TOPIC-PARTITION) or a transactional id",
     )
     add_partition_flags(parser, "with --partition, the same as TOPIC-PARTITION", is_required=False)
     parser.add_argument(
-        "--transactional-id", type=words, metavar="ID", help="a transactional id, also if it looks like TOPIC-PARTITION"
+        "--transactional-id",
+        type=kafka_text,
+        metavar="ID",
+        help="a transactional id, also if it looks like TOPIC-PARTITION",
     )
     add_configured_flags(parser)
     add_output_flags(parser, has_table=False)

@@ -168,7 +168,7 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
     described, start = proof.description, span.span.start_offset
     view_id = span.view.transactional_id if span.view is not None else None
     owner = described.transactional_id if described is not None else view_id
-    outcome = known_outcome(span, proof).word
+    outcome = known_outcome(span, proof).outcome
     written_ms = span.span.last_timestamp_ms
     owned = f"Its owner is {owner!r}" if owner is not None else "It has no owner"
     state = f", now {described.state} at broker {described.coordinator}" if described is not None else ""

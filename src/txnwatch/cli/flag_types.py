@@ -34,7 +34,7 @@ def count(text: str) -> int:
     return _number(text, 1, INT32)
 
 
-def words(text: str) -> str:
+def kafka_text(text: str) -> str:
     """Text that Kafka accepts: UTF-8, and not empty."""
     if not text:
         raise argparse.ArgumentTypeError("expected a value, found an empty one")
@@ -54,7 +54,7 @@ def topic_name(text: str) -> str:
 
 def redis_url(text: str) -> str:
     """The URL of a Redis; parts of it may be references to a variable or a file."""
-    read = expanded(words(text), "--redis-url")
+    read = expanded(kafka_text(text), "--redis-url")
     if not is_redis_url(read):
         found = text if has_reference(text) else shown_url(text)
         raise argparse.ArgumentTypeError(f"expected {REDIS_URL_RULE}, found {found!r}")
@@ -63,7 +63,7 @@ def redis_url(text: str) -> str:
 
 def registry_url(text: str) -> str:
     """The URL of a schema registry; parts of it may be references to a variable or a file."""
-    return expanded(words(text), "--schema-registry-url")
+    return expanded(kafka_text(text), "--schema-registry-url")
 
 
 def _number(text: str, lowest: int, highest: int) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
-from txnwatch.cli.flag_types import id64, int64, words
+from txnwatch.cli.flag_types import id64, int64, kafka_text
 from txnwatch.cli.output import CommandAnswer, Duration, NotChecked
 from txnwatch.state.model.description import DescribedTransaction, TransactionDescription
 from txnwatch.state.model.errors import ConfigError
@@ -48,7 +48,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     )
     parser.add_argument(
         "--transactional-id-pattern",
-        type=words,
+        type=kafka_text,
         metavar="REGEX",
         help="only ids whose whole name matches; works with every release of Kafka",
     )

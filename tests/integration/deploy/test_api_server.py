@@ -31,7 +31,7 @@ Apply = Callable[..., subprocess.CompletedProcess[str]]
 def process(stack: ExitStack, log: Path, *command: str | Path) -> subprocess.Popen[bytes]:
     """A server that ends with the stack."""
     output = stack.enter_context(log.open("wb"))
-    started = subprocess.Popen([str(word) for word in command], stdout=output, stderr=subprocess.STDOUT)
+    started = subprocess.Popen([str(argument) for argument in command], stdout=output, stderr=subprocess.STDOUT)
     stack.callback(lambda: (started.terminate(), started.wait(30)))
     return started
 
@@ -122,19 +122,19 @@ def test_the_api_server_accepts_the_plain_manifests(run_kubectl: Apply) -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "told"),
+    ("right", "wrong", "message"),
     [
         pytest.param("replicas: 1", "replica: 1", "unknown field", id="a field that does not exist"),
         pytest.param("serviceName: txnwatch", "serviceName: Txnwatch_", "serviceName", id="an invalid name"),
         pytest.param("storage: 5Gi", "storage: five", "quantities must match", id="no quantity"),
     ],
 )
-def test_the_api_server_refuses_wrong_manifests(run_kubectl: Apply, right: str, wrong: str, told: str) -> None:
+def test_the_api_server_refuses_wrong_manifests(run_kubectl: Apply, right: str, wrong: str, message: str) -> None:
     text = (K8S / "txnwatch.yaml").read_text()
     assert right in text
     done = dry_run(run_kubectl, text.replace(right, wrong))
     assert done.returncode == 1
-    assert told in done.stderr
+    assert message in done.stderr
 
 
 def pod_of(text: str) -> dict[str, Any]:

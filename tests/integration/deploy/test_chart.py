@@ -171,7 +171,7 @@ def test_the_schemas_refuse_what_kubernetes_would_ignore(
         pytest.param(["settings.checkpoint=/tmp/x"], "checkpoint", id="a setting that the chart sets"),
         pytest.param(["settings.trigger_ms=0"], "/settings/trigger_ms", id="number too small"),
         pytest.param(["settings.trigger_ms=soon"], "/settings/trigger_ms", id="no number"),
-        pytest.param(["settings.auto_abort=maybe"], "/settings/auto_abort", id="unknown word"),
+        pytest.param(["settings.auto_abort=maybe"], "/settings/auto_abort", id="unknown value"),
         pytest.param(["secret.clientProperties=client.properties"], "/secret/existingSecret", id="file of no Secret"),
         pytest.param(["secret.existingSecret=s", "secret.config=../x"], "/secret/config", id="file elsewhere"),
         pytest.param(["replicas=2"], "replicas", id="two writers"),

@@ -1,4 +1,4 @@
-"""Settings from flags, environment, file and defaults; and what an operator is told about a bad one."""
+"""Settings from flags, environment, file and defaults; and the message about a bad one."""
 
 from __future__ import annotations
 

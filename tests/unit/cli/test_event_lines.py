@@ -1,4 +1,4 @@
-"""The line of an event says what somebody would act on, and stays a line."""
+"""The line of an event has what an operator would act on, and stays a line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def a_group(name: str, state: str = "stopped") -> AffectedGroup:
 
 
 def refused(**changes: Any) -> IncidentEvent:
-    """What was decided is told again by whatever comes after it."""
+    """Each later event repeats the decision."""
     opened = an_event()
     decided = updated(opened, opened.time_ms + 1_000, action=REFUSED)
     return updated(decided, opened.time_ms + 11_000, **changes)

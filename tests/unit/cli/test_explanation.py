@@ -1,4 +1,4 @@
-"""What is said in plain words follows from the readings, and only from them."""
+"""The explanation follows from the readings, and only from them."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ def test_a_marker_that_is_not_replicated_is_no_open_transaction(admin: FakeAdmin
     (partition,) = admin.partitions
     found = a_searcher(admin, lambda: 0).search([partition])
     found.readings[partition] = replace(found.readings[partition], high_watermark=5, last_stable_offset=3)
-    told = of_partition(ORIGIN, partition, found, 0)
-    assert (told.state, told.hidden_records, told.ends_by_itself) == ("unreplicated", 2, "unknown")
+    row = of_partition(ORIGIN, partition, found, 0)
+    assert (row.state, row.hidden_records, row.ends_by_itself) == ("unreplicated", 2, "unknown")
 
 
 def test_an_open_transaction_leads_to_its_id(admin: FakeAdmin) -> None:

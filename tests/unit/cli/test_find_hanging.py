@@ -1,4 +1,4 @@
-"""What find-hanging says at the end: nothing is called well that was not looked at."""
+"""The last line of find-hanging: nothing is called well that was not looked at."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_a_hang_that_is_too_young_is_counted_and_not_called_well(minutes: int, a
     found = searched(age, ago_ms)
     assert (len(found.hanging), age.younger) == (1 - younger, younger)
     assert [kept.count for kept in age.left_out()] == [younger] * younger
-    said = summary(found, len(found.hanging), "", is_all_judged=not age.younger)
-    assert said.startswith(
+    text = summary(found, len(found.hanging), "", is_all_judged=not age.younger)
+    assert text.startswith(
         "nothing found that is older than --max-transaction-timeout: 1 partition checked" if younger else "1 h"
     )
 
@@ -56,7 +56,7 @@ def test_a_clients_clock_in_the_future_gives_no_age() -> None:
 
 
 @pytest.mark.parametrize(
-    ("of", "words"),
+    ("of", "text"),
     [
         ((None, None, None), ""),
         (("orders", None, None), "topic orders"),
@@ -65,8 +65,8 @@ def test_a_clients_clock_in_the_future_gives_no_age() -> None:
         (("orders", 3, 2), "the partitions led by broker 2 of orders-3"),
     ],
 )
-def test_what_was_looked_at_is_named(of: tuple[str | None, int | None, int | None], words: str) -> None:
-    assert scope(*of) == words
+def test_what_was_looked_at_is_named(of: tuple[str | None, int | None, int | None], text: str) -> None:
+    assert scope(*of) == text
 
 
 def test_all_is_well_only_where_all_was_looked_at() -> None:

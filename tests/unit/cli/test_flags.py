@@ -1,4 +1,4 @@
-"""What cannot be asked is a usage error that says what is expected, before anything is asked."""
+"""A wrong flag is a usage error that names what is expected, before any request is sent."""
 
 from __future__ import annotations
 

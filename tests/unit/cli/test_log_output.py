@@ -47,7 +47,7 @@ def test_an_incident_is_one_line_and_in_json_has_its_fields(
 ) -> None:
     world = World()
     world.batch(world.hang("checkout-1"))
-    (event,) = world.topic.told
+    (event,) = world.topic.published
     log_to_stdout(log_format)
     log_incident(event)
     (line,) = capsys.readouterr().out.splitlines()

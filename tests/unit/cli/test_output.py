@@ -1,4 +1,4 @@
-"""One answer as table and as JSON: the same rows, an incomplete answer says so, and the exit code follows."""
+"""One answer as table and as JSON: the same rows, an incomplete answer is marked, and the exit code follows."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from txnwatch.cli.output import CommandAnswer, Duration, LeftOut, NotChecked, Ti
 class Row:
     transactional_id: str | None
     start_ms: Time | None
-    lasting_ms: Duration
+    elapsed_ms: Duration
     partitions: tuple[str, ...] = ()
     is_blocker: bool = False
 
 
 @dataclass(frozen=True)
-class Words:
-    words: tuple[str, ...]
+class Names:
+    names: tuple[str, ...]
 
     def lines(self) -> Iterator[str]:
-        yield from self.words
+        yield from self.names
 
 
 ROW = Row("[red]a[/red] :smile: " + "x" * 300, 1_700_000_000_123, 61_000, ("a-0", "b-1"), is_blocker=True)
@@ -47,7 +47,7 @@ def an_answer(*rows: Any, row_type: type = Row, **more: Any) -> CommandAnswer:
 
 def test_the_table_has_kafkas_headings_and_nothing_is_cut_or_taken_for_markup() -> None:
     headings, row = written(an_answer(ROW), "text").splitlines()
-    assert headings.split() == ["TransactionalId", "Start", "Lasting", "Partitions", "IsBlocker"]
+    assert headings.split() == ["TransactionalId", "Start", "Elapsed", "Partitions", "IsBlocker"]
     assert row.startswith(str(ROW.transactional_id))
     assert row.endswith(" 2023-11-14 22:13:20.123Z  1m01s    a-0,b-1     true")
 
@@ -69,7 +69,7 @@ def test_json_is_one_envelope_on_one_line() -> None:
             {
                 "transactional_id": ROW.transactional_id,
                 "start_ms": ROW.start_ms,
-                "lasting_ms": ROW.lasting_ms,
+                "elapsed_ms": ROW.elapsed_ms,
                 "partitions": ["a-0", "b-1"],
                 "is_blocker": True,
             }
@@ -96,8 +96,8 @@ def test_what_the_flags_left_out_is_in_both_outputs_and_makes_nothing_incomplete
 def test_the_text_output_does_not_repeat_a_reason_a_thousand_times() -> None:
     away = tuple(NotChecked(f"orders-{number}", "NO_LEADER") for number in range(1000))
     answer = an_answer(not_checked=(*away, NotChecked("payments-0", "broker 7 is away")))
-    told = [line for line in written(answer, "text").splitlines() if line.startswith("not checked")]
-    assert told == [
+    shown = [line for line in written(answer, "text").splitlines() if line.startswith("not checked")]
+    assert shown == [
         "not checked: orders-0, orders-1, orders-2, orders-3, orders-4 and 995 more: NO_LEADER",
         "not checked: payments-0: broker 7 is away",
     ]
@@ -105,9 +105,9 @@ def test_the_text_output_does_not_repeat_a_reason_a_thousand_times() -> None:
 
 
 def test_a_row_of_prose_is_its_lines_and_still_json() -> None:
-    answer = an_answer(Words(("one", "two")), row_type=Words)
+    answer = an_answer(Names(("one", "two")), row_type=Names)
     assert written(answer, "text") == "one\ntwo\n"
-    assert json.loads(written(answer, "json"))["rows"] == [{"words": ["one", "two"]}]
+    assert json.loads(written(answer, "json"))["rows"] == [{"names": ["one", "two"]}]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The registry: everything in the table is scraped, with Prometheus' own parser, and means what the table says."""
+"""The registry: everything in the table is scraped, with Prometheus' own parser, and means what the table has."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LATER_MS = 60_000
 
 
 class World:
-    """Metrics, a bucket that speaks to them, and a clock by hand."""
+    """Metrics, a bucket that feeds them, and a clock that the test sets."""
 
     def __init__(self) -> None:
         self.bucket = BucketRun()
@@ -59,11 +59,11 @@ class World:
     def batch(self, *facts: Fact, more: tuple[Finding, ...] = (), again: bool = False) -> Scrape:
         self.batches += not again
         self.bucket.batch(*facts)
-        kinds = {type(said) for said in more}
-        told = [*(said for said in self.bucket.everything if type(said) not in kinds), *more]
-        self.coverage.on_batch(told)
+        kinds = {type(finding) for finding in more}
+        reported = [*(finding for finding in self.bucket.everything if type(finding) not in kinds), *more]
+        self.coverage.on_batch(reported)
         evidence = self.coverage.evidence
-        self.metrics.on_batch(self.batches, told, self.ledger, is_ready=True, evidence=evidence)
+        self.metrics.on_batch(self.batches, reported, self.ledger, is_ready=True, evidence=evidence)
         return self.scrape()
 
     def scrape(self) -> Scrape:
@@ -138,18 +138,18 @@ def test_stages_of_the_coordinators_work_are_cumulative_histograms_by_target_sta
     end = End(S.COMPLETE_COMMIT, START_MS + 40, START_MS + 8, 3)
     complete = transaction(2, S.COMPLETE_COMMIT, record_timestamp_ms=START_MS + 40)
     scrape = world.batch(msgspec.structs.replace(complete, first_end=end))
-    told = {"target_state": "CompleteCommit"}
-    assert scrape.value("transaction_completion_seconds_sum", **told) == 0.04
+    labels = {"target_state": "CompleteCommit"}
+    assert scrape.value("transaction_completion_seconds_sum", **labels) == 0.04
     assert [
-        scrape.value("transaction_completion_seconds_bucket", le=le, **told) for le in ("0.025", "0.05", "+Inf")
+        scrape.value("transaction_completion_seconds_bucket", le=le, **labels) for le in ("0.025", "0.05", "+Inf")
     ] == [
         0,
         1,
         1,
     ]
     assert scrape.value("transaction_state_append_seconds_sum", target_state="PrepareCommit") == 0.008
-    assert scrape.value("transaction_marker_completion_seconds_count", **told) == 1
-    assert scrape.value("transaction_failover_completion_seconds_count", **told) == 0
+    assert scrape.value("transaction_marker_completion_seconds_count", **labels) == 1
+    assert scrape.value("transaction_failover_completion_seconds_count", **labels) == 0
     assert scrape.value("oldest_pending_transaction_seconds") == 0
 
 
@@ -174,12 +174,12 @@ def test_no_series_from_the_start_has_labels_that_nothing_counts_under() -> None
 
 
 def test_a_batch_that_runs_again_is_counted_once(world: World) -> None:
-    told = PartitionAlarm(notice(NoticeKind.GAP, 3))
+    alarm = PartitionAlarm(notice(NoticeKind.GAP, 3))
     for again in (False, True):
-        scrape = world.batch(more=(told,), again=again)
+        scrape = world.batch(more=(alarm,), again=again)
         assert scrape.value("partition_notices_total", kind="gap") == 1
         assert scrape.value("batches_total") == 1
-    assert world.batch(more=(told,)).value("partition_notices_total", kind="gap") == 2
+    assert world.batch(more=(alarm,)).value("partition_notices_total", kind="gap") == 2
 
 
 def test_evidence_that_is_missing_is_visible(world: World) -> None:
@@ -257,8 +257,8 @@ def test_progress_is_what_spark_reports() -> None:
         2,
         {ORDERS: Position("id", 7, 0, 10, leader=1), TopicPartition("new", 0): NotBegun("n")},
     )
-    told = {"durationMs": {"addBatch": 30}, "sources": [{"endOffset": offset.to_json()}]}
-    assert read_progress(told) == Progress({"addBatch": 30}, {ORDERS: 10}, {ORDERS: 7})
+    progress = {"durationMs": {"addBatch": 30}, "sources": [{"endOffset": offset.to_json()}]}
+    assert read_progress(progress) == Progress({"addBatch": 30}, {ORDERS: 10}, {ORDERS: 7})
     assert read_progress(None) is None
     assert read_progress({"sources": [], "durationMs": {}}) is None
 
@@ -297,8 +297,8 @@ def test_each_decision_is_counted_once_however_many_events_repeat_it(world: Worl
     action = Action(decision=Decision.ABORT, by="here", at_ms=1)
     announced = updated(event, event.time_ms + 1, action=action)
     done = updated(announced, event.time_ms + 2, action=replace(action, result=ActionResult.VERIFIED))
-    told_again = updated(done, event.time_ms + 3, hidden_records=1_000)
-    for one in (event, announced, done, told_again):
+    updated_again = updated(done, event.time_ms + 3, hidden_records=1_000)
+    for one in (event, announced, done, updated_again):
         world.metrics.on_event(one)
     scrape = world.batch()
     assert scrape.value("abort_decisions_total", decision="abort", result="none") == 1
@@ -308,10 +308,10 @@ def test_each_decision_is_counted_once_however_many_events_repeat_it(world: Worl
 def test_a_decision_from_before_a_restart_is_not_counted_again(world: World) -> None:
     event = replace(an_event(), cluster_id="cluster-1")
     refused = Action(decision=Decision.REFUSED, refusal=Refusal.OUTCOME_UNKNOWN, by="here", at_ms=1)
-    told = updated(event, event.time_ms + 1, action=refused)
-    world.ledger.remember([told])
+    reported = updated(event, event.time_ms + 1, action=refused)
+    world.ledger.remember([reported])
     world.metrics.query_starts(world.ledger)
-    world.metrics.on_event(updated(told, event.time_ms + 2, hidden_records=1_000))
+    world.metrics.on_event(updated(reported, event.time_ms + 2, hidden_records=1_000))
     assert world.scrape().value("abort_decisions_total", decision="refused", result="outcome_unknown") == 0
 
 
@@ -323,5 +323,5 @@ def test_of_an_incident_that_another_instance_has_ended_nothing_is_kept(world: W
 
 
 def test_what_a_task_has_left_is_not_read_though_the_batch_was_to_reach_further() -> None:
-    told = Progress({}, {ORDERS: 25, PAYMENTS: 10}, {ORDERS: 20, PAYMENTS: 10})
-    assert [told.lag_offsets(left) for left in ({}, {ORDERS: 22}, {ORDERS: 5}, {PAYMENTS: 1})] == [5, 5, 20, 14]
+    progress = Progress({}, {ORDERS: 25, PAYMENTS: 10}, {ORDERS: 20, PAYMENTS: 10})
+    assert [progress.lag_offsets(left) for left in ({}, {ORDERS: 22}, {ORDERS: 5}, {PAYMENTS: 1})] == [5, 5, 20, 14]

@@ -67,7 +67,7 @@ def web_config(directory: Path, text: str) -> Path:
     return path
 
 
-def test_it_listens_on_loopback_unless_it_is_told_otherwise() -> None:
+def test_it_listens_on_loopback_unless_a_flag_changes_it() -> None:
     assert RunSettings(bootstrap_server="k:9092").metrics_host == "127.0.0.1"
 
 

@@ -1,4 +1,4 @@
-"""Rules, dashboard, image and compose file: everything they name exists, and says what to do."""
+"""Rules, dashboard, image and compose file: everything they name exists, and each alert has an instruction."""
 
 from __future__ import annotations
 

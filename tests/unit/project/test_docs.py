@@ -1,4 +1,4 @@
-"""Docs that cannot drift: what is generated is as the code says, and what is named exists."""
+"""Docs that cannot drift: generated pages match the code, and every name in them exists."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_a_module_has_one_identity() -> None:
         for name, module in sys.modules.items()
         if Path(getattr(module, "__file__", None) or "/") in SOURCES.values() and not name.startswith("txnwatch")
     ]
-    assert ours == [], "a module was imported past its package"
+    assert ours == [], "a module was imported without its package"
     assert sys.modules.keys() & {"state", "streaming", "sinks"} == set()
 
 

@@ -1,4 +1,4 @@
-"""What the servers of the tests run on is said in one variable, and a word it does not know is an error."""
+"""One variable sets what the servers of the tests run on, and an unknown value is an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a watch does not see is said: in the line that says it is ready, when it changes, and in the metrics."""
+"""What a watch does not see is reported: in the line `ready`, when it changes, and in the metrics."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def a_round(*failed: TopicPartition) -> CensusTaken:
 
 
 class Scene:
-    """A bucket that is heard by a coverage and by metrics."""
+    """A bucket whose findings go to a coverage and to metrics."""
 
     def __init__(self) -> None:
         self.run, self.lines, self.batches = BucketRun(), LogLines(), 0

@@ -1,4 +1,4 @@
-"""Missing evidence is told once, when it lasts, and when it is there again."""
+"""Missing evidence is reported once if it persists, and again when it is back."""
 
 from __future__ import annotations
 

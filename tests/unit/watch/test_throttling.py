@@ -1,4 +1,4 @@
-"""Being throttled is told once, and its end once; the patience of a connection begins when the broker reads again."""
+"""Throttling is reported once, and its end once; the patience of a connection begins when the broker reads again."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def test_what_the_driver_itself_is_throttled_for_counts_too() -> None:
 
 
 def test_one_bucket_emits_the_throttle_time_of_the_tasks() -> None:
-    said = BucketRun().batch(Throttled({"Fetch": 700}), Throttled({"Fetch": 50, "ListOffsets": 1}))
-    assert said == [RequestsThrottled((("Fetch", 700),)), RequestsThrottled((("Fetch", 50), ("ListOffsets", 1)))]
+    findings = BucketRun().batch(Throttled({"Fetch": 700}), Throttled({"Fetch": 50, "ListOffsets": 1}))
+    assert findings == [RequestsThrottled((("Fetch", 700),)), RequestsThrottled((("Fetch", 50), ("ListOffsets", 1)))]
 
 
 def test_a_throttle_lasts_for_the_last_announced_time_and_is_added_up() -> None:
@@ -71,11 +71,11 @@ def test_what_is_there_already_is_read_after_the_patience_but_not_after_the_dead
 
 PACES = {
     "a quick answer that is full makes it more": ([(FIRST, FIRST, 0.1, 0.0)], FIRST * 5 // 4),
-    "a quick answer with little in it says nothing": ([(FIRST, 1_000, 0.1, 0.0)], FIRST),
+    "a quick answer with little in it proves nothing": ([(FIRST, 1_000, 0.1, 0.0)], FIRST),
     "never more than the most": ([(MOST, MOST, 0.1, 0.0)] * 20, MOST),
     "a slow answer makes it what comes in a second": ([(FIRST, FIRST, 4.0, 0.0)], FIRST // 4),
     "a throttle makes it what is throttled for a quarter of a second": ([(FIRST, 0, 0.1, 2.0)], FIRST // 8),
-    "a short throttle says nothing": ([(FIRST, 0, 0.1, 0.2)], FIRST),
+    "a short throttle proves nothing": ([(FIRST, 0, 0.1, 0.2)], FIRST),
     "never less than the least": ([(FIRST, 0, 9.0, 0.0)], LEAST),
     "it grows again": ([(FIRST, FIRST, 5.0, 0.0), (FIRST // 5, FIRST // 5, 0.2, 0.0)], FIRST // 4),
 }

@@ -1,4 +1,4 @@
-"""Between the last look and the marker somebody else closes the transaction: what did it decides what is said."""
+"""Somebody else closes the transaction between the last look and the marker: the report depends on what closed it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ByHand:
     """The abort by hand on a stage, and what it publishes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
-        self.stage, self.told = Stage(mode="off"), list[IncidentEvent]()
+        self.stage, self.published = Stage(mode="off"), list[IncidentEvent]()
         self.producer_id = self.stage.hang_and_move_on(NAME)
         self.incident = replace(self.stage.last(), expected_outcome=asked, action=None)
         ((_, found),) = self.stage.ledger.proven()
@@ -53,19 +53,19 @@ class ByHand:
         self.abort = a_manual_abort(self.stage.admin, target)
 
     def act(self) -> MarkerResult:
-        came_to = self.abort.end(self.incident, self.evidence, self.told.append)
+        came_to = self.abort.end(self.incident, self.evidence, self.published.append)
         assert isinstance(came_to, MarkerResult)
         return came_to
 
     @property
     def end(self) -> tuple[str, str, int | None]:
-        resolution = self.told[-1].resolution
+        resolution = self.published[-1].resolution
         assert resolution is not None
         return resolution.how, resolution.by, resolution.marker_offset
 
     @property
     def result(self) -> str:
-        (result,) = {event.action.result for event in self.told[1:] if event.action is not None}
+        (result,) = {event.action.result for event in self.published[1:] if event.action is not None}
         return str(result)
 
 
@@ -85,7 +85,7 @@ def test_by_hand_a_marker_of_the_other_kind_is_never_reported_as_verified(
     detail = f"{kind} marker at offset {at} closed it first: its data is {became}"
     assert came_to.result == by_hand.result == "failed"
     assert came_to.detail == (f"{detail}; the broker answered {answer}" if answer is not None else detail)
-    assert [event.status for event in by_hand.told] == ["opened", "updated", "resolved"]
+    assert [event.status for event in by_hand.published] == ["opened", "updated", "resolved"]
     assert by_hand.end == (became, who, at)
 
 

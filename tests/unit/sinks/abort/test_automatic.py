@@ -1,4 +1,4 @@
-"""The automatic abort on a cluster in memory: announced, written, read again, told; and everything that stops it."""
+"""The automatic abort on a cluster in memory: announced, written, read again, published; and all that stops it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ANNOUNCED, VERIFIED = ("abort", None, None), ("abort", None, "verified")
 
 def test_an_abort_is_announced_written_read_again_and_reported(stage: Stage) -> None:
     producer_id = stage.hang_and_move_on()
-    told_before_marker: list[int] = []
-    stage.admin.before("write_marker", lambda: told_before_marker.append(len(stage.actions)))
+    published_before_marker: list[int] = []
+    stage.admin.before("write_marker", lambda: published_before_marker.append(len(stage.actions)))
     stage.admin.asked.clear()
 
     stage.batch()
 
     assert stage.actions == [ANNOUNCED, VERIFIED]
-    assert told_before_marker == [1]
+    assert published_before_marker == [1]
     assert stage.admin.markers == [MarkerSpec(stage.partition, producer_id, 0, 0, leader_epoch=0)]
     assert stage.admin.asked[-11:] == [
         "read_partitions",
@@ -44,7 +44,7 @@ def test_an_abort_is_announced_written_read_again_and_reported(stage: Stage) -> 
     assert (action.last_stable_offset_before, action.last_stable_offset_after) == (0, 2)
     assert (action.marker_producer_epoch, action.marker_coordinator_epoch, action.by) == (0, 0, "here")
     assert not stage.is_open(producer_id)
-    assert stage.last().is_open, "the log itself tells the end"
+    assert stage.last().is_open, "the log itself shows the end"
     stage.batch()
     assert len(stage.admin.markers) == 1
 
@@ -52,7 +52,7 @@ def test_an_abort_is_announced_written_read_again_and_reported(stage: Stage) -> 
 def test_the_text_lines_have_the_decision(stage: Stage) -> None:
     stage.hang_and_move_on()
     stage.batch()
-    lines = [event_line(event) for event in stage.topic.told]
+    lines = [event_line(event) for event in stage.topic.published]
     assert [line.rsplit("  ", 1)[1] for line in lines[1:]] == ["abort: announced", "abort: verified"]
 
 

@@ -59,7 +59,7 @@ ABORTED, COMMITTED = replace(OVER, how=EndKind.ABORTED), replace(OVER, how=EndKi
 
 
 @pytest.mark.parametrize(
-    ("decision", "told", "end", "result"),
+    ("decision", "recorded", "end", "result"),
     [
         pytest.param("abort", None, ABORTED, "verified", id="its marker is there"),
         pytest.param("commit", None, COMMITTED, "verified", id="its marker is there, a commit"),
@@ -69,15 +69,17 @@ ABORTED, COMMITTED = replace(OVER, how=EndKind.ABORTED), replace(OVER, how=EndKi
         pytest.param(
             "abort", None, replace(OVER, how=EndKind.ABSORBED), "unknown", id="taken in by the next transaction"
         ),
-        pytest.param("abort", "still_open", ABORTED, "still_open", id="told before"),
+        pytest.param("abort", "still_open", ABORTED, "still_open", id="recorded before"),
         pytest.param("dry_run", None, ABORTED, None, id="no marker was announced"),
         pytest.param("refused", None, GONE, None, id="refused"),
     ],
 )
 def test_an_end_verifies_a_marker_only_by_such_a_marker(
-    decision: str, told: str | None, end: dict[str, object], result: str | None
+    decision: str, recorded: str | None, end: dict[str, object], result: str | None
 ) -> None:
-    done = replace(action(Decision(decision), "here", 1), result=ActionResult(told) if told is not None else None)
+    done = replace(
+        action(Decision(decision), "here", 1), result=ActionResult(recorded) if recorded is not None else None
+    )
     found = resolved(an_event(action=done), 9, end).action
     assert found is not None
     assert (found.decision, found.result) == (decision, result)

@@ -1,4 +1,4 @@
-"""Events as bytes: one schema owns the shape, JSON and Avro say the same, ids and headers never change."""
+"""Events as bytes: one schema owns the shape, JSON and Avro have the same content, ids and headers never change."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ def test_the_latest_event_of_an_incident_has_the_highest_sequence_and_stands_fir
     one, other = an_event("one"), an_event("other")
     later = updated(one, one.time_ms + 1)
     dropped = updated(one, one.time_ms + 2, severity="warning")
-    told = [one, other, later, dropped, one]
-    assert list(latest(told).values()) == [other, later]
+    records = [one, other, later, dropped, one]
+    assert list(latest(records).values()) == [other, later]
 
 
 def test_sequences_rise_by_one_and_age_goes_on() -> None:

@@ -1,4 +1,4 @@
-"""A heartbeat says who judged and when; one that cannot be is not believed, and none is ever an incident."""
+"""A heartbeat names its watcher and the time of its barrier; an impossible one is dropped, and none is an incident."""
 
 from __future__ import annotations
 
@@ -104,17 +104,17 @@ def test_one_of_the_future_is_not_believed() -> None:
         assert beat.doubt(NOW_MS) == f"its time is {AHEAD_MS + 1} ms in the future"
 
 
-def test_every_watcher_is_listed_once_by_its_last_word() -> None:
+def test_every_watcher_is_listed_once_by_its_last_heartbeat() -> None:
     first, second = a_heartbeat(instance="one"), a_heartbeat(instance="two", judged_ms=NOW_MS - 5, time_ms=NOW_MS - 5)
     older = replace(first, time_ms=NOW_MS - 10_000, judged_ms=NOW_MS - 10_000)
     future = replace(second, time_ms=NOW_MS + 10_000_000, judged_ms=NOW_MS + 10_000_000)
-    told = watchers_of([first, second, older, future], NOW_MS)
-    assert [(one.instance, one.age_ms, one.is_active) for one in told] == [("one", 0, True), ("two", 5, True)]
+    shown = watchers_of([first, second, older, future], NOW_MS)
+    assert [(one.instance, one.age_ms, one.is_active) for one in shown] == [("one", 0, True), ("two", 5, True)]
 
 
 def test_a_watcher_is_shown_as_one_line() -> None:
-    (told,) = watchers_of([a_heartbeat()], NOW_MS + 1_500)
-    assert told.line() == (
+    (shown,) = watchers_of([a_heartbeat()], NOW_MS + 1_500)
+    assert shown.line() == (
         "watcher host:/checkpoint (0.9) of cluster cluster: evaluated barrier 812 1.5s ago; 120 partitions scanned, "
         "30 by census, 2 unproven (orders-1, orders-2), the furthest 12 offsets behind"
     )
@@ -136,13 +136,13 @@ class Place:
     """Somewhere heartbeats go."""
 
     def __init__(self) -> None:
-        self.told: list[Heartbeat] = []
+        self.sent: list[Heartbeat] = []
         self.is_away = False
 
     def beat(self, heartbeat: Heartbeat) -> None:
         if self.is_away:
             raise SinkError("away")
-        self.told.append(heartbeat)
+        self.sent.append(heartbeat)
 
 
 class Topics(Cluster):
@@ -182,22 +182,22 @@ def test_a_watch_sends_heartbeats_at_the_pace_of_each_sink_while_it_evaluates_ba
     watch = Watch(HeartbeatTarget(quick.beat, 5_000), HeartbeatTarget(slow.beat, 15_000))
     for after_ms in range(0, 30_000, 500):
         watch.batch(COUNT, Unproven(()), after_ms=after_ms)
-    assert (len(quick.told), len(slow.told)) == (6, 2)
+    assert (len(quick.sent), len(slow.sent)) == (6, 2)
     watch.batch(after_ms=60_000)
-    assert len(quick.told) == 6, "a batch without a barrier judges nothing"
+    assert len(quick.sent) == 6, "a batch without a barrier judges nothing"
 
 
 def test_it_shows_how_far_it_reaches() -> None:
     place = Place()
     watch = Watch(HeartbeatTarget(place.beat, 1))
     watch.batch(COUNT)
-    assert not place.told[-1].is_coordinator_read, "nothing is known of what is proven"
+    assert not place.sent[-1].is_coordinator_read, "nothing is known of what is proven"
     watch.batch(COUNT, Unproven((DATA, UNREAD)), after_ms=1)
-    last = place.told[-1]
+    last = place.sent[-1]
     assert (last.unproven_partitions, last.unread_log_partitions, last.is_coordinator_read) == (2, 1, True)
     assert last.unproven_names == (str(UNREAD), str(DATA)), "more depends on the log"
     watch.batch(COUNT, Unproven((DATA,)), after_ms=2)
-    last = place.told[-1]
+    last = place.sent[-1]
     assert (last.unproven_partitions, last.unread_log_partitions, last.furthest_behind) == (1, 0, 20)
     assert (last.barrier, last.judged_ms, last.scanned_partitions, last.census_partitions) == (7, NOW_MS + 2, 2, 3)
 
@@ -207,11 +207,11 @@ def test_an_election_at_the_moment_of_a_heartbeat_is_not_reported() -> None:
     watch = Watch(HeartbeatTarget(place.beat, 1))
     watch.batch(COUNT, Unproven(()), CensusIncomplete(()))
     watch.batch(COUNT, Unproven((DATA, UNREAD)), CensusIncomplete((PAYMENTS,)), after_ms=5_000)
-    last = place.told[-1]
+    last = place.sent[-1]
     assert (last.unproven_partitions, last.unread_log_partitions, last.is_coordinator_read) == (0, 0, True)
     for after_ms in range(10_000, 40_000, 5_000):
         watch.batch(COUNT, Unproven((DATA, UNREAD)), CensusIncomplete((PAYMENTS,)), after_ms=after_ms)
-    last = place.told[-1]
+    last = place.sent[-1]
     assert last.unproven_names == (str(UNREAD), str(DATA), str(PAYMENTS))
 
 
@@ -219,8 +219,8 @@ def test_partitions_that_no_census_describes_are_reported_as_unproven() -> None:
     place = Place()
     watch = Watch(HeartbeatTarget(place.beat, 1))
     watch.batch(COUNT, Unproven(()), CensusIncomplete((DATA, PAYMENTS)))
-    assert place.told[-1].unproven_names == (str(DATA), str(PAYMENTS))
-    assert place.told[-1].unproven_partitions == 2
+    assert place.sent[-1].unproven_names == (str(DATA), str(PAYMENTS))
+    assert place.sent[-1].unproven_partitions == 2
 
 
 def test_an_unreachable_sink_does_not_delay_the_others() -> None:
@@ -228,7 +228,7 @@ def test_an_unreachable_sink_does_not_delay_the_others() -> None:
     away.is_away = True
     watch = Watch(HeartbeatTarget(away.beat, 1), HeartbeatTarget(there.beat, 1))
     watch.batch(COUNT, Unproven(()))
-    assert len(there.told) == 1
+    assert len(there.sent) == 1
 
 
 def test_a_coordinators_log_that_nobody_shows_is_not_read() -> None:
@@ -236,7 +236,7 @@ def test_a_coordinators_log_that_nobody_shows_is_not_read() -> None:
     watch = Watch(HeartbeatTarget(place.beat, 1))
     hidden = msgspec.structs.replace(COUNT, waiting=((Look.COORDINATOR_NOT_SHOWN, 1),))
     watch.batch(COUNT, hidden, Unproven(()))
-    assert not place.told[-1].is_coordinator_read
+    assert not place.sent[-1].is_coordinator_read
 
 
 def a_watcher(**changes: Any) -> Heartbeat:

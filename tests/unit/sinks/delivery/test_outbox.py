@@ -42,7 +42,7 @@ def test_a_mirror_needs_no_method_but_deliver() -> None:
     world.batch(world.abort(candidate))
     world.ledger.fill_mirrors()
     world.batch(after_ms=TIDY_MS)
-    ids = [event.event_id for event in world.topic.told]
+    ids = [event.event_id for event in world.topic.published]
     assert len(ids) == 2
     assert mirror.lines == [*ids, ids[-1]], "filled again with the latest event of each incident"
 
@@ -55,7 +55,7 @@ def test_a_mirror_gets_an_event_only_after_the_topic_has_taken_it() -> None:
     assert mirror.lines == []
     world.topic.is_away = False
     world.batch(after_ms=60_000)
-    assert mirror.lines == [event.event_id for event in world.topic.told]
+    assert mirror.lines == [event.event_id for event in world.topic.published]
     assert len(mirror.lines) == 1
 
 
@@ -64,11 +64,11 @@ def test_a_mirror_that_is_away_keeps_nothing_from_the_topic_and_gets_it_later() 
     world.ledger = ledger_of(world, mirror)
     mirror.is_away = True
     world.batch(world.hang())
-    assert len(world.topic.told) == 1
+    assert len(world.topic.published) == 1
     assert [outbox.waiting for outbox in world.ledger.outboxes] == [0, 1]
     mirror.is_away = False
     world.batch(after_ms=60_000)
-    assert mirror.lines == [world.topic.told[0].event_id]
+    assert mirror.lines == [world.topic.published[0].event_id]
 
 
 def test_only_a_mirror_with_a_view_can_have_lost_everything() -> None:

@@ -102,11 +102,11 @@ def test_a_key_is_replaced_in_three_steps_and_nothing_is_lost(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
-    [((), "found none"), (("# only words",), "found none"), ((CURRENT, "short"), "key 2 is shorter")],
+    ("lines", "message"),
+    [((), "found none"), (("# only a comment",), "found none"), ((CURRENT, "short"), "key 2 is shorter")],
 )
-def test_a_file_without_a_key_is_refused_and_shows_none(tmp_path: Path, lines: tuple[str, ...], told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as refused:
+def test_a_file_without_a_key_is_refused_and_shows_none(tmp_path: Path, lines: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as refused:
         read_keys(a_file(tmp_path, *lines))
     assert "short'" not in str(refused.value)
     assert CURRENT not in str(refused.value)

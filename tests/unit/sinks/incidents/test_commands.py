@@ -35,16 +35,16 @@ def test_what_hangs_is_ended_as_it_would_have_ended(outcome: str, command: str) 
 
 
 def test_an_abort_goes_with_the_events_of_the_run() -> None:
-    told = Origin("cluster", "a:1", None, EventsFlags("my.events", "confluent-avro", "http://registry:8081"))
+    origin = Origin("cluster", "a:1", None, EventsFlags("my.events", "confluent-avro", "http://registry:8081"))
     events = "--events-topic my.events --events-format confluent-avro --schema-registry-url http://registry:8081"
-    for command in (end_hanging(told, ORDERS, 7, "commit"), rehearse_abort(told, ORDERS, 7)):
+    for command in (end_hanging(origin, ORDERS, 7, "commit"), rehearse_abort(origin, ORDERS, 7)):
         assert events in command
-    assert "events" not in explain_partition(told, ORDERS), "which asks for none of them"
+    assert "events" not in explain_partition(origin, ORDERS), "which asks for none of them"
 
 
 def test_a_client_is_fenced_with_kafkas_own_tool_and_flag() -> None:
-    words = "kafka-transactions.sh --bootstrap-server a:1 --command-config '/etc/my kafka/client.properties'"
-    expected = f"{words} forceTerminateTransaction --transactionalId 'it is $mine'"
+    tool = "kafka-transactions.sh --bootstrap-server a:1 --command-config '/etc/my kafka/client.properties'"
+    expected = f"{tool} forceTerminateTransaction --transactionalId 'it is $mine'"
     assert fence(SECURED, "it is $mine") == expected
 
 

@@ -1,4 +1,4 @@
-"""Of more candidates than one batch confirms nobody starves, however they are said and whatever they come to."""
+"""If there are more candidates than one batch confirms, each is confirmed in time, in any order, with any results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MANY = 2 * CANDIDATES_AT_A_TIME + 100
 
 @dataclass(frozen=True)
 class Queued:
-    """A candidate; when it was said makes it no other."""
+    """A candidate; the time at which it was emitted is not part of its identity."""
 
     name: int
     at_ms: int = 0
@@ -43,16 +43,16 @@ def test_what_fits_is_chosen_by_its_present_state() -> None:
 
 def test_those_that_were_left_out_are_next_and_then_the_others_again() -> None:
     line = a_line()
-    turns = [{one.name for one in line.next(everybody(), at_ms)} for at_ms in range(20)]
-    assert {len(turn) for turn in turns} == {CANDIDATES_AT_A_TIME}
-    for three in zip(turns, turns[1:], turns[2:], strict=False):
-        assert set().union(*three) == set(range(MANY)), "as many turns as it takes to confirm everybody once"
+    rounds = [{one.name for one in line.next(everybody(), at_ms)} for at_ms in range(20)]
+    assert {len(one_round) for one_round in rounds} == {CANDIDATES_AT_A_TIME}
+    for three in zip(rounds, rounds[1:], rounds[2:], strict=False):
+        assert set().union(*three) == set(range(MANY)), "three calls confirm everybody once"
 
 
 def test_a_waiting_candidate_need_not_be_emitted_again() -> None:
     line = a_line()
-    turns = [line.next(everybody(), 0), line.next([], 500), line.next([], 1_000)]
-    assert [one for turn in turns for one in turn] == everybody()
+    rounds = [line.next(everybody(), 0), line.next([], 500), line.next([], 1_000)]
+    assert [one for one_round in rounds for one in one_round] == everybody()
     assert line.next([], 1_500) == []
 
 
@@ -80,9 +80,9 @@ def test_a_candidate_that_is_no_longer_emitted_is_forgotten() -> None:
 
 @pytest.mark.parametrize("line", ["spans", "held", "transactions"])
 def test_each_kind_has_a_line_of_its_own(line: str) -> None:
-    turns = ConfirmationQueues()
-    others = {name: vars(turns)[name] for name in vars(turns) if name != line}
-    assert vars(turns)[line] not in others.values()
+    rounds = ConfirmationQueues()
+    others = {name: vars(rounds)[name] for name in vars(rounds) if name != line}
+    assert vars(rounds)[line] not in others.values()
 
 
 def a_span(world: World, number: int) -> SpanCandidate:
@@ -105,21 +105,23 @@ def a_late(world: World, number: int) -> TransactionCandidate:
     return TransactionCandidate(Verdict.LATE, owner.producer_id, view, (), 1_000, 2, world.now_ms, world.now_ms)
 
 
-SAYING: dict[str, Callable[[World, int], Finding]] = {
+CANDIDATES: dict[str, Callable[[World, int], Finding]] = {
     "spans": a_span,
     "held": lambda world, number: CoverInDoubt(a_span(world, number)),
     "transactions": a_late,
 }
 
 
-@pytest.mark.parametrize("say", SAYING.values(), ids=SAYING.keys())
-def test_candidates_that_cannot_be_confirmed_do_not_keep_others_from_it(say: Callable[[World, int], Finding]) -> None:
+@pytest.mark.parametrize("a_finding", CANDIDATES.values(), ids=CANDIDATES.keys())
+def test_candidates_that_cannot_be_confirmed_do_not_keep_others_from_it(
+    a_finding: Callable[[World, int], Finding],
+) -> None:
     world = World()
-    said = [say(world, number) for number in range(CANDIDATES_AT_A_TIME + 1)]
+    findings = [a_finding(world, number) for number in range(CANDIDATES_AT_A_TIME + 1)]
     world.admin.problems.pop(f"checkout-{CANDIDATES_AT_A_TIME}")  # the last one could be
-    world.batch(*said)
-    assert world.told() == []
+    world.batch(*findings)
+    assert world.published() == []
     world.batch()
-    world.batch(*said)
-    assert [status for _, _, status in world.told()] == ["opened"]
+    world.batch(*findings)
+    assert [status for _, _, status in world.published()] == ["opened"]
     assert any(count.endswith(Answer.CONFIRMED) for count in world.ledger.counts)

@@ -59,8 +59,8 @@ class Topic(Stage):
     @property
     def actions(self) -> list[tuple[str, str | None, str | None]]:
         found = [event.action for event in self.log.records if event.action is not None]
-        told = [(one.decision, one.refusal, one.result) for one in found]
-        return list(dict.fromkeys(told))
+        published = [(one.decision, one.refusal, one.result) for one in found]
+        return list(dict.fromkeys(published))
 
     def last(self) -> IncidentEvent:
         return self.log.records[-1]
@@ -70,16 +70,16 @@ class Topic(Stage):
         return self.redis.open_incidents
 
     def an_acknowledged_hang(self) -> SpanCandidate:
-        """The client was told that it committed, and nobody knows it any more: the outcome is unknown."""
+        """The client got the answer that it committed, and nobody knows it any more: the outcome is unknown."""
         candidate = self.hang()
         assert candidate.view is not None
-        said = msgspec.structs.replace(candidate, view=msgspec.structs.replace(candidate.view, epoch_use="shared"))  # type: ignore[arg-type]
-        self._said.append(said)
-        self.batch(said)
+        shared = msgspec.structs.replace(candidate, view=msgspec.structs.replace(candidate.view, epoch_use="shared"))  # type: ignore[arg-type]
+        self._emitted.append(shared)
+        self.batch(shared)
         self.admin.init("checkout-1")
         self.batch(after_ms=70_000)
         assert self.actions == [("refused", "outcome_unknown", None)]
-        return said
+        return shared
 
 
 def forged(known: IncidentEvent, sequence: int | None = None, **changes: Any) -> IncidentEvent:
@@ -124,7 +124,7 @@ def test_the_outcome_is_read_from_the_log_once_more_right_before_the_marker() ->
 TIMES: dict[str, dict[str, Any]] = {
     "detected long ago": {"detected_at_ms": 0},
     "open since long ago": {"open_since_ms": 0},
-    "told long ago": {"time_ms": 0},
+    "published long ago": {"time_ms": 0},
 }
 
 
@@ -200,7 +200,7 @@ def test_an_opened_about_a_transaction_that_is_healthy_ends_and_is_never_acted_u
     assert len(stage.admin.markers) == 1, "and the real one is not stopped by them"
     for _ in range(3):
         stage.batch(after_ms=5_000)
-    assert {one.producer_id for one in stage.ledger.open_incidents} <= {stage._said[0].producer_id}
+    assert {one.producer_id for one in stage.ledger.open_incidents} <= {stage._emitted[0].producer_id}
     assert stage.is_open(owner.producer_id)
 
 
@@ -264,7 +264,7 @@ FORGERIES: tuple[Forgery, ...] = (
 def test_whatever_is_forged_the_hang_is_reported_one_round_later(forge: Forgery, restarted: bool) -> None:  # noqa: FBT001
     stage = Topic(mode="off")
     candidate = stage.hang()
-    stage._said.append(candidate)
+    stage._emitted.append(candidate)
     stage.batch(candidate)
     for _ in range(3):  # again and again
         stage.log.records.append(forge(stage.last()))
@@ -272,14 +272,14 @@ def test_whatever_is_forged_the_hang_is_reported_one_round_later(forge: Forgery,
             stage.restart()
         stage.batch()
         stage.batch()
-        told = stage.log.records[0]
-        (known,) = [one for one in stage.ledger.open_incidents if one.span == told.span]
-        assert (known.verdict, known.suggested_command) == ("hanging", told.suggested_command)
+        published = stage.log.records[0]
+        (known,) = [one for one in stage.ledger.open_incidents if one.span == published.span]
+        assert (known.verdict, known.suggested_command) == ("hanging", published.suggested_command)
         assert EVIL not in {one.suggested_command for one in stage.shown()}
         assert known.incident_id in {one.incident_id for one in stage.shown()}
     ours = [event for event in stage.log.records if event.suggested_command == EVIL]
-    assert len(ours) == (3 if forge is a_command else 0), "only the forger tells it"
-    for _ in range(5):  # what was told of places that are none ends as well
+    assert len(ours) == (3 if forge is a_command else 0), "only the forger's events have it"
+    for _ in range(5):  # incidents of places that do not exist end as well
         stage.batch(after_ms=61_000)
     assert [one.span for one in stage.ledger.open_incidents] == [stage.log.records[0].span]
     stage.batch(World.abort(stage, candidate))
@@ -297,9 +297,9 @@ def test_whatever_is_forged_a_due_abort_comes_and_is_reported_correctly(forge: F
     stage.batch(after_ms=70_000)
     assert not stage.is_open(producer_id)
     assert len(stage.admin.markers) == 1
-    told = [event for event in stage.log.records if event.action is not None and event.action.by == "here"]
-    assert told[-1].action is not None
-    assert told[-1].action.result == "verified"
+    published = [event for event in stage.log.records if event.action is not None and event.action.by == "here"]
+    assert published[-1].action is not None
+    assert published[-1].action.result == "verified"
 
 
 def test_a_forged_announcement_gets_the_result_that_the_log_shows() -> None:
@@ -309,10 +309,10 @@ def test_a_forged_announcement_gets_the_result_that_the_log_shows() -> None:
     stage.log.records.append(an_announcement(stage.last()))
     stage.batch()
     stage.batch()
-    told = stage.last().action
-    assert told is not None
-    assert told.result == "still_open"
-    assert "this result is from the log: the transaction is open" in told.detail
+    published = stage.last().action
+    assert published is not None
+    assert published.result == "still_open"
+    assert "this result is from the log: the transaction is open" in published.detail
     assert not stage.abort.counts, "no abort of ours"
 
 
@@ -337,7 +337,7 @@ def test_an_end_by_our_own_marker_is_by_txnwatch() -> None:
     producer_id = stage.hang_and_move_on()
     stage.batch()
     assert not stage.is_open(producer_id)
-    (candidate,) = stage._said
+    (candidate,) = stage._emitted
     stage.batch(stage.ended(candidate))
     resolution = stage.last().resolution
     assert resolution is not None
@@ -371,11 +371,11 @@ def test_a_lease_holder_that_does_nothing_is_reported() -> None:
 def test_what_is_known_from_the_topic_only_is_refused_visibly_if_it_lasts() -> None:
     stage = Topic()
     candidate = stage.hang()
-    stage._said.append(candidate)
+    stage._emitted.append(candidate)
     stage.batch(candidate)
     stage.evidence.keep(StoredFindings())
     stage.restart()
-    stage._said_again.clear()  # the state does not say it again
+    stage._repeated.clear()  # the state does not emit it again
     for _ in range(4):
         stage.batch(after_ms=70_000)
     assert stage.actions[-1:] == [("refused", "not_proven_here", None)]
@@ -419,11 +419,11 @@ def of_nobody(stage: Topic, **changes: Any) -> IncidentEvent:
 def test_a_hand_of_the_future_does_not_keep_an_incident_of_nobody_open() -> None:
     stage = Topic(mode="off")
     stage.admin.plain(stage.partition, 10)
-    told = of_nobody(
+    published = of_nobody(
         stage, time_ms=200_000_000_000_000, action=action(Decision.ABORT, "somebody", 1, initiator=Initiator.OPERATOR)
     )
-    first = span_incident_id("cluster", told.topic_id or "", 0, told.producer_id, 0)
-    stage.log.records.append(replace(told, incident_id=repeat_incident_id(first, 1)))
+    first = span_incident_id("cluster", published.topic_id or "", 0, published.producer_id, 0)
+    stage.log.records.append(replace(published, incident_id=repeat_incident_id(first, 1)))
     assert stage.last().is_by_hand
     for _ in range(4):
         stage.batch(after_ms=61_000)
@@ -492,18 +492,18 @@ def test_an_incident_at_another_offset_takes_no_evidence_away() -> None:
     assert not stage.is_open(producer_id)
 
 
-def test_a_claim_at_another_offset_is_not_where_the_past_is_read() -> None:
+def test_the_history_is_not_read_at_the_offset_of_a_claim() -> None:
     stage = Topic(mode="off")
     candidate = stage.hang()
     row = stage.admin.partitions[stage.partition].producers[candidate.producer_id]
     asked: list[int] = []
-    past_of = stage.admin._past
+    history_of = stage.admin._history
 
-    def past(span: SpanStart) -> SpanHistory:
+    def history(span: SpanStart) -> SpanHistory:
         asked.append(span.start_offset)
-        return BEING_READ if len(asked) < 3 else past_of(span)
+        return BEING_READ if len(asked) < 3 else history_of(span)
 
-    stage.admin._past = past  # type: ignore[method-assign]
+    stage.admin._history = history  # type: ignore[method-assign]
     stage.batch()
     claim = an_event(
         "e" * 32,
@@ -535,7 +535,7 @@ def test_a_forged_event_about_a_transaction_is_replaced_by_what_was_found() -> N
     stage.batch()
     incident_id = transaction_incident_id("cluster", "checkout-9", owner.producer_id, start_ms, Verdict.LATE)
     place: dict[str, Any] = dict.fromkeys(("topic", "partition", "topic_id", "txn_start_offset", "suggested_command"))
-    told = an_event(
+    published = an_event(
         incident_id,
         **place,
         verdict="late",
@@ -545,7 +545,7 @@ def test_a_forged_event_about_a_transaction_is_replaced_by_what_was_found() -> N
         open_since_ms=start_ms,
         expected_outcome="commit",
     )
-    stage.log.records.append(told)
+    stage.log.records.append(published)
     view = transaction(
         5, S.ONGOING, stage.partition, producer_id=owner.producer_id, transactional_id="checkout-9", start_ms=start_ms
     ).view

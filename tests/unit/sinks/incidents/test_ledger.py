@@ -1,4 +1,4 @@
-"""The ledger: told once, resolved once, with evidence, and nothing that a fresh read does not confirm."""
+"""The ledger: each incident opens once, resolves once, has evidence, and a fresh read has confirmed it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ OPENED, RESOLVED = ("hanging", 1, "opened"), ("hanging", 2, "resolved")
 
 def test_a_confirmed_candidate_opens_an_incident_on_every_sink(world: World) -> None:
     world.batch(world.hang())
-    assert world.told() == [OPENED]
-    assert world.redis.told == world.topic.told
-    (event,) = world.topic.told
+    assert world.published() == [OPENED]
+    assert world.redis.published == world.topic.published
+    (event,) = world.topic.published
     assert (event.transactional_id, event.reason, event.txn_start_offset) == ("checkout-1", "already_completed", 0)
     assert (event.last_stable_offset, event.high_watermark, event.hidden_records) == (0, 1, 1)
     assert (event.is_lso_blocker, event.cleanup_policy, event.expected_outcome) == (True, "delete", "abort")
@@ -61,7 +61,7 @@ def test_a_candidate_that_is_emitted_again_opens_nothing(world: World) -> None:
     world.batch(candidate)
     asked = len(world.admin.asked)
     world.batch(candidate)
-    assert world.told() == [OPENED]
+    assert world.published() == [OPENED]
     assert len(world.admin.asked) == asked, "and asks nobody"
 
 
@@ -69,7 +69,7 @@ def test_a_marker_that_comes_in_between_refutes(world: World) -> None:
     candidate = world.hang()
     world.admin.before("list_transactions", lambda: world.abort(candidate))
     world.batch(candidate)
-    assert world.told() == []
+    assert world.published() == []
     assert world.ledger.counts == {"hanging:refuted": 1}
     assert world.reports == [], "nothing is unknown about it"
 
@@ -78,7 +78,7 @@ def test_a_transaction_that_takes_the_partition_in_refutes(world: World) -> None
     candidate = world.hang()
     world.admin.begin("checkout-1", world.partition)
     world.batch(candidate)
-    assert world.told() == []
+    assert world.published() == []
 
 
 UNKNOWNS = {
@@ -94,24 +94,24 @@ def test_what_cannot_be_read_is_unknown_logged_once_and_tried_again(world: World
     assert callable(break_it)
     break_it(world)
     world.batch(candidate)
-    assert world.told() == []
+    assert world.published() == []
     assert len(world.reports) == 1
     assert "can be neither confirmed nor refuted" in world.reports[0]
     world.batch(candidate)
     assert len(world.reports) <= 1
     world.admin.problems.clear()
     world.batch(candidate)
-    assert world.told() == [OPENED]
+    assert world.published() == [OPENED]
 
 
 def test_a_short_listing_is_no_proof_that_an_id_is_gone(world: World) -> None:
     world.admin.write(world.partition, producer_id=77)
     world.admin.listing_problems.append("broker 2 did not answer")
     world.batch(world.candidate(77))
-    assert world.told() == []
+    assert world.published() == []
     world.admin.listing_problems.clear()
     world.batch(world.candidate(77))
-    assert world.topic.told[0].reason == "no_transactional_id"
+    assert world.topic.published[0].reason == "no_transactional_id"
 
 
 def test_its_marker_resolves_an_incident_once(world: World) -> None:
@@ -120,16 +120,16 @@ def test_its_marker_resolves_an_incident_once(world: World) -> None:
     ended = world.abort(candidate)
     world.batch(ended)
     world.batch(ended)
-    assert world.told() == [OPENED, RESOLVED]
-    resolution = world.topic.told[-1].resolution
+    assert world.published() == [OPENED, RESOLVED]
+    resolution = world.topic.published[-1].resolution
     assert resolution is not None
     assert (resolution.how, resolution.marker_offset) == ("aborted", 7)
-    assert world.topic.told[-1].suggested_command is None
+    assert world.topic.published[-1].suggested_command is None
 
 
 def test_the_end_of_what_was_never_reported_is_not_published(world: World) -> None:
     world.batch(world.abort(world.hang()))
-    assert world.told() == []
+    assert world.published() == []
 
 
 def test_an_incident_is_never_opened_twice(world: World) -> None:
@@ -138,7 +138,7 @@ def test_an_incident_is_never_opened_twice(world: World) -> None:
     world.batch(candidate)
     world.batch(world.abort(candidate))
     world.batch(candidate)
-    assert world.told() == [OPENED, RESOLVED]
+    assert world.published() == [OPENED, RESOLVED]
 
 
 def test_what_hangs_again_is_another_incident(world: World) -> None:
@@ -149,8 +149,8 @@ def test_what_hangs_again_is_another_incident(world: World) -> None:
         world.batch(ended)
     world.restart()
     world.batch(candidate)
-    assert world.told() == [OPENED, RESOLVED, OPENED, RESOLVED, OPENED]
-    assert len({event.incident_id for event in world.topic.told}) == 3
+    assert world.published() == [OPENED, RESOLVED, OPENED, RESOLVED, OPENED]
+    assert len({event.incident_id for event in world.topic.published}) == 3
 
 
 def test_a_restart_remembers_what_was_published_and_publishes_nothing_again(world: World) -> None:
@@ -161,7 +161,7 @@ def test_a_restart_remembers_what_was_published_and_publishes_nothing_again(worl
     world.batch(world.abort(candidate))
     world.restart()
     world.batch(candidate)
-    assert world.told() == [OPENED, RESOLVED]
+    assert world.published() == [OPENED, RESOLVED]
 
 
 def test_an_end_that_was_missed_while_nobody_watched_is_found_by_looking_again(world: World) -> None:
@@ -170,10 +170,10 @@ def test_an_end_that_was_missed_while_nobody_watched_is_found_by_looking_again(w
     world.abort(candidate)
     world.restart()
     world.batch()
-    assert world.told() == [OPENED], "the log may still tell how"
+    assert world.published() == [OPENED], "the log may still show how"
     world.batch(after_ms=LOG_SHOWS_MS)
-    assert world.told() == [OPENED, RESOLVED]
-    resolution = world.topic.told[-1].resolution
+    assert world.published() == [OPENED, RESOLVED]
+    resolution = world.topic.published[-1].resolution
     assert resolution is not None
     assert (resolution.how, resolution.by) == ("no_longer_open", "unknown")
 
@@ -184,8 +184,8 @@ def test_a_look_that_is_faster_than_the_log_leaves_the_end_to_it(world: World) -
     ended = world.abort(candidate)
     world.batch(after_ms=LOOK_AGAIN_MS)
     world.batch(ended)
-    assert world.told() == [OPENED, RESOLVED]
-    resolution = world.topic.told[-1].resolution
+    assert world.published() == [OPENED, RESOLVED]
+    resolution = world.topic.published[-1].resolution
     assert resolution is not None
     assert resolution.how == "aborted"
 
@@ -198,7 +198,7 @@ def test_what_is_open_again_at_the_next_look_was_not_missed(world: World) -> Non
     world.admin.partitions[world.partition].producers[candidate.producer_id] = row
     world.batch(after_ms=LOG_SHOWS_MS)
     world.batch(after_ms=LOOK_AGAIN_MS)
-    assert world.told() == [OPENED]
+    assert world.published() == [OPENED]
 
 
 def test_looking_again_without_an_answer_resolves_nothing(world: World) -> None:
@@ -207,7 +207,7 @@ def test_looking_again_without_an_answer_resolves_nothing(world: World) -> None:
     world.abort(candidate)
     world.admin.problems[world.partition] = "no leader"
     world.batch(after_ms=LOOK_AGAIN_MS + 1)
-    assert world.told() == [OPENED]
+    assert world.published() == [OPENED]
 
 
 def test_what_is_open_is_looked_at_again_now_and_then_and_not_in_every_batch(world: World) -> None:
@@ -223,7 +223,7 @@ def test_what_is_open_is_looked_at_again_now_and_then_and_not_in_every_batch(wor
 
 def test_events_of_another_cluster_on_the_same_topic_are_not_ours(world: World) -> None:
     world.batch(world.hang())
-    (event,) = world.topic.told
+    (event,) = world.topic.published
     ledger = world.a_ledger([replace(event, cluster_id="another")])
     assert ledger.open_incidents == []
 
@@ -233,12 +233,12 @@ def test_a_sink_that_is_away_gets_everything_in_order_when_it_is_back(world: Wor
     first = world.hang("first")
     world.batch(first)
     world.batch(world.abort(first))
-    assert world.told() == [OPENED, RESOLVED]
-    assert world.redis.told == []
+    assert world.published() == [OPENED, RESOLVED]
+    assert world.redis.published == []
     world.redis.is_away = False
     for _ in range(10):
         world.batch()
-    assert world.redis.told == world.topic.told
+    assert world.redis.published == world.topic.published
     assert "are kept and delivered later" in world.reports[0]
     assert "works again: all kept events are delivered" in world.reports[-1]
 
@@ -258,8 +258,8 @@ def test_a_late_transaction_opens_and_its_end_resolves(world: World) -> None:
     world.batch(candidate)
     ended = msgspec.structs.replace(candidate.view, state=S.PREPARE_ABORT)
     world.batch(TransactionMoved(candidate.producer_id, Verdict.LATE, candidate.view, ended))
-    assert world.told() == [("late", 1, "opened"), ("late", 2, "resolved")]
-    opened, resolved = world.topic.told
+    assert world.published() == [("late", 1, "opened"), ("late", 2, "resolved")]
+    opened, resolved = world.topic.published
     assert (opened.topic, opened.transactional_id, opened.overdue_ms) == (None, "slow", 1_500)
     assert resolved.resolution is not None
     assert (resolved.resolution.how, resolved.resolution.by) == ("aborted", "coordinator")
@@ -269,13 +269,13 @@ def test_an_early_warning_that_becomes_late_is_one_incident(world: World) -> Non
     world.batch(late(world, Verdict.LONG_RUNNING))
     world.batch(msgspec.structs.replace(late(world), overdue_ms=9))
     world.batch(late(world, Verdict.LONG_RUNNING))
-    assert world.told() == [("long_running", 1, "opened"), ("late", 2, "updated")]
-    assert world.topic.told[1].severity == "warning"
+    assert world.published() == [("long_running", 1, "opened"), ("late", 2, "updated")]
+    assert world.topic.published[1].severity == "warning"
 
 
 def test_a_stuck_prepare_names_the_partitions_whose_markers_are_outstanding(world: World) -> None:
     world.batch(late(world, Verdict.STUCK_PREPARE))
-    (event,) = world.topic.told
+    (event,) = world.topic.published
     assert event.pending_partitions == (str(TopicPartition("orders", 0)),)
     assert event.expected_outcome == "commit"
 
@@ -285,4 +285,4 @@ def test_a_transaction_that_ended_while_nobody_watched_is_found_by_looking_again
     world.admin.end("slow", commit=True)
     world.batch(after_ms=HOUR_MS)
     world.batch(after_ms=LOG_SHOWS_MS)
-    assert world.told() == [("late", 1, "opened"), ("late", 2, "resolved")]
+    assert world.published() == [("late", 1, "opened"), ("late", 2, "resolved")]

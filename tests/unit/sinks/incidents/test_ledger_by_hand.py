@@ -26,9 +26,9 @@ class Beside(World):
         super().__init__()
         self.log = SharedLog()
         self.ledger = self.another(self.log)
-        self.candidate_said: SpanCandidate = self.hang()
-        self.batch(self.candidate_said)
-        (self.own,) = self.log.told
+        self.own_candidate: SpanCandidate = self.hang()
+        self.batch(self.own_candidate)
+        (self.own,) = self.log.published
 
     def hand_announces(self) -> IncidentEvent:
         begun = action(Decision.ABORT, "somebody@host", self.now_ms, initiator=Initiator.OPERATOR)
@@ -37,7 +37,7 @@ class Beside(World):
         self.log.records.append(ahead)
         return ahead
 
-    def hand_tells(self, ahead: IncidentEvent, result: ActionResult) -> None:
+    def hand_reports(self, ahead: IncidentEvent, result: ActionResult) -> None:
         assert ahead.action is not None
         after = updated(ahead, self.now_ms, action=replace(ahead.action, result=result))
         self.log.records.append(after)
@@ -45,7 +45,7 @@ class Beside(World):
             self.log.records.append(resolved(after, self.now_ms, no_longer_open(self.now_ms, "by hand")))
 
     def life(self, incident_id: str) -> list[str]:
-        return [event.status for event in self.log.told if event.incident_id == incident_id]
+        return [event.status for event in self.log.published if event.incident_id == incident_id]
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def beside() -> Beside:
 
 
 def test_the_watchs_own_incident_ends_with_the_marker_in_the_log(beside: Beside) -> None:
-    beside.hand_tells(beside.hand_announces(), ActionResult.VERIFIED)
-    beside.batch(beside.abort(beside.candidate_said))
+    beside.hand_reports(beside.hand_announces(), ActionResult.VERIFIED)
+    beside.batch(beside.abort(beside.own_candidate))
     last = beside.log.compacted[beside.own.incident_id]
     assert last.resolution is not None
     assert (last.resolution.how, last.resolution.marker_offset) == ("aborted", 7)
@@ -63,24 +63,24 @@ def test_the_watchs_own_incident_ends_with_the_marker_in_the_log(beside: Beside)
 
 
 def test_a_span_is_not_opened_twice_because_of_an_abort_by_hand(beside: Beside) -> None:
-    beside.hand_tells(beside.hand_announces(), ActionResult.VERIFIED)
-    beside.batch(beside.candidate_said)  # an election has taken the hand's marker away
+    beside.hand_reports(beside.hand_announces(), ActionResult.VERIFIED)
+    beside.batch(beside.own_candidate)  # an election has taken the hand's marker away
     assert [event.incident_id for event in beside.ledger.open_incidents] == [beside.own.incident_id]
 
 
 def test_what_a_hand_has_announced_the_hand_ends(beside: Beside) -> None:
     ahead = beside.hand_announces()
     beside.batch(after_ms=12_000)
-    beside.batch(beside.abort(beside.candidate_said), after_ms=12_000)
+    beside.batch(beside.abort(beside.own_candidate), after_ms=12_000)
     assert beside.life(ahead.incident_id) == ["opened"]
-    beside.hand_tells(ahead, ActionResult.VERIFIED)
+    beside.hand_reports(ahead, ActionResult.VERIFIED)
     beside.batch(after_ms=61_000)
     assert beside.life(ahead.incident_id) == ["opened", "updated", "resolved"]
 
 
 def test_a_hand_that_died_is_followed_up(beside: Beside) -> None:
     ahead = beside.hand_announces()
-    beside.batch(beside.abort(beside.candidate_said))
+    beside.batch(beside.abort(beside.own_candidate))
     beside.batch(after_ms=IN_HAND_MS)
     beside.batch(after_ms=IN_HAND_MS)
     assert beside.life(ahead.incident_id) == ["opened", "resolved"]
@@ -89,7 +89,7 @@ def test_a_hand_that_died_is_followed_up(beside: Beside) -> None:
 
 def test_an_unfinished_abort_by_hand_stays_one_when_the_watch_ends_it(beside: Beside) -> None:
     ahead = beside.hand_announces()
-    beside.batch(beside.abort(beside.candidate_said))
+    beside.batch(beside.abort(beside.own_candidate))
     beside.batch(after_ms=IN_HAND_MS)
     beside.batch(after_ms=IN_HAND_MS)
     last = beside.log.compacted[ahead.incident_id]
@@ -97,7 +97,7 @@ def test_an_unfinished_abort_by_hand_stays_one_when_the_watch_ends_it(beside: Be
 
 
 def test_the_automatic_abort_counts_and_decides_a_span_once(beside: Beside) -> None:
-    beside.hand_tells(beside.hand_announces(), ActionResult.STILL_OPEN)
+    beside.hand_reports(beside.hand_announces(), ActionResult.STILL_OPEN)
     beside.batch()
     beside.admin.init("checkout-1")
     policy = AbortPolicy(after_ms=0, breaker_incidents=1)

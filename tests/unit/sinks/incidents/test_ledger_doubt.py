@@ -1,4 +1,4 @@
-"""What the log says a live transaction holds, and its coordinator does not: a hang that a stale view would cover."""
+"""By the log a live transaction holds the span, by its coordinator not: a hang that a stale view would cover."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def world() -> World:
 
 
 def doubt(world: World, producer_id: int) -> CoverInDoubt:
-    """What the state says of a span that, by the log, an old two-phase transaction holds."""
+    """The finding of the state for a span that, by the log, an old two-phase transaction holds."""
     at = world.admin.partitions[world.partition]
     start = at.producers[producer_id].txn_start_offset
     run = BucketRun()
@@ -38,17 +38,17 @@ def doubt(world: World, producer_id: int) -> CoverInDoubt:
         ),
     )
     run.now_ms += 2 * HOUR_MS
-    (said,) = run.batch()
-    assert isinstance(said, CoverInDoubt)
-    return said
+    (finding,) = run.batch()
+    assert isinstance(finding, CoverInDoubt)
+    return finding
 
 
 def test_a_view_gone_stale_does_not_cover_a_hang(world: World) -> None:
     owner = world.admin.begin(NAME, world.partition)
     world.admin.lose_markers(NAME, commit=False)
     world.batch(doubt(world, owner.producer_id))
-    assert world.told() == [("hanging", 1, "opened")]
-    (event,) = world.topic.told
+    assert world.published() == [("hanging", 1, "opened")]
+    (event,) = world.topic.published
     assert (event.reason, event.transactional_id, event.expected_outcome) == ("already_completed", NAME, "unknown")
     assert world.admin.asked[:9] == [
         "describe_transactions",
@@ -59,16 +59,16 @@ def test_a_view_gone_stale_does_not_cover_a_hang(world: World) -> None:
 def test_it_is_published_once(world: World) -> None:
     owner = world.admin.begin(NAME, world.partition)
     world.admin.lose_markers(NAME, commit=False)
-    said = doubt(world, owner.producer_id)
-    world.batch(said)
-    world.batch(said)
-    assert world.told() == [("hanging", 1, "opened")]
+    finding = doubt(world, owner.producer_id)
+    world.batch(finding)
+    world.batch(finding)
+    assert world.published() == [("hanging", 1, "opened")]
 
 
 def test_an_old_transaction_that_its_coordinator_still_holds_is_asked_for_and_left_alone(world: World) -> None:
     owner = world.admin.begin(NAME, world.partition)
     world.batch(doubt(world, owner.producer_id))
-    assert world.told() == []
+    assert world.published() == []
     assert world.admin.asked == ["describe_transactions"]
 
 
@@ -100,7 +100,7 @@ def test_what_happens_during_the_two_looks_is_seen(world: World, name: str, read
     world.admin.before("read_partitions", lambda: HAPPENS[name](world))
     world.batch(doubt(world, owner.producer_id))
     assert "read_partitions" in world.admin.asked
-    assert world.told() == []
+    assert world.published() == []
 
 
 def two_coordinators(world: World, producer_id: int) -> None:
@@ -109,7 +109,7 @@ def two_coordinators(world: World, producer_id: int) -> None:
     world.admin.also_listed.append(ListedTransaction(NAME, found.producer_id, found.state, found.coordinator + 1))
 
 
-def a_broker_that_is_not_heard(world: World, producer_id: int) -> None:
+def a_broker_that_does_not_answer(world: World, producer_id: int) -> None:
     del producer_id
     world.admin.silent.append("coordinator 2: timed out")
 
@@ -119,7 +119,7 @@ def a_coordinator_that_does_not_lead_its_log(world: World, producer_id: int) -> 
     world.admin.problems[NAME] = "broker 1 answered, but it does not lead __transaction_state-7"
 
 
-DOUBTS = [two_coordinators, a_broker_that_is_not_heard, a_coordinator_that_does_not_lead_its_log]
+DOUBTS = [two_coordinators, a_broker_that_does_not_answer, a_coordinator_that_does_not_lead_its_log]
 
 
 @pytest.mark.parametrize("doubt", DOUBTS)
@@ -127,11 +127,11 @@ def test_what_find_hanging_doubts_the_watch_does_not_confirm(world: World, doubt
     candidate = world.hang(NAME)
     doubt(world, candidate.producer_id)
     world.batch(candidate)
-    assert world.told() == []
+    assert world.published() == []
     (why,) = world.reports
     assert "can be neither confirmed nor refuted now" in why
     world.admin.also_listed.clear()
     world.admin.silent.clear()
     world.admin.problems.clear()
     world.batch(candidate)
-    assert world.told() == [("hanging", 1, "opened")]
+    assert world.published() == [("hanging", 1, "opened")]

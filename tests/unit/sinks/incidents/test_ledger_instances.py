@@ -32,15 +32,15 @@ class Pair:
         ledger.on_batch(emitted)
 
     def at_once(self, *emitted: Finding, other: tuple[Finding, ...] | None = None) -> None:
-        """Both tell before either has heard the other."""
+        """Both publish before either has read the other's event."""
         listening = [ledger.new_records for ledger in (self.one, self.two)]
-        for ledger, said in ((self.one, emitted), (self.two, emitted if other is None else other)):
+        for ledger, findings in ((self.one, emitted), (self.two, emitted if other is None else other)):
             ledger.new_records = tuple
-            self.step(ledger, *said, after_ms=3)
+            self.step(ledger, *findings, after_ms=3)
         self.one.new_records, self.two.new_records = listening
 
-    def told(self) -> list[tuple[int, str]]:
-        return [(event.sequence, event.status) for event in self.log.told]
+    def published(self) -> list[tuple[int, str]]:
+        return [(event.sequence, event.status) for event in self.log.published]
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_what_one_instance_has_published_the_other_does_not_publish_again(pair: 
     pair.both(candidate)
     pair.both(pair.world.abort(candidate))
     pair.both()
-    assert pair.told() == [(1, "opened"), (2, "resolved")]
+    assert pair.published() == [(1, "opened"), (2, "resolved")]
     assert len(pair.log.records) == 2
     assert pair.one.open_incidents == pair.two.open_incidents == []
 
@@ -67,7 +67,7 @@ def test_both_open_at_once_and_agree_on_the_first(pair: Pair) -> None:
     first = pair.log.records[0].event_id
     assert [event.event_id for event in (*pair.one.open_incidents, *pair.two.open_incidents)] == [first, first]
     pair.both(pair.world.abort(candidate))
-    assert pair.told() == [(1, "opened"), (2, "resolved")]
+    assert pair.published() == [(1, "opened"), (2, "resolved")]
 
 
 def test_an_end_that_a_consumer_would_drop_is_published_again_behind_the_other_event(pair: Pair) -> None:
@@ -89,7 +89,7 @@ def test_an_end_that_a_consumer_would_drop_is_published_again_behind_the_other_e
     assert [(event.sequence, event.status) for event in pair.log.records[1:]] == [(2, "updated"), (2, "resolved")]
     pair.both()
     pair.both()
-    assert pair.told() == [(1, "opened"), (2, "updated"), (3, "resolved")]
+    assert pair.published() == [(1, "opened"), (2, "updated"), (3, "resolved")]
     assert pair.log.compacted[pair.log.records[0].incident_id].status == "resolved"
     assert pair.one.open_incidents == pair.two.open_incidents == []
 
@@ -117,7 +117,7 @@ def test_an_older_event_that_came_to_stand_last_is_followed_by_the_newer_one_aga
     pair.both()
     pair.both()
     assert pair.log.compacted[opened.incident_id].status == "resolved"
-    assert pair.told() == [(1, "opened"), (2, "resolved")]
+    assert pair.published() == [(1, "opened"), (2, "resolved")]
     before = len(pair.log.records)
     for _ in range(5):
         pair.both()
@@ -127,9 +127,9 @@ def test_an_older_event_that_came_to_stand_last_is_followed_by_the_newer_one_aga
 def test_what_another_instance_has_published_reaches_our_redis(pair: Pair) -> None:
     candidate = pair.world.hang()
     pair.step(pair.one, candidate)
-    pair.world.redis.told.clear()
+    pair.world.redis.published.clear()
     pair.step(pair.two)
-    assert [event.event_id for event in pair.world.redis.told] == [pair.log.records[0].event_id]
+    assert [event.event_id for event in pair.world.redis.published] == [pair.log.records[0].event_id]
 
 
 def test_an_instance_that_joins_later_knows_everything(pair: Pair) -> None:
@@ -137,7 +137,7 @@ def test_an_instance_that_joins_later_knows_everything(pair: Pair) -> None:
     pair.both(candidate)
     late = pair.world.another(pair.log)
     pair.step(late, candidate)
-    assert pair.told() == [(1, "opened")]
+    assert pair.published() == [(1, "opened")]
 
 
 def test_a_topic_read_from_its_beginning_leaves_the_newest_whatever_stands_last(pair: Pair) -> None:
@@ -165,12 +165,12 @@ def test_an_end_that_another_event_of_its_sequence_came_to_stand_behind_is_what_
     pair.both()
     opened = pair.log.records[0]
     pair.step(pair.two, pair.world.abort(candidate))
-    pair.log.records.append(updated(opened, pair.world.now_ms, severity="warning"))  # the other tells it too late
+    pair.log.records.append(updated(opened, pair.world.now_ms, severity="warning"))  # the other publishes it too late
     for _ in range(3):
         pair.both()
     assert pair.log.compacted[opened.incident_id].status == "resolved"
     assert pair.world.another(pair.log).open_incidents == []
-    assert pair.told() == [(1, "opened"), (2, "resolved")]
+    assert pair.published() == [(1, "opened"), (2, "resolved")]
     before = len(pair.log.records)
     pair.both()
     assert len(pair.log.records) == before
@@ -186,5 +186,5 @@ def test_what_another_has_ended_meanwhile_is_not_acted_upon_and_opens_again_whil
     AutoAbort("on", policy, 1_000, pair.one, FakeLease(), "here", lambda: pair.world.now_ms).on_batch()
     for _ in range(3):
         pair.both(after_ms=LOOK_AGAIN_MS)
-    assert pair.told() == [(1, "opened"), (2, "resolved"), (1, "opened")]
+    assert pair.published() == [(1, "opened"), (2, "resolved"), (1, "opened")]
     assert pair.world.admin.markers == []

@@ -23,7 +23,7 @@ def world() -> World:
 
 
 def outcomes(world: World) -> list[tuple[str, str]]:
-    return [(event.status, event.expected_outcome) for event in world.topic.told]
+    return [(event.status, event.expected_outcome) for event in world.topic.published]
 
 
 def the_log_is_not_read(world: World) -> None:
@@ -50,13 +50,13 @@ def test_an_outcome_that_a_hiccup_kept_back_is_found_at_a_later_look(
     candidate = world.hang()
     hiccup(world)
     world.batch(candidate)
-    assert outcomes(world) == [("opened", "unknown")], "the hang is told at once"
+    assert outcomes(world) == [("opened", "unknown")], "the hang is published at once"
     world.admin.unreadable.clear()
     world.batch(after_ms=MINUTE_MS)
     assert outcomes(world) == [("opened", "unknown"), ("updated", "abort")]
-    assert "--start-offset" in (world.topic.told[-1].suggested_command or "")
+    assert "--start-offset" in (world.topic.published[-1].suggested_command or "")
     world.batch(after_ms=MINUTE_MS)
-    assert len(world.topic.told) == 2
+    assert len(world.topic.published) == 2
 
 
 def test_it_is_asked_for_with_growing_pauses_and_at_once_while_it_is_being_read() -> None:
@@ -105,7 +105,7 @@ def test_what_nobody_can_know_is_not_asked_for_again(world: World, make: Callabl
     for _ in range(5):
         world.batch(candidate, after_ms=MINUTE_MS)
     assert "read_span_histories" not in world.admin.asked
-    assert len(world.topic.told) == 1
+    assert len(world.topic.published) == 1
 
 
 def test_a_changed_state_causes_another_look(world: World) -> None:
@@ -148,7 +148,7 @@ def test_what_is_taken_in_by_a_live_transaction_meanwhile_gets_none(world: World
     world.admin.unreadable.clear()
     world.admin.begin("checkout-1", world.partition)
     world.batch(after_ms=MINUTE_MS)
-    assert "abort" not in {event.expected_outcome for event in world.topic.told}
+    assert "abort" not in {event.expected_outcome for event in world.topic.published}
 
 
 def test_a_fresh_read_that_fails_is_made_again(world: World) -> None:
@@ -186,7 +186,7 @@ def test_many_at_once_are_reported_at_once_and_their_outcomes_follow_in_groups(w
     the_log_is_not_read(world)
     world.batch(*candidates)
     for _ in range(count // CANDIDATES_AT_A_TIME):
-        world.batch(after_ms=0)  # the state need not say again who stands in line
+        world.batch(after_ms=0)  # the state need not emit the waiting candidates again
     assert len(outcomes(world)) == count
     world.admin.unreadable.clear()
     for _ in range(count // AT_A_TIME):

@@ -1,4 +1,4 @@
-"""What ended long ago: only that it was told is kept, and that is enough."""
+"""What ended long ago: only the fact that it was published is kept, and that is enough."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_end_is_kept_for_a_day_and_what_is_open_for_as_long_as_it_is(world: W
     world.batch(after_ms=KEPT_MS - 1)
     assert len(kept(world.ledger)) == 2
     world.batch(after_ms=HOUR_MS)
-    assert kept(world.ledger) == [world.topic.told[0].incident_id]
+    assert kept(world.ledger) == [world.topic.published[0].incident_id]
     assert [event.transactional_id for event in world.ledger.open_incidents] == ["going-on"]
 
 
@@ -72,12 +72,12 @@ def test_what_hangs_again_long_after_its_end_is_another_incident(world: World, *
     long_after(world, restarted=restarted)
     world.admin.partitions[world.partition].producers[candidate.producer_id] = row  # an election took the marker away
     world.batch(candidate)
-    assert [(event.sequence, event.status) for event in world.topic.told] == [
+    assert [(event.sequence, event.status) for event in world.topic.published] == [
         (1, "opened"),
         (2, "resolved"),
         (1, "opened"),
     ]
-    assert len({event.incident_id for event in world.topic.told}) == 2
+    assert len({event.incident_id for event in world.topic.published}) == 2
 
 
 def a_stray(world: World, candidate: SpanCandidate) -> StrayWrite:
@@ -151,7 +151,7 @@ def test_an_end_that_another_instance_goes_on_from_is_taken_up_again() -> None:
     behind = updated(replace(over, status="updated", resolution=None), LONG_AFTER_MS)
     assert memory.receive(behind, LONG_AFTER_MS) == (True, None)
     assert memory.open_incidents == [behind]
-    assert not memory.is_past("one")
+    assert not memory.has_ended("one")
 
 
 def test_an_end_that_the_topic_has_not_got_yet_is_not_forgotten(world: World) -> None:
@@ -170,7 +170,7 @@ def test_an_end_that_the_topic_has_not_got_yet_is_not_forgotten(world: World) ->
     for _ in range(3):
         world.now_ms += HOUR_MS
         ledger.on_batch([])
-    assert [event.status for event in log.told] == ["opened", "resolved"]
+    assert [event.status for event in log.published] == ["opened", "resolved"]
     assert ledger.incidents == []
 
 
@@ -218,6 +218,6 @@ def test_candidates_without_an_answer_are_dropped_once_they_are_no_longer_emitte
     world.admin.problems[world.partition] = "NOT_LEADER_OR_FOLLOWER"
     world.batch(*candidates)
     world.batch(*candidates, after_ms=GONE_MS - 1)
-    assert len(world.reports) == 20, "each once for as long as it is said"
+    assert len(world.reports) == 20, "each once for as long as it is reported"
     world.batch(world.hang("another"), after_ms=GONE_MS)
     assert len(world.ledger.answers.reasons._reported) == 1

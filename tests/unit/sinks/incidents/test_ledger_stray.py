@@ -28,16 +28,16 @@ def a_stray(world: World, candidate: SpanCandidate, marker: Marker | None = None
 def test_it_is_published_and_ends_with_the_transaction_that_absorbed_it(world: World) -> None:
     candidate = world.hang()
     world.batch(a_stray(world, candidate))
-    assert world.told() == [OPENED]
-    (event,) = world.topic.told
+    assert world.published() == [OPENED]
+    (event,) = world.topic.published
     assert (event.severity, event.transactional_id, event.txn_start_offset) == ("warning", "checkout-1", 0)
     assert (event.evidence.joined_at_offset, event.evidence.joined_by_epoch) == (9, 1)
     ended = SpanEnded(
         candidate.producer_id, world.partition, candidate.span, SpanEnd.ABSORBED, a_marker(12, epoch=1, commit=True)
     )
     world.batch(ended)
-    assert world.told() == [OPENED, RESOLVED]
-    resolution = world.topic.told[-1].resolution
+    assert world.published() == [OPENED, RESOLVED]
+    resolution = world.topic.published[-1].resolution
     assert resolution is not None
     assert (resolution.how, resolution.marker_offset) == ("absorbed", 12)
 
@@ -45,7 +45,7 @@ def test_it_is_published_and_ends_with_the_transaction_that_absorbed_it(world: W
 def test_one_that_is_over_already_is_published_with_its_end(world: World) -> None:
     candidate = world.hang()
     world.batch(a_stray(world, candidate, a_marker(12, epoch=1)))
-    assert world.told() == [OPENED, RESOLVED]
+    assert world.published() == [OPENED, RESOLVED]
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -55,29 +55,29 @@ def test_it_is_published_once(world: World, *, restarted: bool) -> None:
     if restarted:
         world.restart()
     world.batch(stray)
-    assert world.told() == [OPENED, RESOLVED]
+    assert world.published() == [OPENED, RESOLVED]
 
 
 def test_a_hang_that_is_taken_in_stays_one_incident(world: World) -> None:
     candidate = world.hang()
     world.batch(candidate)
     world.batch(a_stray(world, candidate))
-    assert world.told() == [("hanging", 1, "opened")]
+    assert world.published() == [("hanging", 1, "opened")]
 
 
 def test_one_that_comes_to_hang_is_updated_to_it(world: World) -> None:
     candidate = world.hang()
     world.batch(a_stray(world, candidate))
     world.batch(candidate)
-    assert world.told() == [OPENED, ("hanging", 2, "updated")]
-    first, second = world.topic.told
+    assert world.published() == [OPENED, ("hanging", 2, "updated")]
+    first, second = world.topic.published
     assert first.incident_id == second.incident_id
     assert (second.severity, second.reason) == ("critical", "already_completed")
     assert second.open_since_ms == first.open_since_ms
     world.batch(candidate)
-    assert len(world.told()) == 2
+    assert len(world.published()) == 2
     world.batch(world.abort(candidate))
-    assert world.told()[-1] == ("hanging", 3, "resolved")
+    assert world.published()[-1] == ("hanging", 3, "resolved")
 
 
 def test_a_refuted_candidate_puts_its_partition_in_doubt(world: World) -> None:

@@ -1,4 +1,4 @@
-"""What a look at open incidents tells: news only, who is hurt, and an end that needs no marker."""
+"""A look at open incidents reports changes only, the affected groups, and an end that needs no marker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def world() -> World:
 
 
 def sequences(world: World) -> list[tuple[int, str]]:
-    return [(event.sequence, event.status) for event in world.topic.told]
+    return [(event.sequence, event.status) for event in world.topic.published]
 
 
 def groups_of(event: IncidentEvent) -> list[tuple[str, str]]:
@@ -37,24 +37,24 @@ def test_a_busy_partition_gets_an_update_at_every_tenfold(world: World) -> None:
     for _ in range(120):
         world.admin.plain(world.partition, 9)
         world.batch(after_ms=LOOK_AGAIN_MS)
-    told = [event.hidden_records for event in world.topic.told]
-    assert told == [1, 10, 100, 1000]
+    count = [event.hidden_records for event in world.topic.published]
+    assert count == [1, 10, 100, 1000]
     assert sequences(world) == [(1, "opened"), (2, "updated"), (3, "updated"), (4, "updated")]
 
 
 def test_groups_at_risk_are_in_the_opened_event_and_stopped_groups_cause_an_update(world: World) -> None:
     world.groups.commit("billing", world.partition, 0)
     world.batch(world.hang())
-    assert groups_of(world.topic.told[0]) == [("billing", "at_risk")]
+    assert groups_of(world.topic.published[0]) == [("billing", "at_risk")]
     world.admin.plain(world.partition)
     world.batch(after_ms=SECOND_LOOK_MS)
     assert sequences(world) == [(1, "opened"), (2, "updated")]
-    news = world.topic.told[-1]
-    assert groups_of(news) == [("billing", "stopped")]
-    assert (news.hidden_records, news.lso_standing_ms) == (2, SECOND_LOOK_MS)
+    update = world.topic.published[-1]
+    assert groups_of(update) == [("billing", "stopped")]
+    assert (update.hidden_records, update.lso_standing_ms) == (2, SECOND_LOOK_MS)
     world.admin.plain(world.partition)
     world.batch(after_ms=LOOK_AGAIN_MS)
-    assert len(world.topic.told) == 2
+    assert len(world.topic.published) == 2
 
 
 def test_since_when_the_last_stable_offset_stands_is_known_after_a_restart_too(world: World) -> None:
@@ -62,7 +62,7 @@ def test_since_when_the_last_stable_offset_stands_is_known_after_a_restart_too(w
     world.restart()
     world.admin.plain(world.partition, 20)
     world.batch(after_ms=LOOK_AGAIN_MS)
-    assert world.topic.told[-1].lso_standing_ms == LOOK_AGAIN_MS
+    assert world.topic.published[-1].lso_standing_ms == LOOK_AGAIN_MS
 
 
 def test_a_group_that_cannot_be_read_is_logged_once_and_removes_no_other(world: World) -> None:
@@ -73,7 +73,7 @@ def test_a_group_that_cannot_be_read_is_logged_once_and_removes_no_other(world: 
     for _ in range(3):
         world.batch(after_ms=LOOK_AGAIN_MS)
     assert world.reports == ["the list of affected groups is incomplete: group secret is hidden"]
-    assert groups_of(world.topic.told[0]) == [("billing", "at_risk")]
+    assert groups_of(world.topic.published[0]) == [("billing", "at_risk")]
 
 
 def test_groups_are_asked_for_only_while_an_incident_is_open(world: World) -> None:
@@ -90,19 +90,19 @@ def test_an_absorbed_span_causes_an_update_without_a_command(
     world.admin.begin("checkout-1", world.partition)
     world.batch(after_ms=LOOK_AGAIN_MS)
     assert sequences(world) == [(1, "opened"), (2, "updated")]
-    news = world.topic.told[-1]
-    assert (news.transaction_state, news.suggested_command) == ("Ongoing", None)
+    update = world.topic.published[-1]
+    assert (update.transaction_state, update.suggested_command) == ("Ongoing", None)
     world.batch(after_ms=LOOK_AGAIN_MS)
-    assert len(world.topic.told) == 2
+    assert len(world.topic.published) == 2
 
 
-def test_an_incident_whose_own_transaction_turns_out_to_be_live_is_refuted(world: World) -> None:
+def test_an_incident_whose_own_transaction_is_live_after_all_is_refuted(world: World) -> None:
     world.batch(world.hang())
     owner = world.admin.begin("checkout-1", world.partition)
-    owner.start_ms = world.topic.told[0].open_since_ms - 1
+    owner.start_ms = world.topic.published[0].open_since_ms - 1
     world.batch(after_ms=LOOK_AGAIN_MS)
     assert sequences(world) == [(1, "opened"), (2, "resolved")]
-    resolution = world.topic.told[-1].resolution
+    resolution = world.topic.published[-1].resolution
     assert resolution is not None
     assert (resolution.how, resolution.by) == ("refuted", "coordinator")
 
@@ -111,20 +111,20 @@ def test_an_owner_that_is_found_later_causes_an_update(world: World) -> None:
     candidate = world.hang()
     world.admin.forget("checkout-1")
     world.batch(replace(candidate, view=None))
-    assert world.topic.told[0].transactional_id is None
+    assert world.topic.published[0].transactional_id is None
     world.batch(replace(candidate, view=None))
     world.batch(candidate)
     world.batch(candidate)
-    assert [event.transactional_id for event in world.topic.told] == [None, "checkout-1"]
+    assert [event.transactional_id for event in world.topic.published] == [None, "checkout-1"]
 
 
 def test_a_sink_that_has_lost_everything_is_filled_again(world: World) -> None:
     world.batch(world.hang())
-    world.redis.told.clear()
+    world.redis.published.clear()
     world.redis.latest.clear()
     world.redis.is_emptied = True
     world.batch(after_ms=TIDY_MS)
-    assert world.redis.told == world.topic.told
+    assert world.redis.published == world.topic.published
     assert world.reports == ["recording is empty and is filled again"]
 
 
@@ -134,7 +134,7 @@ def test_a_marker_that_only_a_coordinator_can_have_left_open_to_doubt_is_unknown
     ended = world.abort(candidate)
     world.admin.problems["checkout-1"] = "COORDINATOR_LOAD_IN_PROGRESS"
     world.batch(ended)
-    resolution = world.topic.told[-1].resolution
+    resolution = world.topic.published[-1].resolution
     assert resolution is not None
     assert (resolution.how, resolution.by) == ("aborted", "unknown")
 
@@ -155,12 +155,12 @@ def test_an_incident_on_a_topic_that_was_deleted_while_nobody_watched_ends(world
     world.batch(world.hang())
     del world.admin.partitions[world.partition]
     world.restart()
-    told = len(world.told())
+    count = len(world.published())
     for _ in range(2):
         world.batch(after_ms=LOOK_AGAIN_MS)
-    assert len(world.told()) == told, "one broker's word is not enough"
+    assert len(world.published()) == count, "the answer of one broker is not enough"
     world.batch(after_ms=LOOK_AGAIN_MS)
-    resolution = world.topic.told[-1].resolution
+    resolution = world.topic.published[-1].resolution
     assert resolution is not None
     assert (resolution.how, world.ledger.open_incidents) == ("partition_gone", [])
 

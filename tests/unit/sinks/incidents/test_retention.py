@@ -96,7 +96,7 @@ def test_a_ledger_removes_what_ended_and_opens_a_new_hang_of_the_same_span() -> 
     world.batch(world.abort(candidate))
     for _ in range(9):
         world.batch(after_ms=DAY_MS)
-    (incident_id,) = {event.incident_id for event in world.topic.told}
+    (incident_id,) = {event.incident_id for event in world.topic.published}
     assert topic.buried == [incident_id]
     world.admin.partitions[world.partition].producers[candidate.producer_id] = row  # an election took the marker away
     world.batch(candidate)
@@ -114,7 +114,7 @@ def test_a_tombstone_of_an_open_incident_ends_nothing_and_its_event_is_published
     if restarted:
         ledger = world.another(log)
     for _ in range(3):
-        ledger.on_batch([candidate])  # the state says it at every barrier: a restarted ledger finds it anew
+        ledger.on_batch([candidate])  # the state emits it at every barrier: a restarted ledger finds it anew
     assert [event.incident_id for event in ledger.open_incidents] == [opened.incident_id]
     assert log.records[-1] == opened, "compaction keeps what stands last"
     assert log.events == [opened, opened], "once for one tombstone"
@@ -129,7 +129,7 @@ def test_two_instances_that_read_a_tombstone_do_not_publish_for_ever() -> None:
     for _ in range(4):
         for ledger in ledgers:
             ledger.on_batch([])
-    assert len(log.events) == 2, "the second hears that the first has told it again"
+    assert len(log.events) == 2, "the second reads that the first has published it again"
 
 
 def test_a_tombstone_of_what_ended_is_not_answered() -> None:
@@ -159,26 +159,26 @@ class FoulLog(SharedLog):
 
 
 def test_records_that_are_no_events_are_counted_and_logged_in_a_few_lines() -> None:
-    said: list[str] = []
+    reports: list[str] = []
     now_ms = 0
-    listening = EventListener(SkippedRecords(said.append, lambda: now_ms))
+    listening = EventListener(SkippedRecords(reports.append, lambda: now_ms))
     bad = [BadEventError(SkipReason.UNDECODABLE, f"t-0@{number}: odd", id_of("x")) for number in range(2_000)]
     assert list(listening.events_of(bad)) == [Overwritten(id_of("x"))] * 2_000
-    assert said == ["skipped 2000 records of the events topic (undecodable), the last: t-0@1999: odd"]
+    assert reports == ["skipped 2000 records of the events topic (undecodable), the last: t-0@1999: odd"]
     assert listening.passed_over.counts == {SkipReason.UNDECODABLE: 2_000}
     for _ in range(7_200):  # an hour of batches, each with a bad record
         now_ms += 500
         list(listening.events_of(bad[:1]))
-    assert len(said) == 6
+    assert len(reports) == 6
 
 
 def test_one_that_comes_long_after_is_logged_at_once() -> None:
-    said: list[str] = []
+    reports: list[str] = []
     times = iter(range(0, 10**9, 10_000_000))
     clock = [0]
-    records = SkippedRecords(said.append, lambda: clock[0])
+    records = SkippedRecords(reports.append, lambda: clock[0])
     for clock[0] in itertools.islice(times, 3):
         records.take(BadEventError(SkipReason.UNSIGNED, "t-0@1: no signature"))
         records.report_when_due()
         records.report_when_due()
-    assert said == ["skipped a record of the events topic (unsigned), the last: t-0@1: no signature"] * 3
+    assert reports == ["skipped a record of the events topic (unsigned), the last: t-0@1: no signature"] * 3

@@ -199,7 +199,7 @@ def hidden_listing(world: World) -> str:
 
 
 def hidden_by_name(world: World) -> str:
-    """The listing hides the id without a word, and the log knows it: asked by its name it is refused."""
+    """The listing silently omits the id, and the log knows it: a request by its name is refused."""
     owner = world.admin.begin(NAME, world.here)
     world.views[owner.producer_id] = view(NAME, S.ONGOING, participants=[world.here])
     del world.admin.transactions[NAME]

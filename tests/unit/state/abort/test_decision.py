@@ -73,10 +73,10 @@ def refuted(why: str, owner: DescribedTransaction | None = None) -> Case:
 LIVE = msgspec.structs.replace(MOVED_ON, state=S.ONGOING, partitions=frozenset({PARTITION}))
 OTHERS = msgspec.structs.replace(MOVED_ON, transactional_id="x-1")
 REFUSED: dict[str, tuple[Case, Refusal]] = {
-    "told by somebody, and not found here": (replace(CASE, evidence=None), Refusal.NOT_PROVEN_HERE),
+    "published by another, and not found here": (replace(CASE, evidence=None), Refusal.NOT_PROVEN_HERE),
     "committed": (with_outcome("commit"), Refusal.OUTCOME_WAS_COMMIT),
     "unknown": (with_outcome("unknown"), Refusal.OUTCOME_UNKNOWN),
-    "a word nobody knows": (with_outcome("maybe"), Refusal.OUTCOME_UNKNOWN),
+    "an unknown value": (with_outcome("maybe"), Refusal.OUTCOME_UNKNOWN),
     "a commit of an abort": (with_policy(commit=True), Refusal.COMMIT_NOT_PROVEN),
     "a commit of what is unknown": (
         replace(with_outcome("unknown"), policy=AbortPolicy(commit=True)),

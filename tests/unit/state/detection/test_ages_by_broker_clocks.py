@@ -26,7 +26,7 @@ def watched(cluster: ClockedLog) -> ClockedLog:
     return cluster
 
 
-def first_told_ms(cluster: ClockedLog, for_ms: int, step_ms: int = 500) -> int | None:
+def first_reported_ms(cluster: ClockedLog, for_ms: int, step_ms: int = 500) -> int | None:
     """After how long the first verdict of time is found; None if there is none."""
     since_ms = cluster.now_ms
     while cluster.now_ms - since_ms < for_ms:
@@ -38,26 +38,26 @@ def first_told_ms(cluster: ClockedLog, for_ms: int, step_ms: int = 500) -> int |
 def test_reading_a_log_of_a_week_again_does_not_silence_the_verdicts_of_time() -> None:
     cluster = two_logs()
     cluster.now_ms -= WEEK_MS
-    cluster.say(0, OTHER, S.COMPLETE_COMMIT)
+    cluster.log_value(0, OTHER, S.COMPLETE_COMMIT)
     cluster.now_ms += WEEK_MS
     watched(cluster)
-    cluster.say(0, APP, S.PREPARE_COMMIT)
+    cluster.log_value(0, APP, S.PREPARE_COMMIT)
     cluster.batch(reread=(0,))
-    told_ms = first_told_ms(cluster, 2 * MINUTE_MS)
-    assert told_ms is not None, f"never told: {cluster.counts[0]}"
-    assert told_ms <= POLICY.stuck_prepare_ms + 1_000
+    reported_ms = first_reported_ms(cluster, 2 * MINUTE_MS)
+    assert reported_ms is not None, f"never reported: {cluster.counts[0]}"
+    assert reported_ms <= POLICY.stuck_prepare_ms + 1_000
 
 
 def test_a_partition_of_the_log_that_is_back_after_a_minute_moves_no_clock() -> None:
     cluster = watched(two_logs())
     for _ in range(120):
-        cluster.say(1, OTHER, S.COMPLETE_COMMIT)
+        cluster.log_value(1, OTHER, S.COMPLETE_COMMIT)
         cluster.batch(stale=(1,))
-    cluster.say(0, APP, S.PREPARE_COMMIT)
+    cluster.log_value(0, APP, S.PREPARE_COMMIT)
     cluster.batch()
-    told_ms = first_told_ms(cluster, 2 * MINUTE_MS)
-    assert told_ms is not None
-    assert told_ms <= POLICY.stuck_prepare_ms + 1_000
+    reported_ms = first_reported_ms(cluster, 2 * MINUTE_MS)
+    assert reported_ms is not None
+    assert reported_ms <= POLICY.stuck_prepare_ms + 1_000
 
 
 @pytest.mark.parametrize("apart_ms", [-3_600_000, -62_000, 62_000, 3_600_000])
@@ -67,18 +67,18 @@ def test_a_record_of_a_millisecond_is_never_overdue_whatever_the_clocks(
     apart_ms: int, state: S, watched_before: int
 ) -> None:
     cluster = two_logs(second_clock_ms=apart_ms)
-    cluster.say(0, BUSY, S.COMPLETE_COMMIT)
+    cluster.log_value(0, BUSY, S.COMPLETE_COMMIT)
     for _ in range(watched_before):
         cluster.batch()
     for _ in range(3):
-        cluster.say(0, BUSY, S.COMPLETE_COMMIT)
-        cluster.say(1, OTHER, S.COMPLETE_COMMIT)
+        cluster.log_value(0, BUSY, S.COMPLETE_COMMIT)
+        cluster.log_value(1, OTHER, S.COMPLETE_COMMIT)
         cluster.batch()
     cluster.now_ms += 499
-    cluster.say(1, APP, state, start_ms=cluster.stamp_ms(1))
+    cluster.log_value(1, APP, state, start_ms=cluster.stamp_ms(1))
     assert cluster.candidates(1) == []
     for _ in range(20):
-        cluster.say(0, BUSY, S.COMPLETE_COMMIT)
+        cluster.log_value(0, BUSY, S.COMPLETE_COMMIT)
         assert cluster.candidates() == []
 
 
@@ -86,24 +86,24 @@ def test_a_record_of_a_millisecond_is_never_overdue_whatever_the_clocks(
 def test_what_is_minutes_old_at_the_start_is_reported_once_its_broker_has_stamped_anything(apart_ms: int) -> None:
     cluster = two_logs(second_clock_ms=apart_ms, second_leader=2)
     cluster.logs[2] = LogPartition(2)
-    cluster.say(1, APP, S.PREPARE_COMMIT)
+    cluster.log_value(1, APP, S.PREPARE_COMMIT)
     cluster.now_ms += 5 * MINUTE_MS
-    cluster.say(2, BUSY, S.COMPLETE_COMMIT)
+    cluster.log_value(2, BUSY, S.COMPLETE_COMMIT)
     cluster.batch()  # a log that is read for the first time may have been overtaken by compaction: one more must follow
-    (told,) = cluster.candidates()
-    assert told.verdict is Verdict.STUCK_PREPARE
-    assert 5 * MINUTE_MS <= told.age_ms <= 5 * MINUTE_MS + 1_000
+    (candidate,) = cluster.candidates()
+    assert candidate.verdict is Verdict.STUCK_PREPARE
+    assert 5 * MINUTE_MS <= candidate.age_ms <= 5 * MINUTE_MS + 1_000
 
 
 @pytest.mark.parametrize("apart_ms", [-3_600_000, 0, 62_000])
 def test_what_is_minutes_old_on_an_idle_broker_is_reported_after_one_threshold(apart_ms: int) -> None:
     cluster = two_logs(second_clock_ms=apart_ms)
-    cluster.say(1, APP, S.PREPARE_COMMIT)
+    cluster.log_value(1, APP, S.PREPARE_COMMIT)
     cluster.now_ms += 5 * MINUTE_MS
     cluster.batch()
-    told_ms = first_told_ms(cluster, 2 * MINUTE_MS)
-    assert told_ms is not None
-    assert told_ms <= POLICY.stuck_prepare_ms + 1_000
+    reported_ms = first_reported_ms(cluster, 2 * MINUTE_MS)
+    assert reported_ms is not None
+    assert reported_ms <= POLICY.stuck_prepare_ms + 1_000
 
 
 @pytest.mark.parametrize(("old_ms", "new_ms"), [(0, 62_000), (-62_000, 0), (62_000, 0), (-3_600_000, 3_600_000)])
@@ -111,40 +111,40 @@ def test_a_failover_to_another_clock_makes_nothing_old(old_ms: int, new_ms: int)
     cluster = ClockedLog({0: LogPartition(1)}, {1: old_ms, 2: new_ms})
     watched(cluster)
     for _ in range(3):
-        cluster.say(0, BUSY, S.COMPLETE_COMMIT)
+        cluster.log_value(0, BUSY, S.COMPLETE_COMMIT)
         cluster.batch()
-    cluster.say(0, APP, S.PREPARE_COMMIT)
-    cluster.say(0, OTHER, S.ONGOING, start_ms=cluster.stamp_ms(0))
+    cluster.log_value(0, APP, S.PREPARE_COMMIT)
+    cluster.log_value(0, OTHER, S.ONGOING, start_ms=cluster.stamp_ms(0))
     cluster.lead(0, 2)
     for _ in range(20):
-        cluster.say(0, BUSY, S.COMPLETE_COMMIT)
+        cluster.log_value(0, BUSY, S.COMPLETE_COMMIT)
         assert cluster.candidates() == []
-    told_ms = first_told_ms(cluster, 2 * MINUTE_MS)
-    assert told_ms is not None, "the estimate follows, and our own eyes have seen it"
-    assert told_ms + 20 * 500 <= POLICY.stuck_prepare_ms + 1_000
+    reported_ms = first_reported_ms(cluster, 2 * MINUTE_MS)
+    assert reported_ms is not None, "the estimate follows, and our own eyes have seen it"
+    assert reported_ms + 20 * 500 <= POLICY.stuck_prepare_ms + 1_000
 
 
 def test_a_clock_that_is_set_while_we_watch_makes_nothing_old() -> None:
     cluster = watched(two_logs())
     for _ in range(3):
-        cluster.say(0, BUSY, S.COMPLETE_COMMIT)
+        cluster.log_value(0, BUSY, S.COMPLETE_COMMIT)
         cluster.batch()
-    cluster.say(0, APP, S.PREPARE_COMMIT)
+    cluster.log_value(0, APP, S.PREPARE_COMMIT)
     cluster.batch()
     cluster.clocks_ms[1] = 3_600_000
     for _ in range(20):
-        cluster.say(0, BUSY, S.COMPLETE_COMMIT)
+        cluster.log_value(0, BUSY, S.COMPLETE_COMMIT)
         assert cluster.candidates() == []
 
 
 def test_a_coordinator_that_takes_over_with_a_clock_ahead_has_time_to_act() -> None:
     cluster = watched(ClockedLog({0: LogPartition(1)}, {1: 0, 2: 3_600_000}))
-    cluster.say(0, APP, S.ONGOING, start_ms=cluster.stamp_ms(0))
+    cluster.log_value(0, APP, S.ONGOING, start_ms=cluster.stamp_ms(0))
     cluster.batch()
     cluster.lead(0, 2)
-    cluster.say(0, BUSY, S.COMPLETE_COMMIT)
+    cluster.log_value(0, BUSY, S.COMPLETE_COMMIT)
     cluster.batch()
-    told_ms = first_told_ms(cluster, 2 * MINUTE_MS)
+    reported_ms = first_reported_ms(cluster, 2 * MINUTE_MS)
     grace_ms = POLICY.scan_interval_ms(None) + POLICY.late_buffer_ms
-    assert told_ms is not None
-    assert grace_ms < told_ms <= grace_ms + 1_000, "by its own clock the timeout has passed; it must scan"
+    assert reported_ms is not None
+    assert grace_ms < reported_ms <= grace_ms + 1_000, "by its own clock the timeout has passed; it must scan"

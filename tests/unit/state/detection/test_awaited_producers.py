@@ -11,7 +11,7 @@ import pytest
 
 from support.facts import START_MS, TOPIC_IDS, BucketRun, DictStore, gone, log_notice, notice, seen, transaction
 from txnwatch.state.detection import bucket as buckets
-from txnwatch.state.detection import loaded_producers as desk
+from txnwatch.state.detection import loaded_producers
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.model.facts import Barrier, CensusListing, CensusTaken, Fact, NoticeKind, OpenDescribed
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -55,7 +55,7 @@ def done() -> Iterator[Counter[str]]:
         return ask
 
     with (
-        mock.patch.object(desk, "apply", counted("applied", desk.apply)),
+        mock.patch.object(loaded_producers, "apply", counted("applied", loaded_producers.apply)),
         mock.patch.object(buckets, "doubted", counted("doubted", buckets.doubted)),
         mock.patch.object(buckets, "forget_unseen", counted("forgotten", buckets.forget_unseen)),
         mock.patch.object(buckets, "judge", counted("judged", buckets.judge)),
@@ -97,8 +97,8 @@ def test_partitions_that_had_an_election_cost_one_pass(done: Counter[str]) -> No
 def test_notices_of_partitions_reach_who_has_something_open_there(done: Counter[str]) -> None:
     run = awaiting()
     done.clear()
-    told = [notice(NoticeKind.DELETED, 0, partition=partition_of(number)) for number in range(FACTS)]
-    run.batch(*told)
+    deletions = [notice(NoticeKind.DELETED, 0, partition=partition_of(number)) for number in range(FACTS)]
+    run.batch(*deletions)
     assert done["applied"] == FACTS
     assert reads_of_one_pass(run)
     assert sum(not run.producer(number).spans for number in range(AWAITED)) == FACTS
@@ -128,7 +128,7 @@ class StoredFindings:
         self.number += 1
         self.store.reads = self.store.writes = 0
         barrier = Barrier(self.number, START_MS, START_MS + self.number, **exceptions)
-        buckets.process(self.bucket, self.store, [*facts, barrier], DetectionPolicy(), speaks_for_partitions=True)
+        buckets.process(self.bucket, self.store, [*facts, barrier], DetectionPolicy(), reports_partitions=True)
         return self.store.reads, self.store.writes
 
 

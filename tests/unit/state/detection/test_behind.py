@@ -1,4 +1,4 @@
-"""A scanned partition that is behind: a census speaks for it until it has caught up; the hand-over loses nothing."""
+"""A scanned partition that is behind: a census watches it until it has caught up; the change loses nothing."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def census(*open_at: int, **changes: Any) -> list[Fact]:
 
 
 def hanging(emitted: list[Finding]) -> list[int]:
-    return [said.span.start_offset for said in emitted if isinstance(said, SpanCandidate)]
+    return [finding.span.start_offset for finding in emitted if isinstance(finding, SpanCandidate)]
 
 
 def ends(emitted: list[Finding]) -> list[SpanEnd]:
-    return [said.how for said in emitted if isinstance(said, SpanEnded)]
+    return [finding.how for finding in emitted if isinstance(finding, SpanEnded)]
 
 
-def told_by_census(*before: Fact) -> BucketRun:
-    """ORDERS is behind, and two rounds of its census have shown a hang at 50, which is told."""
+def reported_by_census(*before: Fact) -> BucketRun:
+    """ORDERS is behind, and two rounds of its census have shown a hang at 50, which is reported."""
     run = BucketRun(step_ms=1_500)
     assert not hanging(run.batch(*before, *census(50), **BEHIND)), "T of this batch is older than what is shown"
     assert CensusRequest(ORDERS) in run.batch(**BEHIND)
@@ -53,7 +53,7 @@ def told_by_census(*before: Fact) -> BucketRun:
 
 
 def test_a_hang_ahead_of_the_scan_is_proven_by_two_rounds() -> None:
-    told_by_census()
+    reported_by_census()
 
 
 def test_a_hang_is_reported_while_every_batch_loses_another_range() -> None:
@@ -61,8 +61,8 @@ def test_a_hang_is_reported_while_every_batch_loses_another_range() -> None:
     for start in (5, 50):
         run = BucketRun(step_ms=1_500)
         lost = [notice(NoticeKind.LOST, SCANNED_TO + number) for number in range(4)]
-        said = [told for one in lost for told in run.batch(one, *census(start), **BEHIND)]
-        assert start in hanging(said)
+        findings = [finding for one in lost for finding in run.batch(one, *census(start), **BEHIND)]
+        assert start in hanging(findings)
 
 
 def test_a_census_that_was_to_rest_on_a_reading_counts_for_nothing_where_that_lost_a_range() -> None:
@@ -84,22 +84,22 @@ def test_what_the_scan_has_read_open_is_no_hang_unless_a_census_shows_it() -> No
     run = BucketRun()
     for facts in ([seen(0, SCANNED_TO, data=10)], [], census(), [], census(), []):
         assert not hanging(run.batch(*facts, **BEHIND))
-    assert ORDERS in run.producer().spans, "its marker is still to be read, and will say how it ended"
+    assert ORDERS in run.producer().spans, "its marker is still to be read, and will show how it ended"
     run.batch(seen(SCANNED_TO, 30, marker=a_marker(25)), **BEHIND)
     assert ORDERS not in run.producer().spans
 
 
 def test_older_transactions_that_the_scan_passes_are_not_the_one_ahead() -> None:
     """The scan reads one that was open at the end of a range, and its marker in the next: neither is the hang's."""
-    run = told_by_census()
-    said = run.batch(seen(20, 30, data=25), **BEHIND)
-    said += run.batch(seen(30, 40, marker=a_marker(35)), **BEHIND)
-    assert ends(said) == []
+    run = reported_by_census()
+    findings = run.batch(seen(20, 30, data=25), **BEHIND)
+    findings += run.batch(seen(30, 40, marker=a_marker(35)), **BEHIND)
+    assert ends(findings) == []
     assert run.producer().spans[ORDERS].start_offset == 50
 
 
 def test_the_scan_takes_over_what_the_census_has_shown() -> None:
-    run = told_by_census()
+    run = reported_by_census()
     run.batch(seen(40, 60, data=42, marker=a_marker(45), data_after=50), **BEHIND)
     span = run.producer().spans[ORDERS]
     assert (span.start_offset, span.by_census, span.is_ahead_of_scan) == (50, False, False)
@@ -108,25 +108,25 @@ def test_the_scan_takes_over_what_the_census_has_shown() -> None:
 
 
 def test_a_marker_that_the_scan_passes_ends_what_the_census_has_shown() -> None:
-    run = told_by_census()
-    said = run.batch(seen(40, 60, data=50, marker=a_marker(55)), **BEHIND)
-    assert ends(said) == [SpanEnd.MARKER]
+    run = reported_by_census()
+    findings = run.batch(seen(40, 60, data=50, marker=a_marker(55)), **BEHIND)
+    assert ends(findings) == [SpanEnd.MARKER]
 
 
 def test_an_end_that_the_census_saw_is_not_undone_by_the_scan_that_comes_later() -> None:
-    run = told_by_census()
+    run = reported_by_census()
     assert ends(run.batch(*census(), **BEHIND)) == [SpanEnd.CENSUS]
     for facts in ([seen(40, 60, data=50)], census(), [], census(), [], [seen(60, 100, marker=a_marker(70))], []):
-        said = run.batch(*facts, **(BEHIND if run.number < 11 else {}))
-        assert (hanging(said), ends(said)) == ([], [])
-        assert not [healed for healed in said if isinstance(healed, ViewHealed)]
+        findings = run.batch(*facts, **(BEHIND if run.number < 11 else {}))
+        assert (hanging(findings), ends(findings)) == ([], [])
+        assert not [healed for healed in findings if isinstance(healed, ViewHealed)]
     assert not run.producer().spans
 
 
 def test_a_round_of_other_topics_does_not_take_away_what_is_ahead() -> None:
-    run = told_by_census()
-    said = run.batch(*census_of(partition=PAYMENTS, scanned=False, is_round=True), **BEHIND)
-    assert ends(said) == []
+    run = reported_by_census()
+    findings = run.batch(*census_of(partition=PAYMENTS, scanned=False, is_round=True), **BEHIND)
+    assert ends(findings) == []
     assert ORDERS in run.producer().spans
 
 
@@ -143,7 +143,7 @@ LEFT = notice(NoticeKind.LEFT, 30)
 def test_what_a_batch_left_is_no_alarm_and_is_asked_for_until_it_is_read() -> None:
     run = BucketRun()
     assert run.batch(LEFT) == [ReadLimitReached(ORDERS, 30)]
-    assert run.unproven[0].partitions == (), "a census tells what is open there"
+    assert run.unproven[0].partitions == (), "a census shows what is open there"
     assert run.counts[0].behind == 1
     assert run.batch() == [ReadLimitReached(ORDERS, 30)]
     assert run.batch(notice(NoticeKind.LEFT, 60), reread={ORDERS: 30}) == [ReadLimitReached(ORDERS, 60)]
@@ -163,20 +163,20 @@ def test_reading_goes_on_where_a_batch_left_as_if_it_had_never_stopped() -> None
     for kind, expected in ((NoticeKind.LEFT, 1), (NoticeKind.GAP, 0)):
         run = BucketRun()
         run.batch(seen(0, 30, data=10), notice(kind, 30))
-        said = run.batch(seen(30, 50, data=40, epoch=1), reread={ORDERS: 30})
-        assert len([stray for stray in said if type(stray).__name__ == "StrayWrite"]) == expected
+        findings = run.batch(seen(30, 50, data=40, epoch=1), reread={ORDERS: 30})
+        assert len([stray for stray in findings if type(stray).__name__ == "StrayWrite"]) == expected
 
 
 def test_a_census_planned_without_knowing_what_was_left_is_not_held_against_the_log() -> None:
     run = BucketRun()
     run.batch(LEFT)
-    said = run.batch(*census_of(50))
-    assert not [healed for healed in said if isinstance(healed, ViewHealed)]
+    findings = run.batch(*census_of(50))
+    assert not [healed for healed in findings if isinstance(healed, ViewHealed)]
     assert run.producer().spans[ORDERS].is_ahead_of_scan
 
 
 @pytest.mark.parametrize("scanned", [True, False])
-def test_a_census_of_what_was_not_read_as_planned_speaks_only_where_it_is_the_reading(scanned: bool) -> None:  # noqa: FBT001
+def test_a_census_of_what_was_not_read_as_planned_counts_only_where_it_is_the_reading(scanned: bool) -> None:  # noqa: FBT001
     run = BucketRun()
     run.batch(LEFT, *(census_of(50) if scanned else census(50)))
     assert (ORDERS in run.producer().spans) is not scanned
@@ -185,6 +185,6 @@ def test_a_census_of_what_was_not_read_as_planned_speaks_only_where_it_is_the_re
 def test_a_topic_that_is_gone_leaves_nothing_to_be_read() -> None:
     run = BucketRun()
     run.batch(LEFT)
-    said = run.batch(notice(NoticeKind.DELETED, 0))
-    assert not [one for one in said if isinstance(one, ReadLimitReached | OutstandingGap)]
-    assert [type(one) for one in said] == [PartitionAlarm]
+    findings = run.batch(notice(NoticeKind.DELETED, 0))
+    assert not [one for one in findings if isinstance(one, ReadLimitReached | OutstandingGap)]
+    assert [type(one) for one in findings] == [PartitionAlarm]

@@ -33,7 +33,7 @@ LOG_0 = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 
 
 def gaps(run: BucketRun) -> dict[TopicPartition, Gap]:
-    return {said.partition: said.gap for said in run.batch() if isinstance(said, OutstandingGap)}
+    return {finding.partition: finding.gap for finding in run.batch() if isinstance(finding, OutstandingGap)}
 
 
 def test_facts_of_a_batch_may_come_in_any_order() -> None:
@@ -56,7 +56,7 @@ def test_facts_of_a_batch_may_come_in_any_order() -> None:
 def test_a_batch_has_exactly_one_barrier(count: int) -> None:
     barriers = [Barrier(number, 0, 0) for number in range(count)]
     with pytest.raises(ValueError, match=f"found {count}"):
-        process(BucketState(), DictStore(), barriers, DetectionPolicy(), speaks_for_partitions=True)
+        process(BucketState(), DictStore(), barriers, DetectionPolicy(), reports_partitions=True)
 
 
 def test_a_producer_is_read_once_and_written_once_in_a_batch() -> None:
@@ -112,14 +112,14 @@ def test_a_partition_wide_notice_reaches_every_awaited_producer() -> None:
 
 def test_notices_are_reported_by_one_bucket_and_gaps_repeated_until_they_close() -> None:
     run = BucketRun()
-    said = run.batch(notice(NoticeKind.GAP, 30))
-    assert said == [PartitionAlarm(notice(NoticeKind.GAP, 30)), OutstandingGap(ORDERS, 30)]
+    findings = run.batch(notice(NoticeKind.GAP, 30))
+    assert findings == [PartitionAlarm(notice(NoticeKind.GAP, 30)), OutstandingGap(ORDERS, 30)]
     assert gaps(run) == {ORDERS: 30}
     bucket = run.bucket
     silent = process(
-        bucket, run.store, [notice(NoticeKind.GAP, 9), Barrier(9, 0, 0)], run.policy, speaks_for_partitions=False
+        bucket, run.store, [notice(NoticeKind.GAP, 9), Barrier(9, 0, 0)], run.policy, reports_partitions=False
     )
-    assert [said for said in silent if isinstance(said, (PartitionAlarm, OutstandingGap))] == []
+    assert [finding for finding in silent if isinstance(finding, (PartitionAlarm, OutstandingGap))] == []
 
 
 GAPS = {
@@ -194,10 +194,10 @@ def test_nothing_is_evaluated_while_a_log_partition_is_re_read() -> None:
     run = BucketRun()
     run.batch(seen(0, 10, data=5))
     run.batch(log_notice(NoticeKind.TRUNCATED, 5))
-    assert not any(isinstance(said, SpanCandidate) for said in run.batch())
+    assert not any(isinstance(finding, SpanCandidate) for finding in run.batch())
     still = run.batch(reread={LOG_0: 0}, stale_coordinator=frozenset({0}))
-    assert not any(isinstance(said, SpanCandidate) for said in still)
-    assert any(isinstance(said, SpanCandidate) for said in run.batch())
+    assert not any(isinstance(finding, SpanCandidate) for finding in still)
+    assert any(isinstance(finding, SpanCandidate) for finding in run.batch())
 
 
 def test_a_range_that_is_read_again_and_ends_before_a_marker_gives_an_open_span_no_earlier_beginning() -> None:
@@ -208,8 +208,8 @@ def test_a_range_that_is_read_again_and_ends_before_a_marker_gives_an_open_span_
     assert run.producer().spans[ORDERS].start_offset == 62
     run.batch(seen(57, 61, data=59), reread={ORDERS: 57})
     assert run.producer().spans[ORDERS].start_offset == 62
-    said = run.batch(*census(62, below=70))
-    assert not [ended for ended in said if isinstance(ended, SpanEnded)]
+    findings = run.batch(*census(62, below=70))
+    assert not [ended for ended in findings if isinstance(ended, SpanEnded)]
 
 
 def test_a_span_held_between_two_barriers_starts_its_proof_again() -> None:

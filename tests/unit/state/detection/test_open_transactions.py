@@ -1,4 +1,4 @@
-"""What is told one by one, and how many there are of each state."""
+"""Which open transactions are listed one by one, and how many there are of each state."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def test_data_without_an_owner_is_listed_too() -> None:
     run.batch(seen(0, 10, data=5))
     run.pass_time(AFTER_MS)
     run.batch()
-    (told,) = run.followed
-    assert (told.state, told.transactional_id) == (UNOWNED, None)
+    (listed,) = run.followed
+    assert (listed.state, listed.transactional_id) == (UNOWNED, None)
 
 
 def test_each_bucket_lists_the_oldest() -> None:
@@ -88,19 +88,19 @@ def test_each_bucket_lists_the_oldest() -> None:
     )
     run.pass_time(AFTER_MS)
     run.batch()
-    assert {told.producer_id for told in run.followed} == set(range(10, many))
+    assert {listed.producer_id for listed in run.followed} == set(range(10, many))
     assert figures(run)[0] == {"Ongoing": many}
 
 
 def test_what_is_open_is_emitted_when_it_has_changed_at_intervals_and_to_another_attempt() -> None:
-    bucket, told = BucketState(number=3), (OpenTransaction(PRODUCER, NAME, "Ongoing", START_MS, None, ()),)
-    said = [must_emit(bucket, (), number) for number in (1, 2, 3)]
-    assert said == [True, False, False], "whoever begins does not know what was told"
-    assert must_emit(bucket, told, 4)
-    assert not must_emit(bucket, told, 5)
-    assert must_emit(bucket, told, 5), "the first attempt at this barrier may have been lost"
-    assert [number for number in range(6, 60) if must_emit(bucket, told, number)] == [17, 37, 57]
-    assert must_emit(bucket, (), 61), "that nothing is open any more is news as well"
+    bucket, listed = BucketState(number=3), (OpenTransaction(PRODUCER, NAME, "Ongoing", START_MS, None, ()),)
+    emitted = [must_emit(bucket, (), number) for number in (1, 2, 3)]
+    assert emitted == [True, False, False], "a new process does not know what was listed"
+    assert must_emit(bucket, listed, 4)
+    assert not must_emit(bucket, listed, 5)
+    assert must_emit(bucket, listed, 5), "the first attempt at this barrier may have been lost"
+    assert [number for number in range(6, 60) if must_emit(bucket, listed, number)] == [17, 37, 57]
+    assert must_emit(bucket, (), 61), "the end of the last one is a change as well"
 
 
 def test_the_driver_remembers_what_each_bucket_has_emitted() -> None:

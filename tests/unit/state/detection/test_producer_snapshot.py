@@ -1,4 +1,4 @@
-"""What a census makes of spans: it opens, it closes, it lets the log speak first, and it starts proofs late enough."""
+"""The effect of a census on spans: it opens and closes them, the log goes first, and proofs start late enough."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHOWN: dict[str, tuple[list[Fact], list[Fact], int | None]] = {
     "what we never saw": ([], census(30), 30),
     "further back than the log shows": (DATA, census(4), 4),
     "later than what we hold: a marker was missed": (DATA, census(20), 20),
-    "nothing, but the log speaks first": (DATA, census(), 10),
+    "nothing, but the log goes first": (DATA, census(), 10),
     "nothing, and a marker may be above the high watermark": (DATA, census(stable=10), 10),
     "above the end that was listed before": ([], census(100), None),
     "another topic of the same name": (DATA, census(3, topic_id="new"), 3),
@@ -62,19 +62,21 @@ def spans_after(run: BucketRun, *batches: list[Fact], **exceptions: Any) -> list
 
 def test_what_it_does_not_show_is_dropped_once_the_log_is_read_further() -> None:
     run = BucketRun()
-    said = spans_after(run, DATA, [], [], census(), [])
+    findings = spans_after(run, DATA, [], [], census(), [])
     assert not run.producer().spans
-    assert [ended.how for ended in said if isinstance(ended, SpanEnded)] == [SpanEnd.CENSUS]
-    assert [(healed.start_offset, healed.mismatch) for healed in said if isinstance(healed, ViewHealed)] == [
+    assert [ended.how for ended in findings if isinstance(ended, SpanEnded)] == [SpanEnd.CENSUS]
+    assert [(healed.start_offset, healed.mismatch) for healed in findings if isinstance(healed, ViewHealed)] == [
         (10, Mismatch.CLOSED)
     ]
 
 
 def test_a_marker_that_is_read_first_is_no_mismatch() -> None:
     run = BucketRun()
-    said = spans_after(run, DATA, [*census(), transaction(1, S.COMPLETE_ABORT)], [seen(50, 60, marker=a_marker(55))])
+    findings = spans_after(
+        run, DATA, [*census(), transaction(1, S.COMPLETE_ABORT)], [seen(50, 60, marker=a_marker(55))]
+    )
     assert not run.producer().spans
-    assert not [healed for healed in said if isinstance(healed, ViewHealed)]
+    assert not [healed for healed in findings if isinstance(healed, ViewHealed)]
 
 
 @pytest.mark.parametrize("unproven", [{"stale_data": {ORDERS}}, {"limited_data": {ORDERS}}])
@@ -90,18 +92,20 @@ def test_nothing_is_dropped_where_the_log_was_not_read_further(unproven: dict[st
 def test_a_span_that_is_about_to_be_dropped_is_no_candidate() -> None:
     run = BucketRun()
     spans_after(run, DATA, census())
-    said = [*run.batch(stale_data={ORDERS}), *run.batch(stale_data={ORDERS}), *run.batch()]
-    assert not [candidate for candidate in said if isinstance(candidate, SpanCandidate)]
+    findings = [*run.batch(stale_data={ORDERS}), *run.batch(stale_data={ORDERS}), *run.batch()]
+    assert not [candidate for candidate in findings if isinstance(candidate, SpanCandidate)]
 
 
 def test_a_mismatch_is_not_one_where_reading_has_just_begun() -> None:
     first, later = BucketRun(), BucketRun()
-    assert not [said for said in first.batch(*census(30, first=True)) if isinstance(said, ViewHealed)]
-    assert [said.mismatch for said in later.batch(*census(30)) if isinstance(said, ViewHealed)] == [Mismatch.OPEN]
+    assert not [finding for finding in first.batch(*census(30, first=True)) if isinstance(finding, ViewHealed)]
+    assert [finding.mismatch for finding in later.batch(*census(30)) if isinstance(finding, ViewHealed)] == [
+        Mismatch.OPEN
+    ]
 
 
 def hanging(emitted: list[Finding]) -> list[SpanCandidate]:
-    return [said for said in emitted if isinstance(said, SpanCandidate)]
+    return [finding for finding in emitted if isinstance(finding, SpanCandidate)]
 
 
 def test_what_a_census_opens_is_evaluated_from_the_next_barrier_on() -> None:
@@ -221,17 +225,21 @@ def test_a_last_stable_offset_that_is_no_longer_reported_is_forgotten() -> None:
 def test_a_newer_epoch_on_the_same_span_is_a_stray_write() -> None:
     run = BucketRun()
     run.batch(*census(30, scanned=False))
-    (stray,) = [said for said in run.batch(*census(30, scanned=False, epoch=1)) if isinstance(said, StrayWrite)]
+    (stray,) = [
+        finding for finding in run.batch(*census(30, scanned=False, epoch=1)) if isinstance(finding, StrayWrite)
+    ]
     assert stray.joined == (30, 0, None, 1, None)
-    assert not [said for said in run.batch(*census(30, scanned=False, epoch=1)) if isinstance(said, StrayWrite)]
+    assert not [
+        finding for finding in run.batch(*census(30, scanned=False, epoch=1)) if isinstance(finding, StrayWrite)
+    ]
 
 
 def test_data_after_an_end_that_was_not_seen_is_a_span_of_its_own() -> None:
     run = BucketRun()
     spans_after(run, DATA, census())
-    said = run.batch(seen(100, 150, data=120))
+    findings = run.batch(seen(100, 150, data=120))
     assert run.producer().spans[ORDERS].start_offset == 120
-    assert [healed.mismatch for healed in said if isinstance(healed, ViewHealed)] == [Mismatch.CLOSED]
+    assert [healed.mismatch for healed in findings if isinstance(healed, ViewHealed)] == [Mismatch.CLOSED]
 
 
 def test_only_the_log_has_the_epoch_with_which_data_begins() -> None:
@@ -260,4 +268,4 @@ def test_what_a_truncation_leaves_of_a_described_span_is_joined_by_nobody() -> N
     run.batch(*census(10))
     run.batch(notice(NoticeKind.TRUNCATED, 15))
     emitted = run.batch(seen(15, 30, data=20))
-    assert not [said for said in emitted if isinstance(said, StrayWrite)]
+    assert not [finding for finding in emitted if isinstance(finding, StrayWrite)]

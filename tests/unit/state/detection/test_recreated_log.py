@@ -1,4 +1,4 @@
-"""The coordinators' log is made anew: what the old one said is forgotten once all of the new one is read."""
+"""The coordinators' log is made anew: the content of the old one is forgotten once all of the new one is read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run() -> BucketRun:
 
 
 def candidates(emitted: list[Finding]) -> list[SpanCandidate]:
-    return [said for said in emitted if isinstance(said, SpanCandidate)]
+    return [finding for finding in emitted if isinstance(finding, SpanCandidate)]
 
 
 def test_an_id_that_the_new_log_does_not_name_is_gone(run: BucketRun) -> None:
@@ -40,18 +40,18 @@ def test_an_id_that_the_new_log_does_not_name_is_gone(run: BucketRun) -> None:
 @pytest.mark.parametrize("unread", [BOTH, frozenset({0}), frozenset({1})])
 def test_nothing_is_gone_before_all_of_it_is_read(run: BucketRun, unread: frozenset[int]) -> None:
     """It may have fewer partitions, and an id of one that is no more be named in any."""
-    assert not candidates([said for _ in range(6) for said in run.batch(stale_coordinator=unread)])
+    assert not candidates([finding for _ in range(6) for finding in run.batch(stale_coordinator=unread)])
     run.batch()
     assert candidates(run.batch())
 
 
 def test_a_part_of_the_new_log_that_stays_unread_leaves_it_to_the_coordinators() -> None:
-    """Whoever owns the data may be named there; what the old log said of the id counts as nothing."""
+    """The owner of the data may be named there; the old log's records of the id do not count."""
     run = BucketRun()
     run.batch(seen(0, 10, data=5), transaction(90, S.EMPTY, log_partition=1))
     run.batch(*DELETED, stale_coordinator=BOTH)
-    said = [one for _ in range(8) for one in run.batch(stale_coordinator=frozenset({0}))]
-    asked = [one.candidate for one in said if isinstance(one, OwnerInDoubt)]
+    findings = [one for _ in range(8) for one in run.batch(stale_coordinator=frozenset({0}))]
+    asked = [one.candidate for one in findings if isinstance(one, OwnerInDoubt)]
     assert asked
     assert {one.view for one in asked} == {None}
     view = run.producer().view
@@ -60,7 +60,7 @@ def test_a_part_of_the_new_log_that_stays_unread_leaves_it_to_the_coordinators()
 
 def test_what_the_new_log_names_counts_whatever_its_offset(run: BucketRun) -> None:
     run.batch(transaction(3, S.ONGOING, ORDERS, log_partition=0), stale_coordinator=frozenset({1}))
-    assert not candidates([said for _ in range(6) for said in run.batch()])
+    assert not candidates([finding for _ in range(6) for finding in run.batch()])
     view = run.producer(PRODUCER).view
     assert view is not None
     assert (view.transactional_id, view.log_partition, view.state) == (NAME, 0, S.ONGOING)
@@ -81,8 +81,8 @@ def test_a_task_that_finds_the_log_gone_has_not_read_it() -> None:
     for partition, kind in ((TopicPartition(TRANSACTION_STATE_TOPIC, 0), NoticeKind.GAP), (ORDERS, NoticeKind.DELETED)):
         read = read_of(partition)
         read.gone()
-        (told,) = read.notices
-        assert (told.kind, told.from_offset, read.needs_fetch) == (kind, 5, False)
+        (notice_of_it,) = read.notices
+        assert (notice_of_it.kind, notice_of_it.from_offset, read.needs_fetch) == (kind, 5, False)
 
 
 def test_a_record_of_the_new_log_follows_on_nothing_of_the_old_one() -> None:

@@ -60,6 +60,6 @@ NOTICES = {
 }
 
 
-@pytest.mark.parametrize(("told", "event"), NOTICES.values(), ids=NOTICES.keys())
-def test_what_a_notice_means_for_a_span(told: PartitionNotice, event: SpanEvent | None) -> None:
-    assert event_of_notice(told, SPAN) is event
+@pytest.mark.parametrize(("reported", "event"), NOTICES.values(), ids=NOTICES.keys())
+def test_what_a_notice_means_for_a_span(reported: PartitionNotice, event: SpanEvent | None) -> None:
+    assert event_of_notice(reported, SPAN) is event

@@ -1,4 +1,4 @@
-"""Stray writes: two epochs in one span, or two barriers without an owner and then one with; told once, ended once."""
+"""Stray writes: two epochs in one span, or an owner after two barriers without one; reported once, ended once."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from txnwatch.state.model.findings import Finding, SpanCandidate, SpanEnd, SpanE
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.log.partition_fold import PartitionFold
 
-# d0: data of epoch 0, c1: a commit marker of epoch 1; one offset each. Told: (start, its epoch, joined at, by epoch).
+# d0: data of epoch 0, c1: a commit marker of epoch 1; one offset each. Findings: (start, epoch, joined at, by epoch).
 LOGS: dict[str, tuple[str, list[tuple[int, int, int, int]]]] = {
     "one epoch": ("d0 d0 c0 d0 c0", []),
     "a marker between the epochs": ("d0 c1 d1 c2", []),
     "left open": ("d0 d1", [(0, 0, 1, 1)]),
     "taken in and committed": ("d0 d1 c1", [(0, 0, 1, 1)]),
     "after a healthy one": ("d0 c0 d0 d0 d2 a3", [(2, 0, 4, 2)]),
-    "two epochs on, told once": ("d0 d1 d2 a3", [(0, 0, 1, 1)]),
+    "two epochs on, reported once": ("d0 d1 d2 a3", [(0, 0, 1, 1)]),
     "a healthy one after it": ("d0 d1 c1 d1 c2", [(0, 0, 1, 1)]),
 }
 
@@ -37,7 +37,7 @@ def fold(log: list[str], start: int, end: int) -> list[Fact]:
 
 
 def stray(emitted: list[Finding]) -> list[StrayWrite]:
-    return [said for said in emitted if isinstance(said, StrayWrite)]
+    return [finding for finding in emitted if isinstance(finding, StrayWrite)]
 
 
 @pytest.mark.parametrize(("text", "expected"), LOGS.values(), ids=LOGS.keys())
@@ -51,14 +51,16 @@ def test_two_epochs_in_one_span_are_detected_wherever_the_ranges_end(
             emitted: list[Finding] = [*run.batch(transaction(1, S.ONGOING, ORDERS))]
             for start, end in itertools.pairwise((0, *cuts, len(log))):
                 emitted.extend(run.batch(*fold(log, start, end)))
-            assert [said.joined[:4] for said in stray(emitted)] == expected, f"cut at {cuts}"
+            assert [finding.joined[:4] for finding in stray(emitted)] == expected, f"cut at {cuts}"
 
 
 def test_what_was_taken_in_ends_as_absorbed() -> None:
     run = BucketRun()
     run.batch(transaction(1, S.ONGOING, ORDERS), seen(0, 10, data=5))
     run.batch(seen(10, 20, data=15, epoch=1))
-    (ended,) = [said for said in run.batch(seen(20, 30, marker=a_marker(25, epoch=1))) if isinstance(said, SpanEnded)]
+    (ended,) = [
+        finding for finding in run.batch(seen(20, 30, marker=a_marker(25, epoch=1))) if isinstance(finding, SpanEnded)
+    ]
     assert (ended.how, ended.span.start_offset) == (SpanEnd.ABSORBED, 5)
 
 
@@ -94,8 +96,8 @@ def test_what_was_absorbed_can_still_come_to_hang() -> None:
     run = BucketRun()
     run.batch(seen(0, 10, data=5))
     run.batch(transaction(1, S.ONGOING, ORDERS))
-    said = [*run.batch(transaction(2, S.COMPLETE_ABORT)), *run.batch()]
-    assert [candidate.span.start_offset for candidate in said if isinstance(candidate, SpanCandidate)] == [5]
+    findings = [*run.batch(transaction(2, S.COMPLETE_ABORT)), *run.batch()]
+    assert [candidate.span.start_offset for candidate in findings if isinstance(candidate, SpanCandidate)] == [5]
 
 
 @pytest.mark.parametrize("kind", [NoticeKind.GAP, NoticeKind.LOST])
@@ -104,5 +106,5 @@ def test_a_marker_that_was_not_read_makes_no_stray_write(kind: NoticeKind, *, to
     run = BucketRun()
     run.batch(transaction(1, S.ONGOING, ORDERS), seen(0, 10, data=5))
     later = seen(20, 30, data=21, epoch=1)
-    told = [notice(kind, 10, end=20), later] if together else [notice(kind, 10, end=20)]
-    assert not stray([*run.batch(*told), *run.batch(later)])
+    notices = [notice(kind, 10, end=20), later] if together else [notice(kind, 10, end=20)]
+    assert not stray([*run.batch(*notices), *run.batch(later)])

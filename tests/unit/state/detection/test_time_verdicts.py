@@ -25,7 +25,7 @@ def run_until(run: BucketRun, moment_ms: int) -> list[Finding]:
 
 
 def verdicts(emitted: list[Finding]) -> list[Verdict]:
-    return [said.verdict for said in emitted if isinstance(said, TransactionCandidate)]
+    return [finding.verdict for finding in emitted if isinstance(finding, TransactionCandidate)]
 
 
 def watching(state: S = S.ONGOING, **changes: object) -> BucketRun:
@@ -61,22 +61,22 @@ def test_thresholds(age_ms: int, state: S, timeout_ms: int, expected: list[Verdi
 
 
 LATE_FROM = {
-    "as the brokers say": (None, 60_000, 60_000),
-    "as the brokers say, often": (None, 2_000, 2_000),
-    "no broker says": (None, None, 10_000),
-    "as the flag says, whatever the brokers": (500, 60_000, 500),
+    "the brokers' value": (None, 60_000, 60_000),
+    "the brokers' value, a short one": (None, 2_000, 2_000),
+    "no broker has a value": (None, None, 10_000),
+    "the flag's value, whatever the brokers have": (500, 60_000, 500),
 }
 
 
-@pytest.mark.parametrize(("flag_ms", "told_ms", "interval_ms"), LATE_FROM.values(), ids=LATE_FROM.keys())
+@pytest.mark.parametrize(("flag_ms", "broker_ms", "interval_ms"), LATE_FROM.values(), ids=LATE_FROM.keys())
 def test_late_waits_for_the_brokers_own_scan_interval(
-    flag_ms: int | None, told_ms: int | None, interval_ms: int
+    flag_ms: int | None, broker_ms: int | None, interval_ms: int
 ) -> None:
     run = BucketRun(DetectionPolicy(coordinator_scan_interval_ms=flag_ms), now_ms=START_MS - BucketRun.step_ms)
-    run.batch(transaction(1, S.ONGOING, ORDERS), scan_interval_ms=told_ms)
+    run.batch(transaction(1, S.ONGOING, ORDERS), scan_interval_ms=broker_ms)
     run.now_ms += TIMEOUT_MS + interval_ms + POLICY.late_buffer_ms - run.step_ms
-    assert verdicts(run.batch(scan_interval_ms=told_ms)) == []
-    assert verdicts(run.batch(scan_interval_ms=told_ms)) == [Verdict.LATE]
+    assert verdicts(run.batch(scan_interval_ms=broker_ms)) == []
+    assert verdicts(run.batch(scan_interval_ms=broker_ms)) == [Verdict.LATE]
 
 
 def test_a_scan_interval_that_has_become_shorter_counts_at_once() -> None:
@@ -111,8 +111,8 @@ def test_an_early_warning_becomes_late_without_waiting_for_its_repeat() -> None:
 def test_candidates_repeat_with_doubling_pauses() -> None:
     run = watching()
     run.now_ms += 10**7
-    said_at = [run.now_ms for _ in range(32) if verdicts(run.batch())]
-    assert [later - earlier for earlier, later in pairwise(said_at)] == [
+    reported_at = [run.now_ms for _ in range(32) if verdicts(run.batch())]
+    assert [later - earlier for earlier, later in pairwise(reported_at)] == [
         1_000,
         2_000,
         4_000,
@@ -124,7 +124,7 @@ def test_a_candidate_names_where_the_transaction_is_open() -> None:
     run = watching()
     run.batch(seen(0, 10, data=4))
     run.now_ms += 10**7
-    (candidate,) = [said for said in run.batch() if isinstance(said, TransactionCandidate)]
+    (candidate,) = [finding for finding in run.batch() if isinstance(finding, TransactionCandidate)]
     assert candidate.spans == ((ORDERS, 4),)
     assert candidate.view.transactional_id == NAME
     assert candidate.overdue_ms == run.now_ms - START_MS - TIMEOUT_MS - LATE_AFTER_MS
@@ -196,7 +196,7 @@ def test_the_next_transaction_is_young_again() -> None:
 
 
 def doubted(emitted: list[Finding]) -> list[tuple[int, TopicPartition, int]]:
-    found = (said.candidate for said in emitted if isinstance(said, CoverInDoubt))
+    found = (finding.candidate for finding in emitted if isinstance(finding, CoverInDoubt))
     return [(candidate.producer_id, candidate.partition, candidate.span.start_offset) for candidate in found]
 
 

@@ -26,13 +26,13 @@ class Scene:
         self.looks: set[str] = set()
 
     def go(self, batches: int = 12, *facts: Any, **exceptions: Any) -> list[tuple[str, int, str]]:
-        """Some batches of half a second, each told to the ledger; returns what was told."""
+        """Some batches of half a second, each given to the ledger; returns what was published."""
         for number in range(batches):
             exact = {"stale_coordinator": frozenset({AWAY}), **exceptions}
             self.run.batch(*(facts if number == 0 else ()), **exact)
             self.looks |= {why for count in self.run.counts for why, _ in count.waiting}
             self.world.batch(*self.run.everything)
-        return self.world.told()
+        return self.world.published()
 
     @property
     def data(self) -> Any:
@@ -51,7 +51,7 @@ def test_an_owner_on_a_readable_part_of_the_log_proves_the_hang(scene: Scene) ->
     scene.world.admin.lose_markers(NAME, commit=False)
     scene.world.admin.listing_problems.append(UNREAD)
     assert scene.go(12, scene.data) == [("hanging", 1, "opened")]
-    (event,) = scene.world.topic.told
+    (event,) = scene.world.topic.published
     assert (event.transactional_id, event.reason) == (NAME, "already_completed")
 
 
@@ -63,7 +63,7 @@ def test_nobody_owns_it_only_by_a_whole_listing(scene: Scene) -> None:
     assert UNREAD in line, "what is not known is visible"
     scene.world.admin.listing_problems.clear()
     assert scene.go(20) == [("hanging", 1, "opened")]
-    assert scene.world.topic.told[0].reason == "no_transactional_id"
+    assert scene.world.topic.published[0].reason == "no_transactional_id"
 
 
 def test_it_is_reported_at_once_when_the_leader_is_back(scene: Scene) -> None:
@@ -110,7 +110,7 @@ def test_a_part_of_the_log_that_its_leader_cannot_read_is_no_reason_not_to_ask(s
     known = transaction(1, S.COMPLETE_ABORT, producer_id=scene.owner.producer_id, log_partition=AWAY)
     facts = [scene.data, *UNREADABLE, *([known] if is_known else [])]
     assert scene.go(12, *facts, stale_coordinator=frozenset()) == [("hanging", 1, "opened")]
-    (event,) = scene.world.topic.told
+    (event,) = scene.world.topic.published
     assert (event.reason, event.expected_outcome) == ("already_completed", "unknown")
 
 
@@ -127,4 +127,4 @@ def test_without_the_coordinators_log_nothing_is_proven(scene: Scene) -> None:
     gone = {"stale_coordinator": frozenset(), "has_coordinator_log": False}
     assert scene.go(60, scene.data, **gone) == []
     assert scene.looks == {Look.COORDINATOR_NOT_SHOWN}
-    assert scene.world.admin.asked == [], "nor is anybody asked: who owns what could not be told either"
+    assert scene.world.admin.asked == [], "no coordinator is asked either: no answer could name the owner"

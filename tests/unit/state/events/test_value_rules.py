@@ -1,4 +1,4 @@
-"""Whatever stands on the events topic: an event, or the one error that says it is none. Nothing else ever comes out."""
+"""Whatever is on the events topic: the result is an event, or one error that names it as invalid, and nothing else."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ ACTION_VALUE = {
     "decision": "abort",
     "refusal": None,
     "result": "verified",
-    "detail": "in words",
+    "detail": "some text",
     "by": "host:dir",
     "marker_producer_epoch": 1,
     "marker_coordinator_epoch": 2,
@@ -146,7 +146,7 @@ NOT_AN_EVENT: dict[str, dict[str, Any]] = {
     "a group in another state": {"consumer_groups": [{**GROUP_VALUE, "state": "asleep"}]},
     "a partition that is none": {"pending_partitions": ["orders"]},
     "a partition with a number in other digits": {"pending_partitions": ["orders-\u0663"]},
-    "evidence without its word": {"evidence": {}},
+    "evidence without its reason": {"evidence": {}},
     "evidence of another kind": {"evidence": {"complete": "yes"}},
 }
 
@@ -225,8 +225,8 @@ def test_what_a_ledger_publishes_is_read_back_as_it_was() -> None:
     world.batch(candidate)
     world.batch(world.abort(candidate))
     world.batch(after_ms=HOUR_MS)
-    assert [event.status for event in world.topic.told] == ["opened", "resolved"]
-    for event in world.topic.told:
+    assert [event.status for event in world.topic.published] == ["opened", "resolved"]
+    for event in world.topic.published:
         assert from_bytes(to_json(event)) == event
         assert from_bytes(to_avro(event)).event_id == event.event_id
 

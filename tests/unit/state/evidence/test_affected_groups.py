@@ -1,4 +1,4 @@
-"""Who is hurt, as a table: the last stable offset stands at 100, and a group is looked at twice or more.
+"""Which groups are affected, as a table: the last stable offset stays at 100, and a group is read twice or more.
 
 Each look is (committed offset, end of the partition, seconds since the look before).
 """

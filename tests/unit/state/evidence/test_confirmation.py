@@ -88,7 +88,7 @@ def test_spans(
 ) -> None:
     found = assess_span(CANDIDATE, before, coordinator, after)
     assert found.answer is answer
-    assert bool(found.why) is (answer is not Answer.CONFIRMED), "an answer that is no yes says why"
+    assert bool(found.why) is (answer is not Answer.CONFIRMED), "an answer other than yes has a reason"
 
 
 REASONS = {
@@ -139,7 +139,7 @@ COORDINATORS = {
         TWICE,
         CoordinatorReading(problem=Problem(f"brokers 1, 2 all answer as coordinators of {NAME}")),
     ),
-    "a broker was not heard, it may be the coordinator now": (
+    "a broker did not answer, it may be the coordinator now": (
         KNOWN,
         {NAME: COMPLETE},
         UNHEARD,

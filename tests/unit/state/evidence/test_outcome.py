@@ -1,4 +1,4 @@
-"""How a hanging transaction would have ended: said only where the coordinator's records leave no other owner."""
+"""How a hanging transaction would have ended: known only where the coordinator's records leave no other owner."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def after(*records: Record) -> CoordinatorView | None:
 
 
 def ended(
-    commit: bool,  # noqa: FBT001 - the one thing every case says
+    commit: bool,  # noqa: FBT001 - the one thing every case sets
     *,
     epoch: int = 0,
     end_epoch: int | None = None,
@@ -202,7 +202,7 @@ CASES: dict[str, tuple[CoordinatorView | None, Span, Marker | None, int | None, 
     ),
     "moved on to another producer id": (replace(ABORTED, superseded_by=9), SPAN, None, None, "unknown"),
     "the coordinator's log has lost a tail": (replace(ABORTED, reading=1), SPAN, None, None, "unknown"),
-    "the same, and nothing was added as far as it tells now": (
+    "the same, and nothing was added as far as it shows now": (
         replace(after(INIT), reading=1),
         SPAN,
         None,
@@ -217,8 +217,8 @@ def test_expected_outcome(
     view: CoordinatorView | None, span: Span, marker: Marker | None, coordinator_epoch: int | None, outcome: str
 ) -> None:
     """None stands for a partition whose whole log has no marker of the producer, and whose leader knows of none."""
-    past = SpanHistory(span.start_epoch, marker, is_first=marker is None and coordinator_epoch is None)
-    assert expected_outcome(ORDERS, span.epoch, view, past, coordinator_epoch) == outcome
+    history = SpanHistory(span.start_epoch, marker, is_first=marker is None and coordinator_epoch is None)
+    assert expected_outcome(ORDERS, span.epoch, view, history, coordinator_epoch) == outcome
 
 
 RAISED = after(INIT, *ended(True, end_epoch=1))
@@ -229,7 +229,7 @@ FORGETS: dict[str, tuple[CoordinatorView | None, SpanHistory, int, str]] = {
     "the same, but the end raised the epoch: aborted": (TIMED_OUT, SpanHistory(0), None, "abort"),
     "the same, committed: what would publish data has to be seen": (RAISED, SpanHistory(0), None, "unknown"),
     "the same, and its leader knows of a marker that is not there": (RAISED, SpanHistory(0), 0, "unknown"),
-    "the log is whole, whatever its leader says": (COMMITTED, SpanHistory(0, None, True), 3, "commit"),
+    "the log is whole, whatever its leader answers": (COMMITTED, SpanHistory(0, None, True), 3, "commit"),
     "initialised, and more may have been lost": (
         replace(after(INIT) or COMMITTED, may_lack_later_records=True),
         SpanHistory(0, None, True),
@@ -251,11 +251,11 @@ FORGETS: dict[str, tuple[CoordinatorView | None, SpanHistory, int, str]] = {
 }
 
 
-@pytest.mark.parametrize(("view", "past", "coordinator_epoch", "outcome"), FORGETS.values(), ids=FORGETS.keys())
+@pytest.mark.parametrize(("view", "history", "coordinator_epoch", "outcome"), FORGETS.values(), ids=FORGETS.keys())
 def test_who_forgets_proves_nothing(
-    view: CoordinatorView | None, past: SpanHistory, coordinator_epoch: int | None, outcome: str
+    view: CoordinatorView | None, history: SpanHistory, coordinator_epoch: int | None, outcome: str
 ) -> None:
-    assert expected_outcome(ORDERS, 0, view, past, coordinator_epoch) == outcome
+    assert expected_outcome(ORDERS, 0, view, history, coordinator_epoch) == outcome
 
 
 def test_a_gap_before_a_transaction_may_hide_another_owner_of_its_epoch() -> None:
@@ -266,10 +266,10 @@ def test_a_gap_before_a_transaction_may_hide_another_owner_of_its_epoch() -> Non
 
 def test_what_came_before_an_init_that_does_not_follow_it_is_not_known() -> None:
     unread = follow(ABORTED, begun(transaction(9, S.EMPTY, producer_epoch=1, start_ms=None).view), is_consecutive=False)
-    past = SpanHistory(SPAN.start_epoch, None, is_first=True)
-    assert expected_outcome(ORDERS, SPAN.epoch, unread, past, None) == "unknown"
+    history = SpanHistory(SPAN.start_epoch, None, is_first=True)
+    assert expected_outcome(ORDERS, SPAN.epoch, unread, history, None) == "unknown"
     again = follow(ABORTED, unread)  # joined with what was known before the range
-    assert expected_outcome(ORDERS, SPAN.epoch, again, past, None) == "unknown"
+    assert expected_outcome(ORDERS, SPAN.epoch, again, history, None) == "unknown"
 
 
 def read_in(*ranges: list[Record]) -> CoordinatorView | None:
@@ -306,7 +306,7 @@ TWICE: dict[str, tuple[list[Record], int]] = {
 def test_an_epoch_that_was_handed_out_twice_has_no_only_owner_wherever_ranges_begin(
     records: list[Record], epoch: int
 ) -> None:
-    past = SpanHistory(epoch, None, is_first=True)
+    history = SpanHistory(epoch, None, is_first=True)
     for cut in range(1, len(records)):
         view = read_in(records[:cut], records[cut:])
-        assert expected_outcome(ORDERS, epoch, view, past, None) == "unknown", cut
+        assert expected_outcome(ORDERS, epoch, view, history, None) == "unknown", cut

@@ -1,4 +1,4 @@
-"""When an open incident has news: every rule, and what is none."""
+"""When an open incident needs an update: every rule, and what is none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BEFORE: dict[str, Any] = {
 }
 ACTION = Action(decision=Decision.REFUSED, refusal=Refusal.OUTCOME_UNKNOWN, by="one", at_ms=1)
 
-NEWS: dict[str, dict[str, Any]] = {
+UPDATES: dict[str, dict[str, Any]] = {
     "its owner": {"transactional_id": "payments"},
     "its verdict": {"verdict": "late"},
     "its severity": {"severity": "warning"},
@@ -49,7 +49,7 @@ NOISE: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("changes", NEWS.values(), ids=NEWS.keys())
+@pytest.mark.parametrize("changes", UPDATES.values(), ids=UPDATES.keys())
 def test_what_causes_an_update(changes: dict[str, Any]) -> None:
     known = an_event(**BEFORE)
     assert needs_update(known, updated(known, known.time_ms + 1, **changes))
@@ -62,17 +62,17 @@ def test_noise(changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "now", "is_news"), [(None, 9, False), (None, 10, True), (0, 9, False), (0, 10, True)]
+    ("known", "now", "is_update"), [(None, 9, False), (None, 10, True), (0, 9, False), (0, 10, True)]
 )
-def test_the_first_hidden_records(known: int | None, now: int, is_news: bool) -> None:  # noqa: FBT001
+def test_the_first_hidden_records(known: int | None, now: int, is_update: bool) -> None:  # noqa: FBT001
     event = an_event(hidden_records=known)
-    assert needs_update(event, updated(event, event.time_ms, hidden_records=now)) is is_news
+    assert needs_update(event, updated(event, event.time_ms, hidden_records=now)) is is_update
 
 
 def test_a_million_hidden_records_one_by_one_are_six_events() -> None:
-    known, told = an_event(hidden_records=1), 0
+    known, updates = an_event(hidden_records=1), 0
     for hidden in range(2, 1_000_001):
         now = updated(known, known.time_ms, hidden_records=hidden)
         if needs_update(known, now):
-            known, told = now, told + 1
-    assert told == 6
+            known, updates = now, updates + 1
+    assert updates == 6

@@ -1,4 +1,4 @@
-"""What records tell of the brokers' clocks: bounds, how they come together, and what makes them void."""
+"""What records show about the brokers' clocks: bounds, how they are combined, and what makes them invalid."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ LEARNED = {
 }
 
 
-@pytest.mark.parametrize(("known", "told", "expected"), LEARNED.values(), ids=LEARNED.keys())
-def test_what_is_known_of_a_clock_after_a_batch(known: Clock | None, told: Clock, expected: Clock) -> None:
-    assert learned(known, told) == expected
+@pytest.mark.parametrize(("known", "reported", "expected"), LEARNED.values(), ids=LEARNED.keys())
+def test_what_is_known_of_a_clock_after_a_batch(known: Clock | None, reported: Clock, expected: Clock) -> None:
+    assert learned(known, reported) == expected
 
 
 def test_two_records_of_one_clock_prove_more_than_one() -> None:

@@ -25,7 +25,7 @@ COMMIT, ABORT = (S.PREPARE_COMMIT, S.COMPLETE_COMMIT), (S.PREPARE_ABORT, S.COMPL
 
 
 @dataclass(frozen=True)
-class Saying:
+class LogEntry:
     state: S
     at: int
     updated: int = 0
@@ -50,19 +50,19 @@ class Saying:
         )
 
 
-def facts(sayings: list[Saying], start: int = 0, end: int | None = None) -> list[TransactionSeen]:
-    last = len(sayings) if end is None else end
+def facts(entries: list[LogEntry], start: int = 0, end: int | None = None) -> list[TransactionSeen]:
+    last = len(entries) if end is None else end
     fold = TransactionFold(0, start, last)
-    fold.feed(b"".join(saying.encoded(offset) for offset, saying in enumerate(sayings) if offset >= start))
+    fold.feed(b"".join(entry.encoded(offset) for offset, entry in enumerate(entries) if offset >= start))
     return [fact for fact in fold.facts() if isinstance(fact, TransactionSeen)]
 
 
-def timed(sayings: list[Saying], *cuts: int) -> dict[tuple[Stage, S], tuple[int, int]]:
+def timed(entries: list[LogEntry], *cuts: int) -> dict[tuple[Stage, S], tuple[int, int]]:
     """How many and how long in all, by stage and target state, after the ranges between the cuts."""
     run = BucketRun()
     found: Counter[tuple[Stage, S, str]] = Counter()
-    for start, end in pairwise(sorted({0, len(sayings), *cuts})):
-        run.batch(*facts(sayings, start, end))
+    for start, end in pairwise(sorted({0, len(entries), *cuts})):
+        run.batch(*facts(entries, start, end))
         take(found, run.ended)
     return totals(found)
 
@@ -79,7 +79,7 @@ def totals(found: Counter[tuple[Stage, S, str]]) -> dict[tuple[Stage, S], tuple[
     }
 
 
-COMMITTED = [Saying(S.ONGOING, 0), Saying(S.PREPARE_COMMIT, 100), Saying(S.COMPLETE_COMMIT, 160, updated=107)]
+COMMITTED = [LogEntry(S.ONGOING, 0), LogEntry(S.PREPARE_COMMIT, 100), LogEntry(S.COMPLETE_COMMIT, 160, updated=107)]
 TIMES = {
     (Stage.APPEND, S.PREPARE_COMMIT): (1, 7),
     (Stage.MARKERS, S.COMPLETE_COMMIT): (1, 53),
@@ -94,7 +94,7 @@ def test_the_way_to_the_end_is_split_by_when_prepare_was_committed(cuts: tuple[i
 
 @pytest.mark.parametrize("cuts", [(), (2,)])
 def test_across_a_failover_only_the_whole_duration_is_measured_and_counted_separately(cuts: tuple[int, ...]) -> None:
-    moved = [*COMMITTED[:2], Saying(S.COMPLETE_COMMIT, 4_100, updated=4_050, epoch=1)]
+    moved = [*COMMITTED[:2], LogEntry(S.COMPLETE_COMMIT, 4_100, updated=4_050, epoch=1)]
     assert timed(moved, *cuts) == {
         (Stage.COMPLETION, S.COMPLETE_COMMIT): (1, 4_000),
         (Stage.FAILOVER, S.COMPLETE_COMMIT): (1, 4_000),
@@ -103,18 +103,18 @@ def test_across_a_failover_only_the_whole_duration_is_measured_and_counted_separ
 
 @pytest.mark.parametrize("cuts", [(), (1,), (2,)])
 def test_an_exhausted_epoch_completes_under_another_producer_id_and_counts_once(cuts: tuple[int, ...]) -> None:
-    moved = [*COMMITTED[:2], Saying(S.COMPLETE_COMMIT, 160, updated=107, producer_id=8, previous=7)]
+    moved = [*COMMITTED[:2], LogEntry(S.COMPLETE_COMMIT, 160, updated=107, producer_id=8, previous=7)]
     assert timed(moved, *cuts) == TIMES
 
 
 def test_a_complete_that_ends_nothing_that_was_prepared_is_not_timed() -> None:
-    assert timed([Saying(S.PREPARE_ABORT, 1), Saying(S.COMPLETE_COMMIT, 2)]) == {}
-    assert timed([Saying(S.ONGOING, 1), Saying(S.COMPLETE_COMMIT, 2)], 1) == {}
-    assert timed([Saying(S.COMPLETE_COMMIT, 2)]) == {}
+    assert timed([LogEntry(S.PREPARE_ABORT, 1), LogEntry(S.COMPLETE_COMMIT, 2)]) == {}
+    assert timed([LogEntry(S.ONGOING, 1), LogEntry(S.COMPLETE_COMMIT, 2)], 1) == {}
+    assert timed([LogEntry(S.COMPLETE_COMMIT, 2)]) == {}
 
 
 def test_clocks_that_disagree_give_zero_and_nothing_below() -> None:
-    assert timed([Saying(S.PREPARE_ABORT, 100), Saying(S.COMPLETE_ABORT, 90, updated=80)]) == {
+    assert timed([LogEntry(S.PREPARE_ABORT, 100), LogEntry(S.COMPLETE_ABORT, 90, updated=80)]) == {
         (Stage.APPEND, S.PREPARE_ABORT): (1, 0),
         (Stage.MARKERS, S.COMPLETE_ABORT): (1, 10),
         (Stage.COMPLETION, S.COMPLETE_ABORT): (1, 0),
@@ -124,16 +124,16 @@ def test_clocks_that_disagree_give_zero_and_nothing_below() -> None:
 @pytest.mark.parametrize("took_ms", [0, BOUNDS_MS[0], BOUNDS_MS[0] + 1, BOUNDS_MS[-1], BOUNDS_MS[-1] + 1])
 def test_a_bound_belongs_to_what_it_bounds(took_ms: int) -> None:
     run = BucketRun()
-    run.batch(*facts([Saying(S.PREPARE_COMMIT, 0), Saying(S.COMPLETE_COMMIT, took_ms)]))
-    (whole,) = [told for told in run.ended if told.stage is Stage.COMPLETION]
+    run.batch(*facts([LogEntry(S.PREPARE_COMMIT, 0), LogEntry(S.COMPLETE_COMMIT, took_ms)]))
+    (whole,) = [latency for latency in run.ended if latency.stage is Stage.COMPLETION]
     within = [took_ms <= bound for bound in (*BOUNDS_MS, 10**9)]
     assert whole.counts.index(1) == within.index(True)
 
 
 def test_a_first_reading_counts_nothing_that_ended_before_it() -> None:
     fold = TransactionFold(0, 0, 4, backlog_end=4)
-    again = [*COMMITTED, Saying(S.ONGOING, 200)]
-    fold.feed(b"".join(saying.encoded(offset) for offset, saying in enumerate(again)))
+    again = [*COMMITTED, LogEntry(S.ONGOING, 200)]
+    fold.feed(b"".join(entry.encoded(offset) for offset, entry in enumerate(again)))
     (fact,) = [fact for fact in fold.facts(is_first=True) if isinstance(fact, TransactionSeen)]
     assert (fact.ended, fact.first_end) == ((), None)
 
@@ -146,10 +146,10 @@ def test_a_range_that_is_read_again_is_not_timed_again() -> None:
     assert run.ended == []
     log = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
     run.batch(PartitionNotice(NoticeKind.TRUNCATED, log, "", 3, 3, "made by a test"))
-    forgotten = [replace(saying, producer_id=9, name="long-idle") for saying in COMMITTED]
+    forgotten = [replace(entry, producer_id=9, name="long-idle") for entry in COMMITTED]
     run.batch(*facts(forgotten), reread={log: 0}, stale_coordinator=frozenset({0}))
-    assert run.ended == [], "what the state has forgotten is no news either"
-    more = [replace(saying, producer_id=10, name="long-idle-too") for saying in COMMITTED]
+    assert run.ended == [], "what the state has forgotten is not measured either"
+    more = [replace(entry, producer_id=10, name="long-idle-too") for entry in COMMITTED]
     run.batch(*facts([*COMMITTED, *more], 3), stale_coordinator=frozenset({0}))
     assert run.ended == [], "nor while it goes on"
     run.batch(*facts([*COMMITTED, *forgotten, *COMMITTED], 6))
@@ -167,14 +167,14 @@ STEPS = st.lists(
 def test_however_the_log_is_cut_every_transaction_is_timed_once(
     steps: list[tuple[str, tuple[S, S], int, bool]], cuts: list[int]
 ) -> None:
-    sayings, now, epoch = [], 0, 0
+    entries, now, epoch = [], 0, 0
     for name, (prepared, complete), took, fails in steps:
         producer_id = 7 if name == "a" else 8
-        sayings += [Saying(state, now, now, epoch, producer_id, name=name) for state in (S.ONGOING, prepared)]
+        entries += [LogEntry(state, now, now, epoch, producer_id, name=name) for state in (S.ONGOING, prepared)]
         epoch += fails
         now += took
-        sayings.append(Saying(complete, now, now - took, epoch, producer_id, name=name))
-    found = timed(sayings, *(cut for cut in cuts if cut < len(sayings)))
+        entries.append(LogEntry(complete, now, now - took, epoch, producer_id, name=name))
+    found = timed(entries, *(cut for cut in cuts if cut < len(entries)))
     assert sum(count for (stage, _), (count, _) in found.items() if stage is Stage.COMPLETION) == len(steps)
     assert sum(count for (stage, _), (count, _) in found.items() if stage is Stage.FAILOVER) == sum(
         fails for *_, fails in steps

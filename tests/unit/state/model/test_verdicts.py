@@ -1,6 +1,6 @@
-"""The proof, as a table: what each barrier may say of a span, and what keeps it silent.
+"""The proof, as a table: what each barrier may emit about a span, and what keeps it silent.
 
-Every case is a timeline of batches; `says` is what is said at each barrier. Please add cases here.
+Every case is a timeline of batches; `expected` is what each barrier emits. Please add cases here.
 Notation: D data read, M marker read, T coordinator's record read; a batch is one line, its barrier at the end.
 """
 
@@ -37,12 +37,12 @@ SILENT = ""
 @dataclass(frozen=True)
 class Batch:
     facts: tuple[Fact, ...] = ()
-    says: str = SILENT
+    expected: str = SILENT
     exceptions: dict[str, Any] = field(default_factory=dict)
 
 
-def batch(*facts: Fact, says: str = SILENT, **exceptions: Any) -> Batch:
-    return Batch(facts, says, exceptions)
+def batch(*facts: Fact, expected: str = SILENT, **exceptions: Any) -> Batch:
+    return Batch(facts, expected, exceptions)
 
 
 STRAY = seen(0, 10, data=5)
@@ -52,7 +52,7 @@ COMPLETE = transaction(3, S.COMPLETE_ABORT)
 CASES: dict[str, tuple[str, list[Batch]]] = {
     "stray write of an id nobody knows": (
         "open at barrier 1, still open and still unowned at barrier 2: two looks, not one",
-        [batch(STRAY), batch(says=HANG)],
+        [batch(STRAY), batch(expected=HANG)],
     ),
     "an ordinary transaction": (
         "held at every look until its marker, which lies below the end listed after Complete*",
@@ -74,7 +74,7 @@ CASES: dict[str, tuple[str, list[Batch]]] = {
     ),
     "lost marker": (
         "complete at the coordinator, never closed on the partition",
-        [batch(HELD, STRAY), batch(COMPLETE), batch(says=HANG)],
+        [batch(HELD, STRAY), batch(COMPLETE), batch(expected=HANG)],
     ),
     "late write after the marker": (
         "the marker closed the transaction, what follows it has no owner",
@@ -82,16 +82,16 @@ CASES: dict[str, tuple[str, list[Batch]]] = {
             batch(HELD, STRAY),
             batch(COMPLETE, seen(10, 20, marker=a_marker(12))),
             batch(seen(20, 30, data=25)),
-            batch(says=HANG),
+            batch(expected=HANG),
         ],
     ),
     "late write in the same batch as the marker": (
         "the fold leaves only what is open after the last marker",
-        [batch(HELD, STRAY), batch(COMPLETE, seen(10, 30, marker=a_marker(12), data_after=25)), batch(says=HANG)],
+        [batch(HELD, STRAY), batch(COMPLETE, seen(10, 30, marker=a_marker(12), data_after=25)), batch(expected=HANG)],
     ),
     "live transaction of the producer elsewhere": (
         "it holds another partition: no marker is owed to this one",
-        [batch(transaction(1, S.ONGOING, PAYMENTS), STRAY), batch(says=HANG)],
+        [batch(transaction(1, S.ONGOING, PAYMENTS), STRAY), batch(expected=HANG)],
     ),
     "next transaction takes the partition in at the second look": (
         "its marker will close the old data too: not hanging, absorbed",
@@ -99,23 +99,23 @@ CASES: dict[str, tuple[str, list[Batch]]] = {
     ),
     "taken in at one look and left alone again": (
         "a covered look starts the proof anew: its marker may lie between D and T of the next barrier",
-        [batch(STRAY), batch(HELD), batch(COMPLETE), batch(says=HANG)],
+        [batch(STRAY), batch(HELD), batch(COMPLETE), batch(expected=HANG)],
     ),
     "a tombstone for the live id": (
         "the coordinator forgot it",
-        [batch(HELD, STRAY), batch(gone(2)), batch(says=HANG)],
+        [batch(HELD, STRAY), batch(gone(2)), batch(expected=HANG)],
     ),
     "the id has moved on to another producer id": (
         "the old one is complete by that record",
         [
             batch(HELD, STRAY),
             batch(transaction(2, S.COMPLETE_COMMIT, superseded_by=OTHER)),
-            batch(says=HANG),
+            batch(expected=HANG),
         ],
     ),
     "the coordinator's log was not answered": (
         "a stale partition of the log proves nothing about an unknown producer id",
-        [batch(STRAY, stale_coordinator=frozenset({3})), batch(), batch(says=HANG)],
+        [batch(STRAY, stale_coordinator=frozenset({3})), batch(), batch(expected=HANG)],
     ),
     "another partition of the log was not answered": (
         "a known id lives on its own log partition only: 3 does not matter, 0 does",
@@ -124,20 +124,20 @@ CASES: dict[str, tuple[str, list[Batch]]] = {
             batch(COMPLETE, stale_coordinator=frozenset({0})),
             batch(stale_coordinator=frozenset({3})),
             batch(stale_coordinator=frozenset({0})),
-            batch(says=HANG),
+            batch(expected=HANG),
         ],
     ),
     "the partition was not answered at the second look": (
         "D(k+1) is missing: the marker may be in what was not listed",
-        [batch(STRAY), batch(stale_data=frozenset({ORDERS})), batch(says=HANG)],
+        [batch(STRAY), batch(stale_data=frozenset({ORDERS})), batch(expected=HANG)],
     ),
     "another partition was not answered": (
-        "it has nothing to say about this one",
-        [batch(STRAY), batch(stale_data=frozenset({PAYMENTS}), says=HANG)],
+        "it has no effect on this one",
+        [batch(STRAY), batch(stale_data=frozenset({PAYMENTS}), expected=HANG)],
     ),
     "a limit cut reading short of the second end": (
         "listed is one thing, read to is another",
-        [batch(STRAY), batch(limited_data=frozenset({ORDERS})), batch(says=HANG)],
+        [batch(STRAY), batch(limited_data=frozenset({ORDERS})), batch(expected=HANG)],
     ),
     "reading far behind finds the marker later": (
         "hours of backlog: unowned at every T, closed once read",
@@ -151,16 +151,16 @@ CASES: dict[str, tuple[str, list[Batch]]] = {
         "the marker may be in the gap; a re-read that closes it lets the verdict come",
         [
             batch(STRAY),
-            batch(notice(NoticeKind.GAP, 10), says="gap"),
-            batch(says="gap"),
-            batch(reread={ORDERS: 10}, says=HANG),
+            batch(notice(NoticeKind.GAP, 10), expected="gap"),
+            batch(expected="gap"),
+            batch(reread={ORDERS: 10}, expected=HANG),
         ],
     ),
     "a gap whose re-read brings the marker": (
         "and so it did",
         [
             batch(STRAY),
-            batch(notice(NoticeKind.GAP, 10), says="gap"),
+            batch(notice(NoticeKind.GAP, 10), expected="gap"),
             batch(seen(10, 30, marker=a_marker(12)), reread={ORDERS: 10}),
             batch(),
         ],
@@ -169,26 +169,26 @@ CASES: dict[str, tuple[str, list[Batch]]] = {
         "unknown producer ids could be in any part of it",
         [
             batch(STRAY),
-            batch(log_notice(NoticeKind.GAP, 4, log_partition=2), says="gap"),
-            batch(reread={log_notice(NoticeKind.GAP, 4, log_partition=2).partition: 4}, says=HANG),
+            batch(log_notice(NoticeKind.GAP, 4, log_partition=2), expected="gap"),
+            batch(reread={log_notice(NoticeKind.GAP, 4, log_partition=2).partition: 4}, expected=HANG),
         ],
     ),
     "the open data was truncated away": (
         "nothing is left to hang",
-        [batch(STRAY), batch(notice(NoticeKind.TRUNCATED, 5), says="gap"), batch(says="gap")],
+        [batch(STRAY), batch(notice(NoticeKind.TRUNCATED, 5), expected="gap"), batch(expected="gap")],
     ),
     "the topic was deleted": (
         "and its spans with it",
         [batch(STRAY), batch(notice(NoticeKind.DELETED, 0)), batch()],
     ),
     "a topic of the same name was deleted before": (
-        "topic ids tell them apart",
-        [batch(STRAY), batch(notice(NoticeKind.DELETED, 0, topic_id="an older one"), says=HANG)],
+        "topic ids distinguish them",
+        [batch(STRAY), batch(notice(NoticeKind.DELETED, 0, topic_id="an older one"), expected=HANG)],
     ),
 }
 
 
-WORDS = {SpanCandidate: HANG, OutstandingGap: "gap"}
+SHORT = {SpanCandidate: HANG, OutstandingGap: "gap"}
 
 
 @pytest.mark.parametrize(("why", "timeline"), CASES.values(), ids=CASES.keys())
@@ -196,8 +196,8 @@ def test_the_table_of_verdicts(why: str, timeline: list[Batch]) -> None:
     run = BucketRun()
     for number, step in enumerate(timeline, start=1):
         emitted = run.batch(*step.facts, **step.exceptions)
-        said = {WORDS[type(saying)] for saying in emitted if type(saying) in WORDS}
-        assert said == ({step.says} if step.says else set()), f"barrier {number}: {why}"
+        found = {SHORT[type(finding)] for finding in emitted if type(finding) in SHORT}
+        assert found == ({step.expected} if step.expected else set()), f"barrier {number}: {why}"
 
 
 REASONS: dict[str, tuple[list[Fact], Reason]] = {
@@ -243,8 +243,8 @@ def test_a_candidate_carries_both_views_and_both_barriers() -> None:
 def test_a_candidate_is_repeated_with_doubling_pauses_until_it_ends() -> None:
     run = BucketRun()
     run.batch(STRAY)
-    said_at = [run.now_ms for _ in range(40) if run.batch()]
-    pauses = [later - earlier for earlier, later in pairwise(said_at)]
+    reported_at = [run.now_ms for _ in range(40) if run.batch()]
+    pauses = [later - earlier for earlier, later in pairwise(reported_at)]
     assert pauses == [1_000, 2_000, 4_000, 8_000]
     (ended,) = run.batch(seen(30, 40, marker=a_marker(35)))
     assert isinstance(ended, SpanEnded)

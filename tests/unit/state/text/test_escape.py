@@ -41,14 +41,14 @@ def test_whatever_it_was_it_can_be_shown(text: str) -> None:
     written = json_text({"text": text})
     assert written.isprintable()
     assert json.loads(written) == {"text": text}
-    assert shell_line(["say", text]).isprintable()
+    assert shell_line(["print", text]).isprintable()
 
 
-@pytest.mark.parametrize("word", [ODD, "it's", "$(touch /tmp/x)", "", "-n", "a b", "\u202e'\\\n", "\u00fc\n'"])
-def test_a_shell_splits_the_command_into_its_arguments(word: str) -> None:
-    line = shell_line(["printf", "%s", word])
+@pytest.mark.parametrize("argument", [ODD, "it's", "$(touch /tmp/x)", "", "-n", "a b", "\u202e'\\\n", "\u00fc\n'"])
+def test_a_shell_splits_the_command_into_its_arguments(argument: str) -> None:
+    line = shell_line(["printf", "%s", argument])
     done = subprocess.run(["bash", "-c", line], capture_output=True, check=True)
-    assert done.stdout == word.encode()
+    assert done.stdout == argument.encode()
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ GROUP = {"group_id": "billing", "state": "stopped", "committed_offset": 99, "hid
 def test_a_command_about_an_odd_id_can_be_shown_and_pasted() -> None:
     command = explain_id(Origin("c", "b:9092"), "a\x1b]0;x\x07'\nb")
     assert command.isprintable()
-    said = subprocess.run(["bash", "-c", f"printf '%s|' {command}"], capture_output=True, check=True).stdout
-    assert b"|a\x1b]0;x\x07'\nb|" in said
+    output = subprocess.run(["bash", "-c", f"printf '%s|' {command}"], capture_output=True, check=True).stdout
+    assert b"|a\x1b]0;x\x07'\nb|" in output
 
 
 def test_an_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

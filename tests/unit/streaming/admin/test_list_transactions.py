@@ -1,4 +1,4 @@
-"""A listing is whole or says what of it is missing, by name: whatever a broker or a partition of the log does."""
+"""A listing is complete, or it names what is missing, whatever a broker or a partition of the log does."""
 
 from __future__ import annotations
 

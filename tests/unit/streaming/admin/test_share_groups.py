@@ -1,4 +1,4 @@
-"""Share groups: who is asked, what a missing right or an old broker leaves unknown, and that the others are told."""
+"""Share groups: which broker is asked, what a missing right or an old broker hides, and that others are listed."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Broker:
         config = SimpleNamespace(name="share.isolation.level", value=value)
         return SimpleNamespace(resource_name=group, error_code=0, configs=[config])
 
-    def told(self) -> tuple[set[GroupOffset], Counter[str]]:
+    def read(self) -> tuple[set[GroupOffset], Counter[str]]:
         found = ClusterGroups(self).committed_offsets([ORDERS])  # type: ignore[arg-type]
         return set(found.offsets[ORDERS]), Counter(found.problems)
 
@@ -109,31 +109,31 @@ FROZEN = GroupOffset("frozen", 17, has_members=False)
 
 
 def test_only_share_groups_that_read_committed_are_listed() -> None:
-    found, problems = Broker({"frozen": "read_committed", "free": "read_uncommitted"}).told()
+    found, problems = Broker({"frozen": "read_committed", "free": "read_uncommitted"}).read()
     assert (found, problems) == (OTHERS | {FROZEN}, Counter())
 
 
 def test_where_no_share_group_reads_committed_no_offsets_are_asked_for() -> None:
     broker = Broker({"free": "read_uncommitted"})
-    assert broker.told()[0] == OTHERS
+    assert broker.read()[0] == OTHERS
     assert broker.asked == ["ListGroups", "OffsetFetch", "DescribeConfigs"]
 
 
 def test_where_there_are_none_nothing_more_is_asked() -> None:
     broker = Broker({})
-    assert broker.told() == (OTHERS, Counter())
+    assert broker.read() == (OTHERS, Counter())
     assert broker.asked == ["ListGroups", "OffsetFetch"]
 
 
 def test_a_missing_right_is_reported_and_the_other_groups_are_listed() -> None:
-    found, problems = Broker({"frozen": "read_committed", "hidden": DENIED}).told()
+    found, problems = Broker({"frozen": "read_committed", "hidden": DENIED}).read()
     assert found == OTHERS | {FROZEN}
     ((why, _),) = problems.items()
     assert why.endswith("DESCRIBE_CONFIGS on the group is missing")
 
 
 def test_with_an_older_broker_the_other_groups_are_listed() -> None:
-    found, problems = Broker({"frozen": "read_committed"}, is_old=True).told()
+    found, problems = Broker({"frozen": "read_committed"}, is_old=True).read()
     assert found == OTHERS
     assert list(problems) == ["broker one is too old: it does not support DescribeShareGroupOffsets"]
 
@@ -142,7 +142,7 @@ def test_with_an_older_broker_the_other_groups_are_listed() -> None:
 def test_without_a_lag_the_start_offset_is_a_lower_bound_and_that_is_logged(lag: int | None) -> None:
     broker = Broker({"frozen": "read_committed"})
     broker.lag = lag
-    found, problems = broker.told()
+    found, problems = broker.read()
     assert found == OTHERS | {FROZEN._replace(committed_offset=7, is_floor=True)}
     no_lag = "offsets of share groups: the broker does not return the lag, so no group can be stopped, only at_risk"
     assert list(problems) == [no_lag]
@@ -151,14 +151,14 @@ def test_without_a_lag_the_start_offset_is_a_lower_bound_and_that_is_logged(lag:
 def test_an_end_that_moves_is_asked_for_again() -> None:
     broker = Broker({"frozen": "read_committed"})
     broker.ends = [18, 19, 20]
-    assert broker.told() == (OTHERS | {FROZEN}, Counter())
+    assert broker.read() == (OTHERS | {FROZEN}, Counter())
     assert broker.asked.count("DescribeShareGroupOffsets") == 2
 
 
 def test_an_end_that_keeps_moving_leaves_a_floor() -> None:
     broker = Broker({"frozen": "read_committed"})
     broker.ends = list(range(20, 30))
-    ((found,), problems) = broker.told()[0] - OTHERS, broker.told()[1]
+    ((found,), problems) = broker.read()[0] - OTHERS, broker.read()[1]
     assert (found.is_floor, problems) == (True, Counter())
     assert found.committed_offset >= FROZEN.committed_offset
 

@@ -10,7 +10,7 @@ from txnwatch.streaming.client.fan_out import ask_for_each, fan_out
 
 
 class Line:
-    """A connection that does as it is told, and notes when it was sent to and received from."""
+    """A connection that does what the test sets, and notes when it sent and received."""
 
     def __init__(self, node: int, log: list[str], throttled_s: float = 0.0) -> None:
         self.node, self.log, self.throttled_s = node, log, throttled_s

@@ -1,4 +1,4 @@
-"""Java client properties into what a connection needs, and a word of advice for what Python cannot read."""
+"""Java client properties into what a connection needs, and advice for what Python cannot read."""
 
 from __future__ import annotations
 
@@ -149,9 +149,9 @@ def test_security_travels_to_tasks_and_keys_the_cache_of_connections() -> None:
 
 
 def test_secrets_stay_out_of_messages() -> None:
-    told = repr(Security("SASL_SSL", key_password="hush-1", username="me", password="hush-2"))
-    assert "username='me'" in told
-    assert "hush" not in told
+    shown = repr(Security("SASL_SSL", key_password="hush-1", username="me", password="hush-2"))
+    assert "username='me'" in shown
+    assert "hush" not in shown
 
 
 @pytest.fixture

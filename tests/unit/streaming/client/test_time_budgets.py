@@ -37,7 +37,7 @@ def metadata(*names: str) -> Metadata:
 
 
 class OneBroker(Cluster):
-    """Tells of the topics that are there now."""
+    """Answers with the topics that exist now."""
 
     def __init__(self) -> None:
         super().__init__([BROKER], options(**SCANNED).security)
@@ -96,9 +96,9 @@ def test_connections_that_brokers_have_closed_are_let_go(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(cluster_module, "Connection", connect)
     cluster = OneBroker()
-    lasting = cluster.connection(BROKER)
+    cached = cluster.connection(BROKER)
     for number in range(TOPICS):
         cluster.connection(Endpoint(f"pod-{number}", 1))
         assert len(cluster._connections) == 2
         made[-1].is_open = False
-    assert cluster.connection(BROKER) is lasting
+    assert cluster.connection(BROKER) is cached

@@ -46,10 +46,10 @@ class Job:
     def batch(self, *facts: Fact, at_ms: int = 500) -> list[Finding]:
         self.number += 1
         # As two tasks would: one brings the facts, one the barrier.
-        told = [*pack_facts(facts, 1), *pack_facts([Barrier(self.number, at_ms, at_ms)], 1)]
-        rows = [Row(*PACKED_SCHEMA.names)(*packed) for packed in told]
-        said = [FINDINGS.decode(row["finding"]) for row in self.tester.test(0, rows)]
-        return [emitted for emitted in said if not isinstance(emitted, BucketCount | Unproven | OpenTransactions)]
+        all_packed = [*pack_facts(facts, 1), *pack_facts([Barrier(self.number, at_ms, at_ms)], 1)]
+        rows = [Row(*PACKED_SCHEMA.names)(*packed) for packed in all_packed]
+        findings = [FINDINGS.decode(row["finding"]) for row in self.tester.test(0, rows)]
+        return [emitted for emitted in findings if not isinstance(emitted, BucketCount | Unproven | OpenTransactions)]
 
     def kept(self) -> set[int]:
         ((_, bucket),) = operator._kept.items()
@@ -119,8 +119,8 @@ def test_a_batch_that_changes_nothing_writes_nothing() -> None:
 
 def test_the_log_has_an_end_and_what_is_idle_for_long_leaves_with_it() -> None:
     job = Job()
-    lasting = transaction(2, S.ONGOING, ORDERS, producer_id=10, timeout_ms=TWO_PHASE_TIMEOUT_MS)
-    job.batch(transaction(1, S.COMPLETE_COMMIT, producer_id=OTHER), lasting, seen(0, 10, data=5))
+    prepared = transaction(2, S.ONGOING, ORDERS, producer_id=10, timeout_ms=TWO_PHASE_TIMEOUT_MS)
+    job.batch(transaction(1, S.COMPLETE_COMMIT, producer_id=OTHER), prepared, seen(0, 10, data=5))
     job.batch(transaction(3, S.COMPLETE_COMMIT, producer_id=9), at_ms=HOUR_MS)
     longest = 0
     for step in range(MAX_ENTRIES):

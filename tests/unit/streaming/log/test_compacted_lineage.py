@@ -1,4 +1,4 @@
-"""Whose an epoch is, told from a coordinators' log of which compaction has taken a part, however reading is cut."""
+"""The owner of an epoch, read from a coordinators' log that compaction has thinned out, however reading is cut."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ T1_PREPARED = replace(T1, state=S.PREPARE_COMMIT)
 T1_COMMITTED = replace(T1_PREPARED, state=S.COMPLETE_COMMIT, partitions=())
 
 
-def a_saying(offset: int, value: TransactionLogValue | None, last_offset_delta: int = 0) -> bytes:
+def a_log_entry(offset: int, value: TransactionLogValue | None, last_offset_delta: int = 0) -> bytes:
     """A batch of the id, or, without a value, of another one; with a delta one that has lost some of its records."""
-    said = value if value is not None else replace(EMPTY, producer_id=PRODUCER + 1)
-    record = a_record(key=a_key(NAME if value is not None else "another"), value=a_value(said))
+    written = value if value is not None else replace(EMPTY, producer_id=PRODUCER + 1)
+    record = a_record(key=a_key(NAME if value is not None else "another"), value=a_value(written))
     return a_batch(offset, records=[record], producer_id=-1, transactional=False, last_offset_delta=last_offset_delta)
 
 
 WHOLE = [
-    a_saying(at, value)
+    a_log_entry(at, value)
     for at, value in enumerate([EMPTY, T1, T1_PREPARED, T1_COMMITTED, T2, T2_PREPARED, T2_ABORTED, None])
 ]
-ITS_END = [a_saying(5, T2_PREPARED), a_saying(6, T2_ABORTED), a_saying(7, None)]
-OTHERS = [a_saying(at, None) for at in range(END)]
+ITS_END = [a_log_entry(5, T2_PREPARED), a_log_entry(6, T2_ABORTED), a_log_entry(7, None)]
+OTHERS = [a_log_entry(at, None) for at in range(END)]
 
 CASES: dict[str, tuple[list[bytes], EpochUse, str]] = {
     "whole: T1 has had the epoch too": (WHOLE, EpochUse.SHARED, "unknown"),
@@ -61,12 +61,12 @@ CASES: dict[str, tuple[list[bytes], EpochUse, str]] = {
         "unknown",
     ),
     "a batch of others has lost a record": (
-        [WHOLE[0], a_saying(1, None, 2), a_saying(4, T2), *ITS_END],
+        [WHOLE[0], a_log_entry(1, None, 2), a_log_entry(4, T2), *ITS_END],
         EpochUse.SHARED,
         "unknown",
     ),
     "a hole within the transaction": (
-        [*OTHERS[:2], a_saying(2, EMPTY), a_saying(3, T2), *ITS_END],
+        [*OTHERS[:2], a_log_entry(2, EMPTY), a_log_entry(3, T2), *ITS_END],
         EpochUse.SHARED,
         "unknown",
     ),
@@ -75,9 +75,9 @@ CASES: dict[str, tuple[list[bytes], EpochUse, str]] = {
         EpochUse.FIRST,
         "abort",
     ),
-    "a hole before InitProducerId": ([OTHERS[0], a_saying(3, EMPTY), WHOLE[4], *ITS_END], EpochUse.FIRST, "abort"),
+    "a hole before InitProducerId": ([OTHERS[0], a_log_entry(3, EMPTY), WHOLE[4], *ITS_END], EpochUse.FIRST, "abort"),
     "a hole after its end": (
-        [WHOLE[0], a_saying(1, T2), a_saying(2, T2_PREPARED), a_saying(3, T2_ABORTED), OTHERS[7]],
+        [WHOLE[0], a_log_entry(1, T2), a_log_entry(2, T2_PREPARED), a_log_entry(3, T2_ABORTED), OTHERS[7]],
         EpochUse.FIRST,
         "abort",
     ),
@@ -114,15 +114,15 @@ CUTS = list(chain.from_iterable(combinations(range(1, END), count) for count in 
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "batch by batch"])
-@pytest.mark.parametrize(("log", "use", "said"), CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize(("log", "use", "expected"), CASES.values(), ids=CASES.keys())
 def test_no_record_follows_on_across_a_hole_however_reading_is_cut(
     log: list[bytes],
     use: EpochUse,
-    said: str,
+    expected: str,
     at_once: bool,  # noqa: FBT001 - a case
 ) -> None:
     found = {cuts: outcome(log, cuts, at_once=at_once) for cuts in CUTS}
-    assert found == dict.fromkeys(CUTS, (use, said))
+    assert found == dict.fromkeys(CUTS, (use, expected))
 
 
 @pytest.mark.parametrize(("known_at", "use"), [(8, EpochUse.SHARED), (9, EpochUse.FIRST)])

@@ -1,4 +1,4 @@
-"""The coordinators' log searched for producer ids: what it says, and that what was lost on the way is told."""
+"""The coordinators' log searched for producer ids: what it shows, and that an unread part is reported."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COMMITTED = dataclasses.replace(ONGOING, state=S.COMPLETE_COMMIT, partitions=())
 PREPARED = dataclasses.replace(ONGOING, state=S.PREPARE_COMMIT)
 
 
-def a_saying(offset: int, name: str, value: TransactionLogValue | None) -> bytes:
+def a_log_entry(offset: int, name: str, value: TransactionLogValue | None) -> bytes:
     record = a_record(key=a_key(name), value=a_value(value) if value is not None else None)
     return a_batch(offset, records=[record], producer_id=-1, transactional=False, base_timestamp=1_000 + offset)
 
@@ -45,7 +45,7 @@ class Logs:
         self.batches: dict[TopicPartition, list[bytes]] = {
             ORDERS: [a_batch(0, producer_id=PRODUCER, producer_epoch=3)],
             LOG: [
-                a_saying(offset, name, value)
+                a_log_entry(offset, name, value)
                 for offset, (name, value) in enumerate(
                     [
                         (NAME, EMPTY),
@@ -131,7 +131,7 @@ def test_a_record_does_not_follow_on_where_compaction_has_taken_what_was_between
     is_at_rest: bool,  # noqa: FBT001 - a case
 ) -> None:
     log = logs.batches[LOG]
-    log += [a_saying(5, NAME, SECOND), a_saying(6, NAME, SECOND_ENDED)]
+    log += [a_log_entry(5, NAME, SECOND), a_log_entry(6, NAME, SECOND_ENDED)]
     cleaned = [log[0], *log[5:]] if is_at_rest else log[5:]
 
     def swap(_: RangeRead) -> None:

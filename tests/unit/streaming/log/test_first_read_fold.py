@@ -1,4 +1,4 @@
-"""A first reading of many ids: spread over tasks, bounded in memory, and told as by one task."""
+"""A first reading of many ids: spread over tasks, bounded in memory, with the facts of a single task."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_what_is_not_spread(ends: dict[int, int], known: bool, expected: list[li
 
 def a_log(number: int) -> bytes:
     """An id that is idle, one that is live, and holes before both."""
-    said = ((3, S.COMPLETE_COMMIT, ()), (7, S.ONGOING, (("orders", (0,)),)))
+    values = ((3, S.COMPLETE_COMMIT, ()), (7, S.ONGOING, (("orders", (0,)),)))
     return b"".join(
         a_batch(
             offset,
@@ -87,7 +87,7 @@ def a_log(number: int) -> bytes:
             transactional=False,
             base_timestamp=NOW_MS - number,
         )
-        for offset, state, held in said
+        for offset, state, held in values
     )
 
 
@@ -140,9 +140,9 @@ def test_memory_is_limited_and_all_live_ids_are_emitted() -> None:
     assert 50_000 < most <= 100_000
     exact = TransactionFold(0, 0, end, backlog_end=end)
     exact.feed(b"".join(a_large_log(ids, live_every=30)))
-    told = [fact for fact in folds[0].facts() if isinstance(fact, TransactionSeen)]
-    assert told == list(exact.facts(is_first=True))
-    assert len(told) == ids // 30
+    reported = [fact for fact in folds[0].facts() if isinstance(fact, TransactionSeen)]
+    assert reported == list(exact.facts(is_first=True))
+    assert len(reported) == ids // 30
     assert not folds[0]._chunks
     assert len(folds[0]._views) == len(folds[0]._live) == ids // 30, "nothing is known of an idle id any more"
 
@@ -162,9 +162,9 @@ def test_what_has_ended_by_the_time_room_is_made_is_forgotten() -> None:
         assert len(fold._views) == len(fold._owner) == len(fold._held) == int(state.is_live)
         exact.feed(a_record_of(offset, "app", 5, state))
         exact.forget_idle_backlog()
-    told = list(fold.facts())
-    assert told == list(exact.facts(is_first=True))
-    assert [fact.held for fact in told if isinstance(fact, TransactionSeen)] == [frozenset()]
+    reported = list(fold.facts())
+    assert reported == list(exact.facts(is_first=True))
+    assert [fact.held for fact in reported if isinstance(fact, TransactionSeen)] == [frozenset()]
 
 
 def test_whoever_names_a_producer_id_as_the_previous_one_has_ended_it() -> None:

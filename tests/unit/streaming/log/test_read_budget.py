@@ -1,4 +1,4 @@
-"""What a task may read: small ranges as a whole, large ones what is left, and what is left is said."""
+"""What a task may read: small ranges as a whole, large ones up to the budget, and the rest is reported."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def test_many_large_ranges_read_no_more_than_twice_the_bytes() -> None:
 
 
 def test_time_stops_what_was_answered_and_nothing_else() -> None:
-    told, silent, unchecked = a_read(100, number=0), a_read(100, number=1), a_read(100, number=2, must_check=True)
-    answer(told, 10)
-    Budget([told, silent, unchecked], until_s=5.0).stop_spent(4.9)
-    assert told.needs_fetch
-    Budget([told, silent, unchecked], until_s=5.0).stop_spent(5.0)
-    assert left(told) == [(NoticeKind.LEFT, 10, 100)]
+    answering, silent, unchecked = a_read(100, number=0), a_read(100, number=1), a_read(100, number=2, must_check=True)
+    answer(answering, 10)
+    Budget([answering, silent, unchecked], until_s=5.0).stop_spent(4.9)
+    assert answering.needs_fetch
+    Budget([answering, silent, unchecked], until_s=5.0).stop_spent(5.0)
+    assert left(answering) == [(NoticeKind.LEFT, 10, 100)]
     assert silent.needs_fetch, "nobody has answered: that is for patience to decide, and no budget"
     assert unchecked.needs_fetch, "whether the log was cut is always asked"
 

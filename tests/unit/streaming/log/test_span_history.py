@@ -1,4 +1,4 @@
-"""The past of open spans: what their partitions' logs tell, of many at a time, and what cannot be known or not yet."""
+"""The history of open spans: what their partitions' logs show, for many at a time, and what cannot be known (yet)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,12 @@ def a_span(start: int, producer_id: int = MINE, at: TopicPartition = ORDERS) -> 
     return SpanStart(at, producer_id, start)
 
 
-def told(past: SpanHistory) -> tuple[int, int | None, bool]:
-    return past.start_epoch, past.last_marker.offset if past.last_marker is not None else None, past.is_first
+def summary(history: SpanHistory) -> tuple[int, int | None, bool]:
+    return (
+        history.start_epoch,
+        history.last_marker.offset if history.last_marker is not None else None,
+        history.is_first,
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,8 +57,11 @@ def told(past: SpanHistory) -> tuple[int, int | None, bool]:
 def test_the_last_marker(begin: int, batches: list[bytes], marker: int | None, is_first: bool) -> None:  # noqa: FBT001
     fold = SpanHistoryFold((a_span(5),), begin, 6)
     fold.feed(b"".join(batches))
-    (past,) = dict(fold.histories()).values()
-    assert (past.last_marker.offset if past.last_marker is not None else None, past.is_first) == (marker, is_first)
+    (history,) = dict(fold.histories()).values()
+    assert (history.last_marker.offset if history.last_marker is not None else None, history.is_first) == (
+        marker,
+        is_first,
+    )
 
 
 TWO_EPOCHS = [
@@ -64,7 +71,7 @@ TWO_EPOCHS = [
     a_batch(3, producer_id=OTHER, producer_epoch=9),
     a_batch(4, producer_id=MINE, producer_epoch=4),
 ]
-PASTS = {
+HISTORIES = {
     a_span(2): (3, 1, False),  # the epoch it began with, not the last; and the marker below
     a_span(0): (2, None, True),  # nothing lies below the first
     a_span(3): (None, 1, False),  # another producer's batch is there
@@ -75,7 +82,7 @@ PASTS = {
 
 
 class Logs:
-    """As much of a Cluster as reading pasts takes.
+    """The part of a Cluster that reading histories needs.
 
     Attributes:
         passes: how many ranges were read side by side, each time.
@@ -118,19 +125,19 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> Logs:
     return Logs(monkeypatch)
 
 
-def pasts_of(logs: Logs) -> SpanHistoryReader:
+def reader_of(logs: Logs) -> SpanHistoryReader:
     return SpanHistoryReader(logs)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("span", PASTS, ids=str)
-def test_the_past_of_a_span_is_in_its_partition(logs: Logs, span: SpanStart) -> None:
-    assert told(pasts_of(logs).read([span])[span]) == PASTS[span]
+@pytest.mark.parametrize("span", HISTORIES, ids=str)
+def test_the_history_of_a_span_is_in_its_partition(logs: Logs, span: SpanStart) -> None:
+    assert summary(reader_of(logs).read([span])[span]) == HISTORIES[span]
 
 
 def test_many_spans_of_many_partitions_are_read_in_one_pass(logs: Logs) -> None:
-    spans = [*PASTS, *(span._replace(partition=PAYMENTS) for span in PASTS)]
-    found = pasts_of(logs).read(spans)
-    assert [told(found[span]) for span in spans] == [*PASTS.values(), *PASTS.values()]
+    spans = [*HISTORIES, *(span._replace(partition=PAYMENTS) for span in HISTORIES)]
+    found = reader_of(logs).read(spans)
+    assert [summary(found[span]) for span in spans] == [*HISTORIES.values(), *HISTORIES.values()]
     assert logs.passes == [2], "one range of each partition, side by side"
 
 
@@ -142,32 +149,32 @@ def test_spans_that_are_far_from_each_other_do_not_share_a_walk() -> None:
 @pytest.mark.parametrize("timestamp", [EARLIEST, LATEST])
 def test_a_partition_that_cannot_be_listed_is_a_problem_of_its_own_spans(logs: Logs, timestamp: int) -> None:
     logs.errors[timestamp] = "NOT_LEADER_OR_FOLLOWER"
-    found = pasts_of(logs).read([a_span(2), a_span(2, at=PAYMENTS)])
+    found = reader_of(logs).read([a_span(2), a_span(2, at=PAYMENTS)])
     assert found[a_span(2)] == SpanHistory(problem="NOT_LEADER_OR_FOLLOWER")
-    assert told(found[a_span(2, at=PAYMENTS)]) == PASTS[a_span(2)]
+    assert summary(found[a_span(2, at=PAYMENTS)]) == HISTORIES[a_span(2)]
 
 
 def test_what_did_not_fit_into_the_budget_goes_on_where_it_ended(logs: Logs) -> None:
     steps = iter(TWO_EPOCHS)
     logs.on_read = lambda read, _: read.fold.feed(next(steps))
-    pasts = pasts_of(logs)
+    reader = reader_of(logs)
     for _ in TWO_EPOCHS[:4]:
         logs.until = time.monotonic() + 0.05
         logs.on_read = lambda read, _: (read.fold.feed(next(steps)), time.sleep(0.06))[0]  # type: ignore[func-returns-value]
-        assert pasts.read([a_span(4)])[a_span(4)] == BEING_READ
+        assert reader.read([a_span(4)])[a_span(4)] == BEING_READ
     logs.until = float("inf")
-    assert told(pasts.read([a_span(4)])[a_span(4)]) == (4, 1, False)
+    assert summary(reader.read([a_span(4)])[a_span(4)]) == (4, 1, False)
 
 
 def test_what_was_not_begun_in_time_is_a_problem(logs: Logs) -> None:
     logs.until = time.monotonic()
-    assert "time budget" in (pasts_of(logs).read([a_span(2)])[a_span(2)].problem or "")
+    assert "time budget" in (reader_of(logs).read([a_span(2)])[a_span(2)].problem or "")
 
 
 def test_a_partition_of_which_nothing_came_does_not_pass_for_one_that_is_being_read(logs: Logs) -> None:
     logs.until = time.monotonic() + 0.05
     logs.on_read = lambda *_: time.sleep(0.06)
-    assert pasts_of(logs).read([a_span(2)])[a_span(2)] == SpanHistory(
+    assert reader_of(logs).read([a_span(2)])[a_span(2)] == SpanHistory(
         problem="its partition's log returned no data in time"
     )
 
@@ -192,11 +199,11 @@ def nobody(*_: object) -> None:
 
 @pytest.mark.parametrize("happens", [unreachable, cut, gone, nobody])
 def test_what_could_not_be_read_can_be_asked_for_again(logs: Logs, happens: Callable[[RangeRead, bytes], None]) -> None:
-    pasts, usual = pasts_of(logs), logs.on_read
+    reader, usual = reader_of(logs), logs.on_read
     logs.on_read = happens
-    assert pasts.read([a_span(2)])[a_span(2)].problem
+    assert reader.read([a_span(2)])[a_span(2)].problem
     logs.on_read = usual
-    assert told(pasts.read([a_span(2)])[a_span(2)]) == PASTS[a_span(2)]
+    assert summary(reader.read([a_span(2)])[a_span(2)]) == HISTORIES[a_span(2)]
 
 
 def undecodable(read: RangeRead, _: bytes) -> None:
@@ -214,4 +221,4 @@ def test_what_never_can_be_read_is_no_problem_but_not_known(
     logs: Logs, happens: Callable[[RangeRead, bytes], None]
 ) -> None:
     logs.on_read = happens
-    assert pasts_of(logs).read([a_span(2)])[a_span(2)] == SpanHistory()
+    assert reader_of(logs).read([a_span(2)])[a_span(2)] == SpanHistory()

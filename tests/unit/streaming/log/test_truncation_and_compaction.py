@@ -42,13 +42,13 @@ OPTIONS = parse_options({"kafka.bootstrap.servers": "unused:1", "subscribe": "or
 
 
 @pytest.mark.parametrize(
-    "told",
+    "answer",
     [Answer("id", ListedEnd(30, 4, 1)), Answer("id", ListedEnd(6, 3, 1))],
     ids=["under a new epoch", "below what was read"],
 )
-def test_a_rewind_waits_until_a_truncation_would_have_been_seen(told: Answer) -> None:
+def test_a_rewind_waits_until_a_truncation_would_have_been_seen(answer: Answer) -> None:
     previous = SourceOffset("cluster", 6, 900, 901, {ORDERS: Position("id", 10, 3, 10, leader=1)})
-    found = plan(previous, Listing("cluster", {ORDERS: told}, 1000, 1001), Limits(), {ORDERS: 4})
+    found = plan(previous, Listing("cluster", {ORDERS: answer}, 1000, 1001), Limits(), {ORDERS: 4})
     assert found.reread == {}
 
 
@@ -69,7 +69,7 @@ def test_a_gap_before_the_leader_reported_a_truncation_puts_what_was_read_in_dou
     assert [found.kind for found in (*unasked.notices, *asked.notices)] == [NoticeKind.LOST, NoticeKind.GAP]
 
 
-def a_saying(offset: int, value: TransactionLogValue | None) -> bytes:
+def a_log_entry(offset: int, value: TransactionLogValue | None) -> bytes:
     record = a_record(key=a_key(NAME), value=a_value(value) if value is not None else None)
     return a_batch(offset, records=[record], producer_id=-1, transactional=False)
 
@@ -80,18 +80,18 @@ def an_empty(producer_id: int) -> TransactionLogValue:
 
 def test_a_tombstone_counts_though_the_id_has_come_back_in_the_same_range() -> None:
     fold = TransactionFold(0, 5, 7)
-    fold.feed(a_saying(5, None) + a_saying(6, an_empty(OTHER)))
+    fold.feed(a_log_entry(5, None) + a_log_entry(6, an_empty(OTHER)))
     assert TransactionalIdGone(NAME, 0, 5) in list(fold.facts())
     run = BucketRun()
     run.batch(transaction(4, S.ONGOING, ORDERS), seen(0, 10, data=5))
     run.batch(*fold.facts())
-    assert any(isinstance(said, SpanCandidate) for said in run.batch())
+    assert any(isinstance(finding, SpanCandidate) for finding in run.batch())
 
 
 @pytest.mark.parametrize(("first", "hole"), [(5, None), (8, 5)], ids=["all there", "compacted"])
 def test_a_fold_of_the_log_knows_what_compaction_took(first: int, hole: int | None) -> None:
     fold = TransactionFold(0, 5, 9)
-    fold.feed(b"".join(a_saying(offset, an_empty(PRODUCER)) for offset in range(first, 9)))
+    fold.feed(b"".join(a_log_entry(offset, an_empty(PRODUCER)) for offset in range(first, 9)))
     assert fold.hole == hole
 
 
@@ -130,8 +130,8 @@ def test_a_request_that_is_older_than_a_truncation_of_the_log_does_not_answer_it
     run = BucketRun()
     run.batch(transaction(2, S.ONGOING, ORDERS), seen(0, 10, data=5))
     run.batch(log_notice(NoticeKind.TRUNCATED, 5))
-    said = run.batch(reread={LOG: 4})
-    assert OutstandingGap(LOG, Remedy.NEW_READING) in said
+    findings = run.batch(reread={LOG: 4})
+    assert OutstandingGap(LOG, Remedy.NEW_READING) in findings
     assert PRODUCER in run.bucket.agenda, "the live transaction was not asked for again yet"
 
 
@@ -143,14 +143,14 @@ def test_after_a_truncation_of_the_log_a_lower_record_counts_for_an_idle_id_too(
     view = run.producer().view
     assert view is not None
     assert view.holds(ORDERS)
-    assert not [said for _ in range(3) for said in run.batch() if isinstance(said, SpanCandidate)]
+    assert not [finding for _ in range(3) for finding in run.batch() if isinstance(finding, SpanCandidate)]
 
 
 def test_what_the_batch_of_the_loss_still_showed_is_forgotten_unless_it_is_seen_again() -> None:
     run = BucketRun()
     run.batch(log_notice(NoticeKind.LOST, 5), transaction(6, S.ONGOING, ORDERS), seen(0, 10, data=5))
     run.batch(reread={LOG: 0})
-    assert any(isinstance(said, SpanCandidate) for _ in range(2) for said in run.batch())
+    assert any(isinstance(finding, SpanCandidate) for _ in range(2) for finding in run.batch())
 
 
 def test_after_a_loss_a_census_forgets_what_it_does_not_show() -> None:
@@ -158,9 +158,9 @@ def test_after_a_loss_a_census_forgets_what_it_does_not_show() -> None:
     run.batch(seen(0, 10, data=5), seen(0, 10, data=6, producer_id=OTHER))
     run.batch()
     run.batch(notice(NoticeKind.LOST, 10))
-    said = [*run.batch(*census(5, below=20, stable=5)), *run.batch(*census(5, below=20, stable=5)), *run.batch()]
-    ended = [saying for saying in said if isinstance(saying, SpanEnded)]
-    assert [(saying.producer_id, saying.how) for saying in ended] == [(OTHER, SpanEnd.CENSUS)]
+    findings = [*run.batch(*census(5, below=20, stable=5)), *run.batch(*census(5, below=20, stable=5)), *run.batch()]
+    ended = [entry for entry in findings if isinstance(entry, SpanEnded)]
+    assert [(entry.producer_id, entry.how) for entry in ended] == [(OTHER, SpanEnd.CENSUS)]
     assert ORDERS in run.producer(PRODUCER).spans
 
 
@@ -179,15 +179,15 @@ def test_a_gap_of_a_new_topic_outlives_the_deletion_of_the_old_one() -> None:
         assert OutstandingGap(ORDERS, 3) in BucketRun().batch(*order)
     own = msgspec.structs.replace(gone, topic_id=TOPIC_IDS[ORDERS.topic])
     for order in ((gap, own), (own, gap)):
-        assert not [said for said in BucketRun().batch(*order) if isinstance(said, OutstandingGap)]
+        assert not [finding for finding in BucketRun().batch(*order) if isinstance(finding, OutstandingGap)]
 
 
 def test_an_election_after_a_census_that_closed_a_gap_opens_nothing_that_was_not_shown() -> None:
     run = BucketRun()
     run.batch(seen(0, 10, data=5))
     run.batch(notice(NoticeKind.LOST, 10))
-    said = [*run.batch(*census(below=20)), *run.batch(risen=frozenset({ORDERS})), *run.batch(), *run.batch()]
-    assert not [candidate for candidate in said if isinstance(candidate, SpanCandidate)]
+    findings = [*run.batch(*census(below=20)), *run.batch(risen=frozenset({ORDERS})), *run.batch(), *run.batch()]
+    assert not [candidate for candidate in findings if isinstance(candidate, SpanCandidate)]
     run.batch(*census(below=20))
     run.batch()
     assert ORDERS not in run.producer().spans

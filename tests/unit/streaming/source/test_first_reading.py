@@ -1,4 +1,4 @@
-"""The first reading of the coordinators' log: cut by what is there, and what was there before is no news."""
+"""The first reading of the coordinators' log: cut by what is there, and what was there before is not new."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Watched:
     fetches: int = 0
 
     def batch(self, *data: Fact, records: int = 10**9, back: int | None = None) -> list[object]:
-        """One batch, which may read so many records; returns what the state said."""
+        """One batch, which may read so many records; returns the findings of the state."""
         start = 0 if self.done.barrier == 0 else None
         listing = Listing("cluster", {LOG: Answer("log-id", ListedEnd(self.end, 0, 1), start)}, NOW_MS, NOW_MS + 1)
         rereads = self.rereads if back is None else {LOG: back}
@@ -59,14 +59,14 @@ class Watched:
             self._read(read, records)
         self.ranges: list[Range] = list(task.ranges)
         facts = list(plan_facts(task, reads))
-        self.told = [fact for fact in facts if isinstance(fact, TransactionSeen)]
+        self.seen = [fact for fact in facts if isinstance(fact, TransactionSeen)]
         (self.barrier,) = [fact for fact in facts if isinstance(fact, Barrier)]
         others = [fact for fact in facts if not isinstance(fact, Barrier)]
         exceptions = {"stale_coordinator": self.barrier.stale_coordinator, "reread": self.barrier.reread}
-        said = self.run.batch(*data, *others, **exceptions, holes=self.barrier.holes)
-        self.rereads = {gap.partition: gap.gap for gap in said if isinstance(gap, OutstandingGap)}
+        findings = self.run.batch(*data, *others, **exceptions, holes=self.barrier.holes)
+        self.rereads = {gap.partition: gap.gap for gap in findings if isinstance(gap, OutstandingGap)}
         self.done = following
-        return list(said)
+        return list(findings)
 
     def _read(self, read: object, records: int) -> None:
         assert isinstance(read, RangeRead)
@@ -79,8 +79,8 @@ class Watched:
                 budget.stop_spent(0.0)
 
 
-def hanging(said: list[object]) -> list[int]:
-    return [one.producer_id for one in said if isinstance(one, SpanCandidate)]
+def hanging(findings: list[object]) -> list[int]:
+    return [one.producer_id for one in findings if isinstance(one, SpanCandidate)]
 
 
 def a_log(*states: tuple[int, S], first: int = 0) -> dict[int, bytes]:
@@ -103,11 +103,11 @@ def test_what_was_there_is_not_new_up_to_the_end_that_was_listed_first() -> None
     watched = Watched(a_log(*states, *((number, S.COMPLETE_COMMIT) for number in range(10))), 20)
     batches = 0
     while not batches or watched.rereads:
-        assert not [said for said in watched.batch(records=4) if isinstance(said, SpanCandidate)]
+        assert not [finding for finding in watched.batch(records=4) if isinstance(finding, SpanCandidate)]
         batches += 1
         assert watched.run.ended == [], "what had ended before us took as long as it took"
         bounds = {clock.highest_ms for clock in watched.barrier.clocks.values()}
-        assert bounds <= {None}, "a record of last week does not tell how late it is"
+        assert bounds <= {None}, "a record of last week does not show how late it is"
         assert all(found.start < found.backlog_end for found in watched.ranges)
         assert 0 in watched.barrier.stale_coordinator, "not read to its end, or just now, while the cleaner went on"
     assert batches == 5
@@ -137,7 +137,7 @@ def test_a_range_with_records_of_the_first_reading_and_new_ones_separates_them()
     watched.records[2] = a_log_record(2, 3, S.COMPLETE_COMMIT, NOW_MS)
     watched.end = 3
     watched.batch()
-    assert [(fact.producer_id, fact.is_past) for fact in watched.told] == [(2, True), (3, False)]
+    assert [(fact.producer_id, fact.is_past) for fact in watched.seen] == [(2, True), (3, False)]
     assert [watched.run.producer(number).view is None for number in (1, 2, 3)] == [True, True, False]
 
 

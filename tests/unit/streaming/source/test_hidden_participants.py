@@ -1,4 +1,4 @@
-"""What the coordinators' log names and Metadata does not show: said by the task that reads it, and asked for."""
+"""Partitions that the coordinators' log names and Metadata does not show: the task reports them and requests them."""
 
 from __future__ import annotations
 
@@ -72,13 +72,17 @@ def test_without_answers_nothing_is_reported_as_gone(cluster: Asked) -> None:
 
 
 def wanted(emitted: list[Finding]) -> list[TopicPartition]:
-    return [said.partition for said in emitted if isinstance(said, CensusRequest) and said.why is CensusReason.HIDDEN]
+    return [
+        finding.partition
+        for finding in emitted
+        if isinstance(finding, CensusRequest) and finding.why is CensusReason.HIDDEN
+    ]
 
 
 def test_the_planner_is_asked_until_it_knows_of_it() -> None:
     run = BucketRun()
     first = run.batch(HIDDEN)
-    assert [said.notice for said in first if isinstance(said, PartitionAlarm)] == [HIDDEN]
+    assert [finding.notice for finding in first if isinstance(finding, PartitionAlarm)] == [HIDDEN]
     assert wanted(first) == [ORDERS]
     assert wanted(run.batch()) == [ORDERS], "a request can be lost"
     assert wanted(run.batch(stale_data=frozenset({ORDERS}))) == []

@@ -32,7 +32,7 @@ NOTHING_YET = SourceOffset("", 0, 0, 0, {})
 
 
 class OneBroker(Cluster):
-    """Tells what a broker would tell; topics can be hidden or deleted."""
+    """Answers as a broker would; topics can be hidden or deleted."""
 
     def __init__(self) -> None:
         super().__init__([BROKER], OPTIONS.security)

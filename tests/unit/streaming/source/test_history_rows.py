@@ -73,7 +73,7 @@ def test_a_partition_that_did_not_answer_is_a_row_and_so_is_a_log_in_the_facts()
     log = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
     silent = NotBegun("id")
     end = SourceOffset("c", 1, 0, 0, {ORDERS: Position("id", 5, 0, 5, leader=1), PAYMENTS: silent, log: silent})
-    told = unlisted(end)
-    assert [notice.partition for notice in told] == [log, PAYMENTS]
-    (row,) = episode_rows([], told)
+    reported = unlisted(end)
+    assert [notice.partition for notice in reported] == [log, PAYMENTS]
+    (row,) = episode_rows([], reported)
     assert row["partition_notice"]["partition"] == PAYMENTS._asdict()

@@ -27,7 +27,7 @@ BEFORE = SourceOffset(
     "cluster", 7, 1_000, 1_001, {ORDERS: Position("id", 9, 3, 9, leader=1), LOG: Position("log", 5, 0, 5, leader=1)}
 )
 SAME = replace(BEFORE, barrier=8, data_listed_ms=2_000, coordinator_listed_ms=2_001)
-QUIET = NextBarrierDue(7, NEVER_MS)
+NOTHING_DUE = NextBarrierDue(7, NEVER_MS)
 
 
 def at(offset: SourceOffset, position: Position) -> SourceOffset:
@@ -35,42 +35,42 @@ def at(offset: SourceOffset, position: Position) -> SourceOffset:
 
 
 def test_where_nothing_has_changed_and_nothing_is_due_a_barrier_need_not_be() -> None:
-    assert can_skip(BEFORE, SAME, QUIET)
+    assert can_skip(BEFORE, SAME, NOTHING_DUE)
     assert can_skip(BEFORE, SAME, NextBarrierDue(7, 2_002))
 
 
 NEEDED = {
-    "nobody has said when the next one is due": (BEFORE, SAME, None),
+    "nobody knows when the next one is due": (BEFORE, SAME, None),
     "it is due": (BEFORE, SAME, NextBarrierDue(7, 2_001)),
     "it is due at once": (BEFORE, SAME, NextBarrierDue(7, 0)),
     "the batch before is not judged yet": (BEFORE, SAME, NextBarrierDue(6, NEVER_MS)),
-    "data was written": (BEFORE, at(SAME, Position("id", 10, 3, 10, leader=1)), QUIET),
-    "data was cut": (BEFORE, at(SAME, Position("id", 8, 3, 8, leader=1)), QUIET),
-    "a leader was elected": (BEFORE, at(SAME, Position("id", 9, 4, 9, leader=2)), QUIET),
-    "the topic is another one": (BEFORE, at(SAME, Position("new", 9, 3, 9, leader=1)), QUIET),
-    "a partition does not answer": (BEFORE, at(SAME, Position("id", 9, 3, 9, is_stale=True, leader=1)), QUIET),
+    "data was written": (BEFORE, at(SAME, Position("id", 10, 3, 10, leader=1)), NOTHING_DUE),
+    "data was cut": (BEFORE, at(SAME, Position("id", 8, 3, 8, leader=1)), NOTHING_DUE),
+    "a leader was elected": (BEFORE, at(SAME, Position("id", 9, 4, 9, leader=2)), NOTHING_DUE),
+    "the topic is another one": (BEFORE, at(SAME, Position("new", 9, 3, 9, leader=1)), NOTHING_DUE),
+    "a partition does not answer": (BEFORE, at(SAME, Position("id", 9, 3, 9, is_stale=True, leader=1)), NOTHING_DUE),
     "it did not answer before either": (
         at(BEFORE, Position("id", 9, 3, 9, is_stale=True, leader=1)),
         at(SAME, Position("id", 9, 3, 9, is_stale=True, leader=1)),
-        QUIET,
+        NOTHING_DUE,
     ),
     "a limit holds it back": (
         at(BEFORE, Position("id", 9, 3, 12, leader=1)),
         at(SAME, Position("id", 9, 3, 12, leader=1)),
-        QUIET,
+        NOTHING_DUE,
     ),
     "it is not begun": (
         at(BEFORE, NotBegun("id")),
         at(SAME, NotBegun("id")),
-        QUIET,
+        NOTHING_DUE,
     ),
-    "reading begins": (BEFORE, replace(SAME, begun={ORDERS: 9}), QUIET),
-    "the batch before began to read": (replace(BEFORE, begun={ORDERS: 9}), SAME, QUIET),
-    "the batch before read again": (replace(BEFORE, reread={ORDERS: 2}), SAME, QUIET),
-    "something is read again": (BEFORE, replace(SAME, reread={ORDERS: 2}), QUIET),
-    "a partition is gone": (BEFORE, replace(SAME, gone={ORDERS: "id"}), QUIET),
-    "the past of a log ends elsewhere": (BEFORE, replace(SAME, backlog_end={LOG: 5}), QUIET),
-    "coordinators look less often": (BEFORE, replace(SAME, scan_interval_ms=60_000), QUIET),
+    "reading begins": (BEFORE, replace(SAME, begun={ORDERS: 9}), NOTHING_DUE),
+    "the batch before began to read": (replace(BEFORE, begun={ORDERS: 9}), SAME, NOTHING_DUE),
+    "the batch before read again": (replace(BEFORE, reread={ORDERS: 2}), SAME, NOTHING_DUE),
+    "something is read again": (BEFORE, replace(SAME, reread={ORDERS: 2}), NOTHING_DUE),
+    "a partition is gone": (BEFORE, replace(SAME, gone={ORDERS: "id"}), NOTHING_DUE),
+    "the backlog of a log ends elsewhere": (BEFORE, replace(SAME, backlog_end={LOG: 5}), NOTHING_DUE),
+    "coordinators look less often": (BEFORE, replace(SAME, scan_interval_ms=60_000), NOTHING_DUE),
 }
 
 

@@ -126,7 +126,7 @@ def test_a_log_that_is_not_there_is_looked_for_by_name(clock: Clock) -> None:
     assert {one.topic for one in found.positions} == {"orders", TRANSACTION_STATE_TOPIC}
 
 
-def test_questions_by_name_leave_the_turn_of_the_brokers_as_it_is() -> None:
+def test_requests_by_name_do_not_change_the_order_of_the_brokers() -> None:
     cluster = Counting({"orders": 1}, brokers=2)
     cluster.refresh()
     for _ in range(4):

@@ -1,4 +1,4 @@
-"""The source's offset: the same text for the same offset, and every exception told to the barrier."""
+"""The source's offset: the same text for the same offset, and the barrier has every exception."""
 
 from __future__ import annotations
 
@@ -133,8 +133,8 @@ def an_offset(**positions: Position) -> SourceOffset:
 
 READ = Position("id", 9, 3, 9, leader=1)
 CUT = Position("id", 5, 3, 9, leader=1)
-NOT_TOLD = Position("id", 9, 3, 9, is_stale=True, leader=1)
-CUT_AND_NOT_TOLD = Position("id", 5, 3, 9, is_stale=True, leader=1)
+NOT_LISTED = Position("id", 9, 3, 9, is_stale=True, leader=1)
+CUT_AND_NOT_LISTED = Position("id", 5, 3, 9, is_stale=True, leader=1)
 UNKNOWN = NotBegun("id")
 NONE: frozenset[TopicPartition] = frozenset()
 DATA, COORDINATOR = frozenset({ORDERS}), frozenset({LOG.partition})
@@ -145,13 +145,13 @@ DATA, COORDINATOR = frozenset({ORDERS}), frozenset({LOG.partition})
     [
         pytest.param(an_offset(orders=READ, log=READ), NONE, NONE, NONE, id="all read to the listed end"),
         pytest.param(an_offset(orders=CUT, log=READ), NONE, DATA, NONE, id="data cut by a limit"),
-        pytest.param(an_offset(orders=NOT_TOLD, log=READ), DATA, NONE, NONE, id="data not told"),
-        pytest.param(an_offset(orders=CUT_AND_NOT_TOLD, log=READ), DATA, DATA, NONE, id="data cut and not told"),
+        pytest.param(an_offset(orders=NOT_LISTED, log=READ), DATA, NONE, NONE, id="data not listed"),
+        pytest.param(an_offset(orders=CUT_AND_NOT_LISTED, log=READ), DATA, DATA, NONE, id="data cut and not listed"),
         pytest.param(an_offset(orders=UNKNOWN, log=READ), DATA, NONE, NONE, id="data not begun"),
         pytest.param(an_offset(orders=READ, log=CUT), NONE, NONE, COORDINATOR, id="log cut into chunks"),
-        pytest.param(an_offset(orders=READ, log=NOT_TOLD), NONE, NONE, COORDINATOR, id="log not told"),
+        pytest.param(an_offset(orders=READ, log=NOT_LISTED), NONE, NONE, COORDINATOR, id="log not listed"),
         pytest.param(an_offset(orders=READ, log=UNKNOWN), NONE, NONE, COORDINATOR, id="log not begun"),
-        pytest.param(an_offset(orders=NOT_TOLD, payments=READ, log=CUT), DATA, NONE, COORDINATOR, id="some of each"),
+        pytest.param(an_offset(orders=NOT_LISTED, payments=READ, log=CUT), DATA, NONE, COORDINATOR, id="some of each"),
         pytest.param(an_offset(), NONE, NONE, NONE, id="nothing watched"),
     ],
 )
@@ -187,10 +187,10 @@ def test_a_barrier_records_whether_there_is_a_coordinators_log(offset: SourceOff
     assert offset.barrier_fact(None).has_coordinator_log is has_log
 
 
-@pytest.mark.parametrize("word", ["latest", "anything"])
-def test_a_word_for_the_end_bounds_nothing(word: str) -> None:
+@pytest.mark.parametrize("end_text", ["latest", "anything"])
+def test_a_text_for_the_end_sets_no_limit(end_text: str) -> None:
     offset = an_offset(orders=READ)
-    assert offset.bounded(word) is offset
+    assert offset.bounded(end_text) is offset
 
 
 @pytest.mark.parametrize(

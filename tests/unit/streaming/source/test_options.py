@@ -47,7 +47,7 @@ def test_what_is_not_given_has_its_default() -> None:
     )
 
 
-SAID: dict[str, tuple[str, str, str, object]] = {
+OPTION_CASES: dict[str, tuple[str, str, str, object]] = {
     "several topics": ("subscribe", " orders, payments ,", "topics", ("orders", "payments")),
     "starting at the end": ("startingOffsets", "latest", "starting_offsets", "latest"),
     "starting at the beginning": ("startingOffsets", "EARLIEST", "starting_offsets", "earliest"),
@@ -86,17 +86,17 @@ SAID: dict[str, tuple[str, str, str, object]] = {
 }
 
 
-@pytest.mark.parametrize(("option", "text", "name", "value"), SAID.values(), ids=SAID.keys())
+@pytest.mark.parametrize(("option", "text", "name", "value"), OPTION_CASES.values(), ids=OPTION_CASES.keys())
 @pytest.mark.parametrize("spelling", [str, str.lower, str.upper], ids=["as documented", "lower", "upper"])
 def test_an_option_is_read_however_spark_spells_its_name(
     spelling: Callable[[str], str], option: str, text: str, name: str, value: object
 ) -> None:
-    said = {spelling(key): content for key, content in {**LEAST, option: text}.items()}
-    assert getattr(parse_options(said), name) == value
+    given = {spelling(key): content for key, content in {**LEAST, option: text}.items()}
+    assert getattr(parse_options(given), name) == value
 
 
 def test_every_known_option_but_the_pattern_is_tried_above() -> None:
-    assert {option.lower() for option, *_ in SAID.values()} == KNOWN.keys() - {"subscribepattern"}
+    assert {option.lower() for option, *_ in OPTION_CASES.values()} == KNOWN.keys() - {"subscribepattern"}
 
 
 LIMITS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "maxBytesPerSecond", "maxReadMsPerTrigger")
@@ -105,16 +105,16 @@ BAD = {
     **{f"{name} {text or 'empty'}": (name, text) for name in NUMBERS for text in ("0", "-1", "1.5", "many", "")},
     "episodes maybe": ("episodes", "1"),
     "packed maybe": ("packed", "1"),
-    "starting at a word": ("startingOffsets", "newest"),
+    "starting at an unknown name": ("startingOffsets", "newest"),
     "starting at half a JSON": ("startingOffsets", '{"orders": {"0": 5'),
     "starting at a list": ("startingOffsets", '["orders"]'),
     "starting at no partition": ("startingOffsets", '{"orders": 5}'),
     "starting at a partition that is no number": ("startingOffsets", '{"orders": {"first": 5}}'),
     "starting at no offset": ("startingOffsets", '{"orders": {"0": null}}'),
-    "starting at Spark's word for the end": ("startingOffsets", '{"orders": {"0": -1}}'),
-    "starting at Spark's word for the beginning": ("startingOffsets", '{"orders": {"0": -2}}'),
+    "starting at Spark's number for the end": ("startingOffsets", '{"orders": {"0": -1}}'),
+    "starting at Spark's number for the beginning": ("startingOffsets", '{"orders": {"0": -2}}'),
     "ending where nothing is": ("endingOffsets", "earliest"),
-    "ending at a word": ("endingOffsets", "newest"),
+    "ending at an unknown name": ("endingOffsets", "newest"),
 }
 
 
@@ -153,13 +153,13 @@ def test_brokers_have_to_be_named() -> None:
 
 
 def test_kafka_options_are_client_properties() -> None:
-    said = {
+    given = {
         "kafka.security.protocol": "SASL_PLAINTEXT",
         "kafka.sasl.mechanism": "SCRAM-SHA-256",
         "KAFKA.SASL.JAAS.CONFIG": 'ScramLoginModule required username="Me" password="Pw";',
         "kafka.client.id": "ignored",
     }
-    assert parse_options({**LEAST, **said}).security == Security(
+    assert parse_options({**LEAST, **given}).security == Security(
         "SASL_PLAINTEXT", mechanism="SCRAM-SHA-256", username="Me", password="Pw"
     )
 

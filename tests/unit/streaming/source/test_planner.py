@@ -36,7 +36,7 @@ def at(
     return Position(topic_id, offset, epoch, offset if listed is None else listed, 1, is_stale=stale)
 
 
-def told(end: int | None, *, start: int | None = None, topic_id: str = "id", epoch: int = 3) -> Answer:
+def an_answer(end: int | None, *, start: int | None = None, topic_id: str = "id", epoch: int = 3) -> Answer:
     return Answer(topic_id, ListedEnd(end, epoch, 1) if end is not None else None, start)
 
 
@@ -48,26 +48,26 @@ def test_a_plan_is_one_barrier_further_with_the_times_of_its_listing() -> None:
     assert plan(SourceOffset.beginning(), listing, NO_LIMITS, {}) == SourceOffset("cluster", 1, 1000, 1001, {})
 
 
-# what was known, what the leader told -> where the partition stands now
+# what was known, what the leader answered -> where the partition stands now
 ONE_PARTITION: dict[str, tuple[Position | NotBegun | None, Answer, Position | NotBegun]] = {
-    "read on to the end": (at(10), told(30), at(30)),
-    "nothing was written": (at(10), told(10), at(10)),
-    "a new leader's epoch is kept": (at(10), told(30, epoch=4), at(30, epoch=4)),
-    "a start is for what is not begun": (at(10), told(30, start=20), at(30)),
-    "cut short before, caught up now": (at(10, 20), told(30), at(30)),
-    "told lower than read: truncated": (at(10), told(6), at(6)),
-    "not told: carried, with the old epoch and end": (at(10, 20), told(None), at(10, 20, stale=True)),
-    "still not told": (at(10, stale=True), told(None), at(10, stale=True)),
-    "told again": (at(10, stale=True), told(30), at(30)),
-    "new": (None, told(30, start=5), at(30)),
-    "new and not told": (None, told(None), UNREAD),
-    "new and not told, though its start is": (None, told(None, start=5), UNREAD),
-    "new and its start not told": (None, told(30), UNREAD),
-    "unread and told": (UNREAD, told(30, start=5), at(30)),
-    "unread and not told": (UNREAD, told(None), UNREAD),
-    "unread and its start still not told": (UNREAD, told(30), UNREAD),
-    "another topic of the same name": (at(10, topic_id="old"), told(30, start=0), at(30)),
-    "another topic, not told": (at(10, topic_id="old"), told(None), UNREAD),
+    "read on to the end": (at(10), an_answer(30), at(30)),
+    "nothing was written": (at(10), an_answer(10), at(10)),
+    "a new leader's epoch is kept": (at(10), an_answer(30, epoch=4), at(30, epoch=4)),
+    "a start is for what is not begun": (at(10), an_answer(30, start=20), at(30)),
+    "cut short before, caught up now": (at(10, 20), an_answer(30), at(30)),
+    "an end lower than read: truncated": (at(10), an_answer(6), at(6)),
+    "no answer: carried, with the old epoch and end": (at(10, 20), an_answer(None), at(10, 20, stale=True)),
+    "still no answer": (at(10, stale=True), an_answer(None), at(10, stale=True)),
+    "an answer again": (at(10, stale=True), an_answer(30), at(30)),
+    "new": (None, an_answer(30, start=5), at(30)),
+    "new, no answer": (None, an_answer(None), UNREAD),
+    "new, no answer for its end, but for its start": (None, an_answer(None, start=5), UNREAD),
+    "new, no answer for its start": (None, an_answer(30), UNREAD),
+    "unread, an answer": (UNREAD, an_answer(30, start=5), at(30)),
+    "unread, no answer": (UNREAD, an_answer(None), UNREAD),
+    "unread, still no answer for its start": (UNREAD, an_answer(30), UNREAD),
+    "another topic of the same name": (at(10, topic_id="old"), an_answer(30, start=0), at(30)),
+    "another topic, no answer": (at(10, topic_id="old"), an_answer(None), UNREAD),
 }
 
 
@@ -83,13 +83,13 @@ def test_a_partition_stands_where_its_answer_allows(
 @pytest.mark.parametrize(
     ("known", "answer", "begun"),
     [
-        pytest.param(None, told(30, start=5), {ORDERS: 5}, id="new"),
-        pytest.param(None, told(30, start=30), {ORDERS: 30}, id="new and empty"),
-        pytest.param(UNREAD, told(30, start=5), {ORDERS: 5}, id="answered at last"),
-        pytest.param(at(10, topic_id="old"), told(30, start=0), {ORDERS: 0}, id="another topic of the same name"),
-        pytest.param(at(0), told(30, start=5), {}, id="begun before, at 0"),
-        pytest.param(None, told(30), {}, id="start not told"),
-        pytest.param(None, told(None, start=5), {}, id="end not told"),
+        pytest.param(None, an_answer(30, start=5), {ORDERS: 5}, id="new"),
+        pytest.param(None, an_answer(30, start=30), {ORDERS: 30}, id="new and empty"),
+        pytest.param(UNREAD, an_answer(30, start=5), {ORDERS: 5}, id="answered at last"),
+        pytest.param(at(10, topic_id="old"), an_answer(30, start=0), {ORDERS: 0}, id="another topic of the same name"),
+        pytest.param(at(0), an_answer(30, start=5), {}, id="begun before, at 0"),
+        pytest.param(None, an_answer(30), {}, id="no answer for the start"),
+        pytest.param(None, an_answer(None, start=5), {}, id="no answer for the end"),
     ],
 )
 def test_reading_begins_once_start_and_end_are_listed(
@@ -103,9 +103,9 @@ def test_reading_begins_once_start_and_end_are_listed(
     [
         pytest.param(at(10), {}, {ORDERS: "id"}, id="deleted"),
         pytest.param(UNREAD, {}, {ORDERS: "id"}, id="deleted before it was read"),
-        pytest.param(at(10, topic_id="old"), {ORDERS: told(3, start=0)}, {ORDERS: "old"}, id="made anew"),
-        pytest.param(at(10, topic_id="old"), {ORDERS: told(None)}, {ORDERS: "old"}, id="made anew, not told"),
-        pytest.param(at(10), {ORDERS: told(None)}, {}, id="there, but not told"),
+        pytest.param(at(10, topic_id="old"), {ORDERS: an_answer(3, start=0)}, {ORDERS: "old"}, id="made anew"),
+        pytest.param(at(10, topic_id="old"), {ORDERS: an_answer(None)}, {ORDERS: "old"}, id="made anew, no answer"),
+        pytest.param(at(10), {ORDERS: an_answer(None)}, {}, id="there, but no answer"),
     ],
 )
 def test_what_is_no_longer_there_is_let_go_under_its_id(
@@ -114,7 +114,7 @@ def test_what_is_no_longer_there_is_let_go_under_its_id(
     assert planned({ORDERS: known}, answers).gone == gone
 
 
-THREE: Answers = {ORDERS: told(100), PAYMENTS: told(310), AUDIT: told(5)}
+THREE: Answers = {ORDERS: an_answer(100), PAYMENTS: an_answer(310), AUDIT: an_answer(5)}
 THREE_KNOWN: Positions = {ORDERS: at(0), PAYMENTS: at(10), AUDIT: at(5)}
 
 
@@ -138,9 +138,9 @@ def test_a_limit_fills_small_backlogs_first_and_cuts_reading_but_not_listing(
 
 
 def test_one_partition_that_is_far_behind_limits_no_other() -> None:
-    busy = {TopicPartition("busy", number): (at(0), told(700)) for number in range(5)}
+    busy = {TopicPartition("busy", number): (at(0), an_answer(700)) for number in range(5)}
     known = {ORDERS: at(0), **{partition: position for partition, (position, _) in busy.items()}}
-    answers = {ORDERS: told(400_000), **{partition: answer for partition, (_, answer) in busy.items()}}
+    answers = {ORDERS: an_answer(400_000), **{partition: answer for partition, (_, answer) in busy.items()}}
     found = planned(known, answers, Limits(data_offsets=4_000))
     assert found.barrier_fact(None).limited_data == {ORDERS}
     assert found.positions[ORDERS].offset == 500
@@ -148,36 +148,36 @@ def test_one_partition_that_is_far_behind_limits_no_other() -> None:
 
 def test_a_limit_counts_neither_what_is_truncated_nor_what_is_not_listed() -> None:
     known = {ORDERS: at(50), PAYMENTS: at(10), AUDIT: at(5)}
-    answers = {ORDERS: told(20), PAYMENTS: told(20), AUDIT: told(None)}
+    answers = {ORDERS: an_answer(20), PAYMENTS: an_answer(20), AUDIT: an_answer(None)}
     found = planned(known, answers, Limits(data_offsets=10)).positions
     assert found == {ORDERS: at(20), PAYMENTS: at(20), AUDIT: at(5, stale=True)}
 
 
 def test_no_distance_in_offsets_cuts_the_log() -> None:
-    """The cleaner leaves a handful of records in thousands of millions of offsets: only reading tells what is there."""
-    found = planned({}, {LOG: told(2_500_000_000, start=0)}, Limits(data_offsets=1))
+    """The cleaner leaves a handful of records in thousands of millions of offsets: only reading shows what is there."""
+    found = planned({}, {LOG: an_answer(2_500_000_000, start=0)}, Limits(data_offsets=1))
     assert found.positions == {LOG: at(2_500_000_000)}
     assert found.barrier_fact(None).stale_coordinator == frozenset()
 
 
-NEWS: dict[str, tuple[int, Position | None, int | None, Answer, Rereads, int]] = {
-    "there when reading began": (0, None, None, told(30, start=0), {}, 30),
-    "there, but it had not answered": (6, UNREAD, None, told(30, start=0), {}, 30),
-    "made later": (6, None, None, told(30, start=0), {}, 0),
-    "made later, and it had not answered": (6, UNREAD, 0, told(30, start=0), {}, 0),
-    "shown later": (6, None, None, told(5_000_000, start=0), {}, 5_000_000),
-    "shown later, and it had not answered": (6, UNREAD, 0, told(5_000_000, start=0), {}, 5_000_000),
-    "read on": (6, at(30), 30, told(40), {}, 30),
-    "not told": (6, at(30), 30, told(None), {}, 30),
-    "read on from what a batch left": (6, at(30), 30, told(40), {LOG: 7}, 30),
-    "read again as a whole": (6, at(30), 20, told(40), {LOG: 0}, 40),
-    "cut": (6, at(30), 30, told(20), {}, 20),
-    "another log of that name": (6, at(30, topic_id="old"), 30, told(9, start=0), {}, 9),
+BACKLOG_ENDS: dict[str, tuple[int, Position | None, int | None, Answer, Rereads, int]] = {
+    "there when reading began": (0, None, None, an_answer(30, start=0), {}, 30),
+    "there, but it had not answered": (6, UNREAD, None, an_answer(30, start=0), {}, 30),
+    "made later": (6, None, None, an_answer(30, start=0), {}, 0),
+    "made later, and it had not answered": (6, UNREAD, 0, an_answer(30, start=0), {}, 0),
+    "shown later": (6, None, None, an_answer(5_000_000, start=0), {}, 5_000_000),
+    "shown later, and it had not answered": (6, UNREAD, 0, an_answer(5_000_000, start=0), {}, 5_000_000),
+    "read on": (6, at(30), 30, an_answer(40), {}, 30),
+    "no answer": (6, at(30), 30, an_answer(None), {}, 30),
+    "read on from what a batch left": (6, at(30), 30, an_answer(40), {LOG: 7}, 30),
+    "read again as a whole": (6, at(30), 20, an_answer(40), {LOG: 0}, 40),
+    "cut": (6, at(30), 30, an_answer(20), {}, 20),
+    "another log of that name": (6, at(30, topic_id="old"), 30, an_answer(9, start=0), {}, 9),
 }
 
 
 @pytest.mark.parametrize(
-    ("barrier", "known", "backlog_end", "answer", "rereads", "expected"), NEWS.values(), ids=NEWS.keys()
+    ("barrier", "known", "backlog_end", "answer", "rereads", "expected"), BACKLOG_ENDS.values(), ids=BACKLOG_ENDS.keys()
 )
 def test_what_was_in_the_log_when_reading_began_is_not_new(
     barrier: int, known: Position | None, backlog_end: int | None, answer: Answer, rereads: Rereads, expected: int
@@ -193,7 +193,7 @@ def test_what_was_in_the_log_when_reading_began_is_not_new(
 @pytest.mark.parametrize(("barrier", "expected"), [(0, 30), (6, 0)], ids=["there at the start", "made later"])
 def test_a_log_that_answers_late_is_as_old_as_when_it_was_found(barrier: int, expected: int) -> None:
     before = SourceOffset("cluster", barrier, 900, 901, {})
-    for answer in (told(None), told(None), told(30, start=0), told(40, start=0)):
+    for answer in (an_answer(None), an_answer(None), an_answer(30, start=0), an_answer(40, start=0)):
         before = SourceOffset.from_json(
             json.loads(json.dumps(plan(before, Listing("cluster", {LOG: answer}, 1000, 1001), NO_LIMITS, {}).to_json()))
         )
@@ -202,13 +202,13 @@ def test_a_log_that_answers_late_is_as_old_as_when_it_was_found(barrier: int, ex
 
 
 REREADS: dict[str, tuple[Position | None, Answer, Rereads, Rereads]] = {
-    "reread from below": (at(10), told(30), {ORDERS: 4}, {ORDERS: 4}),
-    "reread from where it stands": (at(10), told(30), {ORDERS: 12}, {ORDERS: 10}),
-    "not told": (at(10), told(None), {ORDERS: 4}, {}),
-    "not begun before": (UNREAD, told(30, start=5), {ORDERS: 4}, {}),
-    "not known": (None, told(30, start=5), {ORDERS: 4}, {}),
-    "another topic by now": (at(10, topic_id="old"), told(30, start=0), {ORDERS: 4}, {}),
-    "no longer there": (at(10), told(1), {PAYMENTS: 4}, {}),
+    "reread from below": (at(10), an_answer(30), {ORDERS: 4}, {ORDERS: 4}),
+    "reread from where it stands": (at(10), an_answer(30), {ORDERS: 12}, {ORDERS: 10}),
+    "no answer": (at(10), an_answer(None), {ORDERS: 4}, {}),
+    "not begun before": (UNREAD, an_answer(30, start=5), {ORDERS: 4}, {}),
+    "not known": (None, an_answer(30, start=5), {ORDERS: 4}, {}),
+    "another topic by now": (at(10, topic_id="old"), an_answer(30, start=0), {ORDERS: 4}, {}),
+    "no longer there": (at(10), an_answer(1), {PAYMENTS: 4}, {}),
 }
 
 
@@ -225,9 +225,9 @@ def test_what_has_begun_and_answers_can_be_read_again(
 
 def test_a_range_that_went_back_is_cut_no_lower_than_where_it_stood() -> None:
     limits = Limits(data_offsets=15)
-    back = planned({ORDERS: at(80)}, {ORDERS: told(100)}, limits, {ORDERS: 40})
+    back = planned({ORDERS: at(80)}, {ORDERS: an_answer(100)}, limits, {ORDERS: 40})
     assert back.positions == {ORDERS: at(80, 100)}
-    assert planned(back.positions, {ORDERS: told(100)}, limits).positions == {ORDERS: at(95, 100)}
+    assert planned(back.positions, {ORDERS: an_answer(100)}, limits).positions == {ORDERS: at(95, 100)}
 
 
 def test_an_unread_position_is_not_begun() -> None:

@@ -134,7 +134,7 @@ HOLDERS = {
     "somebody above it": ([open_since(ORDERS, 11)], True),
     "somebody below it, whose marker we have not read": ([open_since(ORDERS, 9)], True),
     "somebody on another partition": ([open_since(PAYMENTS, 10)], True),
-    "its owner, told by another bucket": ([open_since(PAYMENTS, 3), open_since(ORDERS, 10, bucket=7)], False),
+    "its owner, emitted by another bucket": ([open_since(PAYMENTS, 3), open_since(ORDERS, 10, bucket=7)], False),
 }
 
 

@@ -1,4 +1,4 @@
-"""Fetch responses of every version we speak, against kafka-python's generated encoder."""
+"""Fetch responses of every version we can decode, against kafka-python's generated encoder."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Partition = Topic.PartitionData
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a leader has to say about one partition; versions differ in how much of it they carry."""
+class PartitionReply:
+    """The answer of a leader about one partition; versions differ in how much of it they carry."""
 
     partition: int
     records: bytes | None = None
@@ -76,31 +76,31 @@ def known(offset: int) -> int | None:
 
 
 IDS = {name: uuid.uuid5(uuid.NAMESPACE_DNS, name) for name in ("orders", "zahlungen-ä", "x" * 249)}
-SAID = {
+REPLIES = {
     "orders": [
-        Told(0, a_batch(0) + a_batch(1)),
-        Told(1, b""),
-        Told(2, None, high_watermark=2**62, last_stable_offset=2**61, log_start_offset=2**60),
-        Told(300, a_batch(0, count=3), aborted=((7, 4), (2**40, 9)), preferred_replica=3),
+        PartitionReply(0, a_batch(0) + a_batch(1)),
+        PartitionReply(1, b""),
+        PartitionReply(2, None, high_watermark=2**62, last_stable_offset=2**61, log_start_offset=2**60),
+        PartitionReply(300, a_batch(0, count=3), aborted=((7, 4), (2**40, 9)), preferred_replica=3),
     ],
     "zahlungen-ä": [
-        Told(0, diverging=(5, 77)),
-        Told(1, error_code=6, high_watermark=-1, last_stable_offset=-1, log_start_offset=-1, leader=(2, 9)),
-        Told(2, a_batch(8), aborted=(), diverging=(0, 0), leader=(1, 3)),
+        PartitionReply(0, diverging=(5, 77)),
+        PartitionReply(1, error_code=6, high_watermark=-1, last_stable_offset=-1, log_start_offset=-1, leader=(2, 9)),
+        PartitionReply(2, a_batch(8), aborted=(), diverging=(0, 0), leader=(1, 3)),
     ],
     "x" * 249: [],
 }
 
 
-def encoded(said: dict[str, list[Told]], version: int, *, error_code: int = 0) -> bytes:
+def encoded(replies: dict[str, list[PartitionReply]], version: int, *, error_code: int = 0) -> bytes:
     response = FetchResponse(
         version=version,
         throttle_time_ms=THROTTLED_MS,
         error_code=error_code,
         session_id=34,
         responses=[
-            Topic(topic=name, topic_id=IDS[name], partitions=[told.encodable() for told in parts])
-            for name, parts in said.items()
+            Topic(topic=name, topic_id=IDS[name], partitions=[part.encodable() for part in parts])
+            for name, parts in replies.items()
         ],
     )
     return bytes(response.encode(version=version))
@@ -112,14 +112,14 @@ def decoded(body: bytes, version: int) -> FetchAnswer:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_kafka_python_encodes_is_decoded(version: int) -> None:
-    answer = decoded(encoded(SAID, version), version)
+    answer = decoded(encoded(REPLIES, version), version)
     assert (answer.throttle_ms, answer.error_code) == (THROTTLED_MS, 0)
-    assert answer.partitions == [told.expected(name, version) for name, parts in SAID.items() for told in parts]
+    assert answer.partitions == [part.expected(name, version) for name, parts in REPLIES.items() for part in parts]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_truncation_is_a_wire_error(version: int) -> None:
-    whole = encoded(SAID, version)
+    whole = encoded(REPLIES, version)
     for size in range(len(whole)):
         with pytest.raises(WireError):
             decoded(whole[:size], version)
@@ -137,7 +137,7 @@ def test_an_error_of_the_whole_request_is_returned_where_the_version_has_one(ver
 
 @pytest.mark.parametrize("version", [4, 11, 12, 13])
 def test_records_are_a_view_into_the_response(version: int) -> None:
-    body = bytearray(encoded({"orders": [Told(0, b"abcd"), Told(1)]}, version))
+    body = bytearray(encoded({"orders": [PartitionReply(0, b"abcd"), PartitionReply(1)]}, version))
     first, without = decode_fetch_response(memoryview(body), version).partitions
     at = body.index(b"abcd")
     body[at : at + 4] = b"WXYZ"
@@ -146,11 +146,11 @@ def test_records_are_a_view_into_the_response(version: int) -> None:
 
 @pytest.mark.parametrize("version", [12, 13])
 def test_tags_of_later_brokers_are_skipped_wherever_they_stand(version: int) -> None:
-    told = Told(0, b"abcd")
-    body = encoded({"orders": [told]}, version)
+    part = PartitionReply(0, b"abcd")
+    body = encoded({"orders": [part]}, version)
     no_tags, unknown = b"\0", bytes.fromhex("02 63 03 abcdef 8001 00")
     assert body.endswith(3 * no_tags), "of the partition, the topic and the response"
-    assert decoded(body[:-3] + 3 * unknown, version).partitions == [told.expected("orders", version)]
+    assert decoded(body[:-3] + 3 * unknown, version).partitions == [part.expected("orders", version)]
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ KEY = a_key("app")
 
 
 def a_log_batch(key: bytes = KEY, value: bytes | None = a_value(V1), *records: bytes, **how: int) -> bytes:
-    said = [a_record(key=key, value=value), *records]
-    return a_batch(7, records=said, producer_id=-1, transactional=False, leader_epoch=3, **how)  # type: ignore[arg-type]
+    all_records = [a_record(key=key, value=value), *records]
+    return a_batch(7, records=all_records, producer_id=-1, transactional=False, leader_epoch=3, **how)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

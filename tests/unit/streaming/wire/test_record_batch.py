@@ -213,10 +213,10 @@ def record_of(*parts: bytes) -> bytes:
 
 MALFORMED = {
     "bytes behind the last record": ([a_record() + b"\0\0\0"], "records at byte 76: .* 3 more bytes"),
-    "a record longer than it says": ([varint(3) + a_record()[1:]], "record length"),
-    "a record shorter than it says": ([varint(99) + a_record()[1:]], "record length"),
+    "a record longer than its length field": ([varint(3) + a_record()[1:]], "record length"),
+    "a record shorter than its length field": ([varint(99) + a_record()[1:]], "record length"),
     "a header key without a length": ([record_of(b"\0\0\0\1\1", varint(1), varint(-1), varint(-1))], "header key"),
-    "fewer headers than it says": ([record_of(b"\0\0\0\1\1", varint(9))], "header key length"),
+    "fewer headers than its count": ([record_of(b"\0\0\0\1\1", varint(9))], "header key length"),
     "a negative number of headers": ([record_of(b"\0\0\0\1\1", varint(-1))], "header count"),
     "a key that never ends": ([record_of(b"\0\0\0", varint(2**31 - 1))], "record key"),
     "a varint that never ends": ([b"\xff" * 12], "record length"),
