@@ -35,7 +35,7 @@ from txnwatch.state.store.codec import STORED_PARTS, decode_producer, decode_sha
 TOKEN_BYTES = 8
 MAX_ENTRIES = 256
 _APART = 8  # entries by which buckets differ, so that they write their snapshots in different batches
-_SMALL_LOG = 1 << 16  # bytes; a smaller log is not worth a snapshot
+SMALL_LOG = 1 << 16  # bytes; a smaller log is not worth a snapshot
 
 
 class Head(Record, frozen=True):
@@ -167,7 +167,7 @@ class KeptBucket:
         if not self._tokens:
             return True
         entries = MAX_ENTRIES - _APART * (self.bucket.number % 16)
-        return len(self._tokens) >= entries or self._log_bytes > max(_SMALL_LOG, 2 * self._snapshot_bytes)
+        return len(self._tokens) >= entries or self._log_bytes > max(SMALL_LOG, 2 * self._snapshot_bytes)
 
     def _forget_idle(self, before_ms: TimestampMs) -> None:
         agenda = self.bucket.agenda

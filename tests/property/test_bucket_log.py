@@ -9,12 +9,14 @@ from unittest import mock
 
 import pytest
 
-from support.attempts import Query
+from support.attempts import USUAL_CHANGES, Query
 from txnwatch.state.detection.awaited_producers import Awaited
 from txnwatch.state.detection.look_times import Agenda
 from txnwatch.state.store.bucket_log import KeptBucket
 
 SEEDS, BATCHES = 25, 120
+LONG, RETENTION_MS = 550, 5_000  # ten batches
+FEW_CHANGES, FEWER_CHANGES = (0, 0, 0, 1), (*(0,) * 20, 1)
 
 
 def run(seeds: int) -> Counter[str]:
@@ -34,6 +36,24 @@ def test_failed_and_repeated_attempts_leave_no_trace() -> None:
     assert seen["read anew"] > SEEDS * BATCHES / 10
     assert seen["gone back"] > SEEDS
     assert seen["listed"] < SEEDS * BATCHES * 0.9, "the open transactions are not emitted at each barrier"
+
+
+def run_long() -> Counter[str]:
+    """Logs that grow until a snapshot replaces them, by their bytes and by their entries; idle producers leave."""
+    seen: Counter[str] = Counter()
+    for seed, changes in enumerate((USUAL_CHANGES, FEW_CHANGES, FEWER_CHANGES)):
+        query = Query(seed, RETENTION_MS, changes)
+        for _ in range(LONG):
+            query.batch()
+        seen += query.seen
+    return seen
+
+
+def test_idle_producers_leave_long_logs_and_no_others() -> None:
+    seen = run_long()
+    assert seen["a snapshot of a large log"] > 2
+    assert seen["a snapshot of a long log"] >= 1
+    assert seen["removed"] > 10
 
 
 def without_tokens(kept: KeptBucket, sequence: int, tokens: list[bytes]) -> range | None:
@@ -87,3 +107,29 @@ def test_an_agenda_whose_heap_does_not_follow_is_found() -> None:
 
     with mock.patch.object(KeptBucket, "_take", take), pytest.raises(AssertionError):
         run(SEEDS)
+
+
+def forget_what_is_open(kept: KeptBucket, before_ms: int) -> None:
+    with mock.patch.object(kept.bucket, "agenda", {}):
+        _forget(kept, before_ms)
+
+
+def times_are_not_read(kept: KeptBucket, entry: bytes) -> None:
+    times = dict(kept._written_ms)
+    _take(kept, entry)
+    kept._written_ms = dict.fromkeys(kept._rows, 0) | times
+
+
+_forget = KeptBucket._forget_idle
+_BUGS_OF_RETENTION: dict[str, tuple[str, Callable[..., Any]]] = {
+    "nothing is forgotten": ("_forget_idle", nothing),
+    "what is open is forgotten": ("_forget_idle", forget_what_is_open),
+    "times of writing are not read": ("_take", times_are_not_read),
+    "no snapshot": ("_needs_snapshot", lambda kept: not kept._tokens),
+}
+
+
+@pytest.mark.parametrize(("name", "bug"), _BUGS_OF_RETENTION.values(), ids=_BUGS_OF_RETENTION.keys())
+def test_a_planted_bug_of_retention_is_found(name: str, bug: Callable[..., Any]) -> None:
+    with mock.patch.object(KeptBucket, name, bug), pytest.raises(AssertionError):
+        run_long()

@@ -2,7 +2,8 @@
 
 Law: what an attempt writes counts only if the attempt is committed; another attempt at the same batch finds the version
 before. A worker keeps what it has decoded, whatever became of the attempt. Beside it runs the plain bucket, which reads
-all of its state in each batch and writes all of it: both must emit the same, and hold the same.
+all of its state in each batch and writes all of it: both must emit the same, and hold the same. The plain bucket
+removes idle producers when the log of the other has a new snapshot.
 """
 
 from __future__ import annotations
@@ -33,12 +34,16 @@ from txnwatch.state.model.facts import Barrier, CensusListing, CensusTaken, Fact
 from txnwatch.state.model.findings import Finding, OpenTransactions
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.transaction import ProducerState
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.store.bucket_log import TOKEN_BYTES, KeptBucket, load
+from txnwatch.state.store.bucket_log import MAX_ENTRIES, SMALL_LOG, TOKEN_BYTES, KeptBucket, load
+from txnwatch.state.store.codec import decode_producer
 
-POLICY = DetectionPolicy(idle_retention_ms=10**12, listed_after_ms=5_000)
+POLICY = DetectionPolicy(listed_after_ms=5_000)
+NEVER_REMOVED_MS = 10**12
 PARTITIONS = [TopicPartition("orders", number) for number in range(4)]
 PRODUCERS, WORKERS = 24, 3
+USUAL_CHANGES = (0, 0, 1, 4, 12)
 _STATES = (S.ONGOING, S.ONGOING, S.PREPARE_ABORT, S.COMPLETE_COMMIT, S.COMPLETE_ABORT)
 
 
@@ -60,6 +65,7 @@ class Writing:
     def __init__(self, version: Version, fails_at: str = "") -> None:
         self.version = Version(version.stored_head, dict(version.entries))
         self._fails_at = fails_at
+        self.has_snapshot = False
 
     def head(self) -> bytes | None:
         return self.version.stored_head
@@ -76,11 +82,32 @@ class Writing:
         self.version.entries[sequence] = entry
 
     def clear(self) -> None:
+        self.has_snapshot = True
         self.version.entries.clear()
 
     def _fail(self, at: str) -> None:
         if self._fails_at == at:
             raise AttemptFailedError
+
+
+class TimedStore(DictStore):
+    """A ProducerStore that also has the time of the last write of each producer."""
+
+    def __init__(self, rows: dict[int, bytes], written_ms: dict[int, int], now_ms: int) -> None:
+        super().__init__()
+        self.rows, self.written_ms, self._now_ms = dict(rows), dict(written_ms), now_ms
+
+    def put(self, producer: ProducerState) -> None:
+        super().put(producer)
+        self.written_ms[producer.producer_id] = self._now_ms
+
+    def without_idle(self, before_ms: int) -> int:
+        """Removes the producers with nothing open that were not written after a time; how many those are."""
+        written = self.written_ms.items()
+        idle = [one for one, at_ms in written if at_ms <= before_ms and not decode_producer(self.rows[one]).is_awaited]
+        for producer_id in idle:
+            del self.rows[producer_id], self.written_ms[producer_id]
+        return len(idle)
 
 
 @dataclass
@@ -90,18 +117,26 @@ class Plain:
     bucket: bytes = field(default_factory=lambda: encode_bucket(BucketState()))
     rows: dict[int, bytes] = field(default_factory=dict)
 
-    def run(self, facts: list[Fact]) -> tuple[Plain, list[Finding]]:
-        """The bucket after a batch, and its findings."""
-        store, bucket = DictStore(), decode_bucket(self.bucket)
-        store.rows = dict(self.rows)
+    written_ms: dict[int, int] = field(default_factory=dict)
+
+    def run(self, facts: list[Fact], now_ms: int, idle_before_ms: int | None) -> tuple[Plain, list[Finding], int]:
+        """The bucket after a batch, what it says, and how many idle producers it has removed."""
+        store, bucket = TimedStore(self.rows, self.written_ms, now_ms), decode_bucket(self.bucket)
         emitted = process(bucket, store, facts, POLICY, reports_partitions=True)
-        return Plain(encode_bucket(bucket), store.rows), emitted
+        removed = store.without_idle(idle_before_ms) if idle_before_ms is not None else 0
+        return Plain(encode_bucket(bucket), store.rows, store.written_ms), emitted, removed
 
 
 class Query:
-    """A query over one bucket; `seen` counts what has happened."""
+    """A query over one bucket; `seen` counts what has happened.
 
-    def __init__(self, seed: int) -> None:
+    `changes` are the numbers of producers that a batch may change, each as likely as the others.
+    """
+
+    def __init__(
+        self, seed: int, retention_ms: int = NEVER_REMOVED_MS, changes: tuple[int, ...] = USUAL_CHANGES
+    ) -> None:
+        self._retention_ms, self._changes = retention_ms, changes
         self.rng = random.Random(seed)
         self.seen: Counter[str] = Counter()
         self.number = 0
@@ -131,6 +166,7 @@ class Query:
 
     def _attempt(self) -> bool:
         rng, (version, plain) = self.rng, self.committed[-1]
+        now_ms = START_MS + self.number * 500
         worker = rng.randrange(WORKERS)
         if rng.random() < 0.1:
             self.workers[worker] = None
@@ -142,13 +178,15 @@ class Query:
             now = load(kept, store, number=0)
             self.seen["as it was kept" if now is kept else "read anew"] += 1
             emitted = process(now.bucket, now, facts, POLICY, reports_partitions=True)
-            now.write(store, rng.randbytes(TOKEN_BYTES), START_MS + self.number * 500, POLICY.idle_retention_ms)
+            now.write(store, rng.randbytes(TOKEN_BYTES), now_ms, self._retention_ms)
         except AttemptFailedError:
             return False
         self.workers[worker] = now
         if rng.random() < 0.15:
             return False  # all was written, and then the task, or the batch of the driver, failed
-        after, expected = plain.run(facts)
+        self._check_log(version, store)
+        after, expected, removed = plain.run(facts, now_ms, now_ms - self._retention_ms if store.has_snapshot else None)
+        self.seen["removed"] += removed
         self._compare(now, emitted, after, expected)
         self.committed = [*self.committed[-4:], (store.version, after)]
         return True
@@ -165,12 +203,25 @@ class Query:
         for producer_id in self.rng.sample(sorted(after.rows), min(3, len(after.rows))):
             assert now.get(producer_id) == stored.get(producer_id)
 
+    def _check_log(self, before: Version, store: Writing) -> None:
+        """The log begins again when it has MAX_ENTRIES entries, or as many bytes as are worth a snapshot."""
+        sizes = [len(entry) for _, entry in sorted(before.entries.items())]
+        is_long = len(sizes) >= MAX_ENTRIES
+        is_large = sum(sizes[1:]) > max(SMALL_LOG, 2 * sizes[0] if sizes else 0)
+        if store.version.stored_head == before.stored_head:
+            assert store.version.entries == before.entries
+        elif sizes:
+            assert store.has_snapshot == (is_long or is_large)
+            self.seen["a snapshot of a long log"] += is_long
+            self.seen["a snapshot of a large log"] += is_large
+            assert len(store.version.entries) == (1 if store.has_snapshot else len(sizes) + 1)
+
     def _facts(self) -> list[Fact]:
         """What this attempt has read: another one may read more, and its census sees another moment."""
         rng, start = self.rng, self.number * 10
         now_ms = START_MS + self.number * 500
         facts: list[Fact] = [self._barrier(now_ms)]
-        for producer_id in rng.sample(range(PRODUCERS), rng.choice((0, 0, 1, 4, 12))):
+        for producer_id in rng.sample(range(PRODUCERS), rng.choice(self._changes)):
             partition = rng.choice(PARTITIONS)
             if rng.random() < 0.8:
                 marker = a_marker(start + 4) if rng.random() < 0.6 else None
