@@ -34,7 +34,7 @@ def set_aside(session: SparkSession, checkpoint: str) -> str:
     """
     files = _Directory(session, checkpoint)
     files.make(_MOVING)
-    complete_move(session, checkpoint)
+    _move_all(files)
     return f"{checkpoint.rstrip('/')}/{PREVIOUS}"
 
 
@@ -43,14 +43,19 @@ def complete_move(session: SparkSession, checkpoint: str) -> bool:
 
     Raises:
         CheckpointError: as `set_aside`.
+        Py4JError: the file system cannot be used at all, so nothing is known about a move.
     """
     files = _Directory(session, checkpoint)
-    if files.has(_MOVING):
-        for part in _PARTS:
-            files.move(part, f"{_MOVING}/{part}")
-        files.remove(PREVIOUS)
-        files.move(_MOVING, PREVIOUS)
-    return files.has(PREVIOUS)
+    if files.shows(_MOVING):
+        _move_all(files)
+    return files.shows(PREVIOUS)
+
+
+def _move_all(files: _Directory) -> None:
+    for part in _PARTS:
+        files.move(part, f"{_MOVING}/{part}")
+    files.remove(PREVIOUS)
+    files.move(_MOVING, PREVIOUS)
 
 
 class _Directory:
@@ -61,10 +66,14 @@ class _Directory:
         jvm: Any = session.sparkContext._jvm  # noqa: SLF001 - Spark has no public API for it
         state: Any = session._jsparkSession.sessionState()  # noqa: SLF001 - as above
         self._path = jvm.org.apache.hadoop.fs.Path
-        self._files: Any = self._try(lambda: self._path(root).getFileSystem(state.newHadoopConf()))
+        self._files: Any = self._path(root).getFileSystem(state.newHadoopConf())
+
+    def shows(self, name: str) -> bool:
+        """Whether it is there; an error of the file system is the caller's."""
+        return bool(self._files.exists(self._at(name)))
 
     def has(self, name: str) -> bool:
-        return bool(self._try(lambda: self._files.exists(self._at(name))))
+        return bool(self._try(lambda: self.shows(name)))
 
     def make(self, name: str) -> None:
         self._try(lambda: self._files.mkdirs(self._at(name)))

@@ -70,7 +70,7 @@ def workers_without_protobuf(directory: Path) -> dict[str, str]:
     [
         (without_java, (), "JAVA_HOME is not set; install Java 17 or later"),
         (lambda _: {}, ("--master", "bogus"), "check --master: local[N]"),
-        (lambda _: {}, ("--checkpoint", "s3a://bucket/x"), "S3A not found; --checkpoint: add the jars"),
+        (lambda _: {}, ("--checkpoint", "s3a://bucket/x"), "S3AFileSystem not found; --checkpoint: add the jars"),
         (lambda _: {"PYSPARK_PYTHON": "/no/python"}, (), "PYSPARK_PYTHON: expected a Python interpreter"),
         (driver_without_pandas, (), "check PYSPARK_PYTHON: it must be a Python"),
         (workers_without_protobuf, (), "check PYSPARK_PYTHON: it must be a Python"),
