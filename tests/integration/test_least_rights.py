@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
-from confluent_kafka import TopicPartition as Committed
 
 from support.acl_recipes import (
     ABORT,
@@ -33,7 +31,7 @@ from support.acl_recipes import (
     Right,
 )
 from support.servers import Clusters, connect, create_coordinators
-from support.topics import create_topic
+from support.topics import commit_an_offset, create_topic
 from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.config import EVENTS_TOPIC
@@ -85,9 +83,7 @@ def guarded(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Ite
         owner.add(healthy)
         owner.produce(healthy)
         stray_write(cluster, "a-stray", hanging)
-    group = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "orders-app"})
-    group.commit(offsets=[Committed("orders-healthy", 0, 0)], asynchronous=False)  # creates __consumer_offsets
-    group.close()
+    commit_an_offset(kafka, healthy)
     yield Guarded(kafka, config, Grants(kafka.bootstrap_servers, USER))
     clusters.end("least")
 

@@ -14,7 +14,7 @@ import pytest
 
 from support.metrics import Scrape
 from support.servers import Clusters, connect, create_coordinators
-from support.topics import create_topic, unique
+from support.topics import commit_an_offset, create_topic, unique
 from support.transaction_tools import Ran
 from support.waiting import eventually
 from support.watch import RunningWatch
@@ -75,6 +75,7 @@ def scene(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Itera
         owner.add(healthy)
         owner.produce(healthy, timestamp_ms=1_600_000_000_000)
         stray_write(cluster, "a-stray", hanging)
+    commit_an_offset(kafka, healthy)
     yield Scene(kafka, config, healthy, hanging, owner.transactional_id)
     clusters.end("rights")
 

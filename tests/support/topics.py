@@ -5,9 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Committed
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.waiting import eventually
+from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 
@@ -73,3 +76,10 @@ def admin_of(cluster: Cluster) -> AdminClient:
     """confluent-kafka's admin client of the same brokers."""
     servers = ",".join(str(endpoint) for endpoint in cluster.bootstrap)
     return AdminClient({"bootstrap.servers": servers, "log_level": 2})
+
+
+def commit_an_offset(kafka: EmbeddedKafka, partition: TopicPartition) -> None:
+    """A group commits an offset, so that `__consumer_offsets` and its coordinator exist."""
+    group = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": unique("group")})
+    group.commit(offsets=[Committed(partition.topic, partition.partition, 0)], asynchronous=False)
+    group.close()

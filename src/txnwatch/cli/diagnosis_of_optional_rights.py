@@ -31,13 +31,15 @@ def _group_offsets(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
 
 def _topic_configs(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     name, needed_by = "DescribeConfigs on topics", "run (cleanup_policy in events)"
-    shown = {topic: rights for topic, rights in found.topic_operations.items() if rights is not None}
-    without = sorted(topic for topic, rights in shown.items() if DESCRIBE_CONFIGS not in rights and topic[:2] != "__")
+    shown = {topic: rights for topic, rights in found.topic_operations.items() if topic[:2] != "__"}
+    without = sorted(topic for topic, rights in shown.items() if rights is not None and DESCRIBE_CONFIGS not in rights)
+    fix = grant_line(caller, "DescribeConfigs", "--topic", "*")
     if without:
         detail = f"{_NOT_ALLOWED} on {some(without, _NAMED)}: the field cleanup_policy of an event is empty"
-        fix = grant_line(caller, "DescribeConfigs", "--topic", "*")
         yield CheckRow("right", name, Health.WARNING, detail, needed_by, fix)
-    elif shown:
+    elif not shown:
+        yield CheckRow("right", name, Health.WARNING, "no topic is shown", needed_by, fix)
+    else:
         yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)
 
 
