@@ -78,6 +78,15 @@ class BarrierContext:
         """Whether the view's log is read to an end of this barrier: a backlog after a restart must not raise alerts."""
         return self.has_coordinator(view) and view.log_partition not in self.coordinator_gaps
 
+    def had_election(self, view: CoordinatorView | None) -> bool:
+        """Whether a partition of the coordinators' log that can name the owner has another leader than one barrier ago.
+
+        The owner of an unknown producer id can be in any partition of that log.
+        """
+        reigns = self.clocks.reigns
+        of_owner = reigns.keys() if view is None else reigns.keys() & {view.log_partition}
+        return any(reigns[log_partition].since_ms == self.now_ms for log_partition in of_owner)
+
     def next_emission(self, emission: Emission | None) -> Emission:
         """When a candidate that is emitted now is due again; the pause doubles up to a maximum."""
         times = emission.times if emission is not None else 0

@@ -35,7 +35,10 @@ def judge_span(
         context.waiting[look] += 1
         return span, ()
     is_open_since = span.uncovered_at is not None and _is_still_open(partition, span, context)
-    next_phase, output = TRANSITIONS[phase_of(span), _SIGHTS[look, is_open_since]]
+    # An election of the log can cut off the record of a transaction that has taken the span and has ended it.
+    may_have_been_held = look is Look.UNCOVERED and context.had_election(producer.view)
+    sight = _SIGHTS[look, is_open_since and not may_have_been_held]
+    next_phase, output = TRANSITIONS[phase_of(span), sight]
     judged = in_phase(span, next_phase, context.barrier.number)
     match output:
         case Output.CANDIDATE:

@@ -21,6 +21,7 @@ from simulation.world import Setting, World
 from support.facts import DictStore
 from txnwatch.state.detection import bucket as buckets
 from txnwatch.state.detection import span_look, span_transitions
+from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.producer_snapshot import described_open
 from txnwatch.state.detection.proof import Look, look_at
 from txnwatch.state.detection.step import Step
@@ -171,6 +172,13 @@ class NoSecondLookAtTheLog(Wrapped):
             return Look.UNCOVERED if look is Look.COVERED and span.uncovered_at is not None else look
 
         return mock.patch.object(span_look, "look_at", once)
+
+
+class ElectionOfTheLogProvesToo(Wrapped):
+    """A look counts although an election of the log came between it and the look before."""
+
+    def patch(self) -> AbstractContextManager[object]:
+        return mock.patch.object(BarrierContext, "had_election", return_value=False)
 
 
 class RotationToOneProducerIdOnly(Reader):
@@ -356,6 +364,7 @@ MUTANTS: tuple[tuple[type[Reader], Setting, int], ...] = (
     (StaleLogIsFresh, USUAL, 0),
     (StaleDataIsFresh, HEALTHY_AND_QUICK, 510),
     (NoSecondLookAtTheLog, USUAL, 0),
+    (ElectionOfTheLogProvesToo, USUAL, 5_046_620),
     (RotationToOneProducerIdOnly, MARKERS_GET_LOST, 0),
     (OnlyANewerEpochCloses, USUAL, 0),
     (OneMarkerLost, USUAL, 540),

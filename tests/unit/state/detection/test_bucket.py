@@ -22,6 +22,7 @@ from support.facts import (
 )
 from txnwatch.state.detection.bucket import process
 from txnwatch.state.detection.bucket_state import BucketState
+from txnwatch.state.model.broker_clocks import Leader
 from txnwatch.state.model.facts import Barrier, NoticeKind
 from txnwatch.state.model.findings import OutstandingGap, PartitionAlarm, SpanCandidate, SpanEnded
 from txnwatch.state.model.gap import Gap, Remedy
@@ -221,3 +222,18 @@ def test_a_span_held_between_two_barriers_starts_its_proof_again() -> None:
         found = [run.batch(replace(completed, held=between)), run.batch()]
         proven_at[name] = [any(isinstance(one, SpanCandidate) for one in batch) for batch in found]
     assert proven_at == {"held": [False, True], "not held": [True, False]}
+
+
+@pytest.mark.parametrize("owner", ["known", "unknown"])
+@pytest.mark.parametrize("log_partition", [0, 1])
+def test_the_look_that_decides_has_the_same_leader_of_the_log_as_the_look_before(
+    owner: str, log_partition: int
+) -> None:
+    """An unclean election can cut off the record of a transaction whose marker is written and not read yet."""
+    leaders = {0: Leader(1, 5), 1: Leader(1, 5)}
+    run = BucketRun()
+    begun = [transaction(1, S.COMPLETE_ABORT)] if owner == "known" else []
+    run.batch(*begun, seen(0, 10, data=5), leaders=leaders)
+    found = [run.batch(leaders={**leaders, log_partition: Leader(2, 6)}) for _ in range(2)]
+    is_owners = owner == "unknown" or log_partition == 0
+    assert [any(isinstance(one, SpanCandidate) for one in batch) for batch in found] == [not is_owners, is_owners]
