@@ -1,39 +1,32 @@
 """Checks open incidents again: an end that was missed, the state of the partition, and the affected consumer groups.
 
-It reads through TransactionAdmin and ConsumerGroups; resolution.py and affected_groups.py of state/evidence decide. A
+It reads through TransactionAdmin and ConsumerGroups; end_check.py and affected_groups.py of state/evidence decide. A
 missing answer changes nothing that is known. Its reason is reported once until it changes.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from txnwatch.sinks.incidents import event_builder
-from txnwatch.state.evidence import incident_end
-from txnwatch.state.evidence.affected_groups import UnmovedOffset, affected_groups, observe, with_unanswered
-from txnwatch.state.evidence.resolution import is_held, is_refuted, is_same_transaction, span_is_over
-from txnwatch.state.model.description import (
-    DescribedTransaction,
-    NotDescribed,
-    TransactionDescription,
-    UnknownTransactionalId,
+from txnwatch.state.evidence.affected_groups import UnmovedOffset, look_again
+from txnwatch.state.evidence.end_check import (
+    absences_in_a_row,
+    is_end_missed,
+    is_unexplained,
+    owner_changes,
+    span_end,
+    transaction_end,
+    unexplained_since,
 )
+from txnwatch.state.model.description import TransactionDescription
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.incident_payload import AffectedGroup, EndKind, Resolution
-from txnwatch.state.model.ports import (
-    ABSENCES_OF_A_DELETED_TOPIC,
-    ConsumerGroups,
-    PartitionReading,
-    TransactionAdmin,
-)
-from txnwatch.state.model.quantities import DurationMs, TimestampMs, elapsed
-from txnwatch.state.model.verdicts import Verdict
-
-LOG_SHOWS_MS = DurationMs(5_000)
+from txnwatch.state.model.incident_payload import AffectedGroup, Resolution
+from txnwatch.state.model.ports import ConsumerGroups, PartitionReading, TransactionAdmin
+from txnwatch.state.model.quantities import TimestampMs, elapsed
 
 
 class Finding(NamedTuple):
@@ -42,11 +35,6 @@ class Finding(NamedTuple):
     incident: IncidentEvent
     resolution: Resolution | None = None
     changes: Mapping[str, Any] = {}
-
-    @property
-    def is_missed(self) -> bool:
-        """Whether it is over, and nothing shows how it ended."""
-        return self.resolution is not None and self.resolution.how is EndKind.NO_LONGER_OPEN
 
 
 @dataclass(slots=True)
@@ -59,7 +47,7 @@ class FollowUp:
     _unmoved: dict[TopicPartition, UnmovedOffset] = field(default_factory=dict)
     _affected: dict[TopicPartition, tuple[AffectedGroup, ...]] = field(default_factory=dict)
     _gone: dict[str, TimestampMs] = field(default_factory=dict)
-    _absences: Counter[TopicPartition] = field(default_factory=Counter)
+    _absences: dict[TopicPartition, int] = field(default_factory=dict)
     _problems: frozenset[str] = frozenset()
 
     @property
@@ -68,52 +56,45 @@ class FollowUp:
         return bool(self._gone)
 
     def look(self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Iterator[Finding]:
-        """Reads open incidents again.
-
-        If an incident is over at one read, the log should show how it ended. Only if it is still open here at another
-        read, `LOG_SHOWS_MS` later, its end was missed.
-        """
+        """Reads open incidents again. An end that the log should show is returned only if the log does not show it."""
         found = list(self._findings(incidents, now_ms))
-        over = {one.incident.incident_id for one in found if one.is_missed}
-        self._gone = {incident_id: self._gone.get(incident_id, now_ms) for incident_id in over}
+        over = [one.incident.incident_id for one in found if is_unexplained(one.resolution)]
+        self._gone = unexplained_since(self._gone, over, now_ms)
         for one in found:
-            if not one.is_missed or now_ms - self._gone[one.incident.incident_id] >= LOG_SHOWS_MS:
+            since_ms = self._gone.get(one.incident.incident_id)
+            if since_ms is None or is_end_missed(since_ms, now_ms):
                 yield one
 
     def _findings(self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Iterator[Finding]:
-        spans = {one.incident_id: where(one) for one in incidents if one.topic is not None}
         owners = self._owners(incidents)
+        spans = {one.incident_id: where(one) for one in incidents if one.topic is not None}
         readings = self.admin.read_partitions(set(spans.values())) if spans else {}
-        self._count_absences(readings)
-        is_over = {
-            one.incident_id: span_is_over(readings[spans[one.incident_id]], one)
-            for one in incidents
-            if one.incident_id in spans
-        }
-        still_open = {partition for incident_id, partition in spans.items() if is_over[incident_id] is None}
+        self._absences = absences_in_a_row(self._absences, readings)
+        checked = [(one, self._end(one, owners, readings, now_ms)) for one in incidents]
+        still_open = {spans[one.incident_id] for one, end in checked if end is None and one.incident_id in spans}
         around = self.around({partition: readings[partition] for partition in still_open}, now_ms, incidents)
         self._unmoved = {partition: self._unmoved[partition] for partition in still_open & self._unmoved.keys()}
         self._affected = {partition: self._affected[partition] for partition in still_open & self._affected.keys()}
-        for incident in incidents:
-            owner = owners.get(incident.transactional_id or "")
-            if incident.incident_id not in spans:
-                yield from _transaction(incident, owner, now_ms)
-            elif self._absences[spans[incident.incident_id]] >= ABSENCES_OF_A_DELETED_TOPIC:
-                yield Finding(incident, incident_end.partition_gone(now_ms))
-            elif (why := is_over[incident.incident_id]) is not None:
-                yield Finding(incident, incident_end.no_longer_open(now_ms, why))
-            elif isinstance(owner, DescribedTransaction) and _is_refuted(incident, owner):
-                yield Finding(incident, incident_end.refuted(now_ms, owner))
-            else:
-                partition = spans[incident.incident_id]
+        for incident, end in checked:
+            partition = spans.get(incident.incident_id)
+            if end is not None:
+                yield Finding(incident, end)
+            elif partition is not None:
                 changes = event_builder.surroundings(incident, readings[partition]) | around.get(partition, {})
-                yield Finding(incident, None, changes | _owner(incident, owner))
+                yield Finding(incident, None, changes | owner_changes(incident, _owner(incident, owners)))
 
-    def _count_absences(self, readings: Mapping[TopicPartition, PartitionReading]) -> None:
-        """Brokers learn of changes at different times, and each read asks another one: one absence proves nothing."""
-        before = self._absences
-        absent = (partition for partition, reading in readings.items() if reading.is_absent)
-        self._absences = Counter({partition: before[partition] + 1 for partition in absent})
+    def _end(
+        self,
+        incident: IncidentEvent,
+        owners: Mapping[str, TransactionDescription],
+        readings: Mapping[TopicPartition, PartitionReading],
+        now_ms: TimestampMs,
+    ) -> Resolution | None:
+        owner = _owner(incident, owners)
+        if incident.topic is None:
+            return transaction_end(incident, owner, now_ms)
+        partition = where(incident)
+        return span_end(incident, owner, readings[partition], self._absences.get(partition, 0), now_ms)
 
     def around(
         self,
@@ -135,18 +116,19 @@ class FollowUp:
         before = {**_recalled(known), **self._unmoved}
         affected_before = {where(one): one.consumer_groups for one in known if one.topic is not None} | self._affected
         for partition, (stable, end) in readable.items():
-            # An incomplete answer does not clear the groups that it lacks.
-            groups, is_complete = answer.offsets.get(partition, ()), not answer.problems
-            is_seen = bool(groups) or is_complete
-            seen = groups if is_seen else None
-            offset = observe(before.get(partition), stable, end, seen, now_ms, is_complete=is_complete)
-            self._unmoved[partition] = offset
-            found[partition] = {"lso_standing_ms": elapsed(offset.since_ms, now_ms)}
-            if is_seen:
-                affected = affected_groups(offset, end, groups, now_ms)
-                if not is_complete:
-                    affected = with_unanswered(affected, affected_before.get(partition, ()), groups)
-                self._affected[partition] = found[partition]["consumer_groups"] = affected
+            seen = look_again(
+                before.get(partition),
+                affected_before.get(partition, ()),
+                stable,
+                end,
+                answer.offsets.get(partition, ()),
+                now_ms,
+                is_complete=not answer.problems,
+            )
+            self._unmoved[partition] = seen.offset
+            found[partition] = {"lso_standing_ms": elapsed(seen.offset.since_ms, now_ms)}
+            if seen.affected is not None:
+                self._affected[partition] = found[partition]["consumer_groups"] = seen.affected
         return found
 
     def _report_once(self, problems: frozenset[str]) -> None:
@@ -166,29 +148,8 @@ def where(incident: IncidentEvent) -> TopicPartition:
     return TopicPartition(incident.topic, incident.partition)
 
 
-def _transaction(
-    incident: IncidentEvent, owner: TransactionDescription | None, now_ms: TimestampMs
-) -> Iterator[Finding]:
-    if isinstance(owner, UnknownTransactionalId):
-        yield Finding(incident, incident_end.no_longer_open(now_ms, "the coordinator no longer has the id"))
-    elif isinstance(owner, DescribedTransaction) and not is_same_transaction(owner, incident):
-        has = f"has the id in state {owner.state}"
-        yield Finding(incident, incident_end.no_longer_open(now_ms, f"the coordinator {has}"))
-
-
-def _is_refuted(incident: IncidentEvent, owner: DescribedTransaction) -> bool:
-    return incident.verdict == Verdict.HANGING and is_refuted(incident, owner)
-
-
-def _owner(incident: IncidentEvent, owner: TransactionDescription | None) -> dict[str, Any]:
-    """The fields about the owner of a hanging span.
-
-    If the producer's next transaction holds the span, its marker will end it: then no command is suggested.
-    """
-    if incident.verdict != Verdict.HANGING or owner is None or isinstance(owner, NotDescribed):
-        return {}
-    state = owner.state if isinstance(owner, DescribedTransaction) else None
-    return {"transaction_state": state} | ({"suggested_command": None} if is_held(incident, owner) else {})
+def _owner(incident: IncidentEvent, owners: Mapping[str, TransactionDescription]) -> TransactionDescription | None:
+    return owners.get(incident.transactional_id or "")
 
 
 def _recalled(known: Iterable[IncidentEvent]) -> dict[TopicPartition, UnmovedOffset]:

@@ -6,16 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from txnwatch.sinks.incidents.claims import Claims
-from txnwatch.sinks.incidents.follow_up import LOG_SHOWS_MS, FollowUp
+from txnwatch.sinks.incidents.follow_up import FollowUp
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings
+from txnwatch.state.evidence.end_check import LOG_SHOWS_MS, pause_ms
 from txnwatch.state.evidence.update_rules import needs_update
 from txnwatch.state.model.incident import IncidentEvent, updated
 from txnwatch.state.model.incident_payload import Resolution
-from txnwatch.state.model.quantities import AT_ONCE, DurationMs, TimestampMs
-
-LOOK_AGAIN_MS = DurationMs(60_000)
-SECOND_LOOK_MS = DurationMs(10_000)  # after an opening, because affected groups show only in a second read
+from txnwatch.state.model.quantities import AT_ONCE, TimestampMs
 
 
 @dataclass(slots=True)
@@ -36,8 +34,7 @@ class OpenChecks:
         """Reads open incidents again from time to time: an end may be missed before a restart, or in a gap."""
         if now_ms < self.due_ms:
             return
-        is_young = any(now_ms - known.detected_at_ms < SECOND_LOOK_MS for known in self.store.open_incidents)
-        self.due_ms = now_ms + (SECOND_LOOK_MS if is_young else LOOK_AGAIN_MS)
+        self.due_ms = now_ms + pause_ms((known.detected_at_ms for known in self.store.open_incidents), now_ms)
         looked_at = self.store.left_to_us(now_ms)
         for incident, resolution, changes in self.follow_up.look(looked_at, now_ms):
             if resolution is not None:

@@ -12,13 +12,14 @@ from txnwatch.sinks.incidents.confirm import confirm_contradicted, confirm_spans
 from txnwatch.sinks.incidents.confirmation_queue import ConfirmationQueues
 from txnwatch.sinks.incidents.follow_up import FollowUp
 from txnwatch.sinks.incidents.incident_store import IncidentStore
-from txnwatch.sinks.incidents.open_checks import SECOND_LOOK_MS, OpenChecks
+from txnwatch.sinks.incidents.open_checks import OpenChecks
 from txnwatch.sinks.incidents.outcome_retries import OutcomeRetries
 from txnwatch.sinks.incidents.own_findings import Findings, key_of
 from txnwatch.sinks.incidents.unanswered import Answers
 from txnwatch.state.events.claims import changes, differs, found_too
 from txnwatch.state.evidence import incident_end
 from txnwatch.state.evidence.confirmation import Answer
+from txnwatch.state.evidence.end_check import SECOND_LOOK_MS
 from txnwatch.state.evidence.known_outcome import Outcome, known_outcome
 from txnwatch.state.model.findings import (
     CoverInDoubt,

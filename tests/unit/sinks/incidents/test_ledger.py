@@ -9,10 +9,9 @@ import pytest
 
 from support.facts import transaction
 from support.ledger_world import HOUR_MS, World
-from txnwatch.sinks.incidents.follow_up import LOG_SHOWS_MS
 from txnwatch.sinks.incidents.ledger import CONFIRM_BUDGET_MS
-from txnwatch.sinks.incidents.open_checks import LOOK_AGAIN_MS
 from txnwatch.sinks.incidents.span_incidents import OUTCOME_BUDGET_MS
+from txnwatch.state.evidence.end_check import LOG_SHOWS_MS, LOOK_AGAIN_MS
 from txnwatch.state.model.findings import SpanEnd, SpanEnded, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S

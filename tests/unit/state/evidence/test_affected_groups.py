@@ -9,7 +9,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from txnwatch.state.evidence.affected_groups import NEAR_OFFSETS, UnmovedOffset, affected_groups, observe
+from txnwatch.state.evidence.affected_groups import (
+    NEAR_OFFSETS,
+    UnmovedOffset,
+    affected_groups,
+    look_again,
+    observe,
+)
 from txnwatch.state.model.incident_payload import AffectedGroup, GroupState
 from txnwatch.state.model.ports import GroupOffset
 
@@ -113,3 +119,21 @@ def test_the_worst_come_first() -> None:
     then = [*first, GroupOffset("also", 40, has_members=True), GroupOffset("beyond", 1120, has_members=True)]
     unmoved = observe(observe(None, LSO, 1120, first, 0), LSO, 1130, then, 10_000)
     assert [one.group_id for one in affected_groups(unmoved, 1130, then, 10_000)] == ["stopped", "behind", "also"]
+
+
+UNANSWERED = {
+    "complete, with the group": ([GroupOffset("billing", 1100, True)], True, ["billing"]),
+    "complete, without groups": ([], True, []),
+    "not complete, with the group": ([GroupOffset("billing", 1100, True)], False, ["billing", "search"]),
+    "not complete, without groups": ([], False, None),
+}
+
+
+@pytest.mark.parametrize(("groups", "is_complete", "affected"), UNANSWERED.values(), ids=UNANSWERED.keys())
+def test_an_answer_that_is_not_complete_clears_no_group(
+    groups: list[GroupOffset], is_complete: bool, affected: list[str] | None
+) -> None:
+    search = AffectedGroup(group_id="search", state=GroupState.AT_RISK, committed_offset=FAR, hidden_lag=20)
+    seen = look_again(None, [search], LSO, 1120, groups, 10, is_complete=is_complete)
+    assert seen.offset.since_ms == 10
+    assert (None if seen.affected is None else [one.group_id for one in seen.affected]) == affected

@@ -1,0 +1,177 @@
+"""Whether an open incident is over, by a fresh read, as tables; and how long its log has time to show the end."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from support.incidents import OPEN_SINCE_MS, an_event
+from txnwatch.state.evidence import incident_end
+from txnwatch.state.evidence.end_check import (
+    LOG_SHOWS_MS,
+    LOOK_AGAIN_MS,
+    SECOND_LOOK_MS,
+    absences_in_a_row,
+    is_end_missed,
+    is_unexplained,
+    owner_changes,
+    pause_ms,
+    span_end,
+    transaction_end,
+    unexplained_since,
+)
+from txnwatch.state.model.description import (
+    DescribedTransaction,
+    NotDescribed,
+    TransactionDescription,
+    UnknownTransactionalId,
+)
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, UNKNOWN_PARTITION, ActiveProducer, PartitionReading
+from txnwatch.state.model.problem import Problem
+from txnwatch.state.model.quantities import TimestampMs
+from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.verdicts import Verdict
+
+NOW_MS = TimestampMs(OPEN_SINCE_MS + 60_000)
+PARTITION = TopicPartition("orders", 3)
+INCIDENT = an_event()
+OPEN = ActiveProducer(
+    producer_id=4711, producer_epoch=2, last_sequence=0, last_timestamp_ms=0, coordinator_epoch=0, txn_start_offset=99
+)
+STILL_THERE = PartitionReading(
+    PARTITION, topic_id=INCIDENT.topic_id, last_stable_offset=99, high_watermark=120, producers=(OPEN,)
+)
+NO_LONGER_THERE = PartitionReading(PARTITION, topic_id=INCIDENT.topic_id, last_stable_offset=121, high_watermark=121)
+ABSENT = PartitionReading(PARTITION, UNKNOWN_PARTITION, is_absent=True)
+UNREADABLE = PartitionReading(PARTITION, Problem("NOT_LEADER"))
+
+IDLE = DescribedTransaction("payments", 1, TransactionState.COMPLETE_ABORT, 4711, 2, 60_000, OPEN_SINCE_MS - 5_000)
+HOLDER = replace(IDLE, state=TransactionState.ONGOING, partitions=frozenset({PARTITION}))
+NEXT = replace(HOLDER, start_ms=OPEN_SINCE_MS + 5_000)
+GONE = UnknownTransactionalId("payments", 1)
+NO_ANSWER = NotDescribed("payments", Problem("NOT_COORDINATOR"))
+
+SPANS = {
+    "still open, an idle owner": (STILL_THERE, IDLE, 0, None),
+    "still open, nobody answers": (STILL_THERE, None, 0, None),
+    "still open, the owner cannot be read": (STILL_THERE, NO_ANSWER, 0, None),
+    "still open, the id is gone": (STILL_THERE, GONE, 0, None),
+    "still open, held by the next transaction": (STILL_THERE, NEXT, 0, None),
+    "still open, its own transaction is live": (STILL_THERE, HOLDER, 0, "refuted"),
+    "no longer open": (NO_LONGER_THERE, IDLE, 0, "no_longer_open"),
+    "no longer open, and its own transaction was live": (NO_LONGER_THERE, HOLDER, 0, "no_longer_open"),
+    "the leader does not answer": (UNREADABLE, IDLE, 0, None),
+    "the leader does not answer, its own transaction is live": (UNREADABLE, HOLDER, 0, "refuted"),
+    "absent for the first time": (ABSENT, IDLE, 1, None),
+    "absent once less than enough": (ABSENT, IDLE, ABSENCES_OF_A_DELETED_TOPIC - 1, None),
+    "absent often enough": (ABSENT, IDLE, ABSENCES_OF_A_DELETED_TOPIC, "partition_gone"),
+    "absent often enough, its own transaction is live": (ABSENT, HOLDER, ABSENCES_OF_A_DELETED_TOPIC, "partition_gone"),
+}
+
+
+@pytest.mark.parametrize(("reading", "owner", "absences", "how"), SPANS.values(), ids=SPANS.keys())
+def test_the_end_of_a_span(
+    reading: PartitionReading, owner: TransactionDescription | None, absences: int, how: str | None
+) -> None:
+    end = span_end(INCIDENT, owner, reading, absences, NOW_MS)
+    assert (end.how if end is not None else None) == how
+    assert end is None or end.at_ms == NOW_MS
+
+
+def test_only_a_hanging_span_is_refuted_by_its_live_owner() -> None:
+    stray = an_event(verdict=Verdict.STRAY_WRITE)
+    assert span_end(stray, HOLDER, STILL_THERE, 0, NOW_MS) is None
+
+
+LATE = an_event(
+    verdict="late", topic=None, partition=None, txn_start_offset=None, topic_id=None, transaction_state="Ongoing"
+)
+SAME = replace(HOLDER, start_ms=OPEN_SINCE_MS)
+TRANSACTIONS = {
+    "the same transaction": (SAME, None),
+    "nobody answers": (None, None),
+    "the coordinator cannot be read": (NO_ANSWER, None),
+    "the id is gone": (GONE, "the coordinator no longer has the id"),
+    "another state": (
+        replace(SAME, state=TransactionState.COMPLETE_ABORT),
+        "the coordinator has the id in state CompleteAbort",
+    ),
+    "a later transaction": (replace(SAME, start_ms=OPEN_SINCE_MS + 1), "the coordinator has the id in state Ongoing"),
+    "another producer": (replace(SAME, producer_id=4712), "the coordinator has the id in state Ongoing"),
+}
+
+
+@pytest.mark.parametrize(("owner", "detail"), TRANSACTIONS.values(), ids=TRANSACTIONS.keys())
+def test_the_end_of_a_transaction(owner: TransactionDescription | None, detail: str | None) -> None:
+    end = transaction_end(LATE, owner, NOW_MS)
+    assert (end.detail if end is not None else None) == detail
+    assert is_unexplained(end) is (detail is not None)
+
+
+NO_COMMAND = {"transaction_state": TransactionState.ONGOING, "suggested_command": None}
+OWNERS = {
+    "nobody answers": (None, {}),
+    "it cannot be read": (NO_ANSWER, {}),
+    "the id is gone": (GONE, {"transaction_state": None}),
+    "an idle owner": (IDLE, {"transaction_state": TransactionState.COMPLETE_ABORT}),
+    "the next transaction holds the span": (NEXT, NO_COMMAND),
+    "a live transaction elsewhere": (
+        replace(NEXT, partitions=frozenset({TopicPartition("orders", 4)})),
+        {"transaction_state": TransactionState.ONGOING},
+    ),
+}
+
+
+@pytest.mark.parametrize(("owner", "changes"), OWNERS.values(), ids=OWNERS.keys())
+def test_the_fields_about_the_owner(owner: TransactionDescription | None, changes: dict[str, object]) -> None:
+    assert owner_changes(INCIDENT, owner) == changes
+    assert owner_changes(an_event(verdict=Verdict.STRAY_WRITE), owner) == {}
+
+
+def test_only_an_end_without_explanation_waits_for_the_log() -> None:
+    assert not is_unexplained(None)
+    assert not is_unexplained(incident_end.refuted(NOW_MS, HOLDER))
+    assert not is_unexplained(incident_end.partition_gone(NOW_MS))
+    assert is_unexplained(incident_end.no_longer_open(NOW_MS, "gone"))
+
+
+@given(st.lists(st.booleans(), max_size=8))
+def test_one_read_that_finds_the_partition_ends_the_row_of_absences(reads: list[bool]) -> None:
+    counted: dict[TopicPartition, int] = {}
+    for is_absent in reads:
+        counted = absences_in_a_row(counted, {PARTITION: ABSENT if is_absent else UNREADABLE})
+    row = next((at for at, is_absent in enumerate(reversed(reads)) if not is_absent), len(reads))
+    assert counted.get(PARTITION, 0) == row
+
+
+def test_a_partition_that_is_not_read_has_no_row_of_absences() -> None:
+    assert absences_in_a_row({PARTITION: 2}, {}) == {}
+
+
+def test_an_end_keeps_its_first_time_only_while_it_has_no_explanation() -> None:
+    since = unexplained_since({}, ["one"], TimestampMs(10))
+    assert (since := unexplained_since(since, ["one", "two"], TimestampMs(20))) == {"one": 10, "two": 20}
+    assert (since := unexplained_since(since, ["two"], TimestampMs(30))) == {"two": 20}
+    assert unexplained_since(since, ["one", "two"], TimestampMs(40)) == {"one": 40, "two": 20}
+
+
+@pytest.mark.parametrize(("waited_ms", "is_missed"), [(0, False), (LOG_SHOWS_MS - 1, False), (LOG_SHOWS_MS, True)])
+def test_the_log_has_time_to_show_the_end(waited_ms: int, is_missed: bool) -> None:
+    assert is_end_missed(NOW_MS, TimestampMs(NOW_MS + waited_ms)) is is_missed
+
+
+PAUSES = {
+    "nothing is open": ([], LOOK_AGAIN_MS),
+    "opened now": ([0], SECOND_LOOK_MS),
+    "opened a moment ago": ([SECOND_LOOK_MS - 1], SECOND_LOOK_MS),
+    "opened a while ago": ([SECOND_LOOK_MS], LOOK_AGAIN_MS),
+    "one of several is young": ([60_000, 1, 90_000], SECOND_LOOK_MS),
+}
+
+
+@pytest.mark.parametrize(("ages_ms", "pause"), PAUSES.values(), ids=PAUSES.keys())
+def test_a_young_incident_is_read_again_soon(ages_ms: list[int], pause: int) -> None:
+    assert pause_ms((TimestampMs(NOW_MS - age) for age in ages_ms), NOW_MS) == pause
