@@ -17,7 +17,7 @@ import fastavro
 import msgspec
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
-from txnwatch.sinks.delivery.heartbeat import CONTENT_TYPE, EVENT_TYPE, Heartbeat
+from txnwatch.state.events.heartbeat import CONTENT_TYPE, EVENT_TYPE, Heartbeat
 from txnwatch.state.events.value_rules import problem_of
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent

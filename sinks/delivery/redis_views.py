@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import redis
 
 from txnwatch.sinks.delivery.encoding import event_of, schema
-from txnwatch.sinks.delivery.heartbeat import Heartbeat, from_bytes
+from txnwatch.state.events.heartbeat import Heartbeat, from_bytes
 from txnwatch.sinks.delivery.redis import HEARTBEAT, OUR_KEYS, TIMEOUT_S
 from txnwatch.sinks.delivery.signature import Keys, redis_place
 from txnwatch.state.model.errors import BadEventError, SinkError, SkipReason

@@ -1,1 +1,1 @@
-"""Which values an event may have, and how large it may be."""
+"""Which values an event may have, which event of several writers counts, and what heartbeats show about watchers."""

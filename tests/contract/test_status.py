@@ -19,7 +19,7 @@ from support.topics import unique
 from txnwatch.cli.main import main
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.redis import EmbeddedRedis
-from txnwatch.sinks.delivery.heartbeat import Heartbeat
+from txnwatch.state.events.heartbeat import Heartbeat
 from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.redis import RedisMirror
 from txnwatch.sinks.delivery.signature import read_keys

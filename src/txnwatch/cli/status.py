@@ -16,10 +16,11 @@ from txnwatch.cli.asking import add_connection_flags, add_events_flags, add_outp
 from txnwatch.cli.events_read import keys_of, read_events_topic
 from txnwatch.cli.flag_types import redis_url
 from txnwatch.cli.output import CommandAnswer, Duration, Line, NotChecked, Time, write
-from txnwatch.cli.watchers import Watcher, listed, not_reached, unwatched, watchers_of
-from txnwatch.sinks.delivery.heartbeat import Heartbeat
+from txnwatch.cli.watchers import Watcher, listed, not_reached, watchers_of
 from txnwatch.sinks.delivery.redis_views import read_shown
 from txnwatch.sinks.delivery.skipped_records import SkippedRecords
+from txnwatch.state.events.heartbeat import Heartbeat
+from txnwatch.state.events.watch_coverage import last_of_each, uncovered, unwatched
 from txnwatch.state.model.errors import BadEventError, ConfigError
 from txnwatch.state.model.ids import ProducerId
 from txnwatch.state.model.incident import IncidentEvent, latest
@@ -86,9 +87,10 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 def run(parsed: argparse.Namespace) -> int:
     """Prints the open incidents and the watchers; see the description for the exit code."""
     found, now_ms = _read(parsed), wall_clock_ms()
-    watchers = watchers_of(found.heartbeats, now_ms)
-    alone = unwatched(found.clusters, watchers)
-    missing = not_reached(watchers)
+    last = last_of_each(found.heartbeats, now_ms)
+    watchers = watchers_of(last, now_ms)
+    alone = unwatched(found.clusters, last, now_ms)
+    missing = not_reached(uncovered(last, now_ms))
     clusters = sorted(found.clusters)
     answer = CommandAnswer(
         "status",

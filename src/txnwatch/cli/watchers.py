@@ -1,18 +1,15 @@
-"""The watchers by their last heartbeats, as rows and as text: which ones judge, and what they cover.
-
-To be active and to cover a partition are two things. A watcher that judges barriers is active. The partitions that it
-proves nothing about are not checked.
-"""
+"""The watchers by their last heartbeats, as rows and as text; state/events/watch_coverage.py decides what they cover."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 from txnwatch.cli.event_lines import duration
 from txnwatch.cli.output import NotChecked
-from txnwatch.sinks.delivery.heartbeat import Heartbeat
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BarrierNumber
+from txnwatch.state.events.heartbeat import Heartbeat
+from txnwatch.state.events.watch_coverage import Missing, Uncovered
+from txnwatch.state.model.ids import BarrierNumber
 from txnwatch.state.model.quantities import DurationMs, TimestampMs, elapsed
 
 _MOST = 20  # watchers to show; anybody who may write to the topic or to Redis can invent any number
@@ -58,33 +55,10 @@ class Watcher:
         )
         return f"{judged}; {reach}"
 
-    def unproven(self) -> Iterator[NotChecked]:
-        """The partitions that this active watcher proves nothing about."""
-        who = f"watcher {self.instance} of cluster {self.cluster_id}"
-        if not self.is_coordinator_read:
-            yield NotChecked(
-                f"cluster {self.cluster_id}",
-                f"{who} proves nothing there: no part of the coordinators' log is read to its end",
-            )
-            return
-        log = [name for name in self.unproven_names if name.startswith(f"{TRANSACTION_STATE_TOPIC}-")]
-        data = [name for name in self.unproven_names if name not in log]
-        of_data = self.unproven_partitions - self.unread_log_partitions
-        why_log = f"{who} cannot read this part of the coordinators' log, so nothing is proven about its ids"
-        yield from _not_checked(log, self.unread_log_partitions, why_log)
-        yield from _not_checked(data, of_data, f"{who} proves nothing there")
 
-
-def watchers_of(heartbeats: Iterable[Heartbeat], now_ms: TimestampMs) -> list[Watcher]:
-    """Each instance by its last heartbeat, the latest judgement first; doubtful heartbeats come last."""
-    last: dict[str, Heartbeat] = {}
-    for beat in heartbeats:
-        known = last.get(beat.key)
-        is_better = known is None or known.time_ms <= beat.time_ms or known.doubt(now_ms) is not None
-        if is_better and (beat.doubt(now_ms) is None or known is None):
-            last[beat.key] = beat
-    beats = sorted(last.values(), key=lambda beat: (beat.doubt(now_ms) is not None, -beat.judged_ms))
-    return [_watcher(beat, now_ms) for beat in beats]
+def watchers_of(last: Iterable[Heartbeat], now_ms: TimestampMs) -> list[Watcher]:
+    """The watchers of these heartbeats, in the same order."""
+    return [_watcher(beat, now_ms) for beat in last]
 
 
 def listed(watchers: Sequence[Watcher]) -> Sequence[Watcher]:
@@ -92,53 +66,32 @@ def listed(watchers: Sequence[Watcher]) -> Sequence[Watcher]:
     return watchers[:_MOST]
 
 
-def unwatched(clusters: Iterable[str], watchers: Sequence[Watcher]) -> list[str]:
-    """The clusters without an active watcher."""
-    looked_at = {watcher.cluster_id for watcher in watchers if watcher.is_active}
-    return sorted(set(clusters) - looked_at)
-
-
-def not_reached(watchers: Sequence[Watcher]) -> tuple[NotChecked, ...]:
-    """The partitions that active watchers prove nothing about.
-
-    Every watcher of a cluster reads the same coordinators' log. So it is enough that one of them has read all of it:
-    another one may have just started. Topics may be divided between watchers, so the data partitions of each one count.
-    """
-    looking = [watcher for watcher in watchers if watcher.is_active]
-    log_is_read = {
-        watcher.cluster_id for watcher in looking if watcher.is_coordinator_read and not watcher.unread_log_partitions
-    }
-    unproven = [
-        missing
-        for watcher in looking
-        for missing in _with_log_read(watcher, is_read=watcher.cluster_id in log_is_read).unproven()
-    ]
-    more = (
-        [NotChecked(f"{len(unproven) - _MOST} more", "other watchers prove nothing there")]
-        if len(unproven) > _MOST
-        else []
-    )
-    return (*unproven[:_MOST], *more)
-
-
-def _with_log_read(watcher: Watcher, *, is_read: bool) -> Watcher:
-    if not is_read:
-        return watcher
-    names = tuple(name for name in watcher.unproven_names if not name.startswith(f"{TRANSACTION_STATE_TOPIC}-"))
-    return replace(
-        watcher,
-        unproven_partitions=watcher.unproven_partitions - watcher.unread_log_partitions,
-        unproven_names=names,
-        unread_log_partitions=0,
-        is_coordinator_read=True,
+def not_reached(found: Iterable[Uncovered]) -> tuple[NotChecked, ...]:
+    """What active watchers prove nothing about, as parts of the answer that are not checked."""
+    unproven = [missing for part in found for missing in _not_checked(part)]
+    if len(unproven) <= _MOST:
+        return tuple(unproven)
+    return (
+        *unproven[:_MOST],
+        NotChecked(f"{len(unproven) - _MOST} more", "other watchers prove nothing there"),
     )
 
 
-def _not_checked(names: Sequence[str], count: int, why: str) -> Iterator[NotChecked]:
-    yield from (NotChecked(name, why) for name in names)
-    rest = count - len(names)
-    if rest > 0:
-        yield NotChecked(f"{rest} {'more ' if names else ''}partition{'' if rest == 1 else 's'}", why)
+def _not_checked(part: Uncovered) -> Iterator[NotChecked]:
+    who = f"watcher {part.watcher.instance} of cluster {part.watcher.cluster_id}"
+    match part.missing:
+        case Missing.EVERYTHING:
+            why = f"{who} proves nothing there: no part of the coordinators' log is read to its end"
+            yield NotChecked(f"cluster {part.watcher.cluster_id}", why)
+            return
+        case Missing.LOG:
+            why = f"{who} cannot read this part of the coordinators' log, so nothing is proven about its ids"
+        case Missing.DATA:
+            why = f"{who} proves nothing there"
+    yield from (NotChecked(name, why) for name in part.names)
+    if part.more:
+        plural = "" if part.more == 1 else "s"
+        yield NotChecked(f"{part.more} {'more ' if part.names else ''}partition{plural}", why)
 
 
 def _watcher(beat: Heartbeat, now_ms: TimestampMs) -> Watcher:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from txnwatch.sinks.delivery.event_log import Found
-from txnwatch.sinks.delivery.heartbeat import Heartbeat
 from txnwatch.sinks.delivery.skipped_records import SkippedRecords
+from txnwatch.state.events.heartbeat import Heartbeat
 from txnwatch.state.model.errors import BadEventError, SinkError
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.quantities import AT_ONCE, DurationMs, TimestampMs
@@ -52,7 +52,7 @@ class EventListener:
         if now_ms < self._due_ms:
             return
         self._due_ms = now_ms + _PAUSE_MS
-        old = [key for key, last in self.heartbeats.items() if now_ms - last.time_ms >= retention_ms]
+        old = [key for key, last in self.heartbeats.items() if last.is_expired(retention_ms, now_ms)]
         if old:
             try:
                 bury(old)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from txnwatch import __version__
-from txnwatch.sinks.delivery.heartbeat import MOST_NAMES, Heartbeat
+from txnwatch.state.events.heartbeat import MOST_NAMES, Heartbeat
 from txnwatch.state.model.errors import BrokerError, SinkError
 from txnwatch.state.model.findings import BucketCount, Finding, ReadLimitReached
 from txnwatch.state.model.ids import BarrierNumber

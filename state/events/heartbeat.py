@@ -74,6 +74,10 @@ class Heartbeat:
         """Whether this watcher is active now; the other fields show what it covers."""
         return self.doubt(now_ms) is None and now_ms - self.judged_ms <= FRESH_MS
 
+    def is_expired(self, retention_ms: DurationMs, now_ms: TimestampMs) -> bool:
+        """Whether the heartbeat is deleted from the events topic now."""
+        return now_ms - self.time_ms >= retention_ms
+
 
 _is_name = is_text(300)
 

@@ -1,0 +1,85 @@
+"""Decides from heartbeats which clusters have an active watcher, and where no active watcher proves anything.
+
+Law:
+  * A heartbeat that is not plausible never replaces a plausible one, and its watcher is never active.
+  * To be active and to cover a partition are two things. A watcher that judges barriers is active. The partitions that
+    it proves nothing about are not covered.
+  * Every watcher of a cluster reads the same coordinators' log. So it is enough that one of them has read all of it:
+    another one may have just started. Topics may be divided between watchers, so the data partitions of each one count.
+
+Pure: no I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum, auto
+from typing import NamedTuple
+
+from txnwatch.state.events.heartbeat import Heartbeat
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.quantities import TimestampMs
+
+_OF_LOG = f"{TRANSACTION_STATE_TOPIC}-"
+
+
+class Missing(Enum):
+    """What a watcher does not cover."""
+
+    EVERYTHING = auto()
+    LOG = auto()
+    DATA = auto()
+
+
+class Uncovered(NamedTuple):
+    """Partitions that an active watcher proves nothing about: the names that are known, and how many more there are."""
+
+    watcher: Heartbeat
+    missing: Missing
+    names: tuple[str, ...] = ()
+    more: int = 0
+
+
+def last_of_each(heartbeats: Iterable[Heartbeat], now_ms: TimestampMs) -> list[Heartbeat]:
+    """The last heartbeat of each instance, the latest judgement first; doubtful heartbeats come last."""
+    last: dict[str, Heartbeat] = {}
+    for beat in heartbeats:
+        known = last.get(beat.key)
+        if known is None or _replaces(beat, known, now_ms):
+            last[beat.key] = beat
+    return sorted(last.values(), key=lambda beat: (beat.doubt(now_ms) is not None, -beat.judged_ms))
+
+
+def _replaces(beat: Heartbeat, known: Heartbeat, now_ms: TimestampMs) -> bool:
+    if beat.doubt(now_ms) is not None:
+        return False
+    return known.doubt(now_ms) is not None or known.time_ms <= beat.time_ms
+
+
+def unwatched(clusters: Iterable[str], last: Iterable[Heartbeat], now_ms: TimestampMs) -> list[str]:
+    """The clusters without an active watcher."""
+    return sorted(set(clusters) - {beat.cluster_id for beat in last if beat.is_active(now_ms)})
+
+
+def uncovered(last: Sequence[Heartbeat], now_ms: TimestampMs) -> list[Uncovered]:
+    """What the active watchers prove nothing about."""
+    active = [beat for beat in last if beat.is_active(now_ms)]
+    log_is_read = {beat.cluster_id for beat in active if beat.is_coordinator_read and not beat.unread_log_partitions}
+    return [part for beat in active for part in _uncovered_by(beat, is_log_read=beat.cluster_id in log_is_read)]
+
+
+def _uncovered_by(beat: Heartbeat, *, is_log_read: bool) -> Iterator[Uncovered]:
+    if not is_log_read:
+        if not beat.is_coordinator_read:
+            yield Uncovered(beat, Missing.EVERYTHING)
+            return
+        yield from _part(beat, Missing.LOG, beat.unread_log_partitions)
+    yield from _part(beat, Missing.DATA, beat.unproven_partitions - beat.unread_log_partitions)
+
+
+def _part(beat: Heartbeat, missing: Missing, count: int) -> Iterator[Uncovered]:
+    is_log = missing is Missing.LOG
+    names = tuple(name for name in beat.unproven_names if name.startswith(_OF_LOG) is is_log)
+    more = max(0, count - len(names))
+    if names or more:
+        yield Uncovered(beat, missing, names, more)

@@ -1,0 +1,98 @@
+"""The watchers as rows and as text: each one once, with what it covers, and a limited number of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from support.heartbeats import NOW_MS, a_heartbeat
+from txnwatch.cli.watchers import listed, not_reached, watchers_of
+from txnwatch.state.events.heartbeat import Heartbeat
+from txnwatch.state.events.watch_coverage import last_of_each, uncovered, unwatched
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+
+UNREAD = TopicPartition(TRANSACTION_STATE_TOPIC, 3)
+
+
+def test_every_watcher_is_listed_once_by_its_last_heartbeat() -> None:
+    first, second = a_heartbeat(instance="one"), a_heartbeat(instance="two", judged_ms=NOW_MS - 5, time_ms=NOW_MS - 5)
+    older = replace(first, time_ms=NOW_MS - 10_000, judged_ms=NOW_MS - 10_000)
+    future = replace(second, time_ms=NOW_MS + 10_000_000, judged_ms=NOW_MS + 10_000_000)
+    shown = watchers_of(last_of_each([first, second, older, future], NOW_MS), NOW_MS)
+    assert [(one.instance, one.age_ms, one.is_active) for one in shown] == [("one", 0, True), ("two", 5, True)]
+
+
+def test_a_watcher_is_shown_as_one_line() -> None:
+    (shown,) = watchers_of([a_heartbeat()], NOW_MS + 1_500)
+    assert shown.line() == (
+        "watcher host:/checkpoint (0.9) of cluster cluster: evaluated barrier 812 1.5s ago; 120 partitions scanned, "
+        "30 by census, 2 unproven (orders-1, orders-2), the furthest 12 offsets behind"
+    )
+    (blind,) = watchers_of([a_heartbeat(is_coordinator_read=False)], NOW_MS)
+    assert blind.line() == (
+        "watcher host:/checkpoint (0.9) of cluster cluster: evaluated barrier 812 0.0s ago and proved nothing: "
+        "no part of the coordinators' log was read to its end"
+    )
+    (odd,) = watchers_of([a_heartbeat(time_ms=NOW_MS + 10**9)], NOW_MS)
+    assert ": ignored, " in odd.line()
+
+
+def test_a_cluster_that_nobody_looks_at_is_named() -> None:
+    last = last_of_each([a_heartbeat(), a_heartbeat(cluster_id="b", judged_ms=0)], NOW_MS)
+    assert unwatched({"cluster", "b", "c"}, last, NOW_MS) == ["b", "c"]
+
+
+def a_watcher(**changes: Any) -> Heartbeat:
+    """One that reaches everything."""
+    return a_heartbeat(**{"unproven_partitions": 0, "unproven_names": (), **changes})
+
+
+def missing_of(*beats: Heartbeat) -> dict[str, str]:
+    return dict(not_reached(uncovered(last_of_each(beats, NOW_MS), NOW_MS)))
+
+
+def test_a_watcher_that_reaches_everything_leaves_nothing_unchecked() -> None:
+    assert missing_of(a_watcher()) == {}
+
+
+def test_a_watcher_that_judges_looks_and_what_it_does_not_reach_is_not_checked() -> None:
+    partly = a_watcher(unproven_partitions=5, unproven_names=(str(UNREAD), "orders-1"), unread_log_partitions=1)
+    (watcher,) = watchers_of([partly], NOW_MS)
+    assert watcher.is_active
+    assert unwatched(["cluster"], [partly], NOW_MS) == []
+    who = "watcher host:/checkpoint of cluster cluster"
+    assert missing_of(partly) == {
+        str(UNREAD): f"{who} cannot read this part of the coordinators' log, so nothing is proven about its ids",
+        "orders-1": f"{who} proves nothing there",
+        "3 more partitions": f"{who} proves nothing there",
+    }
+    assert "5 unproven (__transaction_state-3, orders-1 and 3 more), 1 of them of the coordinators' log" in (
+        watcher.line()
+    )
+
+
+def test_a_watcher_that_has_read_no_part_of_the_log_proves_nothing() -> None:
+    blind = a_watcher(is_coordinator_read=False, unproven_partitions=50, unread_log_partitions=50)
+    assert list(missing_of(blind)) == ["cluster cluster"]
+    assert missing_of(blind, a_watcher(instance="another")) == {}, "they read the same log, and this one has read it"
+    assert list(missing_of(blind, a_watcher(instance="another", cluster_id="b"))) == ["cluster cluster"]
+
+
+def test_what_one_watcher_scans_another_may_not_watch_at_all() -> None:
+    partly = a_watcher(unproven_partitions=1, unproven_names=("orders-1",))
+    assert list(missing_of(partly, a_watcher(instance="another"))) == ["orders-1"]
+    gone = replace(partly, judged_ms=0)
+    assert missing_of(gone, a_watcher(instance="another")) == {}, "it does not look any more"
+
+
+def test_made_up_watchers_do_not_make_the_answer_endless() -> None:
+    made_up = [a_watcher(instance=f"x{n}", cluster_id=f"c{n}", is_coordinator_read=False) for n in range(300)]
+    assert len(missing_of(*made_up)) == 21
+    assert "280 more" in missing_of(*made_up)
+
+
+def test_made_up_watchers_do_not_hide_one_that_looks() -> None:
+    made_up = [a_heartbeat(instance=f"x{n}", cluster_id=f"c{n}", judged_ms=NOW_MS + 9_000) for n in range(30)]
+    last = last_of_each([a_heartbeat(), *made_up], NOW_MS)
+    assert unwatched(["cluster"], last, NOW_MS) == []
+    assert len(listed(watchers_of(last, NOW_MS))) == 20

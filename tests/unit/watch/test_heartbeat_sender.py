@@ -1,0 +1,131 @@
+"""The heartbeats of a watch: when they are sent, and what they have."""
+
+from __future__ import annotations
+
+import msgspec
+
+from support.heartbeats import NOW_MS
+from support.log_lines import LogLines
+from txnwatch.state.detection.proof import Look
+from txnwatch.state.events.heartbeat import Heartbeat
+from txnwatch.state.model.errors import SinkError
+from txnwatch.state.model.findings import BucketCount, CensusIncomplete, Finding, Unproven
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
+from txnwatch.streaming.job.progress import Progress
+from txnwatch.streaming.source.options import parse_options
+from txnwatch.watch.coverage import Coverage
+from txnwatch.watch.heartbeat_sender import HeartbeatSender, HeartbeatTarget
+
+DATA, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
+LOG, UNREAD = TopicPartition(TRANSACTION_STATE_TOPIC, 0), TopicPartition(TRANSACTION_STATE_TOPIC, 3)
+COUNT = BucketCount(7, 0, (), 0, NOW_MS, 0, (), -1, -1, 0)
+
+
+class Place:
+    """Somewhere heartbeats go."""
+
+    def __init__(self) -> None:
+        self.sent: list[Heartbeat] = []
+        self.is_away = False
+
+    def beat(self, heartbeat: Heartbeat) -> None:
+        if self.is_away:
+            raise SinkError("away")
+        self.sent.append(heartbeat)
+
+
+class Topics(Cluster):
+    """A cluster of two topics: one that is scanned, one by census."""
+
+    def refresh(self, _: object = ()) -> Metadata:
+        counts = {"orders": 2, "payments": 3}
+        topics = {
+            name: TopicInfo(name, name, partitions={number: PartitionInfo(1, 0) for number in range(count)})
+            for name, count in counts.items()
+        }
+        return Metadata("cluster", {1: Endpoint("a", 1)}, topics)
+
+
+class Watch:
+    """A pulse and the coverage that it asks, with a clock by hand."""
+
+    def __init__(self, *places: HeartbeatTarget) -> None:
+        patterns = {"subscribePattern": "orders", "censusPattern": ".*"}
+        options = parse_options({"kafka.bootstrap.servers": "a:1", **patterns})
+        cluster = Topics(options.bootstrap, options.security)
+        progress = Progress({}, {DATA: 30, LOG: 9}, {DATA: 10, LOG: 9})
+        self.now_ms = NOW_MS
+        self.coverage = Coverage(LogLines(), progress=lambda: progress, now_ms=lambda: self.now_ms)
+        self.pulse = HeartbeatSender(
+            "host:/c", "cluster", cluster, options, lambda: progress, places, lambda: self.coverage.evidence
+        )
+
+    def batch(self, *emitted: Finding, after_ms: int = 0) -> None:
+        self.now_ms = NOW_MS + after_ms
+        self.coverage.on_batch(emitted)
+        self.pulse.on_batch(emitted, self.now_ms)
+
+
+def test_a_watch_sends_heartbeats_at_the_pace_of_each_sink_while_it_evaluates_barriers() -> None:
+    quick, slow = Place(), Place()
+    watch = Watch(HeartbeatTarget(quick.beat, 5_000), HeartbeatTarget(slow.beat, 15_000))
+    for after_ms in range(0, 30_000, 500):
+        watch.batch(COUNT, Unproven(()), after_ms=after_ms)
+    assert (len(quick.sent), len(slow.sent)) == (6, 2)
+    watch.batch(after_ms=60_000)
+    assert len(quick.sent) == 6, "a batch without a barrier judges nothing"
+
+
+def test_it_shows_how_far_it_reaches() -> None:
+    place = Place()
+    watch = Watch(HeartbeatTarget(place.beat, 1))
+    watch.batch(COUNT)
+    assert not place.sent[-1].is_coordinator_read, "nothing is known of what is proven"
+    watch.batch(COUNT, Unproven((DATA, UNREAD)), after_ms=1)
+    last = place.sent[-1]
+    assert (last.unproven_partitions, last.unread_log_partitions, last.is_coordinator_read) == (2, 1, True)
+    assert last.unproven_names == (str(UNREAD), str(DATA)), "more depends on the log"
+    watch.batch(COUNT, Unproven((DATA,)), after_ms=2)
+    last = place.sent[-1]
+    assert (last.unproven_partitions, last.unread_log_partitions, last.furthest_behind) == (1, 0, 20)
+    assert (last.barrier, last.judged_ms, last.scanned_partitions, last.census_partitions) == (7, NOW_MS + 2, 2, 3)
+
+
+def test_an_election_at_the_moment_of_a_heartbeat_is_not_reported() -> None:
+    place = Place()
+    watch = Watch(HeartbeatTarget(place.beat, 1))
+    watch.batch(COUNT, Unproven(()), CensusIncomplete(()))
+    watch.batch(COUNT, Unproven((DATA, UNREAD)), CensusIncomplete((PAYMENTS,)), after_ms=5_000)
+    last = place.sent[-1]
+    assert (last.unproven_partitions, last.unread_log_partitions, last.is_coordinator_read) == (0, 0, True)
+    for after_ms in range(10_000, 40_000, 5_000):
+        watch.batch(COUNT, Unproven((DATA, UNREAD)), CensusIncomplete((PAYMENTS,)), after_ms=after_ms)
+    last = place.sent[-1]
+    assert last.unproven_names == (str(UNREAD), str(DATA), str(PAYMENTS))
+
+
+def test_partitions_that_no_census_describes_are_reported_as_unproven() -> None:
+    place = Place()
+    watch = Watch(HeartbeatTarget(place.beat, 1))
+    watch.batch(COUNT, Unproven(()), CensusIncomplete((DATA, PAYMENTS)))
+    assert place.sent[-1].unproven_names == (str(DATA), str(PAYMENTS))
+    assert place.sent[-1].unproven_partitions == 2
+
+
+def test_an_unreachable_sink_does_not_delay_the_others() -> None:
+    away, there = Place(), Place()
+    away.is_away = True
+    watch = Watch(HeartbeatTarget(away.beat, 1), HeartbeatTarget(there.beat, 1))
+    watch.batch(COUNT, Unproven(()))
+    assert len(there.sent) == 1
+
+
+def test_a_coordinators_log_that_nobody_shows_is_not_read() -> None:
+    place = Place()
+    watch = Watch(HeartbeatTarget(place.beat, 1))
+    hidden = msgspec.structs.replace(COUNT, waiting=((Look.COORDINATOR_NOT_SHOWN, 1),))
+    watch.batch(COUNT, hidden, Unproven(()))
+    assert not place.sent[-1].is_coordinator_read
