@@ -16,21 +16,29 @@ from txnwatch.sinks.incidents.confirm import confirm_spans, confirm_transactions
 from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings
-from txnwatch.state.events.claims import Response, claimed, keeps_content, response_to, with_claim
+from txnwatch.state.events.claims import (
+    Response,
+    candidate_of,
+    claimed,
+    is_doubtful_span,
+    is_doubtful_transaction,
+    is_own,
+    is_same_span,
+    keeps_content,
+    outcome_as_found,
+    response_to,
+    with_claim,
+)
 from txnwatch.state.evidence import incident_end
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.evidence.resolution import is_premature
 from txnwatch.state.model.description import DescribedTransaction, TransactionView
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
-from txnwatch.state.model.ids import BarrierNumber, ProducerId
+from txnwatch.state.model.ids import ProducerId
 from txnwatch.state.model.incident import IncidentEvent, SpanKey, resolved, transaction_incident_id, updated
 from txnwatch.state.model.incident_payload import Action, ExpectedOutcome, Resolution
 from txnwatch.state.model.ports import TransactionAdmin
-from txnwatch.state.model.quantities import LONG_AGO, TimestampMs
-from txnwatch.state.model.transaction import Span
-from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict
-
-_NO_BARRIER = BarrierNumber(0)  # a published incident is from no barrier of ours
+from txnwatch.state.model.quantities import TimestampMs
 
 
 @dataclass(slots=True)
@@ -54,16 +62,17 @@ class Claims:
         if incident.topic is None:
             return incident.incident_id in self.findings.transactions
         key = incident.span
-        evidence = self.findings.get(key) if key is not None else None
-        if key is None or evidence is None or self.findings.incident_of(key) != incident.incident_id:
+        if key is None:
             return False
-        return evidence.start_offset == incident.txn_start_offset
+        evidence = self.findings.get(key)
+        start = evidence.start_offset if evidence is not None else None
+        return is_own(incident, start, self.findings.incident_of(key))
 
     def as_found(self, event: IncidentEvent) -> IncidentEvent:
         """A hanging event with the outcome that this process has found; the one in the event may be forged."""
         evidence = self.findings.get(event.span) if event.span is not None and self.is_found(event) else None
-        outcome = evidence.outcome if evidence is not None else ExpectedOutcome.UNKNOWN
-        if event.verdict != Verdict.HANGING or event.expected_outcome == outcome:
+        outcome = outcome_as_found(event, evidence.outcome if evidence is not None else ExpectedOutcome.UNKNOWN)
+        if event.expected_outcome == outcome:
             return event
         found = replace(event, expected_outcome=outcome)
         return replace(found, suggested_command=suggested(self.origin, found))
@@ -108,7 +117,7 @@ class Claims:
         known = self.store.known.get(event.incident_id)
         if known is None:
             return self.store.has_ended(event.incident_id) and not self.store.is_spent(event.incident_id)
-        return (known.span, known.txn_start_offset) == (event.span, event.txn_start_offset)
+        return is_same_span(known, event)
 
     def end(self, incident: IncidentEvent, resolution: Resolution, now_ms: TimestampMs) -> IncidentEvent:
         """The `resolved` event of an incident whose end this process has found, with the outcome that it has found."""
@@ -176,44 +185,22 @@ class Claims:
         self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs
     ) -> Iterator[tuple[IncidentEvent, Resolution]]:
         """Open incidents to end: doubles, and those not found by this process that a fresh read contradicts."""
-        spans = [one for one in incidents if self._is_strange_span(one)][:CANDIDATES_AT_A_TIME]
+        spans = [one for one in incidents if is_doubtful_span(one, was_found=self._was_found(one))]
+        spans = spans[:CANDIDATES_AT_A_TIME]
         for one in incidents:
             if self.store.is_double(one):
                 yield one, incident_end.no_longer_open(now_ms, "another open incident is about the same transaction")
-        answers = confirm_spans(self.admin, [asked_about(one) for one in spans])
+        answers = confirm_spans(self.admin, [candidate_of(one) for one in spans])
         for one, (_, found) in zip(spans, answers, strict=True):
             if found.answer is Answer.REFUTED and found.description is not None:
                 yield one, incident_end.refuted(now_ms, found.description)
-        strange = (one for one in incidents if RULE_OF[one.verdict].is_past_timeout and not self.is_found(one))
-        late = [one for one in strange if one.transactional_id is not None]
+        late = [one for one in incidents if is_doubtful_transaction(one, is_found=self.is_found(one))]
         owners = self.admin.describe_transactions([one.transactional_id or "" for one in late]) if late else {}
         for one in late:
             owner = owners[one.transactional_id or ""]
             if isinstance(owner, DescribedTransaction) and is_premature(owner, one, now_ms):
                 yield one, incident_end.refuted(now_ms, owner)
 
-    def _is_strange_span(self, incident: IncidentEvent) -> bool:
-        """Whether another writer published it, and this process has not found it, also not before a restart."""
-        if incident.verdict != Verdict.HANGING or incident.is_by_hand or incident.txn_start_offset is None:
-            return False
-        return incident.span is not None and not self.findings.has_known(incident.span)
-
-
-def asked_about(incident: IncidentEvent) -> SpanCandidate:
-    """A published incident as a candidate for a fresh read: does this producer's transaction hang there?"""
-    assert incident.span is not None
-    assert incident.txn_start_offset is not None
-    (topic_id, partition, producer_id), start = incident.span, incident.txn_start_offset
-    epoch = incident.producer_epoch
-    return SpanCandidate(
-        verdict=Verdict.HANGING,
-        reason=Reason.NO_TRANSACTIONAL_ID,
-        producer_id=producer_id,
-        partition=partition,
-        span=Span(topic_id, start, epoch, epoch, start, LONG_AGO, LONG_AGO, _NO_BARRIER),
-        view=None,
-        first_barrier=_NO_BARRIER,
-        second_barrier=_NO_BARRIER,
-        data_listed_ms=LONG_AGO,
-        coordinator_listed_ms=LONG_AGO,
-    )
+    def _was_found(self, incident: IncidentEvent) -> bool:
+        """Whether this process has found the incident's span, now or before its last restart."""
+        return incident.span is not None and self.findings.has_known(incident.span)

@@ -16,7 +16,8 @@ from txnwatch.sinks.incidents.open_checks import OpenChecks
 from txnwatch.sinks.incidents.outcome_retries import OutcomeRetries
 from txnwatch.sinks.incidents.own_findings import Findings, key_of
 from txnwatch.sinks.incidents.unanswered import Answers
-from txnwatch.state.events.claims import changes, differs, found_too
+from txnwatch.state.events.claims import changes, found_too
+from txnwatch.state.events.next_step import Step, is_update_of_span, step_of_span
 from txnwatch.state.evidence import incident_end
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.evidence.end_check import SECOND_LOOK_MS
@@ -145,14 +146,14 @@ class SpanIncidents:
     def _hanging(self, candidate: SpanCandidate, event: IncidentEvent) -> Iterable[IncidentEvent]:
         """Events for a confirmed hanging span: it opens an incident, ends an older one, or changes a published one."""
         known, now_ms = self.store.open_span(*key_of(candidate)), event.time_ms
-        if known is not None and known.txn_start_offset != event.txn_start_offset:
+        step = step_of_span(known, event)
+        if known is not None and step is Step.END_AND_OPEN:
             yield self.claims.end(
                 known, incident_end.no_longer_open(now_ms, "another transaction is open there now"), now_ms
             )
-            known = None
-        if known is None:
+        if known is None or step is Step.END_AND_OPEN:
             yield self.store.enter(replace(event, incident_id=self.store.unused(event.incident_id)))
-        elif known.verdict != event.verdict:
+        elif step is Step.CHANGE_VERDICT:
             yield self.store.enter(updated(known, now_ms, **changes(known, event)))
         else:
             yield from self._found_too(known, event)
@@ -160,9 +161,7 @@ class SpanIncidents:
     def _found_too(self, known: IncidentEvent, event: IncidentEvent) -> Iterable[IncidentEvent]:
         """An incident published before a restart or by another writer: its content becomes what was found here."""
         ours = found_too(known, event)
-        is_known_now = known.expected_outcome == ExpectedOutcome.UNKNOWN != ours.expected_outcome
-        is_named_now = known.transactional_id is None is not ours.transactional_id
-        if differs(known, ours) or is_known_now or is_named_now:
+        if is_update_of_span(known, ours):
             ours = updated(ours, event.time_ms)
             yield ours
         self.store.enter(ours)

@@ -14,12 +14,12 @@ from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings
 from txnwatch.sinks.incidents.unanswered import Answers
 from txnwatch.state.events.claims import differs, found_too
+from txnwatch.state.events.next_step import Step, needs_confirmation, step_of_transaction
 from txnwatch.state.evidence import incident_end
 from txnwatch.state.model.findings import Finding, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.incident import IncidentEvent, updated
 from txnwatch.state.model.ports import TransactionAdmin
 from txnwatch.state.model.quantities import TimestampMs
-from txnwatch.state.model.verdicts import rank
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class TransactionIncidents:
             if known is None:
                 event = self.store.enter(replace(event, incident_id=self.store.unused(event.incident_id)))
                 yield event
-            elif rank(candidate.verdict) < rank(known.verdict):
+            elif step_of_transaction(known, candidate.verdict) is Step.CHANGE_VERDICT:
                 changes = {"verdict": event.verdict, "severity": event.severity, "overdue_ms": event.overdue_ms}
                 event = self.store.enter(updated(known, event.time_ms, **changes))
                 yield event
@@ -74,6 +74,5 @@ class TransactionIncidents:
     def _is_worse(self, candidate: TransactionCandidate) -> bool:
         """Whether the candidate is new, or worse than the open incident: long_running that has become late."""
         known = self.store.open_one(self.claims.transaction_id(candidate.producer_id, candidate.view, candidate))
-        if known is None or known.incident_id not in self.findings.transactions:
-            return True
-        return rank(candidate.verdict) < rank(known.verdict)
+        is_found = known is not None and known.incident_id in self.findings.transactions
+        return needs_confirmation(known, candidate.verdict, is_found=is_found)

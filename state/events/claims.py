@@ -2,7 +2,8 @@
 
 Law: a claim never replaces a finding. The subject of an incident never changes. Of an event with another subject, or
 about an incident of this process's own, only sequence, status, time, action and resolution are used. Only the log
-proves that another writer's marker was successful.
+proves that another writer's marker was successful. An open incident of another writer that this process has never found
+is read again.
 
 Pure: no I/O, no clock.
 """
@@ -13,10 +14,13 @@ from dataclasses import fields, replace
 from enum import Enum, auto
 from typing import Any
 
+from txnwatch.state.model.findings import SpanCandidate
+from txnwatch.state.model.ids import BarrierNumber
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import Action, ActionResult, ExpectedOutcome
-from txnwatch.state.model.quantities import TimestampMs
-from txnwatch.state.model.verdicts import RULE_OF, Verdict, rank
+from txnwatch.state.model.quantities import LONG_AGO, Offset, TimestampMs
+from txnwatch.state.model.transaction import Span
+from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict, rank
 
 _IDENTITY = ("topic", "partition", "topic_id", "producer_id", "txn_start_offset", "transactional_id")
 _BEGINNING = ("action", "resolution", "detected_at_ms", "detection_latency_ms")
@@ -30,6 +34,7 @@ _FIXED = {
     "age_ms",
     "time_ms",
 }
+_NO_BARRIER = BarrierNumber(0)  # a published incident is from no barrier of ours
 
 
 class Response(Enum):
@@ -50,6 +55,60 @@ def response_to(event: IncidentEvent, known: IncidentEvent, *, is_found: bool) -
     if not known.is_open:
         return Response.READ_AGAIN
     return Response.CORRECT if differs(event, known) else Response.NOTHING
+
+
+def is_own(incident: IncidentEvent, start_offset: Offset | None, published_as: str | None) -> bool:
+    """Whether an incident about a span has the content that this process has built.
+
+    Args:
+        incident: the incident.
+        start_offset: where the span begins that this process has found there; None if it has found none.
+        published_as: the incident that this process has published about that span; None for none.
+    """
+    is_found_there = start_offset is not None and start_offset == incident.txn_start_offset
+    return is_found_there and published_as == incident.incident_id
+
+
+def is_same_span(one: IncidentEvent, other: IncidentEvent) -> bool:
+    """Whether two events of one incident are about the same span, or both about no span."""
+    return (one.span, one.txn_start_offset) == (other.span, other.txn_start_offset)
+
+
+def outcome_as_found(event: IncidentEvent, found: ExpectedOutcome) -> ExpectedOutcome:
+    """The outcome to publish. Of a hanging span only the found one counts; the one in the event may be forged."""
+    return found if event.verdict == Verdict.HANGING else event.expected_outcome
+
+
+def is_doubtful_span(incident: IncidentEvent, *, was_found: bool) -> bool:
+    """Whether another writer published a hang that this process has not found, also not before a restart."""
+    if incident.verdict != Verdict.HANGING or incident.is_by_hand or incident.txn_start_offset is None:
+        return False
+    return incident.span is not None and not was_found
+
+
+def is_doubtful_transaction(incident: IncidentEvent, *, is_found: bool) -> bool:
+    """Whether another writer published an overdue transaction that this process has not found."""
+    return RULE_OF[incident.verdict].is_past_timeout and not is_found and incident.transactional_id is not None
+
+
+def candidate_of(incident: IncidentEvent) -> SpanCandidate:
+    """A published incident as a candidate for a fresh read: does this producer's transaction hang there?"""
+    assert incident.span is not None
+    assert incident.txn_start_offset is not None
+    (topic_id, partition, producer_id), start = incident.span, incident.txn_start_offset
+    epoch = incident.producer_epoch
+    return SpanCandidate(
+        verdict=Verdict.HANGING,
+        reason=Reason.NO_TRANSACTIONAL_ID,
+        producer_id=producer_id,
+        partition=partition,
+        span=Span(topic_id, start, epoch, epoch, start, LONG_AGO, LONG_AGO, _NO_BARRIER),
+        view=None,
+        first_barrier=_NO_BARRIER,
+        second_barrier=_NO_BARRIER,
+        data_listed_ms=LONG_AGO,
+        coordinator_listed_ms=LONG_AGO,
+    )
 
 
 def keeps_content(event: IncidentEvent, known: IncidentEvent, *, is_found: bool) -> bool:

@@ -8,10 +8,10 @@ from unittest import mock
 from msgspec.structs import replace
 
 from txnwatch.sinks.abort import automatic as abort
-from txnwatch.sinks.incidents.claims import asked_about
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.sinks.incidents.own_findings import key_of
 from txnwatch.state.abort.case import ProvenHang
+from txnwatch.state.events.claims import candidate_of
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import ActiveProducer
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState
@@ -20,7 +20,7 @@ from txnwatch.state.model.transaction import CoordinatorView, TransactionState
 def plant(ledger: Ledger, event: IncidentEvent, row: ActiveProducer) -> None:
     """Makes the ledger believe that it has itself found the hang of an event."""
     ledger.remember([event])
-    candidate = asked_about(event)
+    candidate = candidate_of(event)
     if event.transactional_id is not None:
         view = CoordinatorView(event.transactional_id, 0, 0, TransactionState.DEAD, 0, 60_000, None, 0, 0)
         candidate = replace(candidate, view=view)

@@ -12,16 +12,22 @@ from txnwatch.state.abort.protocol import action
 from txnwatch.state.events.claims import (
     Response,
     believed_action,
+    candidate_of,
     claimed,
     differs,
     found_too,
+    is_doubtful_span,
+    is_doubtful_transaction,
     is_elsewhere,
+    is_own,
+    is_same_span,
     keeps_content,
+    outcome_as_found,
     response_to,
     with_claim,
 )
 from txnwatch.state.model.incident import repeat_incident_id, span_incident_id
-from txnwatch.state.model.incident_payload import ActionResult, Decision, IncidentStatus, Initiator
+from txnwatch.state.model.incident_payload import ActionResult, Decision, ExpectedOutcome, IncidentStatus, Initiator
 from txnwatch.state.model.verdicts import RULE_OF, Verdict
 
 FOUND = an_event()
@@ -160,3 +166,67 @@ def test_a_finding_about_a_published_incident_keeps_its_identity_its_beginning_a
     found = an_event("other", expected_outcome="commit", open_since_ms=200, time_ms=NOW_MS + 9)
     assert found_too(known, found) == replace(known, expected_outcome=found.expected_outcome)
     assert found_too(replace(known, open_since_ms=300), found).open_since_ms == 200
+
+
+OWN = {
+    "found at this offset, and published": (99, FOUND.incident_id, True),
+    "found at another offset": (98, FOUND.incident_id, False),
+    "not found": (None, FOUND.incident_id, False),
+    "found, and another incident is about it": (99, "another", False),
+    "found, and not published": (99, None, False),
+}
+
+
+@pytest.mark.parametrize(("start", "published_as", "expected"), OWN.values(), ids=OWN.keys())
+def test_an_incident_is_our_own_only_at_the_offset_that_was_found(
+    start: int | None, published_as: str | None, expected: bool
+) -> None:
+    assert is_own(FOUND, start, published_as) is expected
+
+
+def test_an_incident_without_an_offset_is_never_our_own() -> None:
+    assert not is_own(an_event(txn_start_offset=None), None, FOUND.incident_id)
+
+
+def test_an_id_can_be_used_for_another_span() -> None:
+    assert is_same_span(FOUND, an_event(verdict="stray_write", sequence=7))
+    for field in ("topic", "partition", "topic_id", "producer_id", "txn_start_offset"):
+        assert not is_same_span(FOUND, an_event(**{field: SUBJECT[field]}))
+
+
+@given(st.sampled_from(list(Verdict)), st.sampled_from(list(ExpectedOutcome)), st.sampled_from(list(ExpectedOutcome)))
+def test_the_outcome_of_a_hang_is_only_what_was_found(
+    verdict: Verdict, claim: ExpectedOutcome, found: ExpectedOutcome
+) -> None:
+    outcome = outcome_as_found(an_event(**_of(verdict), expected_outcome=claim), found)
+    assert outcome == (found if verdict == Verdict.HANGING else claim)
+
+
+DOUBTFUL_SPANS: dict[str, tuple[dict[str, Any], bool, bool]] = {
+    "a hang of another writer": ({}, False, True),
+    "a hang that was found": ({}, True, False),
+    "a stray write": (_of(Verdict.STRAY_WRITE), False, False),
+    "a hang without an offset": ({"txn_start_offset": None}, False, False),
+    "a hang without a partition": ({"topic": None, "partition": None}, False, False),
+    "an abort by hand": (ABORT_BY_HAND, False, False),
+}
+
+
+@pytest.mark.parametrize(("changes", "was_found", "expected"), DOUBTFUL_SPANS.values(), ids=DOUBTFUL_SPANS.keys())
+def test_a_hang_that_was_never_found_is_read_again(changes: dict[str, Any], was_found: bool, expected: bool) -> None:
+    assert is_doubtful_span(an_event(**changes), was_found=was_found) is expected
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_an_overdue_transaction_that_was_never_found_is_read_again(verdict: Verdict) -> None:
+    overdue = an_event(**_of(verdict))
+    assert is_doubtful_transaction(overdue, is_found=False) is RULE_OF[verdict].is_past_timeout
+    assert not is_doubtful_transaction(overdue, is_found=True)
+    assert not is_doubtful_transaction(replace(overdue, transactional_id=None), is_found=False)
+
+
+def test_a_published_hang_is_a_candidate_about_the_same_span() -> None:
+    candidate = candidate_of(FOUND)
+    assert (candidate.span.topic_id, candidate.partition, candidate.producer_id) == FOUND.span
+    assert (candidate.span.start_offset, candidate.span.start_epoch) == (FOUND.txn_start_offset, FOUND.producer_epoch)
+    assert candidate.view is None, "what the event claims about the owner is not used"
