@@ -7,50 +7,35 @@ log of the JVM, its crashes, and the tracebacks of the Python workers.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import Iterator
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 LIMIT_BYTES = 10 << 20
 OLDER_FILES = 2
 _CHUNK = 1 << 16
 _PATIENCE_S = 1.0
+_ONE_BYTE_A_CHARACTER = "latin-1"
 
 
-class RotatedLog:
+class RotatedLog(RotatingFileHandler):
     """A file that is renamed to FILE.1 when it is full; FILE.1 becomes FILE.2, and the oldest file is removed."""
 
+    terminator = ""
+
     def __init__(self, path: Path, *, limit_bytes: int = LIMIT_BYTES, older_files: int = OLDER_FILES) -> None:
-        self.path = path
-        self._limit = limit_bytes
-        self._older = older_files
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("ab")
+        super().__init__(path, maxBytes=limit_bytes, backupCount=older_files, encoding=_ONE_BYTE_A_CHARACTER)
 
     def write(self, data: bytes) -> None:
-        """Appends; a failure (a full disk) drops the data, because the writer must never wait for the disk."""
-        with contextlib.suppress(OSError):
-            if self._file.tell() + len(data) > self._limit:
-                self._rotate()
-            self._file.write(data)
-            self._file.flush()
+        """Appends bytes as they are."""
+        self.handle(logging.makeLogRecord({"msg": data.decode(_ONE_BYTE_A_CHARACTER)}))
 
-    def _rotate(self) -> None:
-        for number in range(self._older, 0, -1):
-            newer = self._numbered(number - 1)
-            if newer.exists():
-                newer.replace(self._numbered(number))
-        full, self._file = self._file, self.path.open("ab")
-        full.close()
-
-    def _numbered(self, number: int) -> Path:
-        return self.path.with_name(f"{self.path.name}.{number}") if number else self.path
-
-    def close(self) -> None:
-        """Closes the file."""
-        with contextlib.suppress(OSError):
-            self._file.close()
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802, ARG002 - logging's name
+        """Drops the data after a failure (a full disk), because the writer must never wait for the disk."""
 
 
 @contextlib.contextmanager
@@ -73,7 +58,8 @@ def _copy(reading: int, file: RotatedLog) -> None:
     while data := os.read(reading, _CHUNK):
         file.write(data)
     os.close(reading)
-    file.close()
+    with contextlib.suppress(OSError):
+        file.close()
 
 
 def text_since(log: Path, begin: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,9 @@ def supervise(watch: Watch, session: SparkSession, stop: StopRequest, reload: Re
         before = watch.batches
         try:
             why = _run_query(watch, session, stop, reload, repeats)
+            if why is None:
+                continue
+            message = f"the query ended: {why}; restarting it"
         except OtherVersionError as exc:
             if is_rebuilt or watch.batches > 0:
                 raise
@@ -45,18 +49,12 @@ def supervise(watch: Watch, session: SparkSession, stop: StopRequest, reload: Re
             is_rebuilt = True
             continue
         except (BrokerError, QueryError) as exc:
-            pause_s = doubled(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures)
-            LOG.warning(f"{exc}; next attempt in {pause_s:.0f} s")
-            stop.wait(pause_s)
-            failures += 1
-            continue
-        if why is None:
-            continue
+            message = f"{exc}; next attempt"
         has_progressed = watch.batches > before
         if has_progressed:
             repeats.clear()
         pause_s = doubled(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures)
-        LOG.warning(f"the query ended: {why}; restarting it in {pause_s:.0f} s")
+        LOG.warning(f"{message} in {pause_s:.0f} s")
         stop.wait(pause_s)
         failures = 0 if has_progressed else failures + 1
 
@@ -127,7 +125,7 @@ def _watch_query(watch: Watch, query: StreamingQuery, stop: StopRequest, session
     from txnwatch.streaming.job.query import is_executing  # noqa: PLC0415
 
     first = seen = watch.batches
-    since, looks_s, first_s = time.monotonic(), 0.0, _FIRST_BATCH_S
+    since, looks_s, warnings = time.monotonic(), 0.0, 0
     is_reported = is_silent = False
     while not stop.wait(_POLL_S) and query.isActive and not reload.apply(watch):
         waited_s = time.monotonic() - since
@@ -142,10 +140,10 @@ def _watch_query(watch: Watch, query: StreamingQuery, stop: StopRequest, session
             looks_s = time.monotonic() + _SILENCE_S
             if not is_executing(session):
                 return
-            if seen == first and waited_s > first_s:
+            if seen == first and waited_s > doubled(_FIRST_BATCH_S, math.inf, warnings):
                 where = f"if the brokers answer, the reason is in Spark's output: {watch.spark_log}"
                 LOG.warning(f"no micro-batch has completed since the start, {waited_s:.0f} s ago; {where}")
-                first_s *= 2
+                warnings += 1
             elif seen != first and not is_silent:
                 LOG.warning(f"no broker of {watch.settings.bootstrap_server} has answered for {_SILENCE_S:.0f} s")
                 is_silent = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -41,12 +42,21 @@ def test_a_disk_that_does_not_take_it_ends_nothing(tmp_path: Path, monkeypatch: 
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "replace", is_full)
+        patched.setattr(os, "rename", is_full)
         log.write(b"lost")
     log.write(b"kept")
     log.close()
     assert (tmp_path / "spark.log").read_bytes() == b"kept"
     assert (tmp_path / "spark.log.1").read_bytes() == b"abc"
+
+
+def test_bytes_are_kept_as_they_are(tmp_path: Path) -> None:
+    every_byte = bytes(range(256)) + b"\r\n\n" + "\u20ac".encode()
+    log = RotatedLog(tmp_path / "spark.log", limit_bytes=1_000)
+    for at in range(0, len(every_byte), 7):
+        log.write(every_byte[at : at + 7])
+    log.close()
+    assert (tmp_path / "spark.log").read_bytes() == every_byte
 
 
 def test_all_output_of_a_process_is_copied_until_it_ends(tmp_path: Path) -> None:
