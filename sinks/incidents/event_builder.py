@@ -16,7 +16,7 @@ from txnwatch.state.model.findings import (
     StrayWrite,
     TransactionCandidate,
 )
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import ProducerId, TopicPartition
 from txnwatch.state.model.incident import IncidentEvent, span_incident_id, transaction_incident_id
 from txnwatch.state.model.incident_payload import (
     Evidence,
@@ -24,8 +24,8 @@ from txnwatch.state.model.incident_payload import (
     IncidentStatus,
     SinceClock,
 )
-from txnwatch.state.model.ports import PartitionReading
-from txnwatch.state.model.quantities import NO_TIME, TimestampMs, elapsed
+from txnwatch.state.model.ports import ActiveProducer, PartitionReading
+from txnwatch.state.model.quantities import NO_TIME, Offset, TimestampMs, elapsed
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict
 
@@ -39,9 +39,7 @@ def hanging_event(
     outcome: ExpectedOutcome | None = None,
 ) -> IncidentEvent:
     """The event that opens an incident about a confirmed hanging span; `outcome` is the outcome, if already known."""
-    reading, producer = found.reading, found.producer
-    assert reading is not None
-    assert producer is not None
+    reading, producer = _read(found)
     view, description, span = candidate.view, found.description, candidate.span
     since_ms = span.first_seen_ms
     if view is not None and not view.is_live:
@@ -49,12 +47,8 @@ def hanging_event(
     outcome = outcome or known_outcome(candidate, found).outcome
     blocked = blocked_reads(reading, producer.start_offset)
     return IncidentEvent(
-        incident_id=span_incident_id(
-            origin.cluster_id,
-            reading.topic_id,
-            candidate.partition.partition,
-            candidate.producer_id,
-            producer.start_offset,
+        incident_id=_span_id(
+            origin, reading.topic_id, candidate.partition, candidate.producer_id, producer.start_offset
         ),
         sequence=1,
         status=IncidentStatus.OPENED,
@@ -67,11 +61,7 @@ def hanging_event(
         topic_id=reading.topic_id,
         producer_id=candidate.producer_id,
         producer_epoch=producer.producer_epoch,
-        transactional_id=(
-            description.transactional_id
-            if description is not None
-            else (view.transactional_id if view is not None else None)
-        ),
+        transactional_id=_name_of(description or view),
         coordinator_id=description.coordinator if description is not None else None,
         coordinator_epoch=producer.coordinator_epoch,
         transaction_state=description.state if description is not None else None,
@@ -152,9 +142,7 @@ def stray_event(origin: Origin, stray: StrayWrite, now_ms: TimestampMs) -> Incid
     joined, view = stray.joined, stray.view
     first_barrier, second_barrier = stray.looks if stray.looks is not None else (None, None)
     return IncidentEvent(
-        incident_id=span_incident_id(
-            origin.cluster_id, stray.topic_id, stray.partition.partition, stray.producer_id, joined.start_offset
-        ),
+        incident_id=_span_id(origin, stray.topic_id, stray.partition, stray.producer_id, joined.start_offset),
         sequence=1,
         status=IncidentStatus.OPENED,
         verdict=Verdict.STRAY_WRITE,
@@ -165,7 +153,7 @@ def stray_event(origin: Origin, stray: StrayWrite, now_ms: TimestampMs) -> Incid
         topic_id=stray.topic_id,
         producer_id=stray.producer_id,
         producer_epoch=joined.start_epoch,
-        transactional_id=view.transactional_id if view is not None else None,
+        transactional_id=_name_of(view),
         transaction_state=view.state if view is not None else None,
         txn_start_offset=joined.start_offset,
         open_since_ms=stray.first_seen_ms,
@@ -196,6 +184,24 @@ def surroundings(incident: IncidentEvent, reading: PartitionReading) -> dict[str
     return blocked_reads(reading, incident.txn_start_offset)._asdict()
 
 
+def _read(found: SpanConfirmation) -> tuple[PartitionReading, ActiveProducer]:
+    """What the fresh read of a confirmed span has read."""
+    assert found.reading is not None
+    assert found.producer is not None
+    return found.reading, found.producer
+
+
+def _span_id(
+    origin: Origin, topic_id: str, partition: TopicPartition, producer_id: ProducerId, start_offset: Offset
+) -> str:
+    return span_incident_id(origin.cluster_id, topic_id, partition.partition, producer_id, start_offset)
+
+
+def _name_of(owner: TransactionView | None) -> str | None:
+    """The transactional id of the producer, None if it is not known."""
+    return owner.transactional_id if owner is not None else None
+
+
 def _sorted(partitions: Iterable[TopicPartition]) -> tuple[str, ...]:
     return tuple(sorted(str(partition) for partition in partitions))
 
@@ -208,9 +214,7 @@ def _log_place(view: TransactionView | None) -> str | None:
 
 
 def _span_evidence(candidate: SpanCandidate, found: SpanConfirmation, now_ms: TimestampMs) -> Evidence:
-    reading, producer, description, view = found.reading, found.producer, found.description, candidate.view
-    assert reading is not None
-    assert producer is not None
+    (reading, producer), description, view = _read(found), found.description, candidate.view
     return Evidence(
         complete=True,
         first_barrier=candidate.first_barrier,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from txnwatch.sinks.incidents import event_builder
 from txnwatch.sinks.incidents.claims import Claims
@@ -19,7 +20,7 @@ from txnwatch.sinks.incidents.unanswered import Answers
 from txnwatch.state.events.claims import changes, found_too
 from txnwatch.state.events.next_step import Step, is_update_of_span, step_of_span
 from txnwatch.state.evidence import incident_end
-from txnwatch.state.evidence.confirmation import Answer
+from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.end_check import SECOND_LOOK_MS
 from txnwatch.state.evidence.known_outcome import Outcome, known_outcome
 from txnwatch.state.model.findings import (
@@ -119,29 +120,34 @@ class SpanIncidents:
         with self.admin.within(OUTCOME_BUDGET_MS):  # if time runs out, the outcome is found later
             whole = dict(with_histories(self.admin, confirmed))
         for candidate, found in confirmations:
-            what = f"{candidate.partition}@{candidate.span.start_offset} of producer id {candidate.producer_id}"
             if found.answer is Answer.REFUTED:
                 self.refuted.add(candidate.partition)
-            if not self.answers.is_confirmed(Verdict.HANGING, what, found.answer, found.why, self.now_ms()):
-                continue
-            policy = policies.get(candidate.partition.topic)
-            evidence = self.findings.confirmed(candidate, whole[candidate], self.now_ms())
-            event = event_builder.hanging_event(
-                self.origin, candidate, whole[candidate], policy, self.now_ms(), evidence.outcome
+            if self._is_confirmed(candidate, found):
+                policy = policies.get(candidate.partition.topic)
+                yield from self._confirmed(candidate, whole[candidate], policy, around.get(candidate.partition, {}))
+
+    def _is_confirmed(self, candidate: SpanCandidate, found: SpanConfirmation) -> bool:
+        what = f"{candidate.partition}@{candidate.span.start_offset} of producer id {candidate.producer_id}"
+        return self.answers.is_confirmed(Verdict.HANGING, what, found.answer, found.why, self.now_ms())
+
+    def _confirmed(
+        self, candidate: SpanCandidate, found: SpanConfirmation, cleanup_policy: str | None, around: Mapping[str, Any]
+    ) -> Iterable[IncidentEvent]:
+        """Stores the evidence of a confirmed candidate, and yields the events about it."""
+        key, evidence = key_of(candidate), self.findings.confirmed(candidate, found, self.now_ms())
+        event = event_builder.hanging_event(
+            self.origin, candidate, found, cleanup_policy, self.now_ms(), evidence.outcome
+        )
+        event = replace(event, **around)
+        self.checks.not_after(event.time_ms + SECOND_LOOK_MS)
+        yield from self._hanging(candidate, event)
+        known = self.store.open_span(*key)
+        if known is not None:
+            is_unknown = evidence.outcome == ExpectedOutcome.UNKNOWN
+            self.findings.published_as(key, known.incident_id)
+            self.outcomes.opened(
+                known, candidate, known_outcome(candidate, found) if is_unknown else Outcome(evidence.outcome)
             )
-            event = replace(event, **around.get(candidate.partition, {}))
-            self.checks.not_after(event.time_ms + SECOND_LOOK_MS)
-            yield from self._hanging(candidate, event)
-            known = self.store.open_span(*key_of(candidate))
-            if known is not None:
-                self.findings.published_as(key_of(candidate), known.incident_id)
-            outcome = known_outcome(candidate, whole[candidate])
-            if known is not None:
-                self.outcomes.opened(
-                    known,
-                    candidate,
-                    outcome if evidence.outcome == ExpectedOutcome.UNKNOWN else Outcome(evidence.outcome),
-                )
 
     def _hanging(self, candidate: SpanCandidate, event: IncidentEvent) -> Iterable[IncidentEvent]:
         """Events for a confirmed hanging span: it opens an incident, ends an older one, or changes a published one."""

@@ -78,7 +78,6 @@ def process(
     batch = Batch(facts)
     give_up(bucket, batch, policy)
     loaded = LoadedProducers(bucket, store)
-    number = batch.barrier.number
     begin_readings(bucket, batch)
     _apply_to_awaited(batch, loaded)
     again = read_again(bucket, batch)
@@ -92,7 +91,7 @@ def process(
         is_consecutive = _place_of(seen) not in unread and not (
             isinstance(seen, TransactionSeen) and is_before_hole(bucket, loaded.load(seen.producer_id).view)
         )
-        loaded.apply(seen.producer_id, fact, number, is_consecutive=is_consecutive)
+        loaded.apply(seen.producer_id, fact, batch.barrier.number, is_consecutive=is_consecutive)
     loaded.name_strays()
     close_gaps(bucket, batch)
     note_gaps(bucket, batch.notices)
@@ -100,16 +99,20 @@ def process(
     _forget_unseen(set(finished_readings(bucket, batch)), loaded)
     _take_census(batch, loaded)
     if reports_partitions:
-        loaded.emitted.extend(PartitionAlarm(notice) for notice in batch.notices if notice.kind is not NoticeKind.LEFT)
-        loaded.emitted.extend(_standing_still(bucket, batch, policy))
-        loaded.emitted.extend(CensusRequest(partition, CensusReason.HIDDEN) for partition in note_hidden(bucket, batch))
-        undescribed = note_undescribed(bucket, batch)
-        loaded.emitted.extend(CensusRequest(partition, CensusReason.FAILED) for partition in undescribed)
-        loaded.emitted.extend(_incomplete(batch))
-        loaded.emitted.extend(RequestsThrottled(tuple(throttled.throttled_ms.items())) for throttled in batch.throttled)
+        loaded.emitted.extend(_about_partitions(bucket, batch, policy))
     _judge_all(batch.barrier, loaded, policy, reports_partitions=reports_partitions)
     loaded.store_changes()
     return loaded.emitted
+
+
+def _about_partitions(bucket: BucketState, batch: Batch, policy: DetectionPolicy) -> Iterable[Finding]:
+    """Findings about partitions and brokers, which concern no producer."""
+    yield from (PartitionAlarm(notice) for notice in batch.notices if notice.kind is not NoticeKind.LEFT)
+    yield from _standing_still(bucket, batch, policy)
+    yield from (CensusRequest(partition, CensusReason.HIDDEN) for partition in note_hidden(bucket, batch))
+    yield from (CensusRequest(partition, CensusReason.FAILED) for partition in note_undescribed(bucket, batch))
+    yield from _incomplete(batch)
+    yield from (RequestsThrottled(tuple(throttled.throttled_ms.items())) for throttled in batch.throttled)
 
 
 def _apply_to_awaited(batch: Batch, loaded: LoadedProducers) -> None:
