@@ -28,8 +28,6 @@ from txnwatch.sinks.incidents.own_findings import Marked, read_anew
 from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage
 from txnwatch.state.abort.decision import AbortSpec, Refused, decide_abort, objection
 from txnwatch.state.abort.limits import (
-    NO_ATTEMPT,
-    Attempts,
     Breaker,
     is_left_undecided,
     is_unproven_for_long,
@@ -41,6 +39,7 @@ from txnwatch.state.abort.limits import (
 from txnwatch.state.abort.protocol import action, is_left_without_result, recovered
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL
 from txnwatch.state.evidence.confirmation import SpanConfirmation
+from txnwatch.state.model.backoff import NO_ATTEMPT, Attempts
 from txnwatch.state.model.incident import IncidentEvent, updated
 from txnwatch.state.model.incident_payload import Decision, Refusal
 from txnwatch.state.model.ports import Lease, Log

@@ -20,16 +20,15 @@ from txnwatch.sinks.incidents.own_findings import Findings, key_of
 from txnwatch.state.abort.case import ProvenHang, data_of
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.known_outcome import Outcome, known_outcome
-from txnwatch.state.model.backoff import doubled
+from txnwatch.state.model.backoff import NO_ATTEMPT, Attempts
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent, updated
 from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.ports import SpanHistory, SpanStart, TransactionAdmin
-from txnwatch.state.model.quantities import DurationMs, TimestampMs
+from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.model.verdicts import Verdict
 
 AT_A_TIME = 200
-_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = DurationMs(1_000), DurationMs(60_000)
 
 
 @dataclass(slots=True)
@@ -37,15 +36,10 @@ class _Awaited:
     """A span whose outcome may still be found, with its latest candidate."""
 
     candidate: SpanCandidate
-    due_ms: TimestampMs
-    tries: int = 0
+    attempts: Attempts = NO_ATTEMPT
 
     def later(self, now_ms: TimestampMs, *, is_under_way: bool = False) -> None:
-        if is_under_way:
-            self.due_ms = now_ms
-            return
-        self.due_ms = now_ms + doubled(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS, self.tries)
-        self.tries += 1
+        self.attempts = self.attempts._replace(due_ms=now_ms) if is_under_way else self.attempts.next(now_ms)
 
 
 @dataclass(slots=True)
@@ -62,7 +56,7 @@ class OutcomeRetries:
     def opened(self, incident: IncidentEvent, candidate: SpanCandidate, outcome: Outcome) -> None:
         """Registers a published incident whose outcome is not known."""
         if outcome.outcome == ExpectedOutcome.UNKNOWN:
-            self._take(incident, _Awaited(candidate, incident.time_ms), outcome, incident.time_ms)
+            self._take(incident, _Awaited(candidate), outcome, incident.time_ms)
 
     def found(self, emitted: Iterable[Finding], now_ms: TimestampMs) -> Iterator[IncidentEvent]:
         """The next events of incidents whose outcomes are now known."""
@@ -93,13 +87,13 @@ class OutcomeRetries:
         if known is not None:
             known.candidate = candidate
         elif self._settled.get(incident_id) != _basis(candidate):
-            self._awaited[incident_id] = _Awaited(candidate, now_ms)
+            self._awaited[incident_id] = _Awaited(candidate, Attempts(0, now_ms))
 
     def _due(self, now_ms: TimestampMs) -> list[IncidentEvent]:
         known = self.store.known
         self._awaited = {one: awaited for one, awaited in self._awaited.items() if _is_unknown(known.get(one))}
         self._settled = {one: basis for one, basis in self._settled.items() if _is_unknown(known.get(one))}
-        line = sorted((awaited.due_ms, one) for one, awaited in self._awaited.items() if awaited.due_ms <= now_ms)
+        line = sorted((waits.attempts.due_ms, one) for one, waits in self._awaited.items() if waits.attempts.due_ms <= now_ms)
         return [known[one] for _, one in line[:AT_A_TIME]]
 
     def _start(self, incident: IncidentEvent) -> SpanStart:

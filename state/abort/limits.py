@@ -1,4 +1,4 @@
-"""The limits of the automatic abort: pauses, budget, circuit breaker and ages. Pure: the caller has the clock."""
+"""The limits of the automatic abort: budget, circuit breaker and ages. Pure: the caller has the clock."""
 
 from __future__ import annotations
 
@@ -8,33 +8,15 @@ from typing import Final, NamedTuple
 from txnwatch.state.abort.decision import Refused
 from txnwatch.state.abort.protocol import MarkerResult
 from txnwatch.state.evidence.confirmation import Answer
-from txnwatch.state.model.backoff import doubled
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident_payload import Action, ActionResult, Refusal
-from txnwatch.state.model.quantities import AT_ONCE, DurationMs, TimestampMs
+from txnwatch.state.model.quantities import DurationMs, TimestampMs
 
 HOUR_MS: Final = DurationMs(3_600_000)
 FRESH_MS: Final = DurationMs(5_000)  # the greatest age of the read on which a marker is written
-FIRST_PAUSE_MS: Final = DurationMs(1_000)
-LONGEST_PAUSE_MS: Final = DurationMs(60_000)
 # The state repeats a candidate within a minute, and a start takes less than another minute.
 UNPROVEN_MS: Final = DurationMs(150_000)
 IDLE_HOLDER_MS: Final = DurationMs(300_000)
-
-
-class Attempts(NamedTuple):
-    """How often something was tried, and when the next attempt is due."""
-
-    times: int
-    due_ms: TimestampMs
-
-    def next(self, now_ms: TimestampMs) -> Attempts:
-        """The attempts after one more at this time."""
-        pause_ms = doubled(FIRST_PAUSE_MS, LONGEST_PAUSE_MS, self.times)
-        return Attempts(self.times + 1, TimestampMs(now_ms + pause_ms))
-
-
-NO_ATTEMPT: Final = Attempts(0, AT_ONCE)
 
 
 class Breaker(NamedTuple):

@@ -8,12 +8,9 @@ from hypothesis import strategies as st
 
 from txnwatch.state.abort.decision import Refused
 from txnwatch.state.abort.limits import (
-    FIRST_PAUSE_MS,
     FRESH_MS,
     HOUR_MS,
     IDLE_HOLDER_MS,
-    LONGEST_PAUSE_MS,
-    NO_ATTEMPT,
     UNPROVEN_MS,
     Breaker,
     is_left_undecided,
@@ -30,16 +27,6 @@ from txnwatch.state.model.incident_payload import ActionResult, Decision, Refusa
 
 NOW_MS = 1_700_000_000_000
 ORDERS = TopicPartition("orders", 3)
-
-
-def test_attempts_are_due_at_once_and_then_after_pauses_that_double_up_to_the_longest() -> None:
-    attempts, pauses = NO_ATTEMPT, []
-    assert attempts.due_ms <= NOW_MS
-    for _ in range(80):
-        attempts = attempts.next(NOW_MS)
-        pauses.append(attempts.due_ms - NOW_MS)
-    assert pauses[:7] == [FIRST_PAUSE_MS * factor for factor in (1, 2, 4, 8, 16, 32, 60)]
-    assert set(pauses[6:]) == {LONGEST_PAUSE_MS}
 
 
 @given(st.lists(st.integers(NOW_MS - 2 * HOUR_MS, NOW_MS + HOUR_MS)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from txnwatch.state.model.backoff import doubled
+from txnwatch.state.model.backoff import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, NO_ATTEMPT, doubled
 
 
 def test_a_pause_doubles_up_to_its_limit() -> None:
@@ -13,3 +13,13 @@ def test_a_pause_doubles_up_to_its_limit() -> None:
 def test_a_pause_has_its_limit_after_any_number_of_repeats() -> None:
     assert doubled(0.25, 5.0, 1_000_000) == 5.0
     assert doubled(1, 64, 1_000_000) == 64
+
+
+def test_attempts_are_due_at_once_and_then_after_pauses_that_double_up_to_the_longest() -> None:
+    attempts, pauses = NO_ATTEMPT, []
+    assert attempts.due_ms <= 1_000_000
+    for _ in range(80):
+        attempts = attempts.next(1_000_000)
+        pauses.append(attempts.due_ms - 1_000_000)
+    assert pauses[:7] == [FIRST_PAUSE_MS * factor for factor in (1, 2, 4, 8, 16, 32, 60)]
+    assert set(pauses[6:]) == {LONGEST_PAUSE_MS}
