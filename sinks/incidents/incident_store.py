@@ -1,11 +1,7 @@
 """The latest event of every incident, from this instance and from others.
 
-Law: the order on the events topic decides.
-  * Of two events with one sequence the first on the topic counts, because a consumer that keeps `ce_id` drops the
-    second. The writer of the second takes over the first. If the second was an end, its writer publishes the end again
-    after it.
-  * If an older event of an incident follows a later one, or its end, the later one is published again, because
-    compaction keeps the last record.
+Law: the order on the events topic decides (state/events/topic_order.py).
+  * The writer of the second of two events with one sequence takes over the first.
   * An abort by hand has its own incident, which does not take the span.
   * Of an incident that ended long ago only its id and last sequence are kept, so that the id is not used again. After
     the retention (retention.py) these go too, if this process has itself known for an hour that the incident ended.
@@ -21,8 +17,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import NamedTuple
 
+from txnwatch.state.events.topic_order import (
+    Arrival,
+    EndedIncident,
+    after_older,
+    after_repeated,
+    arrival,
+    end_after,
+    is_left_to_watch,
+    is_long_over,
+    is_usable,
+)
 from txnwatch.state.evidence.incident_end import no_longer_open
 from txnwatch.state.model.ids import ProducerId, TopicPartition
 from txnwatch.state.model.incident import (
@@ -35,19 +41,7 @@ from txnwatch.state.model.incident import (
 )
 from txnwatch.state.model.quantities import DurationMs, TimestampMs
 
-IN_HAND_MS = DurationMs(60_000)
-KEPT_MS = DurationMs(24 * 3_600_000)  # longer than the hour of an abort's budget, and than any instance may be behind
-SEEN_OVER_MS = DurationMs(3_600_000)
-ROOM = 1_000  # sequences that other writers may not use: an announced marker must be followed by its result
 _USED_UP = "a record of another writer has used up its sequence; its subject continues under another incident id"
-
-
-class EndedIncident(NamedTuple):
-    """An incident that ended long ago: its last sequence, its end, and since when this process knows of the end."""
-
-    sequence: int
-    ended_ms: TimestampMs
-    known_ms: TimestampMs
 
 
 @dataclass(slots=True)
@@ -80,7 +74,7 @@ class IncidentStore:
                 self._overwritten.add(incident_id)
                 continue
             self._overwritten.discard(incident_id)
-            if self._is_none_of_ours(event):
+            if not self._is_usable(event):
                 self._pass_over(event, now_ms)
                 continue
             if event.sequence > self._last_on_topic(incident_id):
@@ -89,7 +83,7 @@ class IncidentStore:
                 self.known.pop(incident_id, None)
                 self._ended.pop(incident_id, None)
                 self.known[incident_id] = self.ours(event)
-                if _is_long_over(event, now_ms):
+                if is_long_over(event, now_ms):
                     self._let_go(event, now_ms)
         for event in list(self.known.values()):
             self.enter(event)
@@ -106,11 +100,7 @@ class IncidentStore:
 
     def expired(self, now_ms: TimestampMs, retention_ms: DurationMs, most: int) -> list[str]:
         """The ids of incidents that ended before the retention, at most `most`."""
-        found = (
-            incident_id
-            for incident_id, ended in self._ended.items()
-            if now_ms - ended.ended_ms >= retention_ms and now_ms - ended.known_ms >= SEEN_OVER_MS
-        )
+        found = (one for one, ended in self._ended.items() if ended.is_expired(now_ms, retention_ms))
         return list(islice(found, most))
 
     def drop(self, incident_ids: Iterable[str]) -> None:
@@ -122,7 +112,7 @@ class IncidentStore:
         """Drops incidents that ended long ago, unless the end is still on its way to the topic."""
         on_their_way = {event.incident_id for event in self._in_flight.values()}
         for event in list(self.known.values()):
-            if _is_long_over(event, now_ms) and event.incident_id not in on_their_way:
+            if is_long_over(event, now_ms) and event.incident_id not in on_their_way:
                 self._let_go(event, now_ms)
 
     def _let_go(self, event: IncidentEvent, now_ms: TimestampMs) -> None:
@@ -135,11 +125,8 @@ class IncidentStore:
         owed, self._owed = self._owed, []
         return owed
 
-    def _is_none_of_ours(self, event: IncidentEvent) -> bool:
-        """Whether it is of another cluster, or its sequence leaves no room for our next events; ours are exempt."""
-        if event.cluster_id != self.cluster_id:
-            return True
-        return event.sequence >= SPENT_SEQUENCE - ROOM and event != self._in_flight.get(event.event_id)
+    def _is_usable(self, event: IncidentEvent) -> bool:
+        return is_usable(event, self.cluster_id, self._in_flight.get(event.event_id))
 
     def _pass_over(self, event: IncidentEvent, now_ms: TimestampMs) -> None:
         """Skips an event that is not valid in this cluster; an id that it has used up is never used again."""
@@ -191,7 +178,7 @@ class IncidentStore:
 
     def left_to_us(self, now_ms: TimestampMs) -> list[IncidentEvent]:
         """Open incidents, without aborts by hand whose command may still publish the end."""
-        return [one for one in self.open_incidents if not one.is_by_hand or now_ms - one.time_ms >= IN_HAND_MS]
+        return [one for one in self.open_incidents if is_left_to_watch(one, now_ms)]
 
     def enter(self, event: IncidentEvent) -> IncidentEvent:
         """Stores an event as the latest of its incident."""
@@ -255,46 +242,31 @@ class IncidentStore:
         """Registers events that are on their way to the topic and will be read back from it."""
         self._in_flight.update({event.event_id: event for event in events})
 
-    def _to_stand_last(self, incident_id: str) -> IncidentEvent | None:
-        """The latest event, to be published again; None for an open incident that was not found here."""
-        known = self.known.get(incident_id)
-        is_claim = known is not None and known.is_open and not self.is_ours(known)
-        return None if is_claim else known
-
-    def _end_hidden_by(self, event: IncidentEvent) -> IncidentEvent | None:
-        """The end of an incident, if another event of the same sequence follows it on the topic."""
-        known = self.known.get(event.incident_id)
-        is_hidden = known is not None and known.sequence == event.sequence and not known.is_open and event.is_open
-        return known if is_hidden else None
-
     def receive(self, event: IncidentEvent, now_ms: TimestampMs) -> tuple[bool, IncidentEvent | None]:
         """Processes the next event on the topic, from this instance or another.
 
         Returns whether it is new for this instance, and an event that must be published because of it.
         """
-        if self._is_none_of_ours(event):
+        if not self._is_usable(event):
             self._pass_over(event, now_ms)
             return False, None
-        ours = self._in_flight.pop(event.event_id, None)
-        self._overwritten.discard(event.incident_id)
-        last = self._last_on_topic(event.incident_id)
-        if event.sequence < last:
-            return False, self._to_stand_last(event.incident_id)
-        if event.sequence == last:
-            return False, self._end_hidden_by(event)
-        self._on_topic[event.incident_id] = event.sequence
-        known = self.known.get(event.incident_id)
-        if event == ours or (known is not None and known.sequence > event.sequence):
-            return False, None
+        incident_id, known = event.incident_id, self.known.get(event.incident_id)
+        sent = self._in_flight.pop(event.event_id, None)
+        self._overwritten.discard(incident_id)
+        match arrival(event, self._last_on_topic(incident_id), known, sent):
+            case Arrival.OLDER:
+                return False, after_older(known, is_found=known is not None and self.is_ours(known))
+            case Arrival.REPEATED:
+                return False, after_repeated(event, known)
+            case Arrival.KNOWN:
+                self._on_topic[incident_id] = event.sequence
+                return False, None
+            case Arrival.NEW:
+                self._on_topic[incident_id] = event.sequence
         taken = self.ours(event)
         if known is not None:
             self._release(known)
         self.enter(taken)
-        self._in_flight = {key: sent for key, sent in self._in_flight.items() if sent.incident_id != event.incident_id}
-        if ours is None or ours.is_open or ours.resolution is None or not event.is_open:
-            return True, None
-        return True, self.enter(resolved(taken, now_ms, ours.resolution))
-
-
-def _is_long_over(event: IncidentEvent, now_ms: TimestampMs) -> bool:
-    return not event.is_open and now_ms - event.time_ms >= KEPT_MS
+        self._in_flight = {key: other for key, other in self._in_flight.items() if other.incident_id != incident_id}
+        end = end_after(event, sent)
+        return True, None if end is None else self.enter(resolved(taken, now_ms, end))

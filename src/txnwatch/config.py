@@ -28,9 +28,9 @@ from txnwatch.setting_types import (
     Text,
     TopicName,
 )
-from txnwatch.sinks.incidents.incident_store import KEPT_MS
 from txnwatch.sinks.incidents.retention import RETENTION_MS
 from txnwatch.state.abort.case import AbortPolicy
+from txnwatch.state.events.topic_order import KEPT_MS
 from txnwatch.state.model.policy import DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
 from txnwatch.state.model.quantities import DurationMs
 from txnwatch.state.text.redaction import REGISTRY_URL_RULE

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from support.ledger_world import World
 from support.shared_log import SharedLog
-from txnwatch.sinks.incidents.incident_store import KEPT_MS
+from txnwatch.state.events.topic_order import KEPT_MS
 from txnwatch.state.evidence.update_rules import needs_update
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent

@@ -10,7 +10,7 @@ from support.fake_lease import FakeLease
 from support.ledger_world import World
 from support.shared_log import SharedLog
 from txnwatch.sinks.abort.automatic import AutoAbort
-from txnwatch.sinks.incidents.incident_store import IN_HAND_MS
+from txnwatch.state.events.topic_order import IN_HAND_MS
 from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.abort.protocol import action
 from txnwatch.state.evidence.incident_end import no_longer_open

@@ -13,7 +13,8 @@ from support.incidents import OPEN_SINCE_MS, a_life, an_event, id_of
 from support.ledger_world import HOUR_MS, World
 from support.shared_log import SharedLog
 from txnwatch.sinks.incidents.confirmation_queue import GONE_MS
-from txnwatch.sinks.incidents.incident_store import KEPT_MS, IncidentStore
+from txnwatch.sinks.incidents.incident_store import IncidentStore
+from txnwatch.state.events.topic_order import KEPT_MS
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.abort.limits import HOUR_MS as BUDGET_MS
 from txnwatch.state.model.facts import Joined

@@ -11,7 +11,8 @@ from support.incidents import OPEN_SINCE_MS, a_life, an_event, id_of
 from support.ledger_world import HOUR_MS, World
 from support.shared_log import SharedLog
 from txnwatch.sinks.delivery.skipped_records import SkippedRecords
-from txnwatch.sinks.incidents.incident_store import KEPT_MS, SEEN_OVER_MS, IncidentStore
+from txnwatch.sinks.incidents.incident_store import IncidentStore
+from txnwatch.state.events.topic_order import KEPT_MS, SEEN_OVER_MS
 from txnwatch.sinks.incidents.retention import AT_A_TIME, PAUSE_MS, RETENTION_MS, Retention
 from txnwatch.state.model.errors import BadEventError, SinkError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
