@@ -13,28 +13,27 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from txnwatch.state.model.backoff import doubled
 from txnwatch.state.model.errors import BrokerError, CheckpointError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BarrierNumber, TopicPartition
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.state.model.problem import Problem
-from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset, TimestampMs
+from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
 from txnwatch.streaming.admin.broker_settings import ScanInterval
 from txnwatch.streaming.client import list_offsets as ends
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.list_offsets import ListedOffset
+from txnwatch.streaming.source.granted_requests import GrantedRequests, is_of_census, to_describe, to_read_again
 from txnwatch.streaming.source.idle_barriers import IDLE_S, can_skip, read_next_barrier
 from txnwatch.streaming.source.offsets import SourceOffset, is_data
 from txnwatch.streaming.source.options import EARLIEST, SourceOptions
 from txnwatch.streaming.source.planner import Answer, Limits, ListedEnd, Listing, is_begun, plan
-from txnwatch.streaming.source.reread_requests import RereadRequest, read_requests
+from txnwatch.streaming.source.reread_requests import read_requests
 from txnwatch.streaming.source.snapshot_schedule import Census, SnapshotSchedule
 
 # Metadata is about 30 to 60 bytes per partition, and a broker builds all of it again for each request.
 MANY_PARTITIONS = 10_000
 LONGEST_REFRESH_S = 30.0
-_LONGEST_PAUSE = 64
 _NEVER_SHOWN = ""  # the topic id of a partition that is known only by its name
 
 
@@ -51,7 +50,7 @@ class Lister:
         self._settled_pause_s = 0.0
         self._idle_until_s = 0.0
         self._absences: Counter[str] = Counter()
-        self._granted: dict[RereadRequest, tuple[BarrierNumber, int]] = {}
+        self._granted = GrantedRequests()
         self._limits = Limits(options.max_offsets_per_trigger)
         self._rota = SnapshotSchedule(options)
         self._scan_interval = ScanInterval()
@@ -65,15 +64,15 @@ class Lister:
         """
         next_due = read_next_barrier(_path(self._options.next_barrier_file))  # first, because the driver writes it last
         requests = read_requests(_path(self._options.control_file))
-        due = self._due(previous, requests)
+        due = self._granted.due(previous, requests)
         is_settled = not (requests or self._rota.has_absences or any(self._absences.values()))
-        listing = self._listing(previous, _named(due, previous), is_settled=is_settled)
+        listing = self._listing(previous, to_describe(due, previous), is_settled=is_settled)
         if listing is None:
             return None
         limits = self._limits if limited else Limits()
-        following = plan(previous, listing, limits, _rereads(due))
-        self._count(following, due, requests)
-        asked = [request.partition for request in due if _is_of_census(request)]
+        following = plan(previous, listing, limits, to_read_again(due))
+        self._granted.count(following, due, requests)
+        asked = [request.partition for request in due if is_of_census(request)]
         census = self._rota.next_census(self._cluster.known, previous, following, asked)
         is_idle = census is None and not requests and time.monotonic() < self._idle_until_s
         if is_idle and can_skip(previous, following, next_due):
@@ -254,29 +253,6 @@ class Lister:
         }
         return {**starts, **{partition: at.offset for partition, at in found.items() if isinstance(at, ListedOffset)}}
 
-    def _due(self, previous: SourceOffset, requests: set[RereadRequest]) -> set[RereadRequest]:
-        """Requests of the job whose backoff has passed."""
-        return {request for request in requests if previous.barrier >= self._granted.get(request, (0, 0))[0]}
-
-    def _count(self, following: SourceOffset, granted: set[RereadRequest], requests: set[RereadRequest]) -> None:
-        """Doubles the backoff of a request that is repeated.
-
-        A request for a partition that did not answer was not executed, so it stays due.
-        """
-        number = following.barrier - 1
-        for request in granted:
-            at = following.positions.get(request.partition)
-            if at is None or not at.is_stale:
-                times = self._granted[request][1] + 1 if request in self._granted else 0
-                due = BarrierNumber(number + doubled(1, _LONGEST_PAUSE, times))
-                self._granted[request] = (due, times)
-        partitions = {request.partition for request in requests}
-        self._granted = {
-            request: (due, times)
-            for request, (due, times) in self._granted.items()
-            if request.partition in partitions and number < due + _LONGEST_PAUSE
-        }
-
 
 def _path(name: str | None) -> Path | None:
     return Path(name) if name is not None else None
@@ -287,22 +263,3 @@ def _end(answer: ListedOffset | Problem) -> ListedEnd | None:
     if isinstance(answer, Problem) or answer.leader_epoch is None:
         return None
     return ListedEnd(answer.offset, answer.leader_epoch, answer.leader)
-
-
-def _is_of_census(request: RereadRequest) -> bool:
-    return request.start is None and is_data(request.partition)
-
-
-def _named(requests: Iterable[RereadRequest], previous: SourceOffset) -> set[TopicPartition]:
-    """Partitions to describe that are not listed. They are participants of a transaction, and may be hidden."""
-    return {request.partition for request in requests if _is_of_census(request)} - previous.positions.keys()
-
-
-def _rereads(requests: Iterable[RereadRequest]) -> dict[TopicPartition, Offset]:
-    """Where to read again from: a whole coordinator partition from its beginning, a data partition from a gap."""
-    found: dict[TopicPartition, Offset] = {}
-    for request in requests:
-        if not _is_of_census(request):
-            start = request.start or FIRST_OFFSET
-            found[request.partition] = min(start, found.get(request.partition, start))
-    return found
