@@ -31,10 +31,10 @@ from source_page import source_page
 from txnwatch.cli.main import parser
 from txnwatch.config import RunSettings
 from txnwatch.metrics.table import COORDINATOR, METRICS
-from txnwatch.state.events.heartbeat import EVENT_TYPE
 from txnwatch.state.abort.rules import REFUSALS
 from txnwatch.state.detection.proof import PHASE_MEANS, TRANSITIONS, Output, Sight
 from txnwatch.state.detection.span_events import EFFECTS, Effect
+from txnwatch.state.events.heartbeat import EVENT_TYPE
 from txnwatch.state.model.verdicts import REASON_MEANS, VERDICTS
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from txnwatch.state.events import heartbeat
 from txnwatch.sinks.delivery.encoding import from_bytes
-from txnwatch.state.events.heartbeat import Heartbeat
 from txnwatch.sinks.delivery.kafka import QUIET
 from txnwatch.sinks.delivery.signature import Keys, topic_place, without_signature
+from txnwatch.state.events import heartbeat
+from txnwatch.state.events.heartbeat import Heartbeat
 from txnwatch.state.model.errors import BadEventError, BrokerError, RegistryUnavailableError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent, Overwritten, is_incident_id
 

@@ -8,8 +8,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
 
 from txnwatch.sinks.delivery.encoding import FORMATS, Encoding, cloud_event_headers, heartbeat_headers
-from txnwatch.state.events.heartbeat import Heartbeat, to_bytes
 from txnwatch.sinks.delivery.signature import Keys, topic_place, with_signature
+from txnwatch.state.events.heartbeat import Heartbeat, to_bytes
 from txnwatch.state.model.errors import BrokerError, ConfigError, SinkError
 from txnwatch.state.model.incident import IncidentEvent
 

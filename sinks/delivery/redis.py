@@ -25,8 +25,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from txnwatch.sinks.delivery.encoding import plain, to_json
-from txnwatch.state.events.heartbeat import KEY_PREFIX, Heartbeat, to_bytes
 from txnwatch.sinks.delivery.signature import Keys, redis_place
+from txnwatch.state.events.heartbeat import KEY_PREFIX, Heartbeat, to_bytes
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import SPENT_SEQUENCE, IncidentEvent

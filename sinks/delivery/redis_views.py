@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 import redis
 
 from txnwatch.sinks.delivery.encoding import event_of, schema
-from txnwatch.state.events.heartbeat import Heartbeat, from_bytes
 from txnwatch.sinks.delivery.redis import HEARTBEAT, OUR_KEYS, TIMEOUT_S
 from txnwatch.sinks.delivery.signature import Keys, redis_place
+from txnwatch.state.events.heartbeat import Heartbeat, from_bytes
 from txnwatch.state.model.errors import BadEventError, SinkError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.text.redaction import REDIS_URL_RULE, shown_place

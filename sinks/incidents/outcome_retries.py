@@ -93,7 +93,8 @@ class OutcomeRetries:
         known = self.store.known
         self._awaited = {one: awaited for one, awaited in self._awaited.items() if _is_unknown(known.get(one))}
         self._settled = {one: basis for one, basis in self._settled.items() if _is_unknown(known.get(one))}
-        line = sorted((waits.attempts.due_ms, one) for one, waits in self._awaited.items() if waits.attempts.due_ms <= now_ms)
+        due = ((awaited.attempts.due_ms, one) for one, awaited in self._awaited.items())
+        line = sorted((due_ms, one) for due_ms, one in due if due_ms <= now_ms)
         return [known[one] for _, one in line[:AT_A_TIME]]
 
     def _start(self, incident: IncidentEvent) -> SpanStart:

@@ -19,10 +19,10 @@ from support.topics import unique
 from txnwatch.cli.main import main
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.redis import EmbeddedRedis
-from txnwatch.state.events.heartbeat import Heartbeat
 from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.redis import RedisMirror
 from txnwatch.sinks.delivery.signature import read_keys
+from txnwatch.state.events.heartbeat import Heartbeat
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.clock import wall_clock_ms
 

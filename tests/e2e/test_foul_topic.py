@@ -20,8 +20,8 @@ from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.redis import EmbeddedRedis
 from txnwatch.sinks.delivery.encoding import to_json
 from txnwatch.sinks.delivery.event_log import read_events
-from txnwatch.state.events.heartbeat import Heartbeat
 from txnwatch.sinks.delivery.kafka import ensure_topic
+from txnwatch.state.events.heartbeat import Heartbeat
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.cluster import Cluster
 

@@ -1,4 +1,4 @@
-"""The watchers by their last heartbeats, as rows and as text; state/events/watch_coverage.py decides what they cover."""
+"""The watchers by their last heartbeats, as rows and as text. What they cover: state/events/watch_coverage.py."""
 
 from __future__ import annotations
 
