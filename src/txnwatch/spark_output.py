@@ -34,7 +34,7 @@ class RotatedLog(RotatingFileHandler):
         """Appends bytes as they are."""
         self.handle(logging.makeLogRecord({"msg": data.decode(_ONE_BYTE_A_CHARACTER)}))
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802, ARG002 - logging's name
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         """Drops the data after a failure (a full disk), because the writer must never wait for the disk."""
 
 

@@ -10,9 +10,9 @@ from support.fake_lease import FakeLease
 from support.ledger_world import World
 from support.shared_log import SharedLog
 from txnwatch.sinks.abort.automatic import AutoAbort
-from txnwatch.state.events.topic_order import IN_HAND_MS
 from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.abort.protocol import action
+from txnwatch.state.events.topic_order import IN_HAND_MS
 from txnwatch.state.evidence.incident_end import no_longer_open
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent, repeat_incident_id, resolved, updated

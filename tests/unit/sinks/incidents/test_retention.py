@@ -12,8 +12,8 @@ from support.ledger_world import HOUR_MS, World
 from support.shared_log import SharedLog
 from txnwatch.sinks.delivery.skipped_records import SkippedRecords
 from txnwatch.sinks.incidents.incident_store import IncidentStore
-from txnwatch.state.events.topic_order import KEPT_MS, SEEN_OVER_MS
 from txnwatch.sinks.incidents.retention import AT_A_TIME, PAUSE_MS, RETENTION_MS, Retention
+from txnwatch.state.events.topic_order import KEPT_MS, SEEN_OVER_MS
 from txnwatch.state.model.errors import BadEventError, SinkError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.watch.event_listener import EventListener

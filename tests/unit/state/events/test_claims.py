@@ -179,7 +179,7 @@ OWN = {
 
 @pytest.mark.parametrize(("start", "published_as", "expected"), OWN.values(), ids=OWN.keys())
 def test_an_incident_is_our_own_only_at_the_offset_that_was_found(
-    start: int | None, published_as: str | None, expected: bool
+    start: int | None, published_as: str | None, *, expected: bool
 ) -> None:
     assert is_own(FOUND, start, published_as) is expected
 
@@ -213,7 +213,7 @@ DOUBTFUL_SPANS: dict[str, tuple[dict[str, Any], bool, bool]] = {
 
 
 @pytest.mark.parametrize(("changes", "was_found", "expected"), DOUBTFUL_SPANS.values(), ids=DOUBTFUL_SPANS.keys())
-def test_a_hang_that_was_never_found_is_read_again(changes: dict[str, Any], was_found: bool, expected: bool) -> None:
+def test_a_hang_that_was_never_found_is_read_again(changes: dict[str, Any], *, was_found: bool, expected: bool) -> None:
     assert is_doubtful_span(an_event(**changes), was_found=was_found) is expected
 
 

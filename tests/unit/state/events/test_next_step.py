@@ -68,6 +68,6 @@ UPDATES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
 
 @pytest.mark.parametrize(("known", "found", "expected"), UPDATES.values(), ids=UPDATES.keys())
 def test_a_published_span_is_updated_only_with_something_new(
-    known: dict[str, Any], found: dict[str, Any], expected: bool
+    known: dict[str, Any], found: dict[str, Any], *, expected: bool
 ) -> None:
     assert is_update_of_span(an_event(**known), an_event(**found)) is expected

@@ -115,7 +115,7 @@ def test_our_end_follows_an_event_that_came_first() -> None:
         (SPENT_SEQUENCE, False, False),
     ],
 )
-def test_an_event_of_another_writer_must_leave_room(sequence: int, is_ours: bool, expected: bool) -> None:
+def test_an_event_of_another_writer_must_leave_room(sequence: int, *, is_ours: bool, expected: bool) -> None:
     event = replace(OPENED, sequence=sequence)
     sent = event if is_ours else replace(event, hidden_records=7)
     assert is_usable(event, OPENED.cluster_id, sent) is expected
@@ -130,7 +130,7 @@ EXPIRY = {
 
 
 @pytest.mark.parametrize(("ended_ago", "known_for", "expected"), EXPIRY.values(), ids=EXPIRY.keys())
-def test_an_id_is_used_again_only_after_the_retention(ended_ago: int, known_for: int, expected: bool) -> None:
+def test_an_id_is_used_again_only_after_the_retention(ended_ago: int, known_for: int, *, expected: bool) -> None:
     ended = EndedIncident(2, NOW_MS - ended_ago, NOW_MS - known_for)
     assert ended.is_expired(NOW_MS, 1_000) is expected
 

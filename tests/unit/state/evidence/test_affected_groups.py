@@ -131,7 +131,7 @@ UNANSWERED = {
 
 @pytest.mark.parametrize(("groups", "is_complete", "affected"), UNANSWERED.values(), ids=UNANSWERED.keys())
 def test_an_answer_that_is_not_complete_clears_no_group(
-    groups: list[GroupOffset], is_complete: bool, affected: list[str] | None
+    groups: list[GroupOffset], affected: list[str] | None, *, is_complete: bool
 ) -> None:
     search = AffectedGroup(group_id="search", state=GroupState.AT_RISK, committed_offset=FAR, hidden_lag=20)
     seen = look_again(None, [search], LSO, 1120, groups, 10, is_complete=is_complete)

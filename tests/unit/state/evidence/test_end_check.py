@@ -159,7 +159,7 @@ def test_an_end_keeps_its_first_time_only_while_it_has_no_explanation() -> None:
 
 
 @pytest.mark.parametrize(("waited_ms", "is_missed"), [(0, False), (LOG_SHOWS_MS - 1, False), (LOG_SHOWS_MS, True)])
-def test_the_log_has_time_to_show_the_end(waited_ms: int, is_missed: bool) -> None:
+def test_the_log_has_time_to_show_the_end(waited_ms: int, *, is_missed: bool) -> None:
     assert is_end_missed(NOW_MS, TimestampMs(NOW_MS + waited_ms)) is is_missed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -40,7 +41,7 @@ def granted_at(request: RereadRequest, barriers: int) -> list[int]:
 @pytest.mark.parametrize("request_", [GAP, WHOLE_LOG, DESCRIBE])
 def test_a_repeated_request_is_granted_after_pauses_that_double_up_to_the_longest(request_: RereadRequest) -> None:
     found = granted_at(request_, 300)
-    pauses = [later - earlier for earlier, later in zip(found, found[1:], strict=False)]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(found)]
     assert found[0] == 0
     assert pauses[:8] == [1, 2, 4, 8, 16, 32, LONGEST_PAUSE, LONGEST_PAUSE]
 
