@@ -27,6 +27,7 @@ TITLES = {
     "first_reading": "The first reading of the coordinators' log",
     "million": "A million transactional ids, the whole job",
     "partitions": "Many partitions",
+    "planning": "The plan of a micro-batch",
     "steady": "Memory over time",
 }
 # What a benchmark measures, and the names of its rows and columns.
@@ -91,6 +92,10 @@ the start. *Peak* is the largest sum over all processes of txnwatch.
 A proxy in front of the broker counts requests and bytes. *The watch* is txnwatch. *Beside* is a consumer group of one
 librdkafka consumer with default settings that reads the same partitions, for comparison. *To* is what the client
 receives, *from* is what it sends. *Busy* is a thousand records of a hundred bytes per second.
+""",
+    "planning": """
+The driver's share of a micro-batch in proportion to the partitions, without listing and fetching: the next offset, its
+JSON to the JVM and back, the plans of the tasks, and their pickle. It is serial: more executors do not make it shorter.
 """,
     "steady": """
 Four clients begin, write and commit transactions for an hour, each second under new transactional ids. The rows are the

@@ -32,6 +32,7 @@ class Costs(NamedTuple):
         producer_s: CPU time of one producer that changed in a micro-batch, packed and evaluated.
         idle_s: CPU time of a micro-batch in Spark in which nothing changes, with the most open transactions measured.
         described_s: wall time of one partition in a round of the census.
+        planned_s: CPU time of one scanned partition in the plan of a micro-batch; it is serial.
     """
 
     batch_s: float
@@ -40,6 +41,7 @@ class Costs(NamedTuple):
     producer_s: float
     idle_s: float
     described_s: float
+    planned_s: float
 
 
 LOADS = (
@@ -61,6 +63,7 @@ NEEDED = frozenset(
         "buckets/10,000 others open",
         "census/a round",
         "operators/nothing changes",
+        "planning/every partition has grown",
     }
 )
 MISSING = "This page is computed from docs/benchmarks.json. `make bench` has not measured these rows yet:"
@@ -72,6 +75,8 @@ READ_SO = """
   independent of the write rate, and detects a hang within two rounds.
 - **Limit.** `--max-bytes-per-second` limits the scan. A partition that falls behind is watched by census until it has
   caught up.
+- **Partitions.** Listing and planning are serial work of the driver, in proportion to the scanned partitions. With tens
+  of thousands of them, set `--trigger-ms` to a second or more, or scan fewer topics.
 - **Parallel work.** The state is divided into 16 buckets by producer id. `--state-partitions` is the number of tasks
   that evaluate them in parallel, at most 16. `--input-partitions` is the number of tasks that fetch and fold. More
   executors help as long as there are tasks for them: see [Benchmarks](benchmarks.md).
@@ -104,6 +109,7 @@ def costs_of(found: dict[str, Any]) -> Costs:
     large, small = (_last(found, f"scan/{shape}: fold to Arrow") for shape in ("1 MB batches", "one-record batches"))
     ids = _last(found, "first_reading/exact fold")
     changing, census = _last(found, "buckets/10,000 others open"), _last(found, "census/a round")
+    planning = _last(found, "planning/every partition has grown")
     at_rest = found["operators/nothing changes"]["points"][-1]
     return Costs(
         batch_s=small["cpu_s"] / small["size"],
@@ -112,6 +118,7 @@ def costs_of(found: dict[str, Any]) -> Costs:
         producer_s=(changing["cpu_s"] + changing["figures"]["CPU s to pack"]) / changing["size"],
         idle_s=at_rest["cpu_s"],
         described_s=census["wall_s"] / census["size"],
+        planned_s=planning["cpu_s"] / planning["size"],
     )
 
 
@@ -122,6 +129,7 @@ def needs(load: Load, costs: Costs) -> dict[str, str]:
     records = load.transactions_s * RECORDS_OF_A_TRANSACTION * costs.record_s
     judging = load.transactions_s * costs.producer_s
     log_bytes_s = load.transactions_s * RECORDS_OF_A_TRANSACTION * RECORD_BYTES
+    planning = load.partitions * costs.planned_s / BATCH_S
     every_s = max(5.0, load.partitions * costs.described_s * 10)
     return {
         "brokers": f"{load.brokers:,}",
@@ -133,8 +141,9 @@ def needs(load: Load, costs: Costs) -> dict[str, str]:
         "cores: fetching and folding data": f"{reading:,.1f}",
         "cores: decoding the coordinators' log": f"{records:,.1f}",
         "cores: evaluation": f"{judging:,.1f}",
+        "cores: planning, serial in the driver, at one micro-batch per second": f"{planning:,.2f}",
         "cores: Spark itself, at one micro-batch per second": f"{costs.idle_s / BATCH_S:,.1f}",
-        "cores, total": f"{reading + records + judging + costs.idle_s / BATCH_S:,.1f}",
+        "cores, total": f"{reading + records + judging + planning + costs.idle_s / BATCH_S:,.1f}",
         "cores, total, if a census watches all data": f"{records + judging + costs.idle_s / BATCH_S + 0.1:,.1f}",
         "a round of the census of all partitions": f"{load.partitions * costs.described_s:,.2f} s",
         "`--census-interval-ms` for a tenth of one core": f"{every_s * 1000:,.0f}",
@@ -148,6 +157,7 @@ def _cost_rows(costs: Costs) -> list[tuple[str, float]]:
         ("one record of the coordinators' log: decode (exact fold)", costs.record_s),
         ("one changed producer: pack and evaluate", costs.producer_s),
         ("a micro-batch in which nothing changes, all processes", costs.idle_s),
+        ("one scanned partition in the plan of a micro-batch", costs.planned_s),
         ("one partition in a round of the census (wall time)", costs.described_s),
     ]
 

@@ -7,6 +7,7 @@ the same facts, unless the log has changed in between; then the facts report the
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -71,6 +72,7 @@ class TransactionsStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         self._options = options
         self._lister: Lister | None = None
         self._latest: dict[str, Any] | None = None
+        self._decoded: deque[tuple[dict[str, Any], SourceOffset]] = deque(maxlen=2)  # a batch has a start and an end
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """The read limit of one batch; all available data if no limit is set."""
@@ -84,8 +86,11 @@ class TransactionsStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Lists all ends once. Returns `start` unchanged if nothing is new; Spark then runs no batch."""
         lister = self._lister = self._lister or Lister(self._options, new_cluster(self._options))
-        following = lister.next_offset(SourceOffset.from_json(start), limited=isinstance(limit, ReadMaxRows))
-        self._latest = dict(start) if following is None else following.to_json()
+        following = lister.next_offset(self._offset(start), limited=isinstance(limit, ReadMaxRows))
+        self._latest = dict(start)
+        if following is not None:
+            self._latest = following.to_json()
+            self._decoded.append((self._latest, following))
         return self._latest
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
@@ -96,12 +101,21 @@ class TransactionsStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         """The plans of one batch."""
         if start == end:
             return []
-        following = SourceOffset.from_json(end)
+        following = self._offset(end)
         census = self._lister.census_of(following.barrier) if self._lister is not None else None
-        plans = plan_reads(SourceOffset.from_json(start), following, self._options, census)
+        plans = plan_reads(self._offset(start), following, self._options, census)
         if self._lister is not None:
             plans[0] = replace(plans[0], throttled_ms=self._lister.take_throttled())
         return [TransactionsPartition(plan) for plan in plans]
+
+    def _offset(self, raw: Mapping[str, Any]) -> SourceOffset:
+        """The decoded offset. Spark returns each offset several times, and decoding costs time for each partition."""
+        for known, offset in self._decoded:
+            if known == raw:
+                return offset
+        offset = SourceOffset.from_json(raw)
+        self._decoded.append((dict(raw), offset))
+        return offset
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs one plan."""

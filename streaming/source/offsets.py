@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec.structs import replace as with_changes
+
 from txnwatch.state.model.broker_clocks import Clock, Leader
 from txnwatch.state.model.errors import CheckpointError, OtherVersionError
 from txnwatch.state.model.facts import Barrier
@@ -23,12 +25,12 @@ from txnwatch.state.model.ids import (
     TopicPartition,
 )
 from txnwatch.state.model.quantities import FIRST_OFFSET, LONG_AGO, DurationMs, Offset, TimestampMs
+from txnwatch.state.model.record import Record
 
 VERSION = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(Record, frozen=True):
     """How far one partition is read, whose leader has answered at least once.
 
     Attributes:
@@ -47,8 +49,7 @@ class Position:
     is_stale: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class NotBegun:
+class NotBegun(Record, frozen=True):
     """A partition whose leader has not answered yet, so reading has not begun; no barrier proves anything for it."""
 
     topic_id: str
@@ -155,7 +156,7 @@ class SourceOffset:
         return replace(self, positions={**self.positions, **bounded})
 
     def _up_to(self, partition: TopicPartition, at: Position, end: Offset) -> Position:
-        return replace(at, offset=min(at.offset, max(self.begun.get(partition, FIRST_OFFSET), end)))
+        return with_changes(at, offset=min(at.offset, max(self.begun.get(partition, FIRST_OFFSET), end)))
 
     @property
     def read_positions(self) -> dict[TopicPartition, Position]:

@@ -12,17 +12,20 @@ read to their ends in every batch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeGuard
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from msgspec.structs import replace
 
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BarrierNumber, BrokerId, LeaderEpoch, TopicPartition
 from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset, TimestampMs
+from txnwatch.state.model.record import Record
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 
 _JUST_MADE = 10_000  # most offsets of a new coordinator partition at the first barrier that can list it
 
 
-class ListedEnd(NamedTuple):
+class ListedEnd(Record, frozen=True):
     """The end of a partition, the leader epoch under which it was listed, and the broker that answered."""
 
     offset: Offset
@@ -30,8 +33,7 @@ class ListedEnd(NamedTuple):
     leader: BrokerId
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Record, frozen=True):
     """One partition's answer to a listing.
 
     Attributes:

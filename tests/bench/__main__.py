@@ -18,6 +18,7 @@ from bench import (
     million,
     operators,
     partitions,
+    planning,
     quota,
     scan,
     steady,
@@ -38,6 +39,7 @@ BENCHMARKS = {
     "first_reading": first_reading.run,
     "million": million.run,
     "partitions": partitions.run,
+    "planning": planning.run,
     "steady": steady.run,
 }
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.json"

@@ -6,6 +6,8 @@ import random
 from collections.abc import Iterable
 from dataclasses import replace
 
+from msgspec.structs import replace as with_changes
+
 from simulation.reader import Reader
 from simulation.run import USUAL
 from simulation.world import Setting, World
@@ -46,7 +48,7 @@ class WhatDoesNotAnswerHasNothingNew(Reader):
 
 
 def _answered(offset: SourceOffset) -> SourceOffset:
-    answered = {partition: replace(at, is_stale=False) for partition, at in offset.read_positions.items()}
+    answered = {partition: with_changes(at, is_stale=False) for partition, at in offset.read_positions.items()}
     return replace(offset, positions={**offset.positions, **answered})
 
 

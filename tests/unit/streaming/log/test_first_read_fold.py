@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as with_changes
 
 from support.batches import a_batch, a_record
 from support.large_log import a_large_log, end_of_large_log
@@ -41,7 +42,7 @@ def listed(ends: dict[int, int], *, known: bool = False) -> tuple[SourceOffset, 
     )
     if not known:
         return SourceOffset.beginning(), replace(end, begun=dict.fromkeys(positions, 0))
-    before = {partition: replace(at, offset=1, listed=1) for partition, at in positions.items()}
+    before = {partition: with_changes(at, offset=1, listed=1) for partition, at in positions.items()}
     return replace(end, barrier=0, positions=before), end
 
 

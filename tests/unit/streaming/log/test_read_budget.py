@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
+from msgspec.structs import replace as with_changes
 
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -112,8 +113,8 @@ def test_what_begins_the_first_reading_of_the_log_may_read_more() -> None:
     first = Range(log.partition, "id", 0, 10, -1, must_check=False, backlog_end=10, is_first=True)
     for found, expected in (
         (first, LOG_BYTES_AT_FIRST),
-        (replace(first, is_first=False), LOG_BYTES),
-        (replace(first, backlog_end=9), LOG_BYTES),
+        (with_changes(first, is_first=False), LOG_BYTES),
+        (with_changes(first, backlog_end=9), LOG_BYTES),
     ):
         (of_log,) = [one for one in budgets(ReadPlan((found,), 0), [log], options, 0.0) if one.reads]
         assert of_log.max_bytes == expected

@@ -10,6 +10,7 @@ from typing import TypeVar
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace as with_changes
 
 from txnwatch.state.model.broker_clocks import Clock, Leader
 from txnwatch.state.model.errors import CheckpointError, OtherVersionError
@@ -168,7 +169,7 @@ def test_a_barrier_names_where_it_proves_nothing(
 def test_a_barrier_has_the_numbers_and_the_ranges_that_went_back() -> None:
     led, away = Position("id", 9, 3, 9, leader=2), TopicPartition(TRANSACTION_STATE_TOPIC, 4)
     offset = replace(an_offset(orders=READ, log=led), reread={ORDERS: 2}, scan_interval_ms=2_000)
-    offset.positions[away] = replace(led, is_stale=True)
+    offset.positions[away] = with_changes(led, is_stale=True)
     clocks = {2: Clock(-35, 40, 1001)}
     assert offset.barrier_fact(clocks) == Barrier(
         number=7,
@@ -198,5 +199,5 @@ def test_a_text_for_the_end_sets_no_limit(end_text: str) -> None:
 )
 def test_an_end_cuts_reading_and_never_listing(end: int, read_to: int) -> None:
     bounded = an_offset(orders=READ, payments=READ, log=READ).bounded({ORDERS: end, TopicPartition("unwatched", 0): 1})
-    assert bounded.positions == {ORDERS: replace(READ, offset=read_to), PAYMENTS: READ, LOG: READ}
+    assert bounded.positions == {ORDERS: with_changes(READ, offset=read_to), PAYMENTS: READ, LOG: READ}
     assert bounded.barrier_fact({}).limited_data == (DATA if read_to < READ.listed else NONE)

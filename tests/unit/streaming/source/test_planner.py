@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as with_changes
 
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
@@ -280,11 +280,11 @@ def check_partitions(before: SourceOffset, after: SourceOffset, answers: Answers
         now, known = after.positions[partition], same.get(partition)
         assert now.topic_id == answer.topic_id
         if answer.end is None:
-            assert now == (replace(known, is_stale=True) if is_begun(known) else NotBegun(answer.topic_id))
+            assert now == (with_changes(known, is_stale=True) if is_begun(known) else NotBegun(answer.topic_id))
         assert is_begun(now) == (is_begun(known) or partition in after.begun), "nothing is read without a beginning"
         assert not (is_begun(known) and partition in after.begun), "nothing begins twice"
         if is_begun(now) and answer.end is not None:
-            assert (now.listed, now.epoch, now.leader) == answer.end
+            assert ListedEnd(now.listed, now.epoch, now.leader) == answer.end
             assert not now.is_stale
             assert now.offset <= answer.end.offset
         else:

@@ -1,0 +1,97 @@
+"""What a partition costs a micro-batch before anything is read: its offset, its plan, and both on their way.
+
+Between the listed ends and the plan in a task, in one process, as the driver does it for each micro-batch: the next
+offset, its JSON to the JVM and back, the plans, and their pickle. This work is serial: no executor takes a part of it.
+Listing and fetching are not included.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from bench.results import Point, Row
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BarrierNumber, TopicPartition
+from txnwatch.streaming.source.datasource import TransactionsStreamReader
+from txnwatch.streaming.source.offsets import SourceOffset
+from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.planner import Answer, Limits, ListedEnd, Listing, plan
+from txnwatch.streaming.source.snapshot_schedule import Census
+
+BATCHES, SETTLING = 9, 2
+SIZES = (500, 5_000, 50_000)
+OF_A_TOPIC, BROKERS, LOG_PARTITIONS = 50, 100, 50
+TOPIC_ID, CLUSTER_ID = "kQ0zgMvXRXOhhFkSbkEUrw", "MkU3OEVBNTcwNTJENDM2Qk"
+START_MS, TRIGGER_MS = 1_700_000_000_000, 500
+OPTIONS = {"kafka.bootstrap.servers": "none:1", "subscribePattern": ".*"}
+
+
+class GrowingLister:
+    """The ends of a cluster whose partitions all grow, or none: what the lister would have listed."""
+
+    def __init__(self, partitions: int, growth: int) -> None:
+        data = [TopicPartition(f"topic-{number // OF_A_TOPIC}", number % OF_A_TOPIC) for number in range(partitions)]
+        self._all = [*data, *(TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in range(LOG_PARTITIONS))]
+        self._growth = growth
+
+    def next_offset(self, previous: SourceOffset, *, limited: bool) -> SourceOffset:
+        """The offset one barrier later."""
+        del limited
+        number = previous.barrier + 1
+        now_ms, end = START_MS + TRIGGER_MS * number, 10**9 + self._growth * number
+        start = None if previous.positions else end
+        answers = {
+            partition: Answer(TOPIC_ID, ListedEnd(end, 12, place % BROKERS), start)
+            for place, partition in enumerate(self._all)
+        }
+        return plan(previous, Listing(CLUSTER_ID, answers, now_ms, now_ms, 10_000), Limits(), {})
+
+    def census_of(self, barrier: BarrierNumber) -> Census | None:
+        """No census."""
+        del barrier
+
+    def take_throttled(self) -> dict[str, int]:
+        """Nothing was throttled."""
+        return {}
+
+
+def run(directory: Path, rows: list[Row]) -> None:
+    """Each size, with partitions that all grow, and with none that grows."""
+    del directory
+    for name, growth in (("every partition has grown", 10), ("no partition has grown", 0)):
+        points = [_measure(size, growth) for size in SIZES]
+        rows.append(Row("planning", name, "partitions", "the smallest size", _with_ratios(points)))
+
+
+def _with_ratios(points: list[Point]) -> list[Point]:
+    first = points[0].cpu_s or 1.0
+    return [Point(one.size, one.wall_s, one.cpu_s, (one.cpu_s or 0.0) / first, one.figures) for one in points]
+
+
+def _measure(partitions: int, growth: int) -> Point:
+    reader = TransactionsStreamReader(parse_options(OPTIONS))
+    reader._lister = GrowingLister(partitions, growth)  # type: ignore[assignment]
+    text, spent, walls, size = json.dumps(reader.initialOffset()), [], [], 0
+    for _ in range(BATCHES):
+        cpu_s, wall_s = time.process_time(), time.perf_counter()
+        text, size = _batch(reader, text)
+        spent.append(time.process_time() - cpu_s)
+        walls.append(time.perf_counter() - wall_s)
+    median_s = statistics.median(spent[SETTLING:])
+    figures = {"bytes of plans": float(size), "bytes of the offset": float(len(text))}
+    return Point(partitions, statistics.median(walls[SETTLING:]), median_s, None, figures)
+
+
+def _batch(reader: TransactionsStreamReader, text: str) -> tuple[str, int]:
+    """One micro-batch as Spark asks for it: each offset crosses to the JVM and back as text."""
+    found: dict[str, Any] = reader.latestOffset(json.loads(text), ReadAllAvailable())
+    end = json.dumps(found)
+    plans = pickle.dumps(reader.partitions(json.loads(text), json.loads(end)))
+    pickle.loads(plans)
+    return end, len(plans)
