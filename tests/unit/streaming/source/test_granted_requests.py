@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from txnwatch.state.model.findings import CensusReason
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
