@@ -111,13 +111,15 @@ def executed(plan: Plan, tests: Path) -> dict[int, list[str]]:
 
     directory = Path(plan.directory)
     directory.mkdir(parents=True, exist_ok=True)
-    # A cluster authenticates, so it needs a secret; executors have working directories of their own.
+    # A cluster authenticates, so it needs a secret; executors have working directories of their own. Without a wait
+    # for the executor that has the state, a task takes the first free one, so state moves often.
+    conf = "--conf spark.authenticate.secret=of-a-test --conf spark.locality.wait=0"
     environ = {
         **os.environ,
         "PYTHONPATH": str(tests),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "SPARK_WORKER_DIR": str(directory / "work"),
-        "PYSPARK_SUBMIT_ARGS": "--conf spark.authenticate.secret=of-a-test pyspark-shell",
+        "PYSPARK_SUBMIT_ARGS": f"{conf} pyspark-shell",
     }
     command = [sys.executable, "-W", "ignore", "-m", "support.failing_tasks", json.dumps(asdict(plan))]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=LIMIT_S + 60)
