@@ -123,7 +123,7 @@ def executed(plan: Plan, tests: Path) -> dict[int, list[str]]:
     }
     command = [sys.executable, "-W", "ignore", "-m", "support.failing_tasks", json.dumps(asdict(plan))]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=LIMIT_S + 60)
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, f"exit code {done.returncode}: {done.stderr[-3000:]}"
     found: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
     return {int(batch): findings for batch, findings in found.items()}
 
