@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,29 +17,42 @@ from txnwatch.sinks.incidents.commands import EventsFlags
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.text.redaction import without_credentials
+from txnwatch.streaming.client.pem import encrypted
+from txnwatch.streaming.client.sasl import PasswordLogin
 from txnwatch.streaming.client.security import Security
+from txnwatch.streaming.client.tls import Tls
 from txnwatch.streaming.source.options import SourceOptions
 
 
 def librdkafka_config(options: SourceOptions) -> dict[str, str]:
-    """The connection options as properties of librdkafka."""
+    """The connection options as properties of librdkafka.
+
+    Raises:
+        ConfigError: a truststore or a keystore cannot be used.
+    """
     security: Security = options.security
     config = {
         "bootstrap.servers": ",".join(str(endpoint) for endpoint in options.bootstrap),
         "security.protocol": security.protocol.lower(),
-        "ssl.endpoint.identification.algorithm": "https" if security.verify_host else "none",
     }
-    optional = {
-        "ssl.ca.location": security.ca_file,
-        "ssl.ca.pem": security.ca_text,
-        "ssl.certificate.location": security.certificate_file,
-        "ssl.key.location": security.certificate_file,
-        "ssl.key.password": security.key_password,
-        "sasl.mechanism": security.mechanism,
-        "sasl.username": security.username,
-        "sasl.password": security.password,
-    }
-    return {**config, **{name: value for name, value in optional.items() if value is not None}}
+    if security.uses_tls:
+        config |= _tls_config(security.tls)
+    if isinstance(security.login, PasswordLogin):
+        login = security.login
+        config |= {"sasl.mechanism": login.mechanism, "sasl.username": login.user, "sasl.password": login.password}
+    return config
+
+
+def _tls_config(tls: Tls) -> dict[str, str]:
+    """The content of the stores, because librdkafka does not read the files of a Java client."""
+    config = {"ssl.endpoint.identification.algorithm": "https" if tls.verify_host else "none"}
+    if tls.trust is not None:
+        config["ssl.ca.pem"] = tls.trust.trusted()
+    if tls.keys is not None:
+        chain, key = tls.keys.chain_and_key()
+        password = secrets.token_urlsafe(24)
+        config |= {"ssl.certificate.pem": chain, "ssl.key.pem": encrypted(key, password), "ssl.key.password": password}
+    return config
 
 
 def registry_codec(url: str | None, properties: Mapping[str, str], topic: str) -> RegistryCodec | None:

@@ -76,9 +76,9 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
 
 def principal_of(security: Security) -> str:
     """The principal that the brokers see, as far as the client's settings show it."""
-    if security.uses_sasl:
-        return f"User:{security.username}"
-    is_named = security.certificate_file is not None
+    if security.login is not None:
+        return f"User:{security.login.user}"
+    is_named = security.uses_tls and security.tls.keys is not None
     return "User:<subject of the client certificate>" if is_named else "User:ANONYMOUS"
 
 
