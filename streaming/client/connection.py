@@ -40,6 +40,7 @@ _SIZE = struct.Struct(">i")
 _FIRST_BUFFER = 1 << 20
 _API_VERSIONS = 3
 _UNSUPPORTED_VERSION = 35
+_SESSION_PART = 0.85  # of a SASL session that is used
 _SINCE = {"DescribeProducers": "2.8", "DescribeTransactions": "3.0", "ListTransactions": "3.0"}
 
 
@@ -76,6 +77,7 @@ class Connection:
         self._buffer = memoryview(bytearray(_FIRST_BUFFER))
         self._versions: dict[int, tuple[int, int]] = {}
         self._is_proven = False
+        self._session_end = NEVER
         self._can_drop_bytes = sys.platform == "linux" and not security.uses_tls  # TCP there, with MSG_TRUNC
         tls = security.tls.context() if security.uses_tls else None
         deadline = time.monotonic() + timeout_s
@@ -96,7 +98,13 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection can be used: neither we closed it nor, while it was idle, the broker."""
+        """Whether the connection can be used: neither we closed it nor, while it was idle, the broker.
+
+        A connection whose SASL session ends soon is closed: the broker closes it at the first request after the end
+        (KIP-368), and the next connection authenticates with a new token.
+        """
+        if not self._in_flight and time.monotonic() >= self._session_end:
+            self.close()
         if self._socket.fileno() >= 0 and not self._in_flight:
             idle = select.poll()
             idle.register(self._socket, select.POLLIN)
@@ -275,6 +283,8 @@ class Connection:
                     f"{self.endpoint} refused user {login.user!r}: {response.error_message or 'no reason given'}"
                 )
             exchange.receive(response.auth_bytes)
+        if response.session_lifetime_ms > 0:
+            self._session_end = time.monotonic() + _SESSION_PART * response.session_lifetime_ms / 1000
 
 
 def _has_flexible_header(asked: Any) -> bool:

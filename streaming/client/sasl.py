@@ -1,7 +1,4 @@
-"""SASL logins among Java client properties, and what each needs on a connection.
-
-kafka-python's mechanisms compute the messages.
-"""
+"""What SASL needs on a connection: a login, whose messages kafka-python's mechanisms compute."""
 
 from __future__ import annotations
 
@@ -12,10 +9,7 @@ from typing import Any, Protocol
 
 from kafka.net.sasl import get_sasl_mechanism
 
-from txnwatch.state.model.errors import ConfigError
-
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-MECHANISMS = PASSWORD_MECHANISMS
 _ESCAPED = re.compile(r"\\(.)")
 _JAAS_OPTION = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 
@@ -56,29 +50,7 @@ class PasswordLogin:
         )
 
 
-def login_of(properties: Mapping[str, str], protocol: str) -> Login:
-    """The login among client properties.
-
-    Raises:
-        ConfigError: the mechanism is unknown, or a value is missing.
-    """
-    del protocol
-    mechanism = properties.get("sasl.mechanism", "GSSAPI").upper()
-    if mechanism not in MECHANISMS:
-        raise ConfigError(f"sasl.mechanism: expected one of {', '.join(MECHANISMS)}, found {mechanism!r}")
-    return _password_login(mechanism, properties)
-
-
 def jaas_options(properties: Mapping[str, str]) -> dict[str, str]:
     """The options of the login module in `sasl.jaas.config`."""
     found = _JAAS_OPTION.findall(properties.get("sasl.jaas.config", ""))
     return {name: bare or _ESCAPED.sub(r"\1", double or single) for name, double, single, bare in found}
-
-
-def _password_login(mechanism: str, properties: Mapping[str, str]) -> PasswordLogin:
-    options = jaas_options(properties)
-    username = options.get("username", properties.get("sasl.username"))
-    password = options.get("password", properties.get("sasl.password"))
-    if not username or password is None:
-        raise ConfigError('sasl.jaas.config: expected a login module with username="..." and password="..."')
-    return PasswordLogin(mechanism, username, password)

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.streaming.client.sasl import Login, login_of
-from txnwatch.streaming.client.stores import keystore_of, truststore_of
-from txnwatch.streaming.client.tls import Tls
+from txnwatch.streaming.client.logins import login_of
+from txnwatch.streaming.client.sasl import Login
+from txnwatch.streaming.client.tls import Tls, tls_of
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _WITH_TLS = frozenset({"SSL", "SASL_SSL"})
@@ -56,15 +56,5 @@ def security_of(properties: Mapping[str, str]) -> Security:
     return Security(
         protocol,
         tls_of(properties) if protocol in _WITH_TLS else Tls(),
-        login_of(properties, protocol) if protocol.startswith("SASL_") else None,
+        login_of(properties) if protocol.startswith("SASL_") else None,
     )
-
-
-def tls_of(properties: Mapping[str, str]) -> Tls:
-    """The settings of TLS among client properties.
-
-    Raises:
-        ConfigError: a value is unknown, or values contradict each other.
-    """
-    verify_host = properties.get("ssl.endpoint.identification.algorithm", "https") != ""
-    return Tls(truststore_of(properties), keystore_of(properties), verify_host)

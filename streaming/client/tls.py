@@ -11,6 +11,7 @@ import secrets
 import socket
 import ssl
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -20,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.streaming.client.pem import encrypted
-from txnwatch.streaming.client.stores import Store
+from txnwatch.streaming.client.stores import Store, keystore_of, truststore_of
 
 _EXPIRED: Final = 10  # X509_V_ERR_CERT_HAS_EXPIRED
 Stamps = tuple[tuple[int, ...], ...]
@@ -99,6 +100,16 @@ class Tls:
         if isinstance(exc, ssl.SSLCertVerificationError) and exc.verify_code == _EXPIRED and not named:
             named = _expired_of_broker(host, port)
         return f" (expired: {'; '.join(named)})" if named else ""
+
+
+def tls_of(properties: Mapping[str, str]) -> Tls:
+    """The settings of TLS among client properties.
+
+    Raises:
+        ConfigError: a value is unknown, or values contradict each other.
+    """
+    verify_host = properties.get("ssl.endpoint.identification.algorithm", "https") != ""
+    return Tls(truststore_of(properties), keystore_of(properties), verify_host)
 
 
 _CONTEXTS: Final[dict[Tls, tuple[Stamps, ssl.SSLContext]]] = {}

@@ -15,12 +15,22 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from support.certificates import Authority
 from support.java_keys import PASSWORD, keystore, truststore
+from support.token_server import AUDIENCE, CLIENT, CLIENT_SECRET, TokenServer
 from txnwatch.embedded.kafka import EmbeddedKafka
 
 USER, SECRET = "alice", "alice-secret"
 _SECURITY = "org.apache.kafka.common.security"
 _PLAIN = f"{_SECURITY}.plain.PlainLoginModule required"
 _SCRAM = f"{_SECURITY}.scram.ScramLoginModule required"
+_TOKEN = f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule required"
+_VALIDATOR = f"{_SECURITY}.oauthbearer.OAuthBearerValidatorCallbackHandler"
+_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+_WITH_TOKEN = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.login.callback.handler.class": f"{_SECURITY}.oauthbearer.OAuthBearerLoginCallbackHandler",
+}
+SESSION_MS = 3_000
 _SCRAM_BITS = {"256": ScramMechanism.SCRAM_SHA_256, "512": ScramMechanism.SCRAM_SHA_512}
 
 
@@ -35,19 +45,21 @@ class Way:
 class Broker:
     """The broker, and the files and servers that its clients need."""
 
-    listeners: Mapping[str, str] = {"TLS": "SSL", "MUTUAL": "SSL", "LOGIN": "SASL_SSL"}
+    listeners: Mapping[str, str] = {"TLS": "SSL", "MUTUAL": "SSL", "LOGIN": "SASL_SSL", "TOKEN": "SASL_SSL"}
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.authority = Authority(directory, "ours").create()
         self.client_keys = self.authority.issue("client", "DNS:client")
-        self._mechanisms = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+        self.tokens = TokenServer(directory, self.authority.issue("tokens", "IP:127.0.0.1"))
+        self.token_file = directory / "token"
 
     def kafka(self) -> EmbeddedKafka:
         """The broker before its start."""
         users = f'{_PLAIN} user_{USER}="{SECRET}";'
         properties = {
-            "sasl.enabled.mechanisms": ",".join(self._mechanisms),
+            "listener.name.login.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+            "listener.name.token.sasl.enabled.mechanisms": "OAUTHBEARER",
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.authority.issue("broker", "IP:127.0.0.1")),
             "ssl.truststore.type": "PEM",
@@ -55,8 +67,24 @@ class Broker:
             "listener.name.mutual.ssl.client.auth": "required",
             "listener.name.login.plain.sasl.jaas.config": users,
             **{f"listener.name.login.scram-sha-{bits}.sasl.jaas.config": f"{_SCRAM};" for bits in _SCRAM_BITS},
+            **self._token_listener(),
         }
-        return EmbeddedKafka(self._directory / "kafka", listeners=self.listeners, properties=properties)
+        return EmbeddedKafka(
+            self._directory / "kafka",
+            listeners=self.listeners,
+            properties=properties,
+            system_properties={"org.apache.kafka.sasl.oauthbearer.allowed.urls": self.tokens.key_set.as_uri()},
+        )
+
+    def _token_listener(self) -> dict[str, str]:
+        prefix = "listener.name.token"
+        return {
+            f"{prefix}.oauthbearer.sasl.jaas.config": f"{_TOKEN};",
+            f"{prefix}.oauthbearer.sasl.server.callback.handler.class": _VALIDATOR,
+            f"{prefix}.sasl.oauthbearer.jwks.endpoint.url": self.tokens.key_set.as_uri(),
+            f"{prefix}.sasl.oauthbearer.expected.audience": AUDIENCE,
+            f"{prefix}.connections.max.reauth.ms": str(SESSION_MS),
+        }
 
     def add_users(self, kafka: EmbeddedKafka) -> None:
         """Writes the credentials of SCRAM."""
@@ -103,7 +131,24 @@ class Broker:
             "PLAIN": Way("LOGIN", _login("PLAIN", _PLAIN) | trust),
             "SCRAM-SHA-256": Way("LOGIN", _login("SCRAM-SHA-256", _SCRAM) | trust),
             "SCRAM-SHA-512": Way("LOGIN", _login("SCRAM-SHA-512", _SCRAM) | trust),
+            "OAUTHBEARER, client credentials": Way("TOKEN", self.client_credentials() | trust),
+            "OAUTHBEARER, token file": Way("TOKEN", self._token_file() | trust),
         }
+
+    def client_credentials(self, secret: str = CLIENT_SECRET) -> dict[str, str]:
+        """The properties of a login by client credentials."""
+        options = {
+            "clientId": CLIENT,
+            "clientSecret": secret,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.authority.certificate),
+        }
+        shown = " ".join(f'{name}="{value}"' for name, value in options.items())
+        return {**_WITH_TOKEN, "sasl.jaas.config": f"{_TOKEN} {shown};", _ENDPOINT: self.tokens.url}
+
+    def _token_file(self) -> dict[str, str]:
+        self.token_file.write_text(self.tokens.token())
+        return {**_WITH_TOKEN, "sasl.jaas.config": f"{_TOKEN};", _ENDPOINT: self.token_file.as_uri()}
 
 
 def _login(mechanism: str, module: str) -> dict[str, str]:

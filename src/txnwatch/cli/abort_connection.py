@@ -16,7 +16,7 @@ from txnwatch.cli.events_read import keys_of
 from txnwatch.cli.find_hanging import searcher_of
 from txnwatch.client_properties import client_properties
 from txnwatch.connection import options_of
-from txnwatch.librdkafka import EventsTopic, events_topic, librdkafka_config
+from txnwatch.librdkafka import EventsTopic, LibrdkafkaConfig, events_topic, librdkafka_config
 from txnwatch.sinks.abort.manual import ManualAbort, ManualTarget, Publish
 from txnwatch.sinks.delivery.kafka import KafkaEventsTopic
 from txnwatch.sinks.incidents.search import Search
@@ -70,7 +70,7 @@ def _absence(cluster: Cluster, partition: TopicPartition) -> str | None:
 
 
 @contextlib.contextmanager
-def _publishing(cluster: Cluster, config: dict[str, str], events: EventsTopic) -> Iterator[Publish]:
+def _publishing(cluster: Cluster, config: LibrdkafkaConfig, events: EventsTopic) -> Iterator[Publish]:
     """Publishes on the events topic; a cluster that is not watched has no such topic, and it is not created."""
     if events.name not in cluster.refresh().topics:
         yield lambda _: None

@@ -121,11 +121,12 @@ REFUSED = {
         {"security.protocol": "TLS"},
         "security.protocol: expected one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, found 'TLS'",
     ),
-    "a mechanism of Java alone": (
-        {**SASL, "sasl.mechanism": "OAUTHBEARER"},
-        "sasl.mechanism: expected one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, found 'OAUTHBEARER'",
+    "an unknown mechanism": (
+        {**SASL, "sasl.mechanism": "ANONYMOUS"},
+        "sasl.mechanism: expected one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, AWS_MSK_IAM, found "
+        "'ANONYMOUS'",
     ),
-    "Kafka's default mechanism": ({"security.protocol": "SASL_SSL"}, "sasl.mechanism: .* found 'GSSAPI'"),
+    "Kafka's default mechanism": ({"security.protocol": "SASL_SSL"}, "sasl.kerberos.service.name: .* for GSSAPI"),
     "no login": (SASL, "sasl.jaas.config: expected a login module with username=.* and password="),
     "no password": ({**SASL, "sasl.jaas.config": f'{PLAIN} username="me";'}, "sasl.jaas.config: expected"),
     "an empty user": ({**SASL, "sasl.jaas.config": f'{PLAIN} username="" password="x";'}, "sasl.jaas.config: expected"),
