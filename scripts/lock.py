@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGE = ROOT / "deploy" / "image"
-EXTRAS = ("jks", "registry")
+EXTRAS = ("aws", "jks", "registry")
 _HEADER = "# Written by `make lock` from pyproject.toml.\n"
 
 
