@@ -87,8 +87,8 @@ class ClientCredentials:
     def _refusal(self, exc: HTTPError) -> BrokerError:
         with exc:
             found = _json(exc.read(_MOST_BYTES))
-        told = ": ".join(str(found[name]) for name in ("error", "error_description") if name in found)
-        message = f"{self._where}: HTTP {exc.code} for client {self.client_id!r}: {redacted(told) or exc.reason}"
+        reason = ": ".join(str(found[name]) for name in ("error", "error_description") if name in found)
+        message = f"{self._where}: HTTP {exc.code} for client {self.client_id!r}: {redacted(reason) or exc.reason}"
         return AuthorizationError(message) if exc.code in _REFUSED else BrokerError(message)
 
     def _doubt(self, exc: OSError) -> str:
