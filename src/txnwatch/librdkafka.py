@@ -37,7 +37,8 @@ def librdkafka_config(options: SourceOptions) -> LibrdkafkaConfig:
     """The connection options as properties of librdkafka.
 
     Raises:
-        ConfigError: a truststore or a keystore cannot be used.
+        ConfigError: a truststore or a keystore cannot be used, or the mechanism is missing in confluent-kafka.
+        BrokerError: a store could be used before, and cannot be used since it was changed.
     """
     security: Security = options.security
     config: LibrdkafkaConfig = {
@@ -85,12 +86,13 @@ def _token(login: TokenLogin, _: str) -> tuple[str, float, str, dict[str, str]]:
 def _tls_config(tls: Tls) -> dict[str, str]:
     """The content of the stores, because librdkafka does not read the files of a Java client."""
     config = {"ssl.endpoint.identification.algorithm": "https" if tls.verify_host else "none"}
-    if tls.trust is not None:
-        config["ssl.ca.pem"] = tls.trust.trusted()
-    if tls.keys is not None:
-        chain, key = tls.keys.chain_and_key()
+    content = tls.content()
+    if content.trusted is not None:
+        config["ssl.ca.pem"] = content.trusted
+    if content.chain is not None and content.key is not None:
         password = secrets.token_urlsafe(24)
-        config |= {"ssl.certificate.pem": chain, "ssl.key.pem": encrypted(key, password), "ssl.key.password": password}
+        config["ssl.certificate.pem"] = content.chain
+        config |= {"ssl.key.pem": encrypted(content.key, password), "ssl.key.password": password}
     return config
 
 

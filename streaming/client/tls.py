@@ -11,10 +11,10 @@ import secrets
 import socket
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
@@ -25,6 +25,15 @@ from txnwatch.streaming.client.stores import Store, keystore_of, truststore_of
 
 _EXPIRED: Final = 10  # X509_V_ERR_CERT_HAS_EXPIRED
 Stamps = tuple[tuple[int, ...], ...]
+_T = TypeVar("_T")
+
+
+class Content(NamedTuple):
+    """The content of the stores: trusted certificates and the client's chain as PEM, and the client's private key."""
+
+    trusted: str | None
+    chain: str | None
+    key: PrivateKeyTypes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +66,44 @@ class Tls:
         known = _CONTEXTS.get(self)
         if known is not None and known[0] == stamps:
             return known[1]
-        try:
-            context = self._new_context()
-        except ConfigError as exc:
-            if known is None:
-                raise
-            raise BrokerError(f"after a change of the file: {exc}") from exc
+        context = self._retried(self._new_context)
         _CONTEXTS[self] = (stamps, context)
         return context
 
-    def _new_context(self) -> ssl.SSLContext:
+    def content(self) -> Content:
+        """The content of the stores, for a client that does not read them itself.
+
+        Raises:
+            ConfigError, BrokerError: as `context`.
+        """
+        return self._retried(self._content)
+
+    def _content(self) -> Content:
         trusted = self.trust.trusted() if self.trust is not None else None
+        chain, key = self.keys.chain_and_key() if self.keys is not None else (None, None)
+        return Content(trusted, chain, key)
+
+    def _retried(self, read: Callable[[], _T]) -> _T:
         try:
-            context = ssl.create_default_context(cadata=trusted)
+            return read()
+        except ConfigError as exc:
+            if self not in _CONTEXTS:
+                raise
+            raise BrokerError(f"after a change of the file: {exc}") from exc
+
+    def _new_context(self) -> ssl.SSLContext:
+        content = self._content()
+        try:
+            context = ssl.create_default_context(cadata=content.trusted)
         except ssl.SSLError as exc:
             assert self.trust is not None
             raise _unusable(self.trust, exc) from exc
         context.check_hostname = self.verify_host
-        if self.keys is not None:
-            chain, key = self.keys.chain_and_key()
+        if content.chain is not None and content.key is not None:
             try:
-                _load(context, chain, key)
+                _load(context, content.chain, content.key)
             except ssl.SSLError as exc:
+                assert self.keys is not None
                 raise _unusable(self.keys, exc) from exc
         return context
 

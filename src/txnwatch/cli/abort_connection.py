@@ -16,7 +16,7 @@ from txnwatch.cli.events_read import keys_of
 from txnwatch.cli.find_hanging import searcher_of
 from txnwatch.client_properties import client_properties
 from txnwatch.connection import options_of
-from txnwatch.librdkafka import EventsTopic, LibrdkafkaConfig, events_topic, librdkafka_config
+from txnwatch.librdkafka import EventsTopic, events_topic, librdkafka_config
 from txnwatch.sinks.abort.manual import ManualAbort, ManualTarget, Publish
 from txnwatch.sinks.delivery.kafka import KafkaEventsTopic
 from txnwatch.sinks.incidents.search import Search
@@ -28,6 +28,7 @@ from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.streaming.source.hidden_participants import why_not_shown
 
 _TIMEOUT_S = 10.0
@@ -57,7 +58,7 @@ def abort_on_cluster(parsed: argparse.Namespace, target: ManualTarget) -> Iterat
             now_ms=wall_clock_ms,
             pause=lambda: time.sleep(_BETWEEN_READS_S),
         )
-        yield abort, partial(_publishing, cluster, librdkafka_config(options), events)
+        yield abort, partial(_publishing, cluster, options, events)
 
 
 def _search(cluster: Cluster, partition: TopicPartition, is_wanted: Callable[[SpanCandidate], bool]) -> Search:
@@ -70,11 +71,12 @@ def _absence(cluster: Cluster, partition: TopicPartition) -> str | None:
 
 
 @contextlib.contextmanager
-def _publishing(cluster: Cluster, config: LibrdkafkaConfig, events: EventsTopic) -> Iterator[Publish]:
+def _publishing(cluster: Cluster, options: SourceOptions, events: EventsTopic) -> Iterator[Publish]:
     """Publishes on the events topic; a cluster that is not watched has no such topic, and it is not created."""
     if events.name not in cluster.refresh().topics:
         yield lambda _: None
         return
+    config = librdkafka_config(options)
     with contextlib.closing(KafkaEventsTopic(config, events.name, events.encoding, keys=events.keys)) as topic:
 
         def publish(event: IncidentEvent) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import jks
 import pytest
-from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -17,25 +14,17 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     pkcs12,
 )
-from cryptography.x509.oid import NameOID
 
+from support.one_certificate import self_signed
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.streaming.client.stores import Store
 from txnwatch.streaming.client.tls import Tls
 
-NOW = datetime.now(UTC)
 KEY = ec.generate_private_key(ec.SECP256R1())
 OTHER_KEY = ec.generate_private_key(ec.SECP256R1())
 
 
-def certificate(name: str, days: int = 1) -> x509.Certificate:
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    until = NOW + timedelta(days=days)
-    builder = x509.CertificateBuilder(subject, subject, KEY.public_key(), 1, until - timedelta(days=90), until)
-    return builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True).sign(KEY, SHA256())
-
-
-CERTIFICATE = certificate("ours")
+CERTIFICATE = self_signed("ours", KEY)
 PEM_TEXT = CERTIFICATE.public_bytes(Encoding.PEM).decode()
 DER_KEY = KEY.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
 PEM_KEY = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
@@ -135,7 +124,7 @@ def test_a_key_of_another_certificate_is_an_error(tmp_path: Path) -> None:
 
 
 def test_expired_certificates_are_named_with_file_and_date(tmp_path: Path) -> None:
-    old = certificate("old", days=-1)
+    old = self_signed("old", KEY, days=-1)
     path = written(tmp_path, old.public_bytes(Encoding.PEM).decode() + PEM_KEY)
     found = Tls(Store("ssl.truststore", "PEM", path), Store("ssl.keystore", "PEM", path)).expired()
     until = f"{old.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
