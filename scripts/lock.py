@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGE = ROOT / "deploy" / "image"
-EXTRA = "registry"
+EXTRAS = ("aws", "jks", "registry")
 _HEADER = "# Written by `make lock` from pyproject.toml.\n"
 
 
@@ -24,7 +24,7 @@ def sources() -> dict[str, list[str]]:
         "build-requirements.txt": project["build-system"]["requires"],
         "requirements.txt": [
             *project["project"]["dependencies"],
-            *project["project"]["optional-dependencies"][EXTRA],
+            *(line for extra in EXTRAS for line in project["project"]["optional-dependencies"][extra]),
         ],
     }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -21,7 +22,7 @@ _MOST_POLLS = 100
 class GroupLease:
     """A Lease over a consumer group."""
 
-    def __init__(self, client_config: Mapping[str, str], topic: str, cluster_id: str) -> None:
+    def __init__(self, client_config: Mapping[str, Any], topic: str, cluster_id: str) -> None:
         self._topic = topic
         self._has_it = False
         self._polled_s = 0.0

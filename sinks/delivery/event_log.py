@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -32,7 +33,7 @@ class EventLog:
     """Reads the topic from its beginning. It joins no group and commits nothing."""
 
     def __init__(
-        self, client_config: Mapping[str, str], topic: str, decode: Decoder = from_bytes, keys: Keys | None = None
+        self, client_config: Mapping[str, Any], topic: str, decode: Decoder = from_bytes, keys: Keys | None = None
     ) -> None:
         """Connects.
 
@@ -176,7 +177,7 @@ def _is_incidents(message: Message) -> bool:
 
 
 def read_events(
-    client_config: Mapping[str, str],
+    client_config: Mapping[str, Any],
     topic: str,
     *,
     follow: bool = False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
@@ -26,7 +27,7 @@ class KafkaEventsTopic:
 
     def __init__(
         self,
-        client_config: Mapping[str, str],
+        client_config: Mapping[str, Any],
         topic: str,
         encoding: Encoding = FORMATS["json"],
         *,
@@ -161,7 +162,7 @@ class KafkaEventsTopic:
         self._producer.flush(self._timeout_s)
 
 
-def ensure_topic(client_config: Mapping[str, str], topic: str) -> str | None:
+def ensure_topic(client_config: Mapping[str, Any], topic: str) -> str | None:
     """Creates the events topic, compacted, if it does not exist.
 
     Returns a warning if it exists and is not compacted: the ledger then loses incidents that are older than the

@@ -97,13 +97,30 @@ class MirrorOutbox(Outbox):
         super().__init__(name, mirror.deliver, log)
         self._view = view
         self._forget_ms = AT_ONCE
+        self._refused = ""
 
     def has_lost_everything(self) -> bool:
-        """See OpenIncidentsView; False for a mirror without a view."""
-        return self._view is not None and self._view.has_lost_everything()
+        """See OpenIncidentsView; False for a mirror without a view. A refusal is reported once."""
+        if self._view is None:
+            return False
+        try:
+            is_empty = self._view.has_lost_everything()
+        except SinkError as exc:
+            self._report(exc, "after a loss of its data it stays empty")
+            return False
+        self._refused = ""
+        return is_empty
 
     def forget(self, has_ended: Callable[[str], bool], now_ms: TimestampMs) -> None:
         """See OpenIncidentsView; called only every 10 minutes, because a mirror that does not answer costs time."""
         if self._view is not None and now_ms >= self._forget_ms:
             self._forget_ms = now_ms + _FORGET_PAUSE_MS
-            self._view.forget(has_ended)
+            try:
+                self._view.forget(has_ended)
+            except SinkError as exc:
+                self._report(exc, "incidents that ended meanwhile stay open there")
+
+    def _report(self, exc: SinkError, result: str) -> None:
+        if str(exc) != self._refused:
+            self._refused = str(exc)
+            self._log.warning(f"{exc}: {result} (`txnwatch doctor --redis-url` lists the refused commands)")

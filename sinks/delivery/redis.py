@@ -1,6 +1,6 @@
 """The Redis mirror: current incidents, open transactions and heartbeats, for programs and people.
 
-Keys, under `txnwatch:<cluster id>:`
+Keys, under `txnwatch:{<cluster id>}:`
   incidents         sorted set of open incidents' ids by open_since_ms
   incident:<id>     hash of one incident's latest event, by the event's field names; kept for a week after the end
   events            stream of all events, with a maximum length
@@ -18,13 +18,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
+from redis.commands.core import Script
 
 from txnwatch.sinks.delivery.encoding import plain, to_json
+from txnwatch.sinks.delivery.redis_client import redis_client
 from txnwatch.sinks.delivery.signature import Keys, redis_place
 from txnwatch.state.events.heartbeat import KEY_PREFIX, Heartbeat, to_bytes
 from txnwatch.state.model.errors import SinkError
@@ -35,7 +34,6 @@ from txnwatch.state.text.redaction import shown_place
 
 _STREAM_LENGTH: Final = 100_000
 _KEEP_RESOLVED_S: Final = 7 * 24 * 3600
-TIMEOUT_S: Final = 2.0
 OUR_KEYS: Final = "txnwatch."
 HEARTBEAT: Final = KEY_PREFIX.removeprefix(OUR_KEYS)
 _KEEP_OPEN_S: Final = 60
@@ -60,17 +58,6 @@ return 1
 """
 
 
-def is_url(url: str) -> bool:
-    """Whether redis-py accepts the URL, and its database is a number: redis-py reads `redis://host/x` as database 0."""
-    try:
-        pool = redis.ConnectionPool.from_url(url)
-        pool.connection_class(**pool.connection_kwargs)
-        database = urlsplit(url).path.strip("/")
-    except (ValueError, TypeError, redis.RedisError):
-        return False
-    return url.startswith("unix:") or not database or database.isdecimal()
-
-
 class RedisMirror:
     """A Mirror over redis-py, with the view of open incidents, the open transactions and the heartbeats."""
 
@@ -78,15 +65,19 @@ class RedisMirror:
         self._url = url
         self._keys = keys
         self._place = redis_place(cluster_id)
-        self._prefix = f"txnwatch:{cluster_id}:"
-        # No retries and short timeouts: the outbox keeps undelivered events, and the batch must not wait.
-        self._client = redis.Redis.from_url(
-            url,
-            socket_timeout=TIMEOUT_S,
-            socket_connect_timeout=TIMEOUT_S,
-            retry=Retry(NoBackoff(), 0),
-        )
-        self._apply = self._client.register_script(_APPLY)
+        self._prefix = prefix_of(cluster_id)
+        self._made: tuple[Any, Script] | None = None
+
+    @property
+    def _client(self) -> Any:  # noqa: ANN401 - redis-py types answers as anything
+        return self._connected()[0]
+
+    def _connected(self) -> tuple[Any, Script]:
+        """The client and its script, made at the first use: the client of a Redis Cluster connects at once."""
+        if self._made is None:
+            client = redis_client(self._url)
+            self._made = (client, client.register_script(_APPLY))
+        return self._made
 
     @property
     def name(self) -> str:
@@ -107,7 +98,8 @@ class RedisMirror:
 
     def _deliver_one(self, event: IncidentEvent) -> None:
         values = {name: _text(value) for name, value in plain(event).items() if value is not None}
-        self._apply(
+        _, apply = self._connected()
+        apply(
             keys=[
                 f"{self._prefix}incidents",
                 f"{self._prefix}incident:{event.incident_id}",
@@ -127,14 +119,24 @@ class RedisMirror:
         )
 
     def has_lost_everything(self) -> bool:
-        """See OpenIncidentsView. Only one of several instances gets True; it fills Redis for all."""
+        """See OpenIncidentsView. Only one of several instances gets True; it fills Redis for all.
+
+        Raises:
+            SinkError: Redis refuses the command, so an emptied Redis would stay empty.
+        """
         try:
             return bool(self._client.set(f"{self._prefix}filled", _now_ms(self._client), nx=True))
+        except redis.ResponseError as exc:
+            raise SinkError(f"{self.name}: {exc}") from exc
         except redis.RedisError:
             return False
 
     def forget(self, has_ended: Callable[[str], bool]) -> None:
-        """See OpenIncidentsView. A Redis that did not answer when an incident ended would show it as open forever."""
+        """See OpenIncidentsView. A Redis that did not answer when an incident ended would show it as open forever.
+
+        Raises:
+            SinkError: Redis refuses a command.
+        """
         try:
             shown: Any = self._client.zrange(f"{self._prefix}incidents", 0, -1)
             for incident_id in filter(has_ended, (member.decode(errors="backslashreplace") for member in shown)):
@@ -142,6 +144,8 @@ class RedisMirror:
                     changes.zrem(f"{self._prefix}incidents", incident_id)
                     changes.delete(f"{self._prefix}incident:{incident_id}")
                     changes.execute()
+        except redis.ResponseError as exc:
+            raise SinkError(f"{self.name}: {exc}") from exc
         except redis.RedisError:
             return  # the outbox calls it again
 
@@ -183,7 +187,13 @@ class RedisMirror:
 
     def close(self) -> None:
         """Closes the connections."""
-        self._client.close()
+        if self._made is not None:
+            self._made[0].close()
+
+
+def prefix_of(cluster_id: str) -> str:
+    """The prefix of a cluster's keys. The braces are a hash tag: Redis Cluster keeps all keys of it on one node."""
+    return f"txnwatch:{{{cluster_id}}}:"
 
 
 def _member(transaction: OpenTransaction) -> str:
@@ -203,6 +213,6 @@ def _text(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _now_ms(client: redis.Redis) -> TimestampMs:
+def _now_ms(client: Any) -> TimestampMs:  # noqa: ANN401 - as above
     seconds, micros = client.time()
     return TimestampMs(int(seconds) * 1000 + int(micros) // 1000)

@@ -13,13 +13,15 @@ from typing import Any, Final, NamedTuple
 import redis
 
 from txnwatch.sinks.delivery.encoding import event_of, schema
-from txnwatch.sinks.delivery.redis import HEARTBEAT, OUR_KEYS, TIMEOUT_S
+from txnwatch.sinks.delivery.redis import HEARTBEAT, OUR_KEYS, prefix_of
+from txnwatch.sinks.delivery.redis_client import redis_client
 from txnwatch.sinks.delivery.signature import Keys, redis_place
 from txnwatch.state.events.heartbeat import Heartbeat, from_bytes
 from txnwatch.state.model.errors import BadEventError, SinkError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.text.redaction import REDIS_URL_RULE, shown_place
 
+_BEGIN, _END = prefix_of("\n").split("\n")  # around the id of a cluster
 _TEXTS: Final = frozenset(
     field["name"] for field in schema()["fields"] if field["type"] in ("string", ["null", "string"])
 )
@@ -49,17 +51,13 @@ def read_shown(url: str, keys: Keys | None = None) -> Shown:
     """
     where = f"Redis {shown_place(url)}"
     try:
-        client: Any = redis.Redis.from_url(
-            url,
-            socket_timeout=TIMEOUT_S,
-            socket_connect_timeout=TIMEOUT_S,
-            decode_responses=True,
-            encoding_errors="backslashreplace",
-        )
+        client = redis_client(url, decode_responses=True, encoding_errors="backslashreplace")
     except ValueError as exc:  # its message may have a part of the URL
         raise SinkError(f"{where}: expected {REDIS_URL_RULE}") from exc
+    except redis.RedisError as exc:
+        raise SinkError(f"{where}: {exc}") from exc
     try:
-        prefixes = sorted(key.removesuffix("filled") for key in client.scan_iter("txnwatch:*:filled"))
+        prefixes = sorted(key.removesuffix("filled") for key in client.scan_iter(f"{_BEGIN}*{_END}filled"))
         if not prefixes:
             message = "has no keys of txnwatch: expected a Redis that `txnwatch run --redis-url` writes to"
             raise SinkError(f"{where} {message}")
@@ -70,7 +68,7 @@ def read_shown(url: str, keys: Keys | None = None) -> Shown:
         raise SinkError(f"{where}: {exc}") from exc
     finally:
         client.close()
-    clusters = [prefix.removeprefix("txnwatch:").removesuffix(":") for prefix in prefixes]
+    clusters = [prefix.removeprefix(_BEGIN).removesuffix(_END) for prefix in prefixes]
     return Shown(clusters, sorted(found, key=lambda event: event.open_since_ms), beats, unread)
 
 
@@ -80,7 +78,7 @@ def _heartbeats_under(
     keys: Keys | None,
     unread: dict[str, str],
 ) -> Iterator[Heartbeat]:
-    cluster_id = prefix.removeprefix("txnwatch:").removesuffix(":")
+    cluster_id = prefix.removeprefix(_BEGIN).removesuffix(_END)
     for key in sorted(client.scan_iter(f"{_literal(prefix)}{HEARTBEAT}*")):
         try:
             held = client.hgetall(key)

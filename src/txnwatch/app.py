@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from txnwatch.client_properties import broker_properties, client_properties
 from txnwatch.config import RunSettings
 from txnwatch.config_providers import hidden_from_children
-from txnwatch.librdkafka import events_keys, events_topic
+from txnwatch.librdkafka import events_keys, events_topic, librdkafka_config
 from txnwatch.metrics.collector import Metrics
 from txnwatch.metrics.server import MetricsServer
 from txnwatch.metrics.web_config import read_web_config
@@ -42,6 +42,7 @@ from txnwatch.streaming.job.side_files import SideFiles
 from txnwatch.streaming.source.idle_barriers import next_barrier_due, write_next_barrier
 from txnwatch.streaming.source.options import LATEST, parse_options
 from txnwatch.streaming.source.reread_requests import requests_after, write_requests
+from txnwatch.watch.certificate_files import CertificateFiles
 from txnwatch.watch.coverage import Coverage
 from txnwatch.watch.event_listener import EventListener
 from txnwatch.watch.throttling import Throttling
@@ -61,6 +62,7 @@ class Watch:
         on_event: receives every incident event.
         is_stopping: whether no further micro-batch may begin.
         files: txnwatch's own files beside the checkpoint.
+        certificates: the certificate files of the connection to Kafka.
         coverage: the partitions without evidence, and whether the watch is ready.
         counts: partition notices, view mismatches, confirmations by answer, and abort decisions.
     """
@@ -93,6 +95,7 @@ class Watch:
         )
         self._listening = EventListener(SkippedRecords(self.log.warning, wall_clock_ms))
         self.options = parse_options(self._source_options())
+        self.certificates = CertificateFiles(self.options.security.tls)
         self.metrics = Metrics(wall_clock_ms)
         self.metrics.progress = self._progress
         self.coverage = Coverage(self.log, progress=self._progress, census_interval_ms=self.settings.census_interval_ms)
@@ -133,6 +136,7 @@ class Watch:
         Raises:
             TxnwatchError: a check fails; the message has the reason.
         """
+        librdkafka_config(self.options)  # a keystore or a mechanism that it cannot use is an error now
         cluster = Cluster(self.options.bootstrap, self.options.security)
         with contextlib.closing(cluster):
             self.cluster_id, self.topics = check_cluster(cluster, self.options, self.checkpoint)
@@ -176,6 +180,7 @@ class Watch:
         """
         with self._in_use:
             self.close()
+            self.certificates.use()
             self._sinks = SinkSet(
                 settings=self.settings,
                 options=self.options,

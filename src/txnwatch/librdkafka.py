@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
 
 from txnwatch.client_properties import registry_config
 from txnwatch.config import CONFLUENT_AVRO, EVENTS_TOPIC, RunSettings
@@ -16,29 +21,79 @@ from txnwatch.sinks.incidents.commands import EventsFlags
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.text.redaction import without_credentials
+from txnwatch.streaming.client.kerberos import GSSAPI, KerberosLogin
+from txnwatch.streaming.client.pem import encrypted
+from txnwatch.streaming.client.sasl import Login, PasswordLogin
 from txnwatch.streaming.client.security import Security
+from txnwatch.streaming.client.tls import Tls
+from txnwatch.streaming.client.tokens import TokenLogin, current
 from txnwatch.streaming.source.options import SourceOptions
 
+# Names and values of librdkafka; the value of a callback is a function.
+LibrdkafkaConfig = dict[str, Any]
 
-def librdkafka_config(options: SourceOptions) -> dict[str, str]:
-    """The connection options as properties of librdkafka."""
+
+def librdkafka_config(options: SourceOptions) -> LibrdkafkaConfig:
+    """The connection options as properties of librdkafka.
+
+    Raises:
+        ConfigError: a truststore or a keystore cannot be used, or the mechanism is missing in confluent-kafka.
+        BrokerError: a store could be used before, and cannot be used since it was changed.
+    """
     security: Security = options.security
-    config = {
+    config: LibrdkafkaConfig = {
         "bootstrap.servers": ",".join(str(endpoint) for endpoint in options.bootstrap),
         "security.protocol": security.protocol.lower(),
-        "ssl.endpoint.identification.algorithm": "https" if security.verify_host else "none",
     }
-    optional = {
-        "ssl.ca.location": security.ca_file,
-        "ssl.ca.pem": security.ca_text,
-        "ssl.certificate.location": security.certificate_file,
-        "ssl.key.location": security.certificate_file,
-        "ssl.key.password": security.key_password,
-        "sasl.mechanism": security.mechanism,
-        "sasl.username": security.username,
-        "sasl.password": security.password,
-    }
-    return {**config, **{name: value for name, value in optional.items() if value is not None}}
+    if security.uses_tls:
+        config |= _tls_config(security.tls)
+    if security.login is not None:
+        config |= _sasl_config(security.login)
+    return config
+
+
+def _sasl_config(login: Login) -> LibrdkafkaConfig:
+    config: LibrdkafkaConfig = {"sasl.mechanism": login.mechanism}
+    if isinstance(login, PasswordLogin):
+        config |= {"sasl.username": login.user, "sasl.password": login.password}
+    elif isinstance(login, KerberosLogin):
+        config |= _kerberos_config(login)
+    elif isinstance(login, TokenLogin):
+        config["oauth_cb"] = partial(_token, login)
+    return config
+
+
+def _kerberos_config(login: KerberosLogin) -> LibrdkafkaConfig:
+    config: LibrdkafkaConfig = {"sasl.mechanism": GSSAPI, "sasl.kerberos.service.name": login.service}
+    if login.keytab is not None:
+        config |= {"sasl.kerberos.keytab": login.keytab, "sasl.kerberos.principal": login.principal}
+    try:
+        Producer({"builtin.features": "sasl_gssapi", "log_level": 0})
+    except KafkaException as exc:
+        raise ConfigError(
+            "sasl.mechanism GSSAPI: expected a confluent-kafka that is built with GSSAPI, which its wheels are not; "
+            "the events topic needs it (docs/connection.md)"
+        ) from exc
+    return config
+
+
+def _token(login: TokenLogin, _: str) -> tuple[str, float, str, dict[str, str]]:
+    """The token of our own connections, for librdkafka, which asks again before it expires."""
+    token = current(login.source)
+    return token.text, token.expires_s, token.subject, dict(login.extensions)
+
+
+def _tls_config(tls: Tls) -> dict[str, str]:
+    """The content of the stores, because librdkafka does not read the files of a Java client."""
+    config = {"ssl.endpoint.identification.algorithm": "https" if tls.verify_host else "none"}
+    content = tls.content()
+    if content.trusted is not None:
+        config["ssl.ca.pem"] = content.trusted
+    if content.chain is not None and content.key is not None:
+        password = secrets.token_urlsafe(24)
+        config["ssl.certificate.pem"] = content.chain
+        config |= {"ssl.key.pem": encrypted(content.key, password), "ssl.key.password": password}
+    return config
 
 
 def registry_codec(url: str | None, properties: Mapping[str, str], topic: str) -> RegistryCodec | None:

@@ -81,8 +81,8 @@ def _redis(value: str) -> str:
 
 
 def is_redis_url(url: str) -> bool:
-    """Whether redis-py accepts the URL; makes no connection."""
-    from txnwatch.sinks.delivery.redis import is_url  # noqa: PLC0415 - the import takes 0.25 s
+    """Whether a client of Redis can be made of the URL; makes no connection."""
+    from txnwatch.sinks.delivery.redis_client import is_url  # noqa: PLC0415 - the import takes 0.25 s
 
     return is_url(url)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from txnwatch.config import RunSettings
-from txnwatch.librdkafka import EventsTopic, events_flags, librdkafka_config
+from txnwatch.librdkafka import EventsTopic, LibrdkafkaConfig, events_flags, librdkafka_config
 from txnwatch.sinks.abort.automatic import OFF, AutoAbort
 from txnwatch.sinks.abort.lease import GroupLease
 from txnwatch.sinks.delivery.event_log import EventLog
@@ -136,7 +136,7 @@ class SinkSet:
         path = str(config.absolute()) if config is not None else None
         return Origin(self.cluster_id, self.settings.bootstrap_server, path, events_flags(self.settings))
 
-    def _auto_abort(self, ledger: Ledger, config: dict[str, str]) -> AutoAbort:
+    def _auto_abort(self, ledger: Ledger, config: LibrdkafkaConfig) -> AutoAbort:
         settings, is_off = self.settings, self.settings.auto_abort == OFF
         return AutoAbort(
             mode=settings.auto_abort,

@@ -17,7 +17,8 @@ REGISTRY_URL_RULE: Final = "http://[user:password@]host:port"
 _RULES: Final = frozenset({REDIS_URL_RULE, REGISTRY_URL_RULE})  # shown in errors and in the help, as they are
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)?(.*)", re.DOTALL)
 # A port that is no number is shown only before a path: in redis://user:word the word is a password.
-_PLACE: Final = re.compile(r"([\w.~-]+|(?=/|$)|\[[\w:.%]+\])(:\d{0,5}|:\w*(?=/))?(/[^@?#]*)?")
+# Sentinel and Redis Cluster have several hosts.
+_PLACE: Final = re.compile(r"([\w.~-]+|(?=/|$)|\[[\w:.%]+\])(:\d{0,5}(,[\w.~-]+:\d{1,5})*|:\w*(?=/))?(/[^@?#]*)?")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
 _NEXT_URL: Final = re.compile(r",(?=[A-Za-z][A-Za-z0-9+.-]*://)")
 # What the name of a setting with a secret contains, as a regular expression of Python and of Java.

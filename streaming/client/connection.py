@@ -21,7 +21,6 @@ from collections import Counter, deque
 from typing import Any
 
 from kafka import errors as kafka_errors
-from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
@@ -31,6 +30,7 @@ from txnwatch.state.model.quantities import NO_TIME, DurationMs
 from txnwatch.streaming.client.answer_wait import NEVER, AnswerWait, Throttle
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.fetch_pace import Pace
+from txnwatch.streaming.client.sasl import Login
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.wire.primitives import Reader
 from txnwatch.streaming.wire.record_skipper import RecordSkipper
@@ -40,6 +40,7 @@ _SIZE = struct.Struct(">i")
 _FIRST_BUFFER = 1 << 20
 _API_VERSIONS = 3
 _UNSUPPORTED_VERSION = 35
+_SESSION_PART = 0.85  # of a SASL session that is used
 _SINCE = {"DescribeProducers": "2.8", "DescribeTransactions": "3.0", "ListTransactions": "3.0"}
 
 
@@ -66,7 +67,7 @@ class Connection:
             AuthorizationError: SASL refused the credentials.
         """
         self.endpoint = endpoint
-        self._protocol = security.protocol
+        self._security = security
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._correlation_id = 0
@@ -76,26 +77,34 @@ class Connection:
         self._buffer = memoryview(bytearray(_FIRST_BUFFER))
         self._versions: dict[int, tuple[int, int]] = {}
         self._is_proven = False
+        self._session_end = NEVER
         self._can_drop_bytes = sys.platform == "linux" and not security.uses_tls  # TCP there, with MSG_TRUNC
-        tls = security.tls_context() if security.uses_tls else None
+        tls = security.tls.context() if security.uses_tls else None
         deadline = time.monotonic() + timeout_s
         try:
             plain = socket.create_connection(endpoint, timeout=timeout_s)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = plain if tls is None else tls.wrap_socket(plain, server_hostname=endpoint.host)
         except OSError as exc:
-            raise BrokerError(f"cannot connect to broker {endpoint}: {exc}") from exc
+            doubt = security.tls.doubt(exc, *endpoint)
+            raise BrokerError(f"cannot connect to broker {endpoint}: {exc}{doubt}") from exc
         try:
             self._versions = self._learn_versions(deadline)
-            if security.uses_sasl:
-                self._authenticate(security, deadline)
+            if security.login is not None:
+                self._authenticate(security.login, deadline)
         except BaseException:
             self.close()
             raise
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection can be used: neither we closed it nor, while it was idle, the broker."""
+        """Whether the connection can be used: neither we closed it nor, while it was idle, the broker.
+
+        A connection whose SASL session ends soon is closed: the broker closes it at the first request after the end
+        (KIP-368), and the next connection authenticates with a new token.
+        """
+        if not self._in_flight and time.monotonic() >= self._session_end:
+            self.close()
         if self._socket.fileno() >= 0 and not self._in_flight:
             idle = select.poll()
             idle.register(self._socket, select.POLLIN)
@@ -241,7 +250,9 @@ class Connection:
         """Closes the connection after an answer that cannot be trusted, and returns the error to raise."""
         self.close()
         # Brokers close a connection of the wrong protocol without an error; a SASL listener does so after ApiVersions.
-        doubt = "" if self._is_proven else f" (is security.protocol={self._protocol} right for this listener?)"
+        protocol = self._security.protocol
+        doubt = "" if self._is_proven else f" (is security.protocol={protocol} right for this listener?)"
+        doubt += self._security.tls.doubt(exc, *self.endpoint)
         return BrokerError(f"lost broker {self.endpoint}: {exc}{doubt}")
 
     def _learn_versions(self, deadline: float) -> dict[int, tuple[int, int]]:
@@ -255,29 +266,25 @@ class Connection:
                 break
         raise BrokerError(f"{self.endpoint} did not return its API versions: {error_name(response.error_code)}")
 
-    def _authenticate(self, security: Security, deadline: float) -> None:
-        self.send(SaslHandshakeRequest(version=1, mechanism=security.mechanism))
+    def _authenticate(self, login: Login, deadline: float) -> None:
+        self.send(SaslHandshakeRequest(version=1, mechanism=login.mechanism))
         response = self.receive(deadline - time.monotonic(), deadline)
         if response.error_code:
             raise AuthorizationError(
-                f"{self.endpoint} refused SASL mechanism {security.mechanism}: {error_name(response.error_code)}, "
+                f"{self.endpoint} refused SASL mechanism {login.mechanism}: {error_name(response.error_code)}, "
                 f"it offers {', '.join(response.mechanisms)}"
             )
-        mechanism = get_sasl_mechanism(security.mechanism)(
-            host=self.endpoint.host,
-            security_protocol=security.protocol,
-            sasl_mechanism=security.mechanism,
-            sasl_plain_username=security.username,
-            sasl_plain_password=security.password,
-        )
-        while not mechanism.is_done():
-            self.send(SaslAuthenticateRequest(version=1, auth_bytes=mechanism.auth_bytes()))
+        exchange = login.exchange(self.endpoint.host, self._security.protocol)
+        while not exchange.is_done():
+            self.send(SaslAuthenticateRequest(version=1, auth_bytes=exchange.auth_bytes()))
             response = self.receive(deadline - time.monotonic(), deadline)
             if response.error_code:
                 raise AuthorizationError(
-                    f"{self.endpoint} refused user {security.username!r}: {response.error_message or 'no reason given'}"
+                    f"{self.endpoint} refused user {login.user!r}: {response.error_message or 'no reason given'}"
                 )
-            mechanism.receive(response.auth_bytes)
+            exchange.receive(response.auth_bytes)
+        if response.session_lifetime_ms > 0:
+            self._session_end = time.monotonic() + _SESSION_PART * response.session_lifetime_ms / 1000
 
 
 def _has_flexible_header(asked: Any) -> bool:

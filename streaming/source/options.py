@@ -116,7 +116,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     if bool(topics) == (pattern is not None):
         raise ConfigError("expected one of subscribe and subscribePattern, found " + ("both" if topics else "neither"))
     return SourceOptions(
-        bootstrap=parse_bootstrap(properties.pop("bootstrap.servers", ""), "kafka.bootstrap.servers"),
+        bootstrap=parse_bootstrap(properties.get("bootstrap.servers", ""), "kafka.bootstrap.servers"),
         security=security_of(properties),
         topics=topics,
         pattern=_value(raw, "subscribepattern", _regex, None),

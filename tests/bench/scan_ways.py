@@ -24,7 +24,7 @@ from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model import ids
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
-from txnwatch.streaming.client.security import Security
+from txnwatch.streaming.client.security import Security, security_of
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_read import RangeRead
@@ -60,7 +60,11 @@ class Where:
     @property
     def security(self) -> Security:
         """For our own connections."""
-        return Security("SSL", ca_file=self.ca_file) if self.ca_file else Security()
+        if self.ca_file is None:
+            return Security()
+        return security_of(
+            {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": self.ca_file}
+        )
 
 
 class BareScan:

@@ -303,9 +303,9 @@ class TestRedisMirror(ViewContract):
     def test_a_member_of_somebody_else_that_is_no_text_keeps_nothing_from_ending(self, stage: RedisStage) -> None:
         stage.sink.deliver([an_event("over", cluster_id=stage.cluster_id)])
         with closing(redis.Redis.from_url(stage.url)) as client:
-            client.zadd(f"txnwatch:{stage.cluster_id}:incidents", {b"\xff\xfe": 0})
+            client.zadd(f"txnwatch:{{{stage.cluster_id}}}:incidents", {b"\xff\xfe": 0})
             stage.sink.forget({id_of("over")}.__contains__)
-            assert client.zrange(f"txnwatch:{stage.cluster_id}:incidents", 0, -1) == [b"\xff\xfe"]
+            assert client.zrange(f"txnwatch:{{{stage.cluster_id}}}:incidents", 0, -1) == [b"\xff\xfe"]
 
     def test_what_is_sent_again_after_a_loss_is_as_it_was(self, stage: RedisStage) -> None:
         events = [*a_life("over", cluster_id=stage.cluster_id), an_event("open", cluster_id=stage.cluster_id)]

@@ -254,7 +254,7 @@ def test_a_redis_that_has_lost_an_incident_is_no_all_clear(
     cluster_id, view = unique("status"), RedisView(redis_server.url, "*")
     view.empty()
     names = ("evicted", "odd", "deep", "typed", "another")
-    evicted, odd, deep, typed, another = (f"txnwatch:{cluster_id}:incident:{id_of(name)}" for name in names)
+    evicted, odd, deep, typed, another = (f"txnwatch:{{{cluster_id}}}:incident:{id_of(name)}" for name in names)
     with closing(RedisMirror(redis_server.url, cluster_id)) as sink, closing(view):
         sink.has_lost_everything()
         sink.deliver([an_event(name, cluster_id=cluster_id) for name in names])
@@ -266,7 +266,7 @@ def test_a_redis_that_has_lost_an_incident_is_no_all_clear(
         view.set_text(typed, "no hash")
         now_ms = wall_clock_ms()
         sink.beat(a_heartbeat(cluster_id=cluster_id, time_ms=now_ms, judged_ms=now_ms, **WHOLE))
-        view.set_field(f"txnwatch:{cluster_id}:heartbeat:{'0' * 32}", "heartbeat", "[" * 100_000)
+        view.set_field(f"txnwatch:{{{cluster_id}}}:heartbeat:{'0' * 32}", "heartbeat", "[" * 100_000)
         assert main(["status", "--redis-url", redis_server.url, "--fail-on-found"]) == 1
         output = capsys.readouterr().out
         view.empty()

@@ -59,7 +59,7 @@ def opened(kafka: EmbeddedKafka, partition: TopicPartition) -> IncidentEvent:
 
 def redis_hash(server: EmbeddedRedis, event: IncidentEvent) -> dict[str, str]:
     client: Any = redis.Redis.from_url(server.url, decode_responses=True)
-    held: dict[str, str] = client.hgetall(f"txnwatch:{event.cluster_id}:incident:{event.incident_id}")
+    held: dict[str, str] = client.hgetall(f"txnwatch:{{{event.cluster_id}}}:incident:{event.incident_id}")
     client.close()
     return held
 

@@ -37,8 +37,11 @@ class Authority:
         )
         return self
 
-    def issue(self, name: str, alternative: str) -> Path:
-        """Key and certificate in one PEM file; `alternative` is a subject alternative name as openssl writes it."""
+    def issue(self, name: str, alternative: str, days: int = 2) -> Path:
+        """Key and certificate in one PEM file; `alternative` is a subject alternative name as openssl writes it.
+
+        A negative number of days makes a certificate that is expired.
+        """
         key, request, signed = (self.directory / f"{name}.{end}" for end in ("key", "csr", "crt"))
         settings = self.directory / f"{name}.ext"
         settings.write_text(f"subjectAltName={alternative}\nauthorityKeyIdentifier=keyid\n")
@@ -46,7 +49,7 @@ class Authority:
         _openssl("req", "-new", "-key", key, "-subj", f"/CN={name}", "-out", request)
         _openssl(
             *("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial"),
-            *("-days", "2", "-extfile", settings, "-out", signed),
+            *("-days", str(days), "-extfile", settings, "-out", signed),
         )
         whole = self.directory / f"{name}.pem"
         whole.write_text(key.read_text() + signed.read_text() + self.certificate.read_text())

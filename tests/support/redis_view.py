@@ -16,7 +16,7 @@ class RedisView:
 
     def __init__(self, url: str, cluster_id: str) -> None:
         self._client = redis.Redis.from_url(url, decode_responses=True)
-        self._prefix = f"txnwatch:{cluster_id}:"
+        self._prefix = f"txnwatch:{{{cluster_id}}}:"
 
     def close(self) -> None:
         """Closes the connections."""

@@ -28,6 +28,7 @@ from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.streaming.source.hidden_participants import why_not_shown
 
 _TIMEOUT_S = 10.0
@@ -57,7 +58,7 @@ def abort_on_cluster(parsed: argparse.Namespace, target: ManualTarget) -> Iterat
             now_ms=wall_clock_ms,
             pause=lambda: time.sleep(_BETWEEN_READS_S),
         )
-        yield abort, partial(_publishing, cluster, librdkafka_config(options), events)
+        yield abort, partial(_publishing, cluster, options, events)
 
 
 def _search(cluster: Cluster, partition: TopicPartition, is_wanted: Callable[[SpanCandidate], bool]) -> Search:
@@ -70,11 +71,12 @@ def _absence(cluster: Cluster, partition: TopicPartition) -> str | None:
 
 
 @contextlib.contextmanager
-def _publishing(cluster: Cluster, config: dict[str, str], events: EventsTopic) -> Iterator[Publish]:
+def _publishing(cluster: Cluster, options: SourceOptions, events: EventsTopic) -> Iterator[Publish]:
     """Publishes on the events topic; a cluster that is not watched has no such topic, and it is not created."""
     if events.name not in cluster.refresh().topics:
         yield lambda _: None
         return
+    config = librdkafka_config(options)
     with contextlib.closing(KafkaEventsTopic(config, events.name, events.encoding, keys=events.keys)) as topic:
 
         def publish(event: IncidentEvent) -> None:

@@ -76,9 +76,9 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
 
 def principal_of(security: Security) -> str:
     """The principal that the brokers see, as far as the client's settings show it."""
-    if security.uses_sasl:
-        return f"User:{security.username}"
-    is_named = security.certificate_file is not None
+    if security.login is not None:
+        return f"User:{security.login.user}"
+    is_named = security.uses_tls and security.tls.keys is not None
     return "User:<subject of the client certificate>" if is_named else "User:ANONYMOUS"
 
 
@@ -109,11 +109,15 @@ def _java() -> CheckRow:
 def _redis(url: str) -> CheckRow:
     import redis  # noqa: PLC0415 - the import takes 0.25 s, only this check needs it
 
+    from txnwatch.sinks.delivery.redis_check import COMMANDS, refused_commands  # noqa: PLC0415 - imports redis
+
     shown = shown_url(url)
     try:
-        client = redis.Redis.from_url(url, socket_timeout=5.0, socket_connect_timeout=5.0)
-        client.ping()
-        client.close()
+        refused = refused_commands(url)
     except (redis.RedisError, ValueError, OSError) as exc:
         return CheckRow("redis", shown, Health.MISSING, redacted(str(exc)), "run --redis-url", None)
-    return CheckRow("redis", shown, Health.OK, "answers", "run --redis-url", None)
+    if refused:
+        detail = f"refuses {', '.join(refused)}: {redacted(next(iter(refused.values())))}"
+        remedy = "ACL SETUSER <user> " + " ".join(f"+{name}" for name in refused)
+        return CheckRow("redis", shown, Health.MISSING, detail, "run --redis-url", remedy)
+    return CheckRow("redis", shown, Health.OK, f"{len(COMMANDS)} commands work", "run --redis-url", None)

@@ -1,5 +1,7 @@
 """SIGHUP: `txnwatch run` reads its configuration again and applies what can change without a restart.
 
+Changed certificate files need no signal.
+
 Law: the handler only sets a flag; the thread that supervises the query reads the configuration. A SIGHUP never ends the
 process: if anything in the configuration is invalid, nothing changes.
 
@@ -22,6 +24,7 @@ from txnwatch.config import THRESHOLDS, RunSettings
 from txnwatch.metrics.server import MetricsServer
 from txnwatch.metrics.web_config import read_web_config
 from txnwatch.state.model.errors import TxnwatchError
+from txnwatch.watch.certificate_files import CertificateFiles
 
 LIMITS = ("max_offsets_per_trigger", "max_bytes_per_trigger", "max_bytes_per_second", "max_read_ms_per_trigger")
 ABORTS = tuple(name for name in RunSettings.model_fields if name.startswith(("abort_", "auto_abort")))
@@ -38,6 +41,7 @@ class Reload:
     Attributes:
         is_due: the query has to start again; no micro-batch begins until then.
         server: the metrics server, if there is one.
+        certificates: the files that are used without a signal when they change.
     """
 
     def __init__(self, load: Callable[[], RunSettings]) -> None:
@@ -45,6 +49,7 @@ class Reload:
         self._requested = threading.Event()
         self.is_due = False
         self.server: MetricsServer | None = None
+        self.certificates: CertificateFiles | None = None
 
     def request(self) -> None:
         """Requests it; `apply` does the work."""
@@ -66,7 +71,7 @@ class Reload:
     def apply(self, watch: Watch) -> bool:
         """Applies what has changed, if it was requested. Returns whether the query has to start again."""
         if not self._requested.is_set():
-            return self.is_due
+            return self._is_due_by_certificates()
         self._requested.clear()
         former = watch.settings
         try:
@@ -83,6 +88,13 @@ class Reload:
             self.server.protect(web)
         self.is_due |= not OF_THE_QUERY.isdisjoint(reloaded)
         LOG.info(_summary(reloaded, [name for name in changed if name not in reloaded], is_due=self.is_due))
+        return self.is_due
+
+    def _is_due_by_certificates(self) -> bool:
+        """The clients of the events topic read certificates only when they are made, so they are made again."""
+        if not self.is_due and self.certificates is not None and self.certificates.are_renewed():
+            LOG.info("the certificate files have changed, and the query starts again")
+            self.is_due = True
         return self.is_due
 
 

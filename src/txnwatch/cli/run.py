@@ -62,6 +62,7 @@ def _may_no_batch_begin(stop: StopRequest, reload: Reload) -> bool:
 
 def _run_until_stopped(watch: Watch, stop: StopRequest, reload: Reload) -> None:
     stop.run(watch.check)
+    reload.certificates = watch.certificates
     with locked(watch.checkpoint), contextlib.ExitStack() as served:
         reload.server = served.enter_context(watch.served_metrics())
         partitions = sum(len(topic.partitions) for topic in watch.topics)

@@ -20,6 +20,7 @@ from txnwatch.demo.stage import FREEZE_S, VICTIM, ZOMBIE, Stage
 from txnwatch.embedded import faults
 from txnwatch.embedded.jars import KAFKA_VERSION
 from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.sinks.delivery.redis import prefix_of
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import Action, ActionResult, Refusal
@@ -124,7 +125,7 @@ class Demo(Stage):
     def see_in_redis(self, event: IncidentEvent) -> str:
         """Waits for the same event in Redis: in its hash and, while it is open, in the sorted set."""
         client: Any = redis.Redis.from_url(self.redis.url, decode_responses=True)
-        prefix = f"txnwatch:{event.cluster_id}:"
+        prefix = prefix_of(event.cluster_id)
         key = f"{prefix}incident:{event.incident_id}"
 
         def is_there() -> bool:

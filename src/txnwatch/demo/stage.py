@@ -28,6 +28,7 @@ from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.redis import EmbeddedRedis
 from txnwatch.librdkafka import librdkafka_config
 from txnwatch.sinks.delivery.event_log import read_events
+from txnwatch.sinks.delivery.redis import prefix_of
 from txnwatch.state.model.errors import BrokerError, TxnwatchError
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
@@ -162,7 +163,7 @@ class Stage:
         show(f"\nKafka is at {self.bootstrap}, Redis at {self.redis.url}. Commands to try:", highlight=False)
         for line in (
             f"{command} events --bootstrap-server {self.bootstrap} --follow",
-            f"redis-cli -u {self.redis.url} zrange txnwatch:{self.cluster.known.cluster_id}:incidents 0 -1",
+            f"redis-cli -u {self.redis.url} zrange '{prefix_of(self.cluster.known.cluster_id)}incidents' 0 -1",
             f"tail -f {self.directory / 'checkpoint' / 'spark.log'}",
         ):
             show(f"  {line}", highlight=False, soft_wrap=True)

@@ -65,6 +65,7 @@ class EmbeddedKafka:
         features: Mapping[str, int] | None = None,
         listeners: Mapping[str, str] | None = None,
         heap: str = "384m",
+        system_properties: Mapping[str, str] | None = None,
     ) -> None:
         """Prepares a cluster.
 
@@ -76,12 +77,14 @@ class EmbeddedKafka:
             features: feature levels for the format of the storage.
             listeners: listeners beside the plain one, name to security protocol; keys and users are properties.
             heap: the heap size of each broker.
+            system_properties: properties of the JVM, for example those of Kerberos.
         """
         self.directory = directory
         self.version = version
         self._properties = dict(properties or {})
         self._features = dict(features or {})
         self._heap = heap
+        self._system_properties = dict(system_properties or {})
         self._jars: Path | None = None
         self._protocols = dict(listeners or {})
         nodes = range(1, brokers + 1)
@@ -173,6 +176,7 @@ class EmbeddedKafka:
             else (f"-Dlog4j2.configurationFile={config}")
         )
         heap = [f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=4"]
+        heap += [f"-D{name}={value}" for name, value in self._system_properties.items()]
         return [java(), *heap, logging, "-cp", self._classpath(), main, *(str(argument) for argument in arguments)]
 
     def _format(self, node: int) -> None:

@@ -13,6 +13,7 @@ import pytest
 from txnwatch.client_properties import client_properties
 from txnwatch.config import RunSettings
 from txnwatch.setting_sources import RESERVED_ENVIRONMENT, load_settings
+from txnwatch.setting_types import is_redis_url
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.policy import DetectionPolicy
 
@@ -303,6 +304,26 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, reason: 
 )
 def test_any_url_that_redis_py_takes_is_taken(url: str) -> None:
     assert settings({"redis_url": url}).redis_url == url
+
+
+@pytest.mark.parametrize(
+    ("url", "is_valid"),
+    [
+        ("redis+sentinel://:pw@h1:26379,h2:26379/the-service/1?sentinel_password=x", True),
+        ("rediss+sentinel://h1/the-service", True),
+        ("redis+cluster://u:pw@h1:6379,h2", True),
+        ("rediss+cluster://[::1]:1", True),
+        ("redis+sentinel://h1:26379", False),
+        ("redis+sentinel://h1:x/the-service", False),
+        ("redis+sentinel://h1/the-service/x", False),
+        ("redis+cluster://h1:6379/1", False),
+        ("redis+cluster://h1:6379?foo=1", False),
+        ("redis+ring://h1:6379", False),
+        ("unix+cluster://h1:6379", False),
+    ],
+)
+def test_urls_of_sentinel_and_of_a_redis_cluster(*, url: str, is_valid: bool) -> None:
+    assert is_redis_url(url) is is_valid
 
 
 @pytest.mark.parametrize(

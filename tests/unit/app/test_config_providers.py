@@ -14,7 +14,9 @@ from txnwatch.librdkafka import events_keys
 from txnwatch.setting_sources import load_settings
 from txnwatch.setting_types import is_redis_url
 from txnwatch.state.model.errors import ConfigError
+from txnwatch.streaming.client.sasl import PasswordLogin
 from txnwatch.streaming.client.security import security_of
+from txnwatch.streaming.client.stores import Store
 
 SECRET = "kanarien/vogel@1"
 QUOTED = "kanarien%2Fvogel%401"
@@ -131,10 +133,11 @@ def test_a_properties_file_takes_references(
         "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
         'sasl.jaas.config=PlainLoginModule required username="${env:SASL_USER}" '
         f'password="${{file:{properties}:password}}";\n'
-        f"ssl.key.password=${{file:{whole}}}\n"
+        f"ssl.keystore.location=/me.jks\nssl.key.password=${{file:{whole}}}\n"
     )
     security = security_of(client_properties(path))
-    assert (security.username, security.password, security.key_password) == ("watch", SECRET, SECRET)
+    assert security.login == PasswordLogin("PLAIN", "watch", SECRET)
+    assert security.tls.keys == Store("ssl.keystore", "JKS", "/me.jks", key_password=SECRET)
     path.write_text("sasl.password=${env:NO_SUCH}")
     with pytest.raises(ConfigError, match=r"client\.properties: sasl\.password: .* variable NO_SUCH, found none"):
         client_properties(path)

@@ -13,8 +13,8 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[3]
 IMAGE = ROOT / "deploy" / "image"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-EXTRA = PROJECT["project"]["optional-dependencies"]["registry"]
-RUN = [Requirement(line) for line in (*PROJECT["project"]["dependencies"], *EXTRA)]
+EXTRAS = [line for extra in ("aws", "jks", "registry") for line in PROJECT["project"]["optional-dependencies"][extra]]
+RUN = [Requirement(line) for line in (*PROJECT["project"]["dependencies"], *EXTRAS)]
 BUILD = [Requirement(line) for line in PROJECT["build-system"]["requires"]]
 PYTHONS = ("3.11", "3.12")
 LOCKS = [pytest.param("requirements.txt", RUN, id="run"), pytest.param("build-requirements.txt", BUILD, id="build")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from support.incidents import an_event
 from support.ledger_world import ORIGIN, World
@@ -85,3 +85,34 @@ def test_a_view_forgets_at_most_every_ten_minutes() -> None:
     for now_ms in (0, 599_999, 600_000):
         outbox.forget(lambda incident_id: bool(asked.append(incident_id)), now_ms)
     assert len(asked) == 2
+
+
+class RefusingView:
+    """Refuses while `refuses` is set."""
+
+    def __init__(self) -> None:
+        self.refuses = True
+
+    def has_lost_everything(self) -> bool:
+        if self.refuses:
+            raise SinkError("no TIME")
+        return True
+
+    def forget(self, has_ended: Callable[[str], bool]) -> None:
+        del has_ended
+        if self.refuses:
+            raise SinkError("no ZREM")
+
+
+def test_a_view_that_refuses_is_reported_once_until_it_works() -> None:
+    log, view = LogLines(), RefusingView()
+    outbox = MirrorOutbox("recording", RecordingMirror(), log, view=view)
+    assert [outbox.has_lost_everything() for _ in range(3)] == [False] * 3
+    assert len([line for line in log if "no TIME" in line]) == 1
+    outbox.forget(lambda _: False, 0)
+    assert len([line for line in log if "no ZREM" in line]) == 1
+    view.refuses = False
+    assert outbox.has_lost_everything()
+    view.refuses = True
+    assert not outbox.has_lost_everything()
+    assert len(log) == 3

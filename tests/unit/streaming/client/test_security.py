@@ -1,4 +1,4 @@
-"""Java client properties into what a connection needs, and advice for what Python cannot read."""
+"""Java client properties into what a connection needs, and a TLS context from it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.errors import BrokerError, ConfigError
+from txnwatch.streaming.client.sasl import PasswordLogin
 from txnwatch.streaming.client.security import Security, security_of
+from txnwatch.streaming.client.stores import Store
+from txnwatch.streaming.client.tls import Tls
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
@@ -43,23 +46,34 @@ vY/0/L/uyb2ul01cLUbTdRlwk1JZVMnYJ5MrB/A77bo9nqNGt483dOMituTCD05g
 jbxTz/Gi8wFE7oGOVjBBKx5GWxKIBo1zJNuVQ3jtJEEdHVJYkxKE9unIc1cWTw==""",
 )
 
+TRUST = Store("ssl.truststore", "PEM", "/etc/ca.pem")
+
+
+def inline(certificates: str) -> Store:
+    return Store("ssl.truststore", "PEM", certificates=certificates)
+
+
+def in_file(path: str, key_password: str | None = None) -> Store:
+    return Store("ssl.keystore", "PEM", path, key_password=key_password)
+
+
 UNDERSTOOD: dict[str, tuple[dict[str, str], Security]] = {
     "nothing at all": ({}, Security()),
     "what is no security": ({"client.id": "me", "acks": "all"}, Security()),
     "TLS by the system's authorities": ({"security.protocol": "SSL"}, Security("SSL")),
     "a protocol in small letters": ({"security.protocol": "ssl"}, Security("SSL")),
-    "TLS by our authority": ({"security.protocol": "SSL", **TRUSTSTORE}, Security("SSL", ca_file="/etc/ca.pem")),
+    "TLS by our authority": ({"security.protocol": "SSL", **TRUSTSTORE}, Security("SSL", Tls(TRUST))),
     "an authority written inline": (
         {"security.protocol": "SSL", "ssl.truststore.certificates": CERTIFICATE},
-        Security("SSL", ca_text=CERTIFICATE),
+        Security("SSL", Tls(inline(CERTIFICATE))),
     ),
     "a client certificate": (
         {"security.protocol": "SSL", **KEYSTORE},
-        Security("SSL", certificate_file="/etc/me.pem", key_password="secret"),
+        Security("SSL", Tls(keys=in_file("/etc/me.pem", "secret"))),
     ),
     "host names not to be verified": (
         {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""},
-        Security("SSL", verify_host=False),
+        Security("SSL", Tls(verify_host=False)),
     ),
     "host names to be verified by name": (
         {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "HTTPS"},
@@ -73,7 +87,7 @@ UNDERSTOOD: dict[str, tuple[dict[str, str], Security]] = {
             "sasl.password": "pw",
             **TRUSTSTORE,
         },
-        Security("SASL_SSL", ca_file="/etc/ca.pem", mechanism="SCRAM-SHA-512", username="me", password="pw"),
+        Security("SASL_SSL", Tls(TRUST), PasswordLogin("SCRAM-SHA-512", "me", "pw")),
     ),
     "SASL properties without SASL": ({"sasl.mechanism": "GSSAPI"}, Security()),
 }
@@ -99,8 +113,7 @@ LOGINS = {
 
 @pytest.mark.parametrize(("jaas", "username", "password"), LOGINS.values(), ids=LOGINS.keys())
 def test_a_login_is_read_from_the_jaas_line(jaas: str, username: str, password: str) -> None:
-    found = security_of({**SASL, "sasl.jaas.config": jaas})
-    assert (found.mechanism, found.username, found.password) == ("PLAIN", username, password)
+    assert security_of({**SASL, "sasl.jaas.config": jaas}).login == PasswordLogin("PLAIN", username, password)
 
 
 REFUSED = {
@@ -108,21 +121,34 @@ REFUSED = {
         {"security.protocol": "TLS"},
         "security.protocol: expected one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, found 'TLS'",
     ),
-    "a mechanism of Java alone": (
-        {**SASL, "sasl.mechanism": "OAUTHBEARER"},
-        "sasl.mechanism: expected one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, found 'OAUTHBEARER'",
+    "an unknown mechanism": (
+        {**SASL, "sasl.mechanism": "ANONYMOUS"},
+        "sasl.mechanism: expected one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, AWS_MSK_IAM, found "
+        "'ANONYMOUS'",
     ),
-    "Kafka's default mechanism": ({"security.protocol": "SASL_SSL"}, "sasl.mechanism: .* found 'GSSAPI'"),
+    "Kafka's default mechanism": ({"security.protocol": "SASL_SSL"}, "sasl.kerberos.service.name: .* for GSSAPI"),
     "no login": (SASL, "sasl.jaas.config: expected a login module with username=.* and password="),
     "no password": ({**SASL, "sasl.jaas.config": f'{PLAIN} username="me";'}, "sasl.jaas.config: expected"),
     "an empty user": ({**SASL, "sasl.jaas.config": f'{PLAIN} username="" password="x";'}, "sasl.jaas.config: expected"),
-    "a Java truststore": (
-        {"security.protocol": "SSL", "ssl.truststore.location": "/etc/ca.jks"},
-        "ssl.truststore.type: expected PEM, found JKS for /etc/ca.jks. Export .* set ssl.truststore.type=PEM",
+    "an unknown kind of store": (
+        {"security.protocol": "SSL", **KEYSTORE, "ssl.keystore.type": "BCFKS"},
+        "ssl.keystore.type: expected one of PEM, JKS, PKCS12, found 'BCFKS'",
     ),
-    "a PKCS12 keystore": (
-        {"security.protocol": "SSL", **KEYSTORE, "ssl.keystore.type": "pkcs12"},
-        "ssl.keystore.type: expected PEM, found PKCS12",
+    "inline text that is no PEM": (
+        {"security.protocol": "SSL", "ssl.truststore.certificates": CERTIFICATE, "ssl.truststore.type": "JKS"},
+        "ssl.truststore.type: expected PEM for inline text, found JKS",
+    ),
+    "a file and inline text": (
+        {"security.protocol": "SSL", "ssl.truststore.certificates": CERTIFICATE, **TRUSTSTORE},
+        "ssl.truststore.location: expected either a file or inline text, found both",
+    ),
+    "a chain without a key": (
+        {"security.protocol": "SSL", "ssl.keystore.certificate.chain": CERTIFICATE},
+        "ssl.keystore.certificate.chain: expected ssl.keystore.key as well",
+    ),
+    "a key without a chain": (
+        {"security.protocol": "SSL", "ssl.keystore.key": KEY},
+        "ssl.keystore.key: expected ssl.keystore.certificate.chain as well",
     ),
 }
 
@@ -149,8 +175,9 @@ def test_security_travels_to_tasks_and_keys_the_cache_of_connections() -> None:
 
 
 def test_secrets_stay_out_of_messages() -> None:
-    shown = repr(Security("SASL_SSL", key_password="hush-1", username="me", password="hush-2"))
-    assert "username='me'" in shown
+    keys = Store("ssl.keystore", "PEM", password="hush-1", key="hush-2", key_password="hush-3")
+    shown = repr(Security("SASL_SSL", Tls(keys=keys), PasswordLogin("PLAIN", "me", "hush-4")))
+    assert "user='me'" in shown
     assert "hush" not in shown
 
 
@@ -169,54 +196,90 @@ OUR_AUTHORITY = [((("commonName", "txnwatch test CA"),),)]
 
 
 def test_given_authorities_are_the_only_ones_trusted(certificate_file: str) -> None:
-    assert subjects(Security("SSL", ca_file=certificate_file).tls_context()) == OUR_AUTHORITY
-    assert subjects(Security("SSL", ca_text=CERTIFICATE).tls_context()) == OUR_AUTHORITY
+    in_a_file = Store("ssl.truststore", "PEM", certificate_file)
+    assert subjects(Tls(in_a_file).context()) == OUR_AUTHORITY
+    assert subjects(Tls(inline(CERTIFICATE)).context()) == OUR_AUTHORITY
+
+
+def test_inline_text_may_have_lost_its_line_breaks() -> None:
+    in_one_line = " ".join(CERTIFICATE.split("\n"))
+    assert subjects(Tls(inline(in_one_line)).context()) == OUR_AUTHORITY
 
 
 @pytest.mark.parametrize("verify_host", [True, False])
 def test_the_certificate_is_verified_even_where_its_host_name_is_not(*, verify_host: bool) -> None:
-    context = Security("SSL", ca_text=CERTIFICATE, verify_host=verify_host).tls_context()
+    context = Tls(inline(CERTIFICATE), verify_host=verify_host).context()
     assert context.check_hostname is verify_host
     assert context.verify_mode is ssl.CERT_REQUIRED
 
 
-def test_a_client_certificate_is_opened_with_its_password(certificate_file: str) -> None:
-    security = Security("SSL", ca_text=CERTIFICATE, certificate_file=certificate_file, key_password="secret")
-    assert subjects(security.tls_context()) == OUR_AUTHORITY
-
-
-@pytest.mark.parametrize("key_password", [None, "wrong"])
-def test_a_key_that_does_not_open_is_an_error_that_names_the_file(
-    certificate_file: str, key_password: str | None
-) -> None:
-    security = Security("SSL", ca_text=CERTIFICATE, certificate_file=certificate_file, key_password=key_password)
-    with pytest.raises(ConfigError, match=f"^TLS set-up: expected PEM certificates in {certificate_file}, found: "):
-        security.tls_context()
-
-
-def test_a_missing_key_password_is_no_question_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    passwords: list[str | None] = []
-
-    def load(_context: ssl.SSLContext, _file: str, *, password: str | None = None) -> None:
-        passwords.append(password)
-
-    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", load)
-    Security("SSL", ca_text=CERTIFICATE, certificate_file="/me.pem").tls_context()
-    assert passwords == [""], "None is what makes OpenSSL ask"
+@pytest.mark.parametrize("given", ["file", "inline"])
+def test_a_client_certificate_is_opened_with_its_password(certificate_file: str, given: str) -> None:
+    inline_keys = Store("ssl.keystore", "PEM", certificates=CERTIFICATE, key=KEY, key_password="secret")
+    keys = in_file(certificate_file, "secret") if given == "file" else inline_keys
+    assert subjects(Tls(inline(CERTIFICATE), keys).context()) == OUR_AUTHORITY
 
 
 @pytest.mark.parametrize(
-    ("security", "named"),
+    ("key_password", "problem"),
     [
-        pytest.param(Security("SSL", ca_file="/absent/ca.pem"), "/absent/ca.pem", id="no such truststore"),
-        pytest.param(
-            Security("SSL", ca_file="/absent/ca.pem", certificate_file="/me.pem"),
-            "/absent/ca.pem and /me.pem",
-            id="one of the two files",
-        ),
-        pytest.param(Security("SSL", ca_text="no PEM"), "inline certificates", id="inline and no PEM"),
+        (None, "an encrypted private key and no ssl.key.password"),
+        ("wrong", "a private key that ssl.key.password does not open"),
     ],
 )
-def test_files_that_may_be_at_fault_are_named(security: Security, named: str) -> None:
-    with pytest.raises(ConfigError, match=f"^TLS set-up: expected PEM certificates in {named}, found: "):
-        security.tls_context()
+def test_a_key_that_does_not_open_is_an_error_that_names_the_file(
+    certificate_file: str, key_password: str | None, problem: str
+) -> None:
+    tls = Tls(inline(CERTIFICATE), in_file(certificate_file, key_password))
+    with pytest.raises(
+        ConfigError, match=f"^ssl.keystore: expected PEM certificates in {certificate_file}, found: {problem}$"
+    ):
+        tls.context()
+
+
+def test_the_file_for_openssl_has_an_encrypted_key_and_is_gone_afterwards(
+    certificate_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, int, str, str | None]] = []
+
+    def load(_context: ssl.SSLContext, file: str, *, password: str | None = None) -> None:
+        seen.append((file, Path(file).stat().st_mode & 0o777, Path(file).read_text(), password))
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", load)
+    Tls(inline(CERTIFICATE), in_file(certificate_file, "secret")).context()
+    ((file, mode, text, password),) = seen
+    assert mode == 0o600
+    assert "BEGIN ENCRYPTED PRIVATE KEY" in text
+    assert password, "without a password OpenSSL asks for one on the terminal"
+    assert not Path(file).exists()
+
+
+@pytest.mark.parametrize(
+    ("tls", "named"),
+    [
+        pytest.param(
+            Tls(Store("ssl.truststore", "PEM", "/absent/ca.pem")), "/absent/ca.pem, found: No such", id="no such file"
+        ),
+        pytest.param(
+            Tls(inline(CERTIFICATE), in_file("/absent/me.pem")), "/absent/me.pem, found: No such", id="no such key"
+        ),
+        pytest.param(Tls(inline("no PEM")), "the inline text, found: no PEM certificate", id="inline and no PEM"),
+        pytest.param(
+            Tls(inline(pem("CERTIFICATE", "AAAA"))), "the inline text, found: .*", id="inline and no certificate"
+        ),
+    ],
+)
+def test_files_that_cannot_be_used_are_named(tls: Tls, named: str) -> None:
+    with pytest.raises(ConfigError, match=f"^ssl.(trust|key)store: expected PEM certificates in {named}"):
+        tls.context()
+
+
+def test_a_changed_file_is_used_for_the_next_connection_and_a_broken_one_is_tried_again(certificate_file: str) -> None:
+    tls = Tls(Store("ssl.truststore", "PEM", certificate_file))
+    first = tls.context()
+    assert tls.context() is first, "an unchanged file is read once"
+    Path(certificate_file).write_text("half a fi")
+    with pytest.raises(BrokerError, match=r"after a change of the file: ssl.truststore: expected PEM"):
+        tls.context()
+    Path(certificate_file).write_text(CERTIFICATE * 2)
+    assert tls.context() is not first

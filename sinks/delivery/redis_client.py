@@ -1,0 +1,108 @@
+"""Clients of Redis from a URL: one server, a server that Sentinel names, or a cluster.
+
+    redis://[[user]:password@]host:port/db                      rediss:// for TLS, unix:// for a socket
+    redis+sentinel://[[user]:password@]host:port,.../name/db    rediss+sentinel:// for TLS
+    redis+cluster://[[user]:password@]host:port,...             rediss+cluster:// for TLS
+
+The query has options of redis-py. Those of the sentinels begin with `sentinel_`, for example `sentinel_password`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode
+from redis.connection import SSLConnection, parse_url
+from redis.retry import Retry
+from redis.sentinel import Sentinel
+
+TIMEOUT_S: Final = 2.0
+SENTINEL, CLUSTER, ONE = "sentinel", "cluster", "one"
+_PORTS: Final = {SENTINEL: 26379, CLUSTER: 6379}
+_OF_SENTINEL: Final = "sentinel_"
+_NOT_OF_A_SERVER: Final = ("ssl", _OF_SENTINEL)
+
+
+class _Address(NamedTuple):
+    """The parts of a URL; `options` are keyword arguments of a connection."""
+
+    kind: str
+    hosts: list[tuple[str, int]]
+    service: str
+    options: dict[str, Any]
+
+
+def is_url(url: str) -> bool:
+    """Whether a client can be made of the URL, and its database is a number; makes no connection."""
+    try:
+        address = _address(url)
+        if address.kind == ONE:
+            pool = redis.ConnectionPool.from_url(url)
+            pool.connection_class(**pool.connection_kwargs)
+            database = urlsplit(url).path.strip("/")
+            return url.startswith("unix:") or not database or database.isdecimal()
+        redis.Connection(
+            **{name: value for name, value in address.options.items() if not name.startswith(_NOT_OF_A_SERVER)}
+        )
+    except (ValueError, TypeError, redis.RedisError):
+        return False
+    return bool(address.hosts) and bool(address.service) == (address.kind == SENTINEL)
+
+
+def redis_client(url: str, **options: Any) -> Any:  # noqa: ANN401 - redis-py types answers as anything
+    """A client without retries and with short timeouts: the caller tries again, and must not wait.
+
+    Raises:
+        ValueError: the URL is invalid; its message may have a part of the URL.
+        redis.RedisError: a cluster does not answer. The other clients connect later.
+    """
+    address = _address(url)
+    common = {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S, **options}
+    if address.kind == ONE:
+        return redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), **common)
+    given = {**common, **address.options}
+    if address.kind == CLUSTER:
+        nodes = [ClusterNode(host, port) for host, port in address.hosts]
+        try:
+            return redis.RedisCluster(startup_nodes=nodes, retry=Retry(NoBackoff(), 1), **given)
+        except redis.RedisClusterException as exc:  # no RedisError
+            raise redis.ConnectionError(str(exc)) from exc
+    own = {name: given.pop(name) for name in list(given) if name.startswith(_OF_SENTINEL)}
+    asking = {name.removeprefix(_OF_SENTINEL): value for name, value in own.items()}
+    asking |= {name: value for name, value in given.items() if name.startswith(("socket_", "ssl"))}
+    sentinel = Sentinel(address.hosts, sentinel_kwargs={**asking, "retry": Retry(NoBackoff(), 0)}, **given)
+    return sentinel.master_for(address.service, retry=Retry(NoBackoff(), 0))
+
+
+def _address(url: str) -> _Address:
+    scheme, _, rest = url.partition("://")
+    transport, plus, kind = scheme.partition("+")
+    if not plus:
+        return _Address(ONE, [], "", {})
+    if kind not in _PORTS or transport not in {"redis", "rediss"}:
+        raise ValueError(f"unknown scheme {scheme}")
+    parts = urlsplit(f"{transport}://{rest}")
+    places = parts.netloc.rpartition("@")[2].split(",")
+    hosts = [_host(place, _PORTS[kind]) for place in places]
+    service, _, database = unquote(parts.path.strip("/")).partition("/")
+    if kind == CLUSTER and parts.path.strip("/"):
+        raise ValueError("a cluster has no databases")
+    one = parts._replace(netloc=parts.netloc.replace(",".join(places), places[0]), path=f"/{int(database or 0)}")
+    options = dict(parse_url(one.geturl()))
+    for name in ("host", "port"):
+        options.pop(name, None)
+    if options.pop("connection_class", None) is SSLConnection:
+        options["ssl"] = True
+    if kind == CLUSTER:
+        options.pop("db", None)
+    return _Address(kind, hosts, service, options)
+
+
+def _host(place: str, port: int) -> tuple[str, int]:
+    parts = urlsplit(f"//{place}")
+    if not parts.hostname:
+        raise ValueError("expected host:port")
+    return parts.hostname, parts.port or port

@@ -1,0 +1,110 @@
+"""SASL GSSAPI with a real KDC: our own connection authenticates, and what needs the events topic is refused clearly."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.kdc import REALM, Kdc, missing_program
+from support.servers import Clusters, create_coordinators
+from txnwatch.cli.main import main
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.librdkafka import librdkafka_config
+from txnwatch.state.model.errors import BrokerError, ConfigError
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.source.options import SourceOptions, parse_options
+
+pytest.importorskip("gssapi", reason="the extra txnwatch[kerberos] is not installed")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(missing_program() is not None, reason=f"no {missing_program()}: apt-get install krb5-kdc"),
+]
+NAME = "kerberos"
+MODULE = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
+
+
+@pytest.fixture(scope="module")
+def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
+    with Kdc(tmp_path_factory.mktemp("kdc")) as started, pytest.MonkeyPatch.context() as patched:
+        patched.setenv("KRB5_CONFIG", str(started.config))
+        yield started
+
+
+@pytest.fixture(scope="module")
+def kafka(clusters: Clusters, kdc: Kdc, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+    principal = "kafka/127.0.0.1"
+    jaas = f'{MODULE} keyTab="{kdc.keytab(principal)}" principal="{principal}@{REALM}";'
+    prefix = "listener.name.login"
+    properties = {
+        f"{prefix}.sasl.enabled.mechanisms": "GSSAPI",
+        f"{prefix}.sasl.kerberos.service.name": "kafka",
+        f"{prefix}.gssapi.sasl.jaas.config": jaas,
+    }
+    directory = tmp_path_factory.mktemp(NAME)
+    started = clusters.start(
+        NAME,
+        lambda: EmbeddedKafka(
+            directory,
+            listeners={"LOGIN": "SASL_PLAINTEXT"},
+            properties=properties,
+            system_properties={"java.security.krb5.conf": str(kdc.config)},
+        ),
+    )
+    create_coordinators(started)
+    yield started
+    clusters.end(NAME)
+
+
+def client_properties(keytab: Path, principal: str = f"alice@{REALM}") -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "GSSAPI",
+        "sasl.kerberos.service.name": "kafka",
+        "sasl.jaas.config": f'{MODULE} keyTab="{keytab}" principal="{principal}";',
+    }
+
+
+@pytest.fixture(scope="module")
+def keytab(kdc: Kdc) -> Path:
+    return kdc.keytab("alice")
+
+
+def options_for(kafka: EmbeddedKafka, properties: dict[str, str]) -> SourceOptions:
+    options = {f"kafka.{name}": value for name, value in properties.items()}
+    return parse_options({**options, "kafka.bootstrap.servers": kafka.listener("LOGIN"), "subscribePattern": ".*"})
+
+
+def test_a_keytab_opens_our_own_connection(kafka: EmbeddedKafka, keytab: Path) -> None:
+    options = options_for(kafka, client_properties(keytab))
+    with contextlib.closing(Cluster(options.bootstrap, options.security)) as cluster:
+        assert TRANSACTION_STATE_TOPIC in cluster.refresh().topics
+
+
+def test_a_principal_that_is_not_in_the_keytab_is_a_clear_error(kafka: EmbeddedKafka, keytab: Path) -> None:
+    options = options_for(kafka, client_properties(keytab, f"mallory@{REALM}"))
+    with (
+        contextlib.closing(Cluster(options.bootstrap, options.security)) as cluster,
+        pytest.raises(BrokerError, match=r"Kerberos for kafka@127\.0\.0\.1: .*"),
+    ):
+        cluster.refresh()
+
+
+@pytest.mark.parametrize("command", ["doctor", "find-hanging"])
+def test_commands_without_the_events_topic_work(
+    kafka: EmbeddedKafka, keytab: Path, tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("".join(f"{name}={value}\n" for name, value in client_properties(keytab).items()))
+    code = main([command, "--bootstrap-server", kafka.listener("LOGIN"), "--command-config", str(path)])
+    shown = capsys.readouterr()
+    assert "Kerberos" not in shown.err
+    assert code == 0 or "0 missing" in shown.out, shown.out + shown.err
+
+
+def test_the_events_topic_is_refused_with_the_reason(kafka: EmbeddedKafka, keytab: Path) -> None:
+    with pytest.raises(ConfigError, match="expected a confluent-kafka that is built with GSSAPI"):
+        librdkafka_config(options_for(kafka, client_properties(keytab)))

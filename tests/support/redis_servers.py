@@ -1,0 +1,126 @@
+"""Real Redis servers of other kinds than one server: a primary with Sentinel, and a Redis Cluster of two nodes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import redis
+
+from support.waiting import eventually
+from txnwatch.embedded.ports import free_ports
+from txnwatch.embedded.process import ServerProcess
+from txnwatch.embedded.redis import redis_server
+
+PASSWORD, SENTINEL_PASSWORD, SERVICE = "of-the-server", "of-the-sentinel", "the-service"
+_SLOTS = 16_384
+
+
+def _low_ports(count: int) -> list[int]:
+    """Free ports of nodes: the port of a node's bus is 10,000 above."""
+    found: list[int] = []
+    while len(found) < count:
+        found += [port for port in free_ports(count) if port < 55_000]
+    return found[:count]
+
+
+class Server:
+    """One process of redis-server with these lines as its configuration."""
+
+    def __init__(self, directory: Path, name: str, port: int, lines: list[str], *arguments: str) -> None:
+        self.port = port
+        config = directory / f"{name}.conf"
+        base = [f"port {port}", "bind 127.0.0.1", f"dir {directory}", 'save ""', f"dbfilename {name}.rdb"]
+        config.write_text("\n".join([*base, *lines]) + "\n")
+        self._process = ServerProcess(name, [redis_server(), str(config), *arguments], directory / f"{name}.log")
+        self._process.start(self._answers, timeout_s=20.0)
+
+    def stop(self) -> None:
+        """Kills the process."""
+        self._process.kill()
+
+    def client(self, password: str | None = None) -> redis.Redis:
+        """A client of this server only."""
+        return redis.Redis(port=self.port, password=password, decode_responses=True)
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(redis.ConnectionError), self.client() as client:
+            with contextlib.suppress(redis.AuthenticationError, redis.ResponseError):  # it has a password
+                client.ping()
+            return True
+        return False
+
+
+class WithSentinel:
+    """A primary, its replica and one sentinel, all with passwords."""
+
+    def __init__(self, directory: Path) -> None:
+        first, second, third = free_ports(3)
+        own = [f"requirepass {PASSWORD}", f"masterauth {PASSWORD}"]
+        self.primary = Server(directory, "primary", first, own)
+        self.replica = Server(directory, "replica", second, [*own, f"replicaof 127.0.0.1 {first}"])
+        watching = [
+            f"sentinel monitor {SERVICE} 127.0.0.1 {first} 1",
+            f"sentinel auth-pass {SERVICE} {PASSWORD}",
+            f"sentinel down-after-milliseconds {SERVICE} 500",
+            f"sentinel failover-timeout {SERVICE} 2000",
+            f"requirepass {SENTINEL_PASSWORD}",
+        ]
+        self.sentinel = Server(directory, "sentinel", third, watching, "--sentinel")
+        places = f"127.0.0.1:1,127.0.0.1:{third}"  # the first one does not answer
+        self.url = f"redis+sentinel://:{PASSWORD}@{places}/{SERVICE}/0?sentinel_password={SENTINEL_PASSWORD}"
+        eventually(self._is_replicated, 20.0, "the replica and the sentinel")
+
+    def fail_over(self) -> None:
+        """Kills the primary and waits until the replica is the primary."""
+        self.primary.stop()
+        with self.replica.client(PASSWORD) as client:
+            eventually(lambda: client.info("replication")["role"] == "master", 30.0, "a new primary")
+
+    def stop(self) -> None:
+        """Kills all."""
+        for server in (self.sentinel, self.replica, self.primary):
+            server.stop()
+
+    def _is_replicated(self) -> bool:
+        with self.replica.client(PASSWORD) as replica, self.sentinel.client(SENTINEL_PASSWORD) as sentinel:
+            linked = replica.info("replication")["master_link_status"] == "up"
+            return linked and int(sentinel.sentinel_master(SERVICE)["num-slaves"]) == 1
+
+
+class RedisCluster:
+    """Two nodes; each has half of the slots."""
+
+    def __init__(self, directory: Path) -> None:
+        lines = ["cluster-enabled yes", "appendonly no"]
+        self.nodes = [
+            Server(directory, f"node-{port}", port, [*lines, f"cluster-config-file nodes-{port}.conf"])
+            for port in _low_ports(2)
+        ]
+        half = _SLOTS // 2
+        for node, slots in zip(self.nodes, (range(half), range(half, _SLOTS)), strict=True):
+            with node.client() as client:
+                client.execute_command("CLUSTER", "ADDSLOTS", *slots)
+                client.execute_command("CLUSTER", "MEET", "127.0.0.1", str(self.nodes[0].port))
+        eventually(lambda: all(self._is_whole(node) for node in self.nodes), 20.0, "the Redis Cluster")
+        self.url = "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+
+    def keys_of_nodes(self) -> list[set[str]]:
+        """The keys of each node."""
+        return [set(self._keys_of(node)) for node in self.nodes]
+
+    def stop(self) -> None:
+        """Kills all."""
+        for node in self.nodes:
+            node.stop()
+
+    def _keys_of(self, node: Server) -> Iterator[str]:
+        with node.client() as client:
+            yield from client.scan_iter("*")
+
+    def _is_whole(self, node: Server) -> bool:
+        with node.client() as client:
+            info = client.execute_command("CLUSTER", "INFO")
+            state = info if isinstance(info, dict) else dict(line.split(":") for line in str(info).split())
+            return state["cluster_state"] == "ok" and state["cluster_known_nodes"] == "2"
