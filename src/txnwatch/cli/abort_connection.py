@@ -28,8 +28,8 @@ from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.streaming.source.hidden_participants import why_not_shown
+from txnwatch.streaming.source.options import SourceOptions
 
 _TIMEOUT_S = 10.0
 _BETWEEN_READS_S = 1.0
