@@ -1,7 +1,9 @@
 """Which requests of the job are due, with growing pauses between repeats, counted in barriers. Pure: no I/O, no clock.
 
 A request is repeated in every batch until its gap is closed. It is granted at once, then after twice as many barriers
-each time. A request for a partition that did not answer was not executed, so it stays due.
+each time. A request for a partition that did not answer was not executed, so it stays due. A pause is forgotten when no
+request names the partition. That of a last stable offset is kept until it has not been used for a while: the offset
+stands again and again, and moves in between. So a census for another holder comes at most LONGEST_PAUSE barriers later.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from txnwatch.state.model.backoff import doubled
+from txnwatch.state.model.findings import CensusReason
 from txnwatch.state.model.ids import BarrierNumber, TopicPartition
 from txnwatch.state.model.quantities import FIRST_OFFSET, Offset
 from txnwatch.streaming.source.offsets import SourceOffset, is_data
@@ -32,7 +35,7 @@ class GrantedRequests:
         return {request for request in requests if previous.barrier >= self._granted.get(request, (0, 0))[0]}
 
     def count(self, following: SourceOffset, granted: set[RereadRequest], requests: set[RereadRequest]) -> None:
-        """Doubles the pause of a request that is repeated; forgets requests that are no longer repeated."""
+        """Doubles the pauses of the granted requests; forgets those that are no longer needed."""
         number = following.barrier - 1
         for request in granted:
             at = following.positions.get(request.partition)
@@ -44,7 +47,8 @@ class GrantedRequests:
         self._granted = {
             request: (due, times)
             for request, (due, times) in self._granted.items()
-            if request.partition in partitions and number < due + LONGEST_PAUSE
+            if (request.partition in partitions or request.why is CensusReason.STANDING)
+            and number < due + LONGEST_PAUSE
         }
 
 

@@ -56,6 +56,20 @@ def test_a_request_that_is_no_longer_repeated_begins_anew() -> None:
     assert granted.due(at(3), {GAP}) == {GAP}
 
 
+def test_an_offset_that_stands_again_waits_at_most_for_the_longest_pause() -> None:
+    granted, standing, found = GrantedRequests(), census_of(ORDERS, CensusReason.STANDING), list[int]()
+    for number in range(2_000):
+        requests = {standing} if number % 5 < 4 else set()
+        due = granted.due(at(number), requests)
+        granted.count(at(number + 1), due, requests)
+        found += [number] * len(due)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(found)]
+    assert max(pauses) == LONGEST_PAUSE + 1, "the offset moves at the barrier at which it is due"
+    assert min(pauses[7:]) == LONGEST_PAUSE
+    granted.count(at(2_000 + 2 * LONGEST_PAUSE), set(), set())
+    assert len(granted) == 0
+
+
 def test_a_request_stays_due_while_its_partition_does_not_answer() -> None:
     granted, place = GrantedRequests(), Position("id", 40, 0, 50, 1)
     stale = replace(place, is_stale=True)

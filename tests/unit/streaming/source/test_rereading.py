@@ -96,6 +96,25 @@ def test_a_partition_that_was_away_is_asked_at_once_when_it_answers(source: Sour
     assert not source.grants(reread)
 
 
+@pytest.mark.parametrize(("stands", "moves"), [(16, 4), (3, 4)], ids=["for long", "for a moment"])
+def test_an_offset_that_moves_now_and_then_keeps_its_pause(source: Source, stands: int, moves: int) -> None:
+    granted: list[int] = []
+    for number in range(600):
+        requests = [IT_STANDS] if number % (stands + moves) < stands else []
+        if source.grants(*requests):
+            granted.append(number)
+    assert granted[:2] == [0, 1]
+    assert len(granted) <= 16, "the pause doubles up to 64 barriers"
+
+
+def test_an_offset_that_was_explained_for_a_while_begins_anew(source: Source) -> None:
+    for _ in range(40):
+        source.grants(IT_STANDS)
+    for _ in range(130):
+        source.grants()
+    assert [source.grants(IT_STANDS) for _ in range(3)] == [True, True, False]
+
+
 def test_what_was_not_requested_once_begins_anew(source: Source) -> None:
     assert [source.grants(A_PROOF) for _ in range(3)] == [True, True, False]
     assert not source.grants()
