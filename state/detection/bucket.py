@@ -2,10 +2,15 @@
 
 A bucket (a hash of the producer id) is the unit by which Spark keys its state: one state key per producer costs twice
 the time (docs/decisions/0002). The bucket keeps an agenda of the producers that have something open or live, so a
-barrier never visits those that are not due. Only a change of a clock or of the scan interval makes all of them due. A
-batch makes at most one read and one write of the store per producer that it touches. Facts about a partition go to the
-producers that are open there (`awaited`). This module does not know Spark: the store is a protocol, and the same code
-runs in the simulation and in one-shot commands.
+barrier never visits those that are not due. Only a change of a clock or of the scan interval makes all of them due.
+
+Law: a barrier evaluates every producer for which it would find something new. So a hang is a candidate at the first
+barrier that completes its proof. Only what follows a finding about the same span or transaction waits for a pause
+(`repeat_max_ms`, `two_phase_check_ms`). The open list (open_transactions.py) is for users: no evaluation depends on it.
+
+A batch makes at most one read and one write of the store per producer that it touches. Facts about a partition go to
+the producers that are open there (`awaited`). This module does not know Spark: the store is a protocol, and the same
+code runs in the simulation and in one-shot commands.
 """
 
 from __future__ import annotations
@@ -198,6 +203,7 @@ def _judge_all(barrier: Barrier, loaded: LoadedProducers, policy: DetectionPolic
             bucket.agenda.put(producer_id, next_ms)
         else:
             bucket.agenda.drop(producer_id)
+    loaded.fill_open_list(context)
     loaded.emitted.extend(CensusRequest(partition) for partition in sorted(context.wanted))
     if reports_partitions:
         loaded.emitted.append(_unproven(bucket, barrier))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from txnwatch.state.detection.awaited_producers import Awaited
+from txnwatch.state.detection.awaited_producers import Awaited, places_of
 from txnwatch.state.detection.look_times import Agenda
+from txnwatch.state.detection.open_ages import OpenAges
 from txnwatch.state.model.broker_clocks import Clocks
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.gap import Gap
 from txnwatch.state.model.ids import BarrierNumber, ProducerId, TopicPartition
 from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
+from txnwatch.state.model.transaction import ProducerState
 
 
 class Standing(NamedTuple):
@@ -78,16 +80,35 @@ class BucketState(SharedState):
         followed: the oldest open transactions, by producer id.
         number: the number of this bucket.
         awaited: the index of the producers on the agenda; None until it is used.
+        ages: the same producers by age; None while the open list has a place for each, and until it is used.
         shown: the list of which `open_list_digest` is the digest, if it was made in this process.
         barrier: the last barrier evaluated in this process, None before the first; the same one again is another
             attempt.
 
-    Of `agenda` and `followed` the entries that have changed are stored; the other four are never stored.
+    Of `agenda` and `followed` the entries that have changed are stored; the other five are never stored.
     """
 
     agenda: Agenda = field(default_factory=Agenda)
     followed: dict[ProducerId, OpenTransaction] = field(default_factory=dict)
     number: int = 0
     awaited: Awaited | None = field(default=None, compare=False, repr=False)
+    ages: OpenAges | None = field(default=None, compare=False, repr=False)
     shown: tuple[OpenTransaction, ...] | None = field(default=None, compare=False, repr=False)
     barrier: BarrierNumber | None = field(default=None, compare=False, repr=False)
+
+    def index(self, producer: ProducerState) -> None:
+        """Updates the indexes that are in use with a producer that has changed."""
+        if not producer.is_awaited:
+            self.unindex(producer.producer_id)
+            return
+        if self.awaited is not None:
+            self.awaited.put(producer.producer_id, places_of(producer))
+        if self.ages is not None:
+            self.ages.put(producer)
+
+    def unindex(self, producer_id: ProducerId) -> None:
+        """Removes a producer that has nothing open from the indexes."""
+        if self.awaited is not None:
+            self.awaited.drop(producer_id)
+        if self.ages is not None:
+            self.ages.drop(producer_id)

@@ -7,6 +7,7 @@ because every loaded producer is evaluated at the barrier.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from heapq import nsmallest
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -14,7 +15,8 @@ from msgspec.structs import replace
 from txnwatch.state.detection.awaited_producers import Awaited, places_of
 from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.open_transactions import follow, state_of, youngest_to_follow
+from txnwatch.state.detection.open_ages import Age, OpenAges
+from txnwatch.state.detection.open_transactions import follow, free_places, state_of, youngest_followed
 from txnwatch.state.detection.step import Step
 from txnwatch.state.detection.transitions import ProducerFact, apply
 from txnwatch.state.detection.view_transitions import is_newer
@@ -45,7 +47,8 @@ class LoadedProducers:
         self._stored: dict[ProducerId, ProducerState] = {}
         self.touched: dict[ProducerId, ProducerState] = {}
         self.ended = Tally()
-        self._youngest_ms = youngest_to_follow(bucket.followed)
+        self._youngest = youngest_followed(bucket.followed)
+        self._too_young: list[Age] = []
 
     @property
     def awaited(self) -> Awaited:
@@ -101,7 +104,31 @@ class LoadedProducers:
             for state, change in ((was, -1), (now_is, 1)):
                 if state is not None:
                     self.bucket.states[state] = self.bucket.states.get(state, 0) + change
-        follow(self.bucket.followed, producer, context, self._youngest_ms)
+        age = follow(self.bucket.followed, producer, context, self._youngest)
+        if age is not None:
+            self._too_young.append(age)
+
+    def fill_open_list(self, context: BarrierContext) -> None:
+        """Gives the free places of the open list to the oldest open producers without one, and evaluates none."""
+        bucket = self.bucket
+        free = free_places(bucket.followed)
+        if free > 0 and len(bucket.followed) < len(bucket.agenda):
+            touched = nsmallest(free, self._too_young)
+            last = touched[-1] if len(touched) == free else None
+            without = bucket.followed.keys() | self.touched.keys()
+            others = self._ages().oldest(free, context, without=without, before=last)
+            for age in nsmallest(free, [*touched, *others]):
+                follow(bucket.followed, self.known(age.producer_id), context)
+        if len(bucket.followed) == len(bucket.agenda):
+            bucket.ages = None
+
+    def _ages(self) -> OpenAges:
+        """The index of open producers by age; of those that this batch has touched it may be as of its start."""
+        if self.bucket.ages is None:
+            self.bucket.ages = OpenAges()
+            for producer_id in self.bucket.agenda:
+                self.bucket.ages.put(self.known(producer_id))
+        return self.bucket.ages
 
     def name_strays(self) -> None:
         """Adds the owner to stray writes: a batch's data is applied before the coordinator records that name it."""
@@ -116,12 +143,7 @@ class LoadedProducers:
         """Writes the producers that have changed."""
         for producer in self._changed():
             self._store.put(producer)
-            if self.bucket.awaited is None:
-                continue
-            if producer.is_awaited:
-                self.bucket.awaited.put(producer.producer_id, places_of(producer))
-            else:
-                self.bucket.awaited.drop(producer.producer_id)
+            self.bucket.index(producer)
 
     def _changed(self) -> Iterator[ProducerState]:
         for producer_id, producer in self.touched.items():

@@ -1,9 +1,11 @@
 """The open list: the oldest open transactions of a bucket, if they are open for a while or prepared.
 
 Law: the list must not cause an evaluation. A producer is added or removed when it is evaluated anyway. Each bucket
-keeps the oldest, so a producer that had no room returns with its next evaluation. A healthy transaction is over within
-moments, so it is listed from `listed_after_ms` on. Prepare* is listed at once, because it either ends soon or is a
-problem. The number of transactions in each state is counted exactly, apart from the list. Times are our clock.
+keeps the oldest. When a place gets free, the oldest open producer without a place gets it in the same batch: it is read
+(open_ages.py finds it), but not evaluated. So a list that is not full has everything that is open. A healthy
+transaction is over within moments, so it is reported from `listed_after_ms` on. Prepare* is reported at once, because
+it either ends soon or is a problem. The number of transactions in each state is counted exactly, apart from the list.
+Times are our clock.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from zlib import crc32
 
 from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.bucket_state import BucketState
+from txnwatch.state.detection.open_ages import Age, Start, since_ms, starts_of
 from txnwatch.state.model.findings import Finding, OpenSpan, OpenTransaction, OpenTransactions
 from txnwatch.state.model.ids import BarrierNumber, ProducerId
 from txnwatch.state.model.quantities import TimestampMs
@@ -21,7 +24,6 @@ from txnwatch.state.model.serializer import encode
 from txnwatch.state.model.transaction import ProducerState
 
 FOLLOWED = 128  # per bucket
-_ANY_MS = TimestampMs(2**63)
 EMIT_EVERY = 20  # barriers; emitted also if unchanged
 UNOWNED = "unowned"
 
@@ -33,31 +35,43 @@ def state_of(producer: ProducerState) -> str | None:
     return UNOWNED if producer.spans else None
 
 
-def youngest_to_follow(followed: Mapping[ProducerId, OpenTransaction]) -> TimestampMs:
-    """The latest start of a transaction that gets a place; a full list has none for those younger than all in it."""
-    return max(transaction.since_ms for transaction in followed.values()) if len(followed) >= FOLLOWED else _ANY_MS
+def youngest_followed(followed: Mapping[ProducerId, OpenTransaction]) -> Age | None:
+    """The age of the youngest transaction in a full open list; None if the list has free places."""
+    return max(map(_age_of, followed.values())) if len(followed) >= FOLLOWED else None
+
+
+def free_places(followed: Mapping[ProducerId, OpenTransaction]) -> int:
+    """How many more transactions the open list takes; negative until `keep_oldest` if it has too many."""
+    return FOLLOWED - len(followed)
 
 
 def follow(
     followed: dict[ProducerId, OpenTransaction],
     producer: ProducerState,
     context: BarrierContext,
-    youngest_ms: TimestampMs = _ANY_MS,
-) -> None:
-    """Adds the producer to the open list, updates it there, or removes it."""
+    youngest: Age | None = None,
+) -> Age | None:
+    """Adds the producer to the open list, updates it there, or removes it.
+
+    Returns the age of an open transaction that is younger than `youngest` and so has no place, else None. That includes
+    one that had a place and began again: a producer without a place may be older now.
+    """
     state = state_of(producer)
     if state is None:
         followed.pop(producer.producer_id, None)
-        return
-    since_ms, prepared_ms = _since(producer, context)
-    if producer.producer_id in followed or since_ms <= youngest_ms:
-        followed[producer.producer_id] = _open(producer, state, since_ms, prepared_ms)
+        return None
+    age = Age(min(since_ms(start, context) for start in starts_of(producer)), producer.producer_id)
+    if youngest is not None and age > youngest:
+        followed.pop(producer.producer_id, None)
+        return age
+    followed[producer.producer_id] = _open(producer, state, age.since_ms, _prepared_ms(producer, context))
+    return None
 
 
 def keep_oldest(followed: dict[ProducerId, OpenTransaction]) -> None:
     """Removes the youngest transactions above the limit."""
     if len(followed) > FOLLOWED:
-        oldest = heapq.nsmallest(FOLLOWED, followed.values(), key=_by_age)
+        oldest = heapq.nsmallest(FOLLOWED, followed.values(), key=_age_of)
         followed.clear()
         followed.update((transaction.producer_id, transaction) for transaction in oldest)
 
@@ -65,7 +79,7 @@ def keep_oldest(followed: dict[ProducerId, OpenTransaction]) -> None:
 def reportable(followed: Mapping[ProducerId, OpenTransaction], context: BarrierContext) -> Iterator[OpenTransaction]:
     """Transactions that have been open for a while or are prepared, oldest first."""
     latest_ms = context.now_ms - context.policy.listed_after_ms
-    for transaction in sorted(followed.values(), key=_by_age):
+    for transaction in sorted(followed.values(), key=_age_of):
         if transaction.since_ms <= latest_ms or transaction.prepared_ms is not None:
             yield transaction
 
@@ -106,30 +120,26 @@ class LastOpenLists:
         return others + [self._by_bucket[bucket] for bucket in sorted(self._by_bucket)]
 
 
-def _by_age(transaction: OpenTransaction) -> tuple[TimestampMs, ProducerId]:
-    return transaction.since_ms, transaction.producer_id
+def _age_of(transaction: OpenTransaction) -> Age:
+    return Age(transaction.since_ms, transaction.producer_id)
 
 
-def _since(producer: ProducerState, context: BarrierContext) -> tuple[TimestampMs, TimestampMs | None]:
-    """Since when something is open, and since when it is prepared, None if it is not."""
-    times, view = [span.first_seen_ms for span in producer.spans.values()], producer.view
-    prepared_ms = None
-    if view is not None and view.is_live:
-        # An aborted transaction that was empty has no start and no data.
-        ahead_ms = context.clocks.ahead_ms(view, context.now_ms)
-        times.append((view.record_timestamp_ms if view.start_ms is None else view.start_ms) - ahead_ms)
-        prepared_ms = view.record_timestamp_ms - ahead_ms if view.state.is_prepare else None
-    return min(times), prepared_ms
+def _prepared_ms(producer: ProducerState, context: BarrierContext) -> TimestampMs | None:
+    """Since when the transaction is prepared, None if it is not."""
+    view = producer.view
+    if view is None or not view.is_live or not view.state.is_prepare:
+        return None
+    return since_ms(Start(view.log_partition, view.record_timestamp_ms), context)
 
 
 def _open(
-    producer: ProducerState, state: str, since_ms: TimestampMs, prepared_ms: TimestampMs | None
+    producer: ProducerState, state: str, begun_ms: TimestampMs, prepared_ms: TimestampMs | None
 ) -> OpenTransaction:
     spans = tuple(
         OpenSpan(partition, span.start_offset, span.first_seen_ms) for partition, span in sorted(producer.spans.items())
     )
     name = producer.view.transactional_id if producer.view is not None else None
-    return OpenTransaction(producer.producer_id, name, state, since_ms, prepared_ms, spans)
+    return OpenTransaction(producer.producer_id, name, state, begun_ms, prepared_ms, spans)
 
 
 def oldest(transactions: Iterable[OpenTransaction]) -> tuple[TimestampMs | None, TimestampMs | None]:

@@ -164,7 +164,10 @@ class Clocks(Struct, array_like=True):
 
     def of(self, view: CoordinatorView) -> tuple[Leadership, Clock] | None:
         """The leader of a view's log partition and its clock, if both are known."""
-        reign = self.reigns.get(view.log_partition)
+        return self._of_log(view.log_partition)
+
+    def _of_log(self, log_partition: int) -> tuple[Leadership, Clock] | None:
+        reign = self.reigns.get(log_partition)
         clock = self.brokers.get(reign.broker) if reign is not None else None
         return (reign, clock) if reign is not None and clock is not None else None
 
@@ -185,7 +188,7 @@ class Clocks(Struct, array_like=True):
         led_ms = max(now_ms - valid_ms, stamped_ms)
         return max(seen_ms, min(broker_now_ms - view.start_ms, view.timeout_ms + led_ms))
 
-    def ahead_ms(self, view: CoordinatorView, now_ms: TimestampMs) -> DurationMs:
-        """How far the clock of a view's coordinator is presumed to be ahead of ours; only for times that are shown."""
-        known = self.of(view)
+    def ahead_ms(self, log_partition: int, now_ms: TimestampMs) -> DurationMs:
+        """How far the clock of a log partition's leader is presumed to be ahead of ours; for times that are shown."""
+        known = self._of_log(log_partition)
         return known[1].now(now_ms).presumed_ms if known is not None else NO_TIME

@@ -10,7 +10,7 @@ sequence. Then it lacks only the entries after that; otherwise everything is rea
 A failed attempt leaves a bucket in memory whose writes are gone, and the next attempt may have another census under the
 same sequence. A batch that is replayed finds an older head, which has no later token.
 
-Derived data (the agenda's heap, the index of awaited producers, the last emitted list) is updated with each entry, or
+Derived data (the agenda's heap, the indexes of awaited producers, the last emitted list) is updated with each entry, or
 rebuilt.
 
 A producer with nothing open is removed at the first snapshot that finds it unchanged for the retention time.
@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from txnwatch.state.detection.awaited_producers import Awaited, places_of
+from txnwatch.state.detection.awaited_producers import Awaited
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.model.errors import OtherVersionError
 from txnwatch.state.model.findings import OpenTransaction
@@ -221,13 +221,11 @@ class KeptBucket:
         self._place({*entry.producer_ids, *entry.times})
 
     def _place(self, producer_ids: set[ProducerId]) -> None:
-        awaited = self.bucket.awaited
-        assert awaited is not None
         for producer_id in producer_ids:
             if producer_id in self.bucket.agenda:
-                awaited.put(producer_id, places_of(decode_producer(self._rows[producer_id])))
+                self.bucket.index(decode_producer(self._rows[producer_id]))
             else:
-                awaited.drop(producer_id)
+                self.bucket.unindex(producer_id)
 
 
 def load(kept: KeptBucket | None, store: LogStore, number: int) -> KeptBucket:

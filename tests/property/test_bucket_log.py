@@ -10,6 +10,7 @@ from unittest import mock
 import pytest
 
 from support.attempts import USUAL_CHANGES, Query
+from txnwatch.state.detection import open_transactions
 from txnwatch.state.detection.awaited_producers import Awaited
 from txnwatch.state.detection.look_times import Agenda
 from txnwatch.state.store.bucket_log import KeptBucket
@@ -36,6 +37,13 @@ def test_failed_and_repeated_attempts_leave_no_trace() -> None:
     assert seen["read anew"] > SEEDS * BATCHES / 10
     assert seen["gone back"] > SEEDS
     assert seen["listed"] < SEEDS * BATCHES * 0.9, "the open transactions are not emitted at each barrier"
+
+
+def test_a_full_open_list_is_the_same_however_the_bucket_was_read() -> None:
+    with mock.patch.object(open_transactions, "FOLLOWED", 4):
+        seen = run(5)
+    assert seen["as it was kept"] > 0
+    assert seen["read anew"] > 0
 
 
 def run_long() -> Counter[str]:
