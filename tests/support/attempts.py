@@ -153,6 +153,11 @@ class Query:
         while not self._attempt():
             self.seen["failed"] += 1
 
+    def next_facts(self) -> list[Fact]:
+        """The facts of one more batch, for a bucket that has no attempts."""
+        self.number += 1
+        return self._facts()
+
     def _go_back(self) -> None:
         """The query dies and begins again, some batches back; sometimes in processes that have forgotten nothing."""
         batches = min(self.rng.randrange(4), len(self.committed) - 1)
