@@ -7,6 +7,7 @@ because every loaded producer is evaluated at the barrier.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from functools import cached_property
 from heapq import nsmallest
 from typing import Protocol
 
@@ -47,8 +48,12 @@ class LoadedProducers:
         self._stored: dict[ProducerId, ProducerState] = {}
         self.touched: dict[ProducerId, ProducerState] = {}
         self.ended = Tally()
-        self._youngest = youngest_followed(bucket.followed)
         self._too_young: list[Age] = []
+
+    @cached_property
+    def _youngest(self) -> Age | None:
+        """The youngest transaction in a full open list as of the start of the batch."""
+        return youngest_followed(self.bucket.followed)
 
     @property
     def awaited(self) -> Awaited:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.model.ids import ProducerId
 from txnwatch.state.model.quantities import NO_TIME, DurationMs, TimestampMs
-from txnwatch.state.model.transaction import ProducerState
+from txnwatch.state.model.transaction import CoordinatorView, ProducerState
 
 _SPARE = 64  # old entries that the heaps may have before they are rebuilt
 _Heap = list[tuple[TimestampMs, ProducerId]]
@@ -38,16 +38,28 @@ class Age(NamedTuple):
 def starts_of(producer: ProducerState) -> Iterator[Start]:
     """The start of the open data, and that of the live transaction; none if the producer is idle."""
     if producer.spans:
-        yield Start(None, min(span.first_seen_ms for span in producer.spans.values()))
+        yield Start(None, _data_start_ms(producer))
     view = producer.view
     if view is not None and view.is_live:
-        # An aborted transaction that was empty has no start and no data.
-        yield Start(view.log_partition, view.record_timestamp_ms if view.start_ms is None else view.start_ms)
+        yield Start(view.log_partition, _start_ms(view))
 
 
-def since_ms(start: Start, context: BarrierContext) -> TimestampMs:
-    """The start by our clock, as far as the broker's clock is known."""
-    return start.at_ms - _ahead_ms(start.log_partition, context)
+def age_of(producer: ProducerState, context: BarrierContext) -> Age:
+    """The age of a producer that has something open, by its earlier start."""
+    view = producer.view
+    if view is None or not view.is_live:
+        return Age(_data_start_ms(producer), producer.producer_id)
+    begun_ms = _start_ms(view) - _ahead_ms(view.log_partition, context)
+    return Age(min(begun_ms, _data_start_ms(producer)) if producer.spans else begun_ms, producer.producer_id)
+
+
+def _data_start_ms(producer: ProducerState) -> TimestampMs:
+    return min(span.first_seen_ms for span in producer.spans.values())
+
+
+def _start_ms(view: CoordinatorView) -> TimestampMs:
+    """The start of the transaction; an aborted transaction that was empty has none, and no data."""
+    return view.record_timestamp_ms if view.start_ms is None else view.start_ms
 
 
 class OpenAges:
@@ -87,23 +99,24 @@ class OpenAges:
         self, count: int, context: BarrierContext, *, without: Container[ProducerId], before: Age | None = None
     ) -> list[Age]:
         """The `count` oldest producers that are not in `without` and are before `before`, oldest first."""
-        found: dict[ProducerId, TimestampMs] = {}
+        found: dict[ProducerId, Age] = {}
         popped: set[tuple[Start, ProducerId]] = set()
         for age, start in self._pop_by_age(context):
-            entry = start, age.producer_id
-            if start not in self._starts.get(age.producer_id, ()) or entry in popped:
+            producer_id = age.producer_id
+            entry = start, producer_id
+            if start not in self._starts.get(producer_id, ()) or entry in popped:
                 self._entries -= 1
                 continue
             popped.add(entry)
             if before is not None and age >= before:
                 break
-            if age.producer_id not in without:
-                found.setdefault(age.producer_id, age.since_ms)
+            if producer_id not in without:
+                found.setdefault(producer_id, age)
                 if len(found) == count:
                     break
         for start, producer_id in popped:
             heappush(self._heaps[start.log_partition], (start.at_ms, producer_id))
-        return [Age(begun_ms, producer_id) for producer_id, begun_ms in found.items()]
+        return list(found.values())
 
     def _pop_by_age(self, context: BarrierContext) -> Iterator[tuple[Age, Start]]:
         """Takes the entries out of the heaps, oldest first by our clock."""

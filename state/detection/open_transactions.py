@@ -16,7 +16,7 @@ from zlib import crc32
 
 from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.open_ages import Age, Start, since_ms, starts_of
+from txnwatch.state.detection.open_ages import Age, age_of
 from txnwatch.state.model.findings import Finding, OpenSpan, OpenTransaction, OpenTransactions
 from txnwatch.state.model.ids import BarrierNumber, ProducerId
 from txnwatch.state.model.quantities import TimestampMs
@@ -37,7 +37,7 @@ def state_of(producer: ProducerState) -> str | None:
 
 def youngest_followed(followed: Mapping[ProducerId, OpenTransaction]) -> Age | None:
     """The age of the youngest transaction in a full open list; None if the list has free places."""
-    return max(map(_age_of, followed.values())) if len(followed) >= FOLLOWED else None
+    return Age(*max(map(_by_age, followed.values()))) if len(followed) >= FOLLOWED else None
 
 
 def free_places(followed: Mapping[ProducerId, OpenTransaction]) -> int:
@@ -60,7 +60,7 @@ def follow(
     if state is None:
         followed.pop(producer.producer_id, None)
         return None
-    age = Age(min(since_ms(start, context) for start in starts_of(producer)), producer.producer_id)
+    age = age_of(producer, context)
     if youngest is not None and age > youngest:
         followed.pop(producer.producer_id, None)
         return age
@@ -71,7 +71,7 @@ def follow(
 def keep_oldest(followed: dict[ProducerId, OpenTransaction]) -> None:
     """Removes the youngest transactions above the limit."""
     if len(followed) > FOLLOWED:
-        oldest = heapq.nsmallest(FOLLOWED, followed.values(), key=_age_of)
+        oldest = heapq.nsmallest(FOLLOWED, followed.values(), key=_by_age)
         followed.clear()
         followed.update((transaction.producer_id, transaction) for transaction in oldest)
 
@@ -79,7 +79,7 @@ def keep_oldest(followed: dict[ProducerId, OpenTransaction]) -> None:
 def reportable(followed: Mapping[ProducerId, OpenTransaction], context: BarrierContext) -> Iterator[OpenTransaction]:
     """Transactions that have been open for a while or are prepared, oldest first."""
     latest_ms = context.now_ms - context.policy.listed_after_ms
-    for transaction in sorted(followed.values(), key=_age_of):
+    for transaction in sorted(followed.values(), key=_by_age):
         if transaction.since_ms <= latest_ms or transaction.prepared_ms is not None:
             yield transaction
 
@@ -120,8 +120,8 @@ class LastOpenLists:
         return others + [self._by_bucket[bucket] for bucket in sorted(self._by_bucket)]
 
 
-def _age_of(transaction: OpenTransaction) -> Age:
-    return Age(transaction.since_ms, transaction.producer_id)
+def _by_age(transaction: OpenTransaction) -> tuple[TimestampMs, ProducerId]:
+    return transaction.since_ms, transaction.producer_id
 
 
 def _prepared_ms(producer: ProducerState, context: BarrierContext) -> TimestampMs | None:
@@ -129,7 +129,7 @@ def _prepared_ms(producer: ProducerState, context: BarrierContext) -> TimestampM
     view = producer.view
     if view is None or not view.is_live or not view.state.is_prepare:
         return None
-    return since_ms(Start(view.log_partition, view.record_timestamp_ms), context)
+    return view.record_timestamp_ms - context.clocks.ahead_ms(view.log_partition, context.now_ms)
 
 
 def _open(
