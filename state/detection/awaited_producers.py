@@ -99,6 +99,11 @@ class Awaited:
         """Producers whose id is in one of these partitions of the coordinators' log."""
         return sorted(set().union(*(self._by_log.get(log_partition, ()) for log_partition in log_partitions)))
 
+    def log_of(self, producer_id: ProducerId) -> int | None:
+        """The partition of the coordinators' log that has the producer's id; None if it is not known or not awaited."""
+        places = self._places.get(producer_id)
+        return places.id_in_log[1] if places is not None and places.id_in_log is not None else None
+
     def concerned_by(self, fact: PartitionNotice | TransactionalIdGone) -> list[ProducerId]:
         """Producers that the fact may change."""
         if isinstance(fact, TransactionalIdGone):

@@ -2,10 +2,11 @@
 
 A bucket (a hash of the producer id) is the unit by which Spark keys its state: one state key per producer costs twice
 the time (docs/decisions/0002). The bucket keeps an agenda of the producers that have something open or live, so a
-barrier never visits those that are not due. Only a change of a clock or of the scan interval makes all of them due. A
-batch makes at most one read and one write of the store per producer that it touches. Facts about a partition go to the
-producers that are open there (`awaited`). This module does not know Spark: the store is a protocol, and the same code
-runs in the simulation and in one-shot commands.
+barrier never visits those that are not due. A new leader, or a new bound of a broker's clock, makes only those due that
+it may concern (changed_clocks.py). Only a change of the thresholds makes all of them due. A batch makes at most one
+read and one write of the store per producer that it touches. Facts about a partition go to the producers that are open
+there (`awaited`). This module does not know Spark: the store is a protocol, and the same code runs in the simulation
+and in one-shot commands.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from operator import itemgetter
 from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.batch import Batch
 from txnwatch.state.detection.bucket_state import BucketState, Standing
+from txnwatch.state.detection.changed_clocks import take_clocks
 from txnwatch.state.detection.evaluate import NEVER_MS, at_rest_until, due_ms, judge
 from txnwatch.state.detection.loaded_producers import LoadedProducers, ProducerStore
 from txnwatch.state.detection.open_transactions import keep_oldest, must_emit, oldest, reportable
@@ -55,7 +57,7 @@ from txnwatch.state.model.findings import (
     TransactionsEnded,
     Unproven,
 )
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, ProducerId, TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.quantities import AT_ONCE, TimestampMs
 
@@ -175,7 +177,7 @@ def _take_census(batch: Batch, loaded: LoadedProducers) -> None:
 
 def _judge_all(barrier: Barrier, loaded: LoadedProducers, policy: DetectionPolicy, *, reports_partitions: bool) -> None:
     bucket = loaded.bucket
-    has_changed = _take_clocks(bucket, barrier)
+    due = _due(barrier, loaded, policy)
     context = BarrierContext(
         barrier,
         policy,
@@ -185,7 +187,6 @@ def _judge_all(barrier: Barrier, loaded: LoadedProducers, policy: DetectionPolic
         bucket.clocks,
         recreated_logs=recreated_logs(bucket),
     )
-    due = set(bucket.agenda) if has_changed else bucket.agenda.due(context.now_ms)
     for producer_id in sorted(due | loaded.touched.keys()):
         producer = loaded.load(producer_id)
         next_ms = at_rest_until(producer, context)
@@ -256,11 +257,19 @@ def _incomplete(batch: Batch) -> Iterable[CensusIncomplete]:
         yield CensusIncomplete(tuple(sorted(failed)))
 
 
-def _take_clocks(bucket: BucketState, barrier: Barrier) -> bool:
-    """Updates clocks and settings from the barrier; returns whether every awaited producer must be evaluated."""
-    has_changed = bucket.clocks.take(barrier.leaders, barrier.clocks, barrier.coordinator_listed_ms)
-    was_ms, bucket.scan_interval_ms = bucket.scan_interval_ms, barrier.scan_interval_ms
-    return has_changed or was_ms != barrier.scan_interval_ms
+def _due(barrier: Barrier, loaded: LoadedProducers, policy: DetectionPolicy) -> set[ProducerId]:
+    """Updates clocks and settings from the barrier; returns the producers that must be evaluated."""
+    bucket, concerned = loaded.bucket, take_clocks(loaded.bucket, barrier)
+    digest = policy.digest(barrier.scan_interval_ms)
+    if digest != bucket.policy_digest:
+        bucket.policy_digest = digest
+        return set(bucket.agenda)
+    due = bucket.agenda.due(barrier.coordinator_listed_ms)
+    if concerned.to_evaluate:
+        due.update(loaded.awaited.in_logs(concerned.to_evaluate))
+    if concerned.to_show:
+        due.update(one for one in bucket.followed if loaded.awaited.log_of(one) in concerned.to_show)
+    return due
 
 
 def _unproven(bucket: BucketState, barrier: Barrier) -> Unproven:

@@ -38,7 +38,7 @@ What cannot be detected: a clock that was set forward between a record and the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from txnwatch.state.model.facts import Barrier
 
 STEP_MS = DurationMs(1_000)  # smaller changes are ignored, because each change is a write of every bucket
+RESERVE_MS = DurationMs(2_000)  # a due time stays right while the lower bound of a clock rises by at most this much
 _DRIFT = 1_000  # a clock may drift by one part in this many
 
 
@@ -139,24 +140,26 @@ class Clocks(Struct, array_like=True):
     brokers: dict[BrokerId, Clock] = field(default_factory=dict)
     reigns: dict[int, Leadership] = field(default_factory=dict)
 
-    def take(self, leaders: Mapping[int, Leader], listed: Mapping[BrokerId, Clock], now_ms: TimestampMs) -> bool:
-        """Adds the data of a barrier; returns whether it may change an age."""
+    def take(self, leaders: Mapping[int, Leader], listed: Mapping[BrokerId, Clock], now_ms: TimestampMs) -> set[int]:
+        """Adds the data of a barrier; returns the log partitions with a new leader or leader epoch."""
         risen = {
             log_partition: Leadership(*leader, now_ms)
             for log_partition, leader in leaders.items()
             if not self._is_led(log_partition, leader)
         }
-        for reign in risen.values():
-            self.brokers.pop(reign.broker, None)
         self.reigns.update(risen)
         led = {reign.broker for reign in self.reigns.values()}
-        clocks = {broker: clock for broker, clock in self.brokers.items() if broker in led}
+        kept = led - {reign.broker for reign in risen.values()}
+        clocks = {broker: clock for broker, clock in self.brokers.items() if broker in kept}
         for broker, clock in listed.items():
             if clock.is_possible:
                 clocks[broker] = learned(clocks.get(broker), clock)
-        has_changed = bool(risen) or clocks != self.brokers
         self.brokers = clocks
-        return has_changed
+        return set(risen)
+
+    def led_by(self, brokers: Container[BrokerId]) -> set[int]:
+        """The log partitions that one of these brokers leads."""
+        return {log_partition for log_partition, reign in self.reigns.items() if reign.broker in brokers}
 
     def _is_led(self, log_partition: int, leader: Leader) -> bool:
         reign = self.reigns.get(log_partition)
