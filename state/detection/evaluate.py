@@ -76,6 +76,8 @@ def at_rest_until(producer: ProducerState, context: BarrierContext) -> Timestamp
 def due_ms(producer: ProducerState, context: BarrierContext) -> TimestampMs:
     """When, by our clock, the producer must be evaluated next if no fact arrives before; 0 is at every barrier."""
     view = producer.view
+    if view is not None and view.since_ms is None:
+        return AT_ONCE
     dues: list[TimestampMs] = []
     for partition, span in producer.spans.items():
         is_held = view is not None and view.holds(partition)
@@ -84,8 +86,6 @@ def due_ms(producer: ProducerState, context: BarrierContext) -> TimestampMs:
         if not is_held:
             dues.append(AT_ONCE if span.emission is None else span.emission.next_ms)
     if view is not None and view.is_live:
-        if view.since_ms is None:
-            return AT_ONCE
         age_ms, assumed_ms = context.age_ms(view), context.assumed_age_ms(view)
         found = thresholds(view, context.policy, context.scan_interval_ms)
         passed = overdue(found, age_ms)
