@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from operator import itemgetter
 
+from txnwatch.state.detection.awaited_producers import is_known_by_census
 from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.batch import Batch
 from txnwatch.state.detection.bucket_state import BucketState, Standing
@@ -150,27 +151,25 @@ def _take_census(batch: Batch, loaded: LoadedProducers) -> None:
     """Opens what the batch's census shows as open; ends what it should show and does not."""
     if not batch.censuses:
         return
-    brackets = {partition: as_read(loaded.bucket, partition, bracket) for partition, bracket in batch.brackets()}
+    brackets = batch.brackets()
     number = batch.barrier.number
     shown: set[tuple[int, TopicPartition]] = set()
     for fact in batch.described:
-        bracket = brackets.get(fact.partition)
+        bracket = as_read(loaded.bucket, fact.partition, brackets.of(fact.partition))
         if bracket is not None and fact.start_offset < bracket.below:
             shown.add((fact.producer_id, fact.partition))
             step = described_open(loaded.known(fact.producer_id), fact, bracket, number)
             if step.emitted or step.producer is not loaded.known(fact.producer_id):
                 loaded.load(fact.producer_id)
                 loaded.take(step)
-    known = batch.known_to_round()
-    looked_at = {
-        *brackets,
-        *(partition for partition in loaded.awaited.partitions if known is not None and partition not in known),
-    }
-    for producer_id in sorted({*loaded.awaited.on(looked_at), *loaded.touched}):
+    awaited = loaded.awaited
+    looked_at = brackets.described(awaited.partitions) | brackets.missing(awaited.known_by_census)
+    for producer_id in sorted({*awaited.on(looked_at), *loaded.touched}):
         for partition in loaded.known(producer_id).spans:
-            bracket = brackets.get(partition)
-            if bracket is None and known is not None and partition not in known:
-                loaded.take(not_there(loaded.load(producer_id), partition))
+            bracket = as_read(loaded.bucket, partition, brackets.of(partition))
+            if brackets.missing([partition]):
+                if is_known_by_census(loaded.known(producer_id).spans[partition]):
+                    loaded.take(not_there(loaded.load(producer_id), partition))
             elif bracket is not None and (producer_id, partition) not in shown:
                 loaded.take(not_described(loaded.load(producer_id), partition, bracket, number))
 
