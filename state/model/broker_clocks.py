@@ -74,11 +74,15 @@ def was_listed(view: CoordinatorView, barrier: Barrier) -> bool:
 
 
 class Leadership(NamedTuple):
-    """A leader, and when (our clock) it was first listed under its epoch."""
+    """A leader, and when (our clock) it was first listed under its epoch.
+
+    `set_ms` is when its clock had been set, if the bounds of the clock were dropped since.
+    """
 
     broker: BrokerId
     epoch: CoordinatorEpoch
     since_ms: TimestampMs
+    set_ms: TimestampMs | None = None
 
 
 class Clock(NamedTuple):
@@ -147,15 +151,24 @@ class Clocks(Struct, array_like=True):
             for log_partition, leader in leaders.items()
             if not self._is_led(log_partition, leader)
         }
+        dropped = {reign.broker for reign in risen.values()}
+        if dropped:
+            self._keep_set_times(dropped)
         self.reigns.update(risen)
-        led = {reign.broker for reign in self.reigns.values()}
-        kept = led - {reign.broker for reign in risen.values()}
+        kept = {reign.broker for reign in self.reigns.values()} - dropped
         clocks = {broker: clock for broker, clock in self.brokers.items() if broker in kept}
         for broker, clock in listed.items():
             if clock.is_possible:
                 clocks[broker] = learned(clocks.get(broker), clock)
         self.brokers = clocks
         return set(risen)
+
+    def _keep_set_times(self, dropped: Container[BrokerId]) -> None:
+        """Notes that clocks were set whose bounds are dropped: earlier stamps of these leaders still do not count."""
+        for log_partition, reign in self.reigns.items():
+            clock = self.brokers.get(reign.broker) if reign.broker in dropped else None
+            if clock is not None and clock.set_ms is not None:
+                self.reigns[log_partition] = reign._replace(set_ms=clock.set_ms)
 
     def led_by(self, brokers: Container[BrokerId]) -> set[int]:
         """The log partitions that one of these brokers leads."""
@@ -179,8 +192,9 @@ class Clocks(Struct, array_like=True):
             return seen_ms
         reign, clock = known
         broker_now_ms = now_ms + clock.now(now_ms).lowest_ms
-        valid_ms = max(reign.since_ms, clock.set_ms) if clock.set_ms is not None else reign.since_ms
-        is_unset = clock.set_ms is None or view.since_ms is None or view.since_ms >= clock.set_ms
+        set_ms = clock.set_ms if clock.set_ms is not None else reign.set_ms
+        valid_ms = max(reign.since_ms, set_ms) if set_ms is not None else reign.since_ms
+        is_unset = set_ms is None or view.since_ms is None or view.since_ms >= set_ms
         is_same_clock = view.coordinator_epoch == reign.epoch and is_unset
         stamped_ms = broker_now_ms - view.record_timestamp_ms if is_same_clock else NO_TIME
         if view.state.is_prepare or view.start_ms is None:
