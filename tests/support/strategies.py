@@ -164,7 +164,7 @@ buckets = st.builds(
     clocks=st.builds(
         Clocks,
         st.dictionaries(brokers, clocks, max_size=2),
-        st.dictionaries(log_partitions, st.builds(Leadership, brokers, epochs, times), max_size=2),
+        st.dictionaries(log_partitions, st.builds(Leadership, brokers, epochs, times, st.none() | times), max_size=2),
     ),
     assumed_ms=st.dictionaries(brokers, st.integers(-9999, 9999), max_size=2),
     policy_digest=st.none() | times,
