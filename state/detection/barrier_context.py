@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from txnwatch.state.model.backoff import doubled
-from txnwatch.state.model.broker_clocks import Clocks
+from txnwatch.state.model.broker_clocks import RESERVE_MS, Clocks
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
@@ -52,6 +52,11 @@ class BarrierContext:
     def age_ms(self, view: CoordinatorView) -> DurationMs:
         """The minimum time that a live transaction has been in its state at this barrier."""
         return self.clocks.age_ms(view, self.now_ms)
+
+    def assumed_age_ms(self, view: CoordinatorView) -> DurationMs:
+        """The age for due times: as if the bound of the coordinator's clock rose by RESERVE_MS (changed_clocks.py)."""
+        age_ms = self.age_ms(view)
+        return age_ms if self.clocks.of(view) is None else DurationMs(age_ms + RESERVE_MS)
 
     def is_behind(self, partition: TopicPartition) -> bool:
         """Whether a limit stopped the reading of the partition before its end; then a census replaces the log."""

@@ -5,7 +5,7 @@ First come partition-wide facts, then the facts of each log by offset, then the 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable, KeysView
 from typing import Any, get_args
 
 from msgspec.structs import replace
@@ -60,34 +60,57 @@ class Batch:
         """Facts that concern every producer with something open; they are applied first."""
         return (*(notice for notice in self.notices if notice.kind not in KEEPS_WHAT_IS_KNOWN), *self._gone)
 
-    def brackets(self) -> Iterable[tuple[TopicPartition, CensusListing]]:
-        """The partitions for which the batch's census is valid.
+    def brackets(self) -> Brackets:
+        """The brackets of the batch's census, with the notices as they are now."""
+        return Brackets(self.censuses, self.notices)
 
-        It is not valid if the log has changed since the census was planned, or if the log should be read as far as the
-        census reaches and was not. A loss does not make a census invalid that does not depend on reading: a partition
-        that is behind may lose a range in every batch, and the leader still knows what is open. If a range could not be
-        read, the census replaces the log, whatever was planned; this, too, may be so in every batch. The deletion of a
-        topic does not make the census of a new topic with the same name invalid.
-        """
+
+class Brackets:
+    """The partitions for which the batch's census is valid, and those that a complete round did not find.
+
+    Law: a round describes all partitions, and every bucket has it. So a bucket only looks up its own partitions.
+
+    A census is not valid if the log has changed since the census was planned, or if the log should be read as far as
+    the census reaches and was not. A loss does not make a census invalid that does not depend on reading: a partition
+    that is behind may lose a range in every batch, and the leader still knows what is open. If a range could not be
+    read, the census replaces the log, whatever was planned; this, too, may be so in every batch. The deletion of a
+    topic does not make the census of a new topic with the same name invalid.
+    """
+
+    def __init__(self, censuses: Iterable[CensusTaken], notices: Iterable[PartitionNotice]) -> None:
+        self._censuses, noticed = tuple(censuses), tuple(notices)
         harmless = KEEPS_WHAT_IS_KNOWN | {NoticeKind.LOST, NoticeKind.DELETED}
-        changed = {notice.partition for notice in self.notices if notice.kind not in harmless}
-        failed = {notice.partition for notice in self.notices if notice.kind is NoticeKind.GAP}
         read = {NoticeKind.GAP, NoticeKind.DELETED}
-        unread = {notice.partition for notice in self.notices if notice.kind not in read}
-        gone = {(notice.partition, notice.topic_id) for notice in self.notices if notice.kind is NoticeKind.DELETED}
-        for census in self.censuses:
-            for partition, bracket in census.taken.items():
-                if partition in (unread if bracket.is_scanned else changed) or (partition, bracket.topic_id) in gone:
-                    continue
-                is_planned = bracket.is_scanned and partition in failed
-                yield partition, bracket._replace(is_scanned=False, is_behind=True) if is_planned else bracket
+        self._changed = {notice.partition for notice in noticed if notice.kind not in harmless}
+        self._failed = {notice.partition for notice in noticed if notice.kind is NoticeKind.GAP}
+        self._unread = {notice.partition for notice in noticed if notice.kind not in read}
+        deleted = (notice for notice in noticed if notice.kind is NoticeKind.DELETED)
+        self._gone = {(notice.partition, notice.topic_id) for notice in deleted}
+        self._noticed = {notice.partition for notice in noticed}
+        self._is_round = any(census.is_round for census in self._censuses)
 
-    def known_to_round(self) -> Container[TopicPartition] | None:
-        """The partitions that exist, as a complete round of the census found them; None if there was no round."""
-        if not any(census.is_round for census in self.censuses):
-            return None
-        known = {partition for census in self.censuses for partition in (*census.taken, *census.failed)}
-        return known | {notice.partition for notice in self.notices}
+    def of(self, partition: TopicPartition) -> CensusListing | None:
+        """The bracket of a partition; None if the census is not valid for it, or has not described it."""
+        for census in reversed(self._censuses):
+            bracket = census.taken.get(partition)
+            if bracket is None or partition in (self._unread if bracket.is_scanned else self._changed):
+                continue
+            if (partition, bracket.topic_id) not in self._gone:
+                is_planned = bracket.is_scanned and partition in self._failed
+                return bracket._replace(is_scanned=False, is_behind=True) if is_planned else bracket
+        return None
+
+    def described(self, partitions: KeysView[TopicPartition]) -> set[TopicPartition]:
+        """Those of some partitions that the census has described; costs as much as the smaller of the two."""
+        return set().union(*(partitions & census.taken.keys() for census in self._censuses))
+
+    def missing(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Those of some partitions that no longer exist, as a complete round of the census found."""
+        return {partition for partition in partitions if self._is_missing(partition)} if self._is_round else set()
+
+    def _is_missing(self, partition: TopicPartition) -> bool:
+        is_known = any(partition in census.taken or partition in census.failed for census in self._censuses)
+        return not is_known and partition not in self._noticed
 
 
 def _with_what_others_read(barrier: Barrier, reads: Iterable[LogRead]) -> Barrier:

@@ -2,7 +2,8 @@
 
 A bucket (a hash of the producer id) is the unit by which Spark keys its state: one state key per producer costs twice
 the time (docs/decisions/0002). The bucket keeps an agenda of the producers that have something open or live, so a
-barrier never visits those that are not due. Only a change of a clock or of the scan interval makes all of them due.
+barrier never visits those that are not due. A new leader, or a new bound of a broker's clock, makes only those due that
+it may concern (changed_clocks.py). Only a change of the thresholds makes all of them due.
 
 Law: a barrier evaluates every producer for which it would find something new. So a hang is a candidate at the first
 barrier that completes its proof. Only what follows a finding about the same span or transaction waits for a pause
@@ -18,9 +19,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from operator import itemgetter
 
+from txnwatch.state.detection.awaited_producers import is_known_by_census
 from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.batch import Batch
 from txnwatch.state.detection.bucket_state import BucketState, Standing
+from txnwatch.state.detection.changed_clocks import take_clocks
 from txnwatch.state.detection.evaluate import NEVER_MS, at_rest_until, due_ms, judge
 from txnwatch.state.detection.loaded_producers import LoadedProducers, ProducerStore
 from txnwatch.state.detection.open_transactions import keep_oldest, must_emit, oldest, reportable
@@ -60,7 +63,7 @@ from txnwatch.state.model.findings import (
     TransactionsEnded,
     Unproven,
 )
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, ProducerId, TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.quantities import AT_ONCE, TimestampMs
 
@@ -153,34 +156,32 @@ def _take_census(batch: Batch, loaded: LoadedProducers) -> None:
     """Opens what the batch's census shows as open; ends what it should show and does not."""
     if not batch.censuses:
         return
-    brackets = {partition: as_read(loaded.bucket, partition, bracket) for partition, bracket in batch.brackets()}
+    brackets = batch.brackets()
     number = batch.barrier.number
     shown: set[tuple[int, TopicPartition]] = set()
     for fact in batch.described:
-        bracket = brackets.get(fact.partition)
+        bracket = as_read(loaded.bucket, fact.partition, brackets.of(fact.partition))
         if bracket is not None and fact.start_offset < bracket.below:
             shown.add((fact.producer_id, fact.partition))
             step = described_open(loaded.known(fact.producer_id), fact, bracket, number)
             if step.emitted or step.producer is not loaded.known(fact.producer_id):
                 loaded.load(fact.producer_id)
                 loaded.take(step)
-    known = batch.known_to_round()
-    looked_at = {
-        *brackets,
-        *(partition for partition in loaded.awaited.partitions if known is not None and partition not in known),
-    }
-    for producer_id in sorted({*loaded.awaited.on(looked_at), *loaded.touched}):
+    awaited = loaded.awaited
+    looked_at = brackets.described(awaited.partitions) | brackets.missing(awaited.known_by_census)
+    for producer_id in sorted({*awaited.on(looked_at), *loaded.touched}):
         for partition in loaded.known(producer_id).spans:
-            bracket = brackets.get(partition)
-            if bracket is None and known is not None and partition not in known:
-                loaded.take(not_there(loaded.load(producer_id), partition))
+            bracket = as_read(loaded.bucket, partition, brackets.of(partition))
+            if brackets.missing([partition]):
+                if is_known_by_census(loaded.known(producer_id).spans[partition]):
+                    loaded.take(not_there(loaded.load(producer_id), partition))
             elif bracket is not None and (producer_id, partition) not in shown:
                 loaded.take(not_described(loaded.load(producer_id), partition, bracket, number))
 
 
 def _judge_all(barrier: Barrier, loaded: LoadedProducers, policy: DetectionPolicy, *, reports_partitions: bool) -> None:
     bucket = loaded.bucket
-    has_changed = _take_clocks(bucket, barrier)
+    due = _due(barrier, loaded, policy)
     context = BarrierContext(
         barrier,
         policy,
@@ -190,7 +191,6 @@ def _judge_all(barrier: Barrier, loaded: LoadedProducers, policy: DetectionPolic
         bucket.clocks,
         recreated_logs=recreated_logs(bucket),
     )
-    due = set(bucket.agenda) if has_changed else bucket.agenda.due(context.now_ms)
     for producer_id in sorted(due | loaded.touched.keys()):
         producer = loaded.load(producer_id)
         next_ms = at_rest_until(producer, context)
@@ -262,11 +262,19 @@ def _incomplete(batch: Batch) -> Iterable[CensusIncomplete]:
         yield CensusIncomplete(tuple(sorted(failed)))
 
 
-def _take_clocks(bucket: BucketState, barrier: Barrier) -> bool:
-    """Updates clocks and settings from the barrier; returns whether every awaited producer must be evaluated."""
-    has_changed = bucket.clocks.take(barrier.leaders, barrier.clocks, barrier.coordinator_listed_ms)
-    was_ms, bucket.scan_interval_ms = bucket.scan_interval_ms, barrier.scan_interval_ms
-    return has_changed or was_ms != barrier.scan_interval_ms
+def _due(barrier: Barrier, loaded: LoadedProducers, policy: DetectionPolicy) -> set[ProducerId]:
+    """Updates clocks and settings from the barrier; returns the producers that must be evaluated."""
+    bucket, concerned = loaded.bucket, take_clocks(loaded.bucket, barrier)
+    digest = policy.digest(barrier.scan_interval_ms)
+    if digest != bucket.policy_digest:
+        bucket.policy_digest = digest
+        return set(bucket.agenda)
+    due = bucket.agenda.due(barrier.coordinator_listed_ms)
+    if concerned.to_evaluate:
+        due.update(loaded.awaited.in_logs(concerned.to_evaluate))
+    if concerned.to_show:
+        due.update(one for one in bucket.followed if loaded.awaited.log_of(one) in concerned.to_show)
+    return due
 
 
 def _unproven(bucket: BucketState, barrier: Barrier) -> Unproven:

@@ -11,7 +11,7 @@ from txnwatch.state.detection.open_ages import OpenAges
 from txnwatch.state.model.broker_clocks import Clocks
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.gap import Gap
-from txnwatch.state.model.ids import BarrierNumber, ProducerId, TopicPartition
+from txnwatch.state.model.ids import BarrierNumber, BrokerId, ProducerId, TopicPartition
 from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
 from txnwatch.state.model.transaction import ProducerState
 
@@ -47,7 +47,9 @@ class SharedState:
             earlier one, whatever their offsets, also of idle producer ids.
         holes: the end of the last compaction hole of a coordinator partition; never carry state across it.
         clocks: the brokers' clocks.
-        scan_interval_ms: that of the last barrier.
+        assumed_ms: the highest lower bound of each broker's clock for which all due times are right
+            (changed_clocks.py).
+        policy_digest: a digest of the policy of the last barrier, with the brokers' scan interval.
         hidden: partitions that transactions name and that are hidden from us, with the barrier at which this was seen;
             kept until the planner knows them.
         undescribed: scanned partitions whose last census failed.
@@ -64,7 +66,8 @@ class SharedState:
     readings: dict[int, int] = field(default_factory=dict)
     holes: dict[int, Offset] = field(default_factory=dict)
     clocks: Clocks = field(default_factory=Clocks)
-    scan_interval_ms: DurationMs | None = None
+    assumed_ms: dict[BrokerId, DurationMs] = field(default_factory=dict)
+    policy_digest: int | None = None
     hidden: dict[TopicPartition, BarrierNumber] = field(default_factory=dict)
     undescribed: set[TopicPartition] = field(default_factory=set)
     states: dict[str, int] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.doubts import doubt_covers, doubt_owner
+from txnwatch.state.detection.proof import is_settled
 from txnwatch.state.detection.span_look import judge_span
 from txnwatch.state.detection.span_transitions import dropped
 from txnwatch.state.detection.step import Step
@@ -66,24 +67,26 @@ def at_rest_until(producer: ProducerState, context: BarrierContext) -> Timestamp
         )
         if has_history or partition not in view.participants:
             return None
-    age_ms, found = context.age_ms(view), thresholds(view, context.policy, context.scan_interval_ms)
-    if not found or age_ms > found[0].age_ms:
+    found = thresholds(view, context.policy, context.scan_interval_ms)
+    if not found or context.age_ms(view) > found[0].age_ms:
         return None  # the thresholds ascend, and the doubt begins with the last
-    return context.now_ms + found[0].age_ms - age_ms
+    return context.now_ms + found[0].age_ms - context.assumed_age_ms(view)
 
 
 def due_ms(producer: ProducerState, context: BarrierContext) -> TimestampMs:
     """When, by our clock, the producer must be evaluated next if no fact arrives before; 0 is at every barrier."""
     view = producer.view
-    dues: list[TimestampMs] = [
-        AT_ONCE if span.emission is None or span.census_absent_at is not None else span.emission.next_ms
-        for partition, span in producer.spans.items()
-        if view is None or not view.holds(partition) or span.census_absent_at is not None
-    ]
-    if view is not None and view.is_live:
-        if view.since_ms is None:
+    if view is not None and view.since_ms is None:
+        return AT_ONCE
+    dues: list[TimestampMs] = []
+    for partition, span in producer.spans.items():
+        is_held = view is not None and view.holds(partition)
+        if span.census_absent_at is not None or not is_settled(span, is_held=is_held):
             return AT_ONCE
-        age_ms = context.age_ms(view)
+        if not is_held:
+            dues.append(AT_ONCE if span.emission is None else span.emission.next_ms)
+    if view is not None and view.is_live:
+        age_ms, assumed_ms = context.age_ms(view), context.assumed_age_ms(view)
         found = thresholds(view, context.policy, context.scan_interval_ms)
         passed = overdue(found, age_ms)
         if passed is not None:
@@ -91,9 +94,9 @@ def due_ms(producer: ProducerState, context: BarrierContext) -> TimestampMs:
             dues.append(AT_ONCE if before is None else before.next_ms)
         if any(view.holds(partition) for partition in producer.spans):
             doubted = producer.emissions.get(COVER)
-            left_ms = doubt_ms(view, context.policy, context.scan_interval_ms) - age_ms
+            left_ms = doubt_ms(view, context.policy, context.scan_interval_ms) - assumed_ms
             dues.append(context.now_ms + max(NO_TIME, left_ms) if doubted is None else doubted.next_ms)
-        dues.extend(context.now_ms + ahead.age_ms - age_ms for ahead in found if ahead.age_ms >= age_ms)
+        dues.extend(context.now_ms + ahead.age_ms - assumed_ms for ahead in found if ahead.age_ms >= age_ms)
     return min(dues, default=NEVER_MS)
 
 

@@ -115,13 +115,8 @@ def _opened(
 
 
 def not_there(producer: ProducerState, partition: TopicPartition) -> Step:
-    """The producer after a complete round of the census that found no such partition."""
-    span = producer.spans[partition]
-    return (
-        after_event(producer, partition, span, SpanEvent.PARTITION_GONE)
-        if span.by_census and not span.is_ahead_of_scan
-        else Step(producer)
-    )
+    """The producer after a complete round of the census that found no such partition; only a census knows its span."""
+    return after_event(producer, partition, producer.spans[partition], SpanEvent.PARTITION_GONE)
 
 
 def not_described(

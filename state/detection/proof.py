@@ -176,6 +176,12 @@ def phase_of(span: Span) -> Phase:
     return _PHASE[_Stored(span.uncovered_at is not None, span.stray, span.stray and span.absorbed)]
 
 
+def is_settled(span: Span, *, is_held: bool) -> bool:
+    """Whether a look that proves something leaves the span in its phase; else it is still to come."""
+    phase = phase_of(span)
+    return TRANSITIONS[phase, Sight.HELD if is_held else Sight.UNOWNED].phase is phase
+
+
 def in_phase(span: Span, phase: Phase, barrier_number: BarrierNumber) -> Span:
     """The span in a phase that it has reached at a barrier; the same object if the phase does not change."""
     if phase is phase_of(span):

@@ -104,8 +104,10 @@ def close_gaps(bucket: BucketState, batch: Batch) -> None:
             del bucket.gaps[partition]
         if start <= bucket.left.get(partition, start):
             bucket.left.pop(partition, None)
-    for partition, bracket in batch.brackets():
-        if bracket.is_scanned and bucket.gaps.get(partition) is Remedy.CENSUS:
+    brackets = batch.brackets()
+    for partition in [partition for partition, gap in bucket.gaps.items() if gap is Remedy.CENSUS]:
+        bracket = brackets.of(partition)
+        if bracket is not None and bracket.is_scanned:
             del bucket.gaps[partition]
 
 
@@ -114,10 +116,12 @@ def _read_from(gap: Gap) -> int:
     return gap if isinstance(gap, int) else 0
 
 
-def as_read(bucket: BucketState, partition: TopicPartition, bracket: CensusListing) -> CensusListing:
+def as_read(bucket: BucketState, partition: TopicPartition, bracket: CensusListing | None) -> CensusListing | None:
     """The bracket, corrected by what the state knows to be unread; the planner of the census may not know it."""
+    if bracket is None or not bracket.is_scanned:
+        return bracket
     is_unread = partition in bucket.left or isinstance(bucket.gaps.get(partition), int)
-    return bracket._replace(is_scanned=False, is_behind=True) if bracket.is_scanned and is_unread else bracket
+    return bracket._replace(is_scanned=False, is_behind=True) if is_unread else bracket
 
 
 def note_gaps(bucket: BucketState, notices: Iterable[PartitionNotice]) -> None:
@@ -170,7 +174,8 @@ def note_undescribed(bucket: BucketState, batch: Batch) -> list[TopicPartition]:
             bucket.undescribed.discard(notice.partition)
     for census in batch.censuses:
         bucket.undescribed |= census.failed_scanned
-    bucket.undescribed -= {partition for partition, _ in batch.brackets()}
+    brackets = batch.brackets()
+    bucket.undescribed = {partition for partition in bucket.undescribed if brackets.of(partition) is None}
     return sorted(bucket.undescribed)
 
 

@@ -38,7 +38,7 @@ What cannot be detected: a clock that was set forward between a record and the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from txnwatch.state.model.facts import Barrier
 
 STEP_MS = DurationMs(1_000)  # smaller changes are ignored, because each change is a write of every bucket
+RESERVE_MS = DurationMs(2_000)  # a due time stays right while the lower bound of a clock rises by at most this much
 _DRIFT = 1_000  # a clock may drift by one part in this many
 
 
@@ -73,11 +74,15 @@ def was_listed(view: CoordinatorView, barrier: Barrier) -> bool:
 
 
 class Leadership(NamedTuple):
-    """A leader, and when (our clock) it was first listed under its epoch."""
+    """A leader, and when (our clock) it was first listed under its epoch.
+
+    `set_ms` is when its clock had been set, if the bounds of the clock were dropped since.
+    """
 
     broker: BrokerId
     epoch: CoordinatorEpoch
     since_ms: TimestampMs
+    set_ms: TimestampMs | None = None
 
 
 class Clock(NamedTuple):
@@ -139,24 +144,35 @@ class Clocks(Struct, array_like=True):
     brokers: dict[BrokerId, Clock] = field(default_factory=dict)
     reigns: dict[int, Leadership] = field(default_factory=dict)
 
-    def take(self, leaders: Mapping[int, Leader], listed: Mapping[BrokerId, Clock], now_ms: TimestampMs) -> bool:
-        """Adds the data of a barrier; returns whether it may change an age."""
+    def take(self, leaders: Mapping[int, Leader], listed: Mapping[BrokerId, Clock], now_ms: TimestampMs) -> set[int]:
+        """Adds the data of a barrier; returns the log partitions with a new leader or leader epoch."""
         risen = {
             log_partition: Leadership(*leader, now_ms)
             for log_partition, leader in leaders.items()
             if not self._is_led(log_partition, leader)
         }
-        for reign in risen.values():
-            self.brokers.pop(reign.broker, None)
+        dropped = {reign.broker for reign in risen.values()}
+        if dropped:
+            self._keep_set_times(dropped)
         self.reigns.update(risen)
-        led = {reign.broker for reign in self.reigns.values()}
-        clocks = {broker: clock for broker, clock in self.brokers.items() if broker in led}
+        kept = {reign.broker for reign in self.reigns.values()} - dropped
+        clocks = {broker: clock for broker, clock in self.brokers.items() if broker in kept}
         for broker, clock in listed.items():
             if clock.is_possible:
                 clocks[broker] = learned(clocks.get(broker), clock)
-        has_changed = bool(risen) or clocks != self.brokers
         self.brokers = clocks
-        return has_changed
+        return set(risen)
+
+    def _keep_set_times(self, dropped: Container[BrokerId]) -> None:
+        """Notes that clocks were set whose bounds are dropped: earlier stamps of these leaders still do not count."""
+        for log_partition, reign in self.reigns.items():
+            clock = self.brokers.get(reign.broker) if reign.broker in dropped else None
+            if clock is not None and clock.set_ms is not None:
+                self.reigns[log_partition] = reign._replace(set_ms=clock.set_ms)
+
+    def led_by(self, brokers: Container[BrokerId]) -> set[int]:
+        """The log partitions that one of these brokers leads."""
+        return {log_partition for log_partition, reign in self.reigns.items() if reign.broker in brokers}
 
     def _is_led(self, log_partition: int, leader: Leader) -> bool:
         reign = self.reigns.get(log_partition)
@@ -179,8 +195,9 @@ class Clocks(Struct, array_like=True):
             return seen_ms
         reign, clock = known
         broker_now_ms = now_ms + clock.now(now_ms).lowest_ms
-        valid_ms = max(reign.since_ms, clock.set_ms) if clock.set_ms is not None else reign.since_ms
-        is_unset = clock.set_ms is None or view.since_ms is None or view.since_ms >= clock.set_ms
+        set_ms = clock.set_ms if clock.set_ms is not None else reign.set_ms
+        valid_ms = max(reign.since_ms, set_ms) if set_ms is not None else reign.since_ms
+        is_unset = set_ms is None or view.since_ms is None or view.since_ms >= set_ms
         is_same_clock = view.coordinator_epoch == reign.epoch and is_unset
         stamped_ms = broker_now_ms - view.record_timestamp_ms if is_same_clock else NO_TIME
         if view.state.is_prepare or view.start_ms is None:

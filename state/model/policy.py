@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from zlib import crc32
 
 from txnwatch.state.model.quantities import DurationMs
 
@@ -55,3 +57,12 @@ class DetectionPolicy:
         """How often coordinators look for expired transactions; `listed_ms` is the value from the brokers."""
         known = (self.coordinator_scan_interval_ms, listed_ms, DEFAULT_SCAN_INTERVAL_MS)
         return next(interval_ms for interval_ms in known if interval_ms is not None)
+
+    def digest(self, listed_ms: DurationMs | None) -> int:
+        """A digest of all thresholds, with the scan interval that counts."""
+        return _digest(self, self.scan_interval_ms(listed_ms))
+
+
+@lru_cache(maxsize=4)  # each bucket asks at each barrier
+def _digest(policy: DetectionPolicy, scan_interval_ms: DurationMs) -> int:
+    return crc32(repr(replace(policy, coordinator_scan_interval_ms=scan_interval_ms)).encode())

@@ -164,9 +164,10 @@ buckets = st.builds(
     clocks=st.builds(
         Clocks,
         st.dictionaries(brokers, clocks, max_size=2),
-        st.dictionaries(log_partitions, st.builds(Leadership, brokers, epochs, times), max_size=2),
+        st.dictionaries(log_partitions, st.builds(Leadership, brokers, epochs, times, st.none() | times), max_size=2),
     ),
-    scan_interval_ms=st.none() | times,
+    assumed_ms=st.dictionaries(brokers, st.integers(-9999, 9999), max_size=2),
+    policy_digest=st.none() | times,
     hidden=st.dictionaries(data_partitions, st.integers(1, 9), max_size=2),
     undescribed=st.sets(data_partitions, max_size=2),
     states=st.dictionaries(st.sampled_from(["Ongoing", "unowned"]), st.integers(1, 9), max_size=2),

@@ -137,6 +137,23 @@ def test_a_clock_that_is_set_while_we_watch_makes_nothing_old() -> None:
         assert cluster.candidates() == []
 
 
+def test_a_clock_that_was_set_stays_so_for_what_its_broker_leads_when_it_takes_over_more() -> None:
+    cluster = watched(two_logs())
+    for _ in range(3):
+        cluster.log_value(0, BUSY, S.COMPLETE_COMMIT)
+        cluster.batch()
+    cluster.log_value(0, APP, S.PREPARE_COMMIT)
+    cluster.batch()
+    cluster.clocks_ms[1] = 3_600_000
+    for _ in range(3):
+        cluster.log_value(0, BUSY, S.COMPLETE_COMMIT)
+        assert cluster.candidates() == []
+    cluster.lead(1, 1)
+    for _ in range(20):
+        cluster.log_value(0, BUSY, S.COMPLETE_COMMIT)
+        assert cluster.candidates() == []
+
+
 def test_a_coordinator_that_takes_over_with_a_clock_ahead_has_time_to_act() -> None:
     cluster = watched(ClockedLog({0: LogPartition(1)}, {1: 0, 2: 3_600_000}))
     cluster.log_value(0, APP, S.ONGOING, start_ms=cluster.stamp_ms(0))

@@ -157,7 +157,20 @@ def test_a_census_touches_the_producers_of_its_partitions() -> None:
     assert kept.batch(*a_census(7, shows=7)) == (1, 0), "what the log has shown is not written again"
     assert kept.batch(*a_census(8, shows=8, scanned=False)) == (1, 1), "there is no scan: when it was seen counts"
     assert kept.batch(*a_census(7)) == (1, 1), "it is not shown any more"
-    assert kept.batch(*a_census(*range(20, AWAITED), is_round=True))[0] == AWAITED
+    scanned = 20  # not in the round; one of them is due, because it is not shown any more
+    assert kept.batch(*a_census(*range(scanned, AWAITED), is_round=True))[0] == AWAITED - scanned + 1
+
+
+def test_a_round_touches_none_that_only_the_scan_knows_and_those_whose_partition_is_gone() -> None:
+    kept = kept_awaiting()
+    assert kept.batch(*a_census(AWAITED + 1, is_round=True)) == (0, 0)
+    others = [AWAITED + number for number in range(10)]
+    kept.batch(*a_census(*others, shows=others[0], scanned=False, is_round=True))
+    assert kept.batch(*a_census(*others, shows=others[0], scanned=False, is_round=True))[0] == 1
+    assert kept.batch(*a_census(*others[1:], scanned=False, is_round=True)) == (1, 1), "its partition is gone"
+    gone_from = kept.store.get(others[0])
+    assert gone_from is not None
+    assert gone_from.spans == {}
 
 
 def test_what_names_no_producer_touches_whom_it_concerns() -> None:

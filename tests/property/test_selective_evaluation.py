@@ -1,0 +1,109 @@
+"""Evaluating what clocks and leaders concern, against evaluating everything at every barrier: both find the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from support.changing_clocks import Differential
+from txnwatch.state.detection import bucket as buckets
+from txnwatch.state.detection import changed_clocks, evaluate
+from txnwatch.state.detection.barrier_context import BarrierContext
+from txnwatch.state.detection.bucket_state import BucketState
+from txnwatch.state.detection.changed_clocks import Concerned
+from txnwatch.state.model.broker_clocks import RESERVE_MS, Clock
+from txnwatch.state.model.facts import Barrier
+from txnwatch.state.model.findings import CoverInDoubt, SpanCandidate, StrayWrite
+from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.verdicts import Verdict
+
+SEEDS, BATCHES = 40, 150
+
+
+def run() -> Counter[str]:
+    seen: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        both = Differential(seed)
+        for _ in range(BATCHES):
+            both.batch()
+        seen += both.batches.seen
+        seen["evaluated"] += both.selective.evaluated
+        seen["evaluated of all"] += both.of_all.evaluated
+    return seen
+
+
+def test_both_find_the_same_at_the_same_barrier() -> None:
+    seen = run()
+    by_time = (Verdict.LATE, Verdict.STUCK_PREPARE, Verdict.LONG_RUNNING)
+    others = (SpanCandidate.__name__, CoverInDoubt.__name__, StrayWrite.__name__)
+    assert min(seen[name] for name in ("election", "clock set", *map(str, by_time), *others)) > 0, seen
+    assert seen["evaluated"] < seen["evaluated of all"] / 2
+
+
+_take, _is_assumed = changed_clocks.take_clocks, changed_clocks._is_assumed
+
+
+def concern_nobody(bucket: BucketState, barrier: Barrier) -> Concerned:
+    _take(bucket, barrier)
+    return Concerned(set(), set())
+
+
+def _elected(bucket: BucketState, barrier: Barrier) -> tuple[Concerned, set[int]]:
+    before = dict(bucket.clocks.reigns)
+    concerned = _take(bucket, barrier)
+    return concerned, {log for log, reign in bucket.clocks.reigns.items() if before.get(log) != reign}
+
+
+def without_elections(bucket: BucketState, barrier: Barrier) -> Concerned:
+    concerned, elected = _elected(bucket, barrier)
+    return concerned._replace(to_evaluate=concerned.to_evaluate - elected)
+
+
+def without_bounds(bucket: BucketState, barrier: Barrier) -> Concerned:
+    concerned, elected = _elected(bucket, barrier)
+    return concerned._replace(to_evaluate=elected)
+
+
+def first_bound_is_assumed(bucket: BucketState, broker: int, was: Clock | None, *arguments: Any) -> bool:
+    return _is_assumed(bucket, broker, was, *arguments) or was is None
+
+
+def last_due_times_count(
+    bucket: BucketState, broker: int, was: Clock | None, now_is: Clock | None, now_ms: int
+) -> bool:
+    if was is not None:
+        bucket.assumed_ms[broker] = was.now(now_ms).lowest_ms + RESERVE_MS
+    return _is_assumed(bucket, broker, was, now_is, now_ms)
+
+
+def first_due_times_count(
+    bucket: BucketState, broker: int, was: Clock | None, now_is: Clock | None, now_ms: int
+) -> bool:
+    known_ms = bucket.assumed_ms.get(broker)
+    is_assumed = _is_assumed(bucket, broker, was, now_is, now_ms)
+    if is_assumed and known_ms is not None and now_is is not None:
+        bucket.assumed_ms[broker] = known_ms
+    return is_assumed
+
+
+_BUGS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
+    "no change concerns anybody": (buckets, "take_clocks", concern_nobody),
+    "elections concern nobody": (buckets, "take_clocks", without_elections),
+    "bounds concern nobody": (buckets, "take_clocks", without_bounds),
+    "a first bound concerns nobody": (changed_clocks, "_is_assumed", first_bound_is_assumed),
+    "only the last due times count": (changed_clocks, "_is_assumed", last_due_times_count),
+    "only the first due times count": (changed_clocks, "_is_assumed", first_due_times_count),
+    "no reserve": (BarrierContext, "assumed_age_ms", BarrierContext.age_ms),
+    "another policy changes no due time": (DetectionPolicy, "digest", lambda *_: 0),
+    "a look that is still to come waits": (evaluate, "is_settled", lambda *_, **__: True),
+}
+
+
+@pytest.mark.parametrize(("where", "name", "bug"), _BUGS.values(), ids=_BUGS.keys())
+def test_a_planted_bug_is_found(where: Any, name: str, bug: Callable[..., Any]) -> None:
+    with mock.patch.object(where, name, bug), pytest.raises(AssertionError):
+        run()
