@@ -28,7 +28,7 @@ from txnwatch.streaming.source.idle_barriers import IDLE_S, can_skip, read_next_
 from txnwatch.streaming.source.offsets import SourceOffset, is_data
 from txnwatch.streaming.source.options import EARLIEST, SourceOptions
 from txnwatch.streaming.source.planner import Limits, ListedEnd, ListedPartition, Listing, is_begun, plan
-from txnwatch.streaming.source.reread_requests import read_requests
+from txnwatch.streaming.source.reread_file import read_requests
 from txnwatch.streaming.source.snapshot_schedule import Census, SnapshotSchedule
 
 # Metadata is about 30 to 60 bytes per partition, and a broker builds all of it again for each request.

@@ -35,8 +35,10 @@ PURE_MODULES = (
     "log.transaction_fold",
     "log.first_read_fold",
     "log.compaction_holes",
+    "source.granted_requests",
     "source.offsets",
     "source.planner",
+    "source.reread_requests",
 )
 PURE = sorted(
     {name for name in SOURCES if f"{name}.".startswith(PURE_PACKAGES)}
