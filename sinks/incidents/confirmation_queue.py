@@ -14,7 +14,7 @@ GONE_MS = DurationMs(7_200_000)  # the state repeats an unsettled candidate at l
 T = TypeVar("T")
 
 
-class _Line(Generic[T]):
+class _Queue(Generic[T]):
     """A queue of the candidates that did not fit into a batch; a key identifies a candidate that is repeated.
 
     A candidate stays in the queue without being repeated, because the state repeats it only after a growing pause. If
@@ -53,9 +53,9 @@ class ConfirmationQueues:
     """
 
     def __init__(self) -> None:
-        self.spans: _Line[SpanCandidate] = _Line(_span)
-        self.held: _Line[SpanCandidate] = _Line(_span)
-        self.transactions: _Line[TransactionCandidate] = _Line(_transaction)
+        self.spans: _Queue[SpanCandidate] = _Queue(_span)
+        self.held: _Queue[SpanCandidate] = _Queue(_span)
+        self.transactions: _Queue[TransactionCandidate] = _Queue(_transaction)
 
     @property
     def waiting(self) -> int:

@@ -10,13 +10,13 @@ from txnwatch.state.evidence.blocked_reads import blocked_reads
 from txnwatch.state.evidence.confirmation import SpanConfirmation, TransactionConfirmation
 from txnwatch.state.evidence.incident_end import decided_outcome
 from txnwatch.state.evidence.known_outcome import known_outcome
-from txnwatch.state.model.description import TransactionView
+from txnwatch.state.model.description import DescribedTransaction, TransactionView
 from txnwatch.state.model.findings import (
     SpanCandidate,
     StrayWrite,
     TransactionCandidate,
 )
-from txnwatch.state.model.ids import ProducerId, TopicPartition
+from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent, span_incident_id, transaction_incident_id
 from txnwatch.state.model.incident_payload import (
     Evidence,
@@ -41,15 +41,9 @@ def hanging_event(
     """The event that opens an incident about a confirmed hanging span; `outcome` is the outcome, if already known."""
     reading, producer = _read(found)
     view, description, span = candidate.view, found.description, candidate.span
-    since_ms = span.first_seen_ms
-    if view is not None and not view.is_live:
-        since_ms = max(since_ms, view.record_timestamp_ms)
     outcome = outcome or known_outcome(candidate, found).outcome
-    blocked = blocked_reads(reading, producer.start_offset)
     return IncidentEvent(
-        incident_id=_span_id(
-            origin, reading.topic_id, candidate.partition, candidate.producer_id, producer.start_offset
-        ),
+        incident_id=_span_id(origin, reading.topic_id, candidate, producer.start_offset),
         sequence=1,
         status=IncidentStatus.OPENED,
         verdict=Verdict.HANGING,
@@ -62,27 +56,39 @@ def hanging_event(
         producer_id=candidate.producer_id,
         producer_epoch=producer.producer_epoch,
         transactional_id=_name_of(description or view),
-        coordinator_id=description.coordinator if description is not None else None,
         coordinator_epoch=producer.coordinator_epoch,
-        transaction_state=description.state if description is not None else None,
+        **_owner(description),
         txn_start_offset=producer.start_offset,
         open_since_ms=span.first_seen_ms,
         open_since_clock=SinceClock.OBSERVED,
         last_write_ms=producer.last_timestamp_ms,
-        transaction_timeout_ms=description.timeout_ms if description is not None else None,
         age_ms=elapsed(span.first_seen_ms, now_ms),
-        last_stable_offset=blocked.last_stable_offset,
-        high_watermark=blocked.high_watermark,
-        hidden_records=blocked.hidden_records,
-        is_lso_blocker=blocked.is_lso_blocker,
+        **blocked_reads(reading, producer.start_offset)._asdict(),
         cleanup_policy=cleanup_policy,
         evidence=_span_evidence(candidate, found, now_ms),
         expected_outcome=outcome,
         suggested_command=end_hanging(origin, candidate.partition, producer.start_offset, outcome),
         detected_at_ms=now_ms,
-        detection_latency_ms=elapsed(since_ms, now_ms),
+        detection_latency_ms=elapsed(_unowned_since_ms(candidate), now_ms),
         time_ms=now_ms,
     )
+
+
+def _owner(description: DescribedTransaction | None) -> dict[str, Any]:
+    """The event fields that the coordinator of the owner has returned."""
+    if description is None:
+        return {}
+    return {
+        "coordinator_id": description.coordinator,
+        "transaction_state": description.state,
+        "transaction_timeout_ms": description.timeout_ms,
+    }
+
+
+def _unowned_since_ms(candidate: SpanCandidate) -> TimestampMs:
+    """Since when the log shows that no live transaction owns the span."""
+    view, seen_ms = candidate.view, candidate.span.first_seen_ms
+    return seen_ms if view is None or view.is_live else max(seen_ms, view.record_timestamp_ms)
 
 
 def transaction_event(
@@ -142,7 +148,7 @@ def stray_event(origin: Origin, stray: StrayWrite, now_ms: TimestampMs) -> Incid
     joined, view = stray.joined, stray.view
     first_barrier, second_barrier = stray.looks if stray.looks is not None else (None, None)
     return IncidentEvent(
-        incident_id=_span_id(origin, stray.topic_id, stray.partition, stray.producer_id, joined.start_offset),
+        incident_id=_span_id(origin, stray.topic_id, stray, joined.start_offset),
         sequence=1,
         status=IncidentStatus.OPENED,
         verdict=Verdict.STRAY_WRITE,
@@ -191,10 +197,9 @@ def _read(found: SpanConfirmation) -> tuple[PartitionReading, ActiveProducer]:
     return found.reading, found.producer
 
 
-def _span_id(
-    origin: Origin, topic_id: str, partition: TopicPartition, producer_id: ProducerId, start_offset: Offset
-) -> str:
-    return span_incident_id(origin.cluster_id, topic_id, partition.partition, producer_id, start_offset)
+def _span_id(origin: Origin, topic_id: str, finding: SpanCandidate | StrayWrite, start_offset: Offset) -> str:
+    partition = finding.partition.partition
+    return span_incident_id(origin.cluster_id, topic_id, partition, finding.producer_id, start_offset)
 
 
 def _name_of(owner: TransactionView | None) -> str | None:

@@ -20,7 +20,7 @@ from txnwatch.sinks.delivery.outbox import MirrorOutbox, Outbox, TopicOutbox
 from txnwatch.sinks.incidents.claims import Claims
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.confirmation_queue import ConfirmationQueues
-from txnwatch.sinks.incidents.fan_out import Delivery
+from txnwatch.sinks.incidents.event_delivery import Delivery
 from txnwatch.sinks.incidents.follow_up import FollowUp
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.open_checks import OpenChecks

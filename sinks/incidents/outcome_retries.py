@@ -10,23 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TypeGuard
 
 from txnwatch.sinks.incidents.commands import Origin, end_hanging
 from txnwatch.sinks.incidents.confirm import confirm_spans
 from txnwatch.sinks.incidents.follow_up import where
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings, key_of
-from txnwatch.state.abort.case import ProvenHang, data_of
-from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.known_outcome import Outcome, known_outcome
+from txnwatch.state.abort.case import ProvenHang
+from txnwatch.state.abort.proven_outcome import agreed, is_same_data, unconfirmed
+from txnwatch.state.evidence.confirmation import SpanConfirmation
+from txnwatch.state.evidence.known_outcome import Outcome, is_without_outcome, known_outcome, outcome_basis
 from txnwatch.state.model.backoff import NO_ATTEMPT, Attempts
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent, updated
 from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.ports import SpanHistory, SpanStart, TransactionAdmin
 from txnwatch.state.model.quantities import TimestampMs
-from txnwatch.state.model.verdicts import Verdict
 
 AT_A_TIME = 200
 
@@ -63,7 +62,7 @@ class OutcomeRetries:
         for candidate in emitted:
             if isinstance(candidate, SpanCandidate):
                 known = self.store.open_span(candidate.span.topic_id, candidate.partition, candidate.producer_id)
-                if _is_unknown(known):
+                if is_without_outcome(known):
                     self._repeated(known.incident_id, candidate, now_ms)
         due = [incident for incident in self._due(now_ms) if self._evidence(incident) is not None]
         starts = {incident.incident_id: self._start(incident) for incident in due}
@@ -86,13 +85,13 @@ class OutcomeRetries:
         known = self._awaited.get(incident_id)
         if known is not None:
             known.candidate = candidate
-        elif self._settled.get(incident_id) != _basis(candidate):
+        elif self._settled.get(incident_id) != outcome_basis(candidate):
             self._awaited[incident_id] = _Awaited(candidate, Attempts(0, now_ms))
 
     def _due(self, now_ms: TimestampMs) -> list[IncidentEvent]:
         known = self.store.known
-        self._awaited = {one: awaited for one, awaited in self._awaited.items() if _is_unknown(known.get(one))}
-        self._settled = {one: basis for one, basis in self._settled.items() if _is_unknown(known.get(one))}
+        self._awaited = {one: awaited for one, awaited in self._awaited.items() if is_without_outcome(known.get(one))}
+        self._settled = {one: basis for one, basis in self._settled.items() if is_without_outcome(known.get(one))}
         due = ((awaited.attempts.due_ms, one) for one, awaited in self._awaited.items())
         line = sorted((due_ms, one) for due_ms, one in due if due_ms <= now_ms)
         return [known[one] for _, one in line[:AT_A_TIME]]
@@ -108,24 +107,14 @@ class OutcomeRetries:
 
     def _judge(self, incident: IncidentEvent, fresh: SpanConfirmation, now_ms: TimestampMs) -> str:
         awaited = self._awaited.pop(incident.incident_id)
-        match fresh.answer:
-            case Answer.UNKNOWN:
-                outcome = Outcome(ExpectedOutcome.UNKNOWN, fresh.why)
-            case Answer.CONFIRMED if self._is_same_data(awaited.candidate, fresh):
-                evidence = self.findings.confirmed(awaited.candidate, fresh, now_ms)
-                outcome = known_outcome(awaited.candidate, fresh)
-                if evidence.outcome != outcome.outcome:  # two reads have led to two outcomes
-                    outcome = outcome._replace(outcome=evidence.outcome)
-            case _:
-                outcome = Outcome(ExpectedOutcome.UNKNOWN)
+        if is_same_data(self.findings.get(key_of(awaited.candidate)), fresh):
+            evidence = self.findings.confirmed(awaited.candidate, fresh, now_ms)
+            outcome = agreed(known_outcome(awaited.candidate, fresh), evidence)
+        else:
+            outcome = unconfirmed(fresh)
         if outcome.outcome == ExpectedOutcome.UNKNOWN:
             self._take(incident, awaited, outcome, now_ms)
         return outcome.outcome
-
-    def _is_same_data(self, candidate: SpanCandidate, fresh: SpanConfirmation) -> bool:
-        """Whether nothing was appended to the span since this process has confirmed it."""
-        evidence, row = self.findings.get(key_of(candidate)), fresh.producer
-        return evidence is not None and row is not None and evidence.data == data_of(row)
 
     def _next(self, incident: IncidentEvent, outcome: str, now_ms: TimestampMs) -> IncidentEvent:
         start = incident.txn_start_offset
@@ -135,18 +124,7 @@ class OutcomeRetries:
 
     def _take(self, incident: IncidentEvent, awaited: _Awaited, outcome: Outcome, now_ms: TimestampMs) -> None:
         if outcome.awaited is None:
-            self._settled[incident.incident_id] = _basis(awaited.candidate)
+            self._settled[incident.incident_id] = outcome_basis(awaited.candidate)
         else:
             awaited.later(now_ms, is_under_way=outcome.is_being_read)
             self._awaited[incident.incident_id] = awaited
-
-
-def _is_unknown(incident: IncidentEvent | None) -> TypeGuard[IncidentEvent]:
-    if incident is None or not incident.is_open or incident.verdict != Verdict.HANGING:
-        return False
-    return incident.expected_outcome == ExpectedOutcome.UNKNOWN
-
-
-def _basis(candidate: SpanCandidate) -> Hashable:
-    """All values of the state that an outcome depends on."""
-    return candidate.view, candidate.span.start_offset, candidate.span.absorbed

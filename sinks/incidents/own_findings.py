@@ -15,9 +15,8 @@ from txnwatch.sinks.incidents.confirm import with_span_history
 from txnwatch.sinks.incidents.confirmation_queue import GONE_MS
 from txnwatch.state.abort.case import ProvenHang, StoredEvidence
 from txnwatch.state.abort.limits import HOUR_MS
-from txnwatch.state.abort.proven_outcome import combined, with_history
+from txnwatch.state.abort.proven_outcome import proven, with_history
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.known_outcome import known_outcome
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.incident import SpanKey
 from txnwatch.state.model.incident_payload import ExpectedOutcome
@@ -102,13 +101,8 @@ class Findings:
 
     def confirmed(self, candidate: SpanCandidate, found: SpanConfirmation, now_ms: TimestampMs) -> ProvenHang:
         """Stores the evidence of a confirmed hanging span; `found.history` must be set."""
-        assert found.producer is not None
-        key, outcome = key_of(candidate), known_outcome(candidate, found).outcome
-        new = ProvenHang(candidate, found.producer, outcome, candidate.view, now_ms)
-        before = self._spans.get(key)
-        if before is not None and before.start_offset == new.start_offset:
-            new = replace(new, since_ms=before.since_ms)
-        new = combined(combined(new, before), self._kept.pop(key, None))
+        key = key_of(candidate)
+        new = proven(candidate, found, self._spans.get(key), self._kept.pop(key, None), now_ms)
         self._spans[key], self._is_changed = new, True
         return new
 

@@ -42,7 +42,7 @@ _NO_STAMP = Problem(
 _MOVED = "its coordinator moved to another broker during the request"
 
 
-class Log(NamedTuple):
+class OwnerViews(NamedTuple):
     """What `__transaction_state` shows: the views by producer id, what could not be read, who leads a partition."""
 
     views: Mapping[ProducerId, CoordinatorView] = {}
@@ -50,7 +50,7 @@ class Log(NamedTuple):
     led: Mapping[int, LeaderStamp] = {}
 
 
-ReadLog = Callable[[Collection[ProducerId]], Log]
+ReadLog = Callable[[Collection[ProducerId]], OwnerViews]
 IsOpenForLonger = Callable[[DescribedTransaction, DurationMs], bool | Problem]
 
 
@@ -160,11 +160,11 @@ class Searcher:
         self._judge_times([described], self._log((), [described]), found)
         return found
 
-    def _log(self, candidates: Sequence[SpanCandidate], live: Sequence[TransactionDescription]) -> Log:
+    def _log(self, candidates: Sequence[SpanCandidate], live: Sequence[TransactionDescription]) -> OwnerViews:
         """What `__transaction_state` adds to the coordinators' answers: former owners, and broker timestamps."""
         wanted = {candidate.producer_id for candidate in candidates}
         wanted |= {one.producer_id for one in live if isinstance(one, DescribedTransaction) and self._needs_log(one)}
-        return self.read_log(wanted) if wanted else Log()
+        return self.read_log(wanted) if wanted else OwnerViews()
 
     def _needs_log(self, described: DescribedTransaction) -> bool:
         if not described.is_live:
@@ -177,7 +177,7 @@ class Searcher:
         self,
         candidates: Sequence[SpanCandidate],
         listing: TransactionListing,
-        log: Log,
+        log: OwnerViews,
         found: Search,
     ) -> list[tuple[SpanCandidate, str]]:
         """Steps P2, C2, P3, with the owners from the log; returns the spans that stay unknown."""
@@ -197,7 +197,7 @@ class Searcher:
         found.hanging += with_histories(self.admin, proven)
         return again
 
-    def _judge_times(self, live: Sequence[TransactionDescription], log: Log, found: Search) -> None:
+    def _judge_times(self, live: Sequence[TransactionDescription], log: OwnerViews, found: Search) -> None:
         """Checks every live transaction against its own timeout."""
         candidates: list[TransactionCandidate] = []
         coordinators: dict[str, int] = {}
@@ -221,7 +221,7 @@ class Searcher:
                 found.not_checked[_named(name)] = confirmed.why or _MOVED
 
     def _proven(
-        self, described: DescribedTransaction, log: Log
+        self, described: DescribedTransaction, log: OwnerViews
     ) -> tuple[Claim | None, TransactionView | None, str | None]:
         """The worst claim that the coordinator confirms, with its view; and why that, or a worse one, is not known."""
         logged = log.views.get(described.producer_id)

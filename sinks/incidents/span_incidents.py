@@ -18,7 +18,7 @@ from txnwatch.sinks.incidents.outcome_retries import OutcomeRetries
 from txnwatch.sinks.incidents.own_findings import Findings, key_of
 from txnwatch.sinks.incidents.unanswered import Answers
 from txnwatch.state.events.claims import changes, found_too
-from txnwatch.state.events.next_step import Step, is_update_of_span, step_of_span
+from txnwatch.state.events.next_step import NextStep, is_update_of_span, step_of_span
 from txnwatch.state.evidence import incident_end
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.end_check import SECOND_LOOK_MS
@@ -153,13 +153,13 @@ class SpanIncidents:
         """Events for a confirmed hanging span: it opens an incident, ends an older one, or changes a published one."""
         known, now_ms = self.store.open_span(*key_of(candidate)), event.time_ms
         step = step_of_span(known, event)
-        if known is not None and step is Step.END_AND_OPEN:
+        if known is not None and step is NextStep.END_AND_OPEN:
             yield self.claims.end(
                 known, incident_end.no_longer_open(now_ms, "another transaction is open there now"), now_ms
             )
-        if known is None or step is Step.END_AND_OPEN:
+        if known is None or step is NextStep.END_AND_OPEN:
             yield self.store.enter(replace(event, incident_id=self.store.unused(event.incident_id)))
-        elif step is Step.CHANGE_VERDICT:
+        elif step is NextStep.CHANGE_VERDICT:
             yield self.store.enter(updated(known, now_ms, **changes(known, event)))
         else:
             yield from self._found_too(known, event)

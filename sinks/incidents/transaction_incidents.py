@@ -14,7 +14,7 @@ from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings
 from txnwatch.sinks.incidents.unanswered import Answers
 from txnwatch.state.events.claims import differs, found_too
-from txnwatch.state.events.next_step import Step, needs_confirmation, step_of_transaction
+from txnwatch.state.events.next_step import NextStep, needs_confirmation, step_of_transaction
 from txnwatch.state.evidence import incident_end
 from txnwatch.state.model.findings import Finding, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.incident import IncidentEvent, updated
@@ -59,7 +59,7 @@ class TransactionIncidents:
             if known is None:
                 event = self.store.enter(replace(event, incident_id=self.store.unused(event.incident_id)))
                 yield event
-            elif step_of_transaction(known, candidate.verdict) is Step.CHANGE_VERDICT:
+            elif step_of_transaction(known, candidate.verdict) is NextStep.CHANGE_VERDICT:
                 changes = {"verdict": event.verdict, "severity": event.severity, "overdue_ms": event.overdue_ms}
                 event = self.store.enter(updated(known, event.time_ms, **changes))
                 yield event

@@ -41,7 +41,8 @@ from txnwatch.streaming.job.progress import Progress, read_progress
 from txnwatch.streaming.job.side_files import SideFiles
 from txnwatch.streaming.source.idle_barriers import next_barrier_due, write_next_barrier
 from txnwatch.streaming.source.options import LATEST, parse_options
-from txnwatch.streaming.source.reread_requests import requests_after, write_requests
+from txnwatch.streaming.source.reread_file import write_requests
+from txnwatch.streaming.source.reread_requests import requests_after
 from txnwatch.watch.certificate_files import CertificateFiles
 from txnwatch.watch.coverage import Coverage
 from txnwatch.watch.event_listener import EventListener

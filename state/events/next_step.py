@@ -10,7 +10,7 @@ from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.verdicts import Verdict, rank
 
 
-class Step(Enum):
+class NextStep(Enum):
     """What follows when a candidate is confirmed."""
 
     OPEN = auto()
@@ -19,20 +19,20 @@ class Step(Enum):
     COMPARE = auto()
 
 
-def step_of_span(known: IncidentEvent | None, found: IncidentEvent) -> Step:
+def step_of_span(known: IncidentEvent | None, found: IncidentEvent) -> NextStep:
     """What follows for a span; `known` is the open incident about the same producer on the same partition."""
     if known is None:
-        return Step.OPEN
+        return NextStep.OPEN
     if known.txn_start_offset != found.txn_start_offset:
-        return Step.END_AND_OPEN
-    return Step.CHANGE_VERDICT if known.verdict != found.verdict else Step.COMPARE
+        return NextStep.END_AND_OPEN
+    return NextStep.CHANGE_VERDICT if known.verdict != found.verdict else NextStep.COMPARE
 
 
-def step_of_transaction(known: IncidentEvent | None, verdict: Verdict) -> Step:
+def step_of_transaction(known: IncidentEvent | None, verdict: Verdict) -> NextStep:
     """What follows for a transaction; `known` is the open incident about it. A verdict only becomes worse."""
     if known is None:
-        return Step.OPEN
-    return Step.CHANGE_VERDICT if rank(verdict) < rank(known.verdict) else Step.COMPARE
+        return NextStep.OPEN
+    return NextStep.CHANGE_VERDICT if rank(verdict) < rank(known.verdict) else NextStep.COMPARE
 
 
 def is_update_of_span(known: IncidentEvent, found: IncidentEvent) -> bool:

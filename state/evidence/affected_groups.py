@@ -71,7 +71,7 @@ def observe(
     return UnmovedOffset(last_stable_offset, before.since_ms, seen)
 
 
-class Look(NamedTuple):
+class AnotherLook(NamedTuple):
     """The result of a look: the offset with its groups, and the affected groups; None if the look shows nothing."""
 
     offset: UnmovedOffset
@@ -87,15 +87,15 @@ def look_again(
     now_ms: TimestampMs,
     *,
     is_complete: bool,
-) -> Look:
+) -> AnotherLook:
     """Another look at a partition. An answer that is not complete does not clear the groups that it lacks."""
     is_seen = bool(groups) or is_complete
     seen = groups if is_seen else None
     offset = observe(before, last_stable_offset, high_watermark, seen, now_ms, is_complete=is_complete)
     if not is_seen:
-        return Look(offset, None)
+        return AnotherLook(offset, None)
     affected = affected_groups(offset, high_watermark, groups, now_ms)
-    return Look(offset, affected if is_complete else with_unanswered(affected, affected_before, groups))
+    return AnotherLook(offset, affected if is_complete else with_unanswered(affected, affected_before, groups))
 
 
 def affected_groups(

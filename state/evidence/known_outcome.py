@@ -9,12 +9,15 @@ Pure: no I/O, no clock.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Hashable
+from typing import NamedTuple, TypeGuard
 
 from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.outcome import expected_outcome
 from txnwatch.state.model.findings import SpanCandidate
+from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import ExpectedOutcome
+from txnwatch.state.model.verdicts import Verdict
 
 WRITTEN_MEANWHILE = "data was appended during the read"
 
@@ -47,3 +50,15 @@ def known_outcome(candidate: SpanCandidate, found: SpanConfirmation) -> Outcome:
         if outcome == ExpectedOutcome.UNKNOWN
         else Outcome(outcome)
     )
+
+
+def is_without_outcome(incident: IncidentEvent | None) -> TypeGuard[IncidentEvent]:
+    """Whether this is an open incident about a hang with an unknown outcome."""
+    if incident is None or not incident.is_open or incident.verdict != Verdict.HANGING:
+        return False
+    return incident.expected_outcome == ExpectedOutcome.UNKNOWN
+
+
+def outcome_basis(candidate: SpanCandidate) -> Hashable:
+    """All values of the state that an outcome depends on: an outcome that is settled changes only with them."""
+    return candidate.view, candidate.span.start_offset, candidate.span.absorbed

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from txnwatch.state.model.ids import BrokerId, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import DurationMs, TimestampMs
-from txnwatch.state.model.record import Record
+from txnwatch.state.model.record import ModelValue
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState
 
 
-class DescribedTransaction(Record, frozen=True, tag="described"):
+class DescribedTransaction(ModelValue, frozen=True, tag="described"):
     """A transactional id as its coordinator describes it.
 
     Attributes:

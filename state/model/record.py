@@ -9,9 +9,9 @@ from __future__ import annotations
 import msgspec
 
 
-class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class ModelValue(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An immutable value of the model."""
 
 
-class Variant(Record, frozen=True, tag=True):
+class Variant(ModelValue, frozen=True, tag=True):
     """A record that is one of several in a union; its encoding begins with the name of its class."""

@@ -14,7 +14,7 @@ from msgspec import field
 
 from txnwatch.state.model.ids import BarrierNumber, CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
-from txnwatch.state.model.record import Record
+from txnwatch.state.model.record import ModelValue
 
 
 class TransactionState(StrEnum):
@@ -72,7 +72,7 @@ _OUTCOME = {
 }
 
 
-class Marker(Record, frozen=True):
+class Marker(ModelValue, frozen=True):
     """A control record that ended a transaction on a partition."""
 
     offset: Offset
@@ -87,14 +87,14 @@ class Marker(Record, frozen=True):
         return "commit" if self.commit else "abort"
 
 
-class Emission(Record, frozen=True):
+class Emission(ModelValue, frozen=True):
     """How often a candidate was emitted, and when it is due again; the pauses grow until it ends."""
 
     times: int
     next_ms: TimestampMs
 
 
-class Span(Record, frozen=True):
+class Span(ModelValue, frozen=True):
     """Transactional data of one producer on one partition that no marker has closed.
 
     Attributes:
@@ -159,7 +159,7 @@ ITS_OWN = frozenset({EpochUse.FIRST, EpochUse.RAISED})
 UNKNOWN_PREVIOUS = "unknown"
 
 
-class CoordinatorView(Record, frozen=True, tag="log"):
+class CoordinatorView(ModelValue, frozen=True, tag="log"):
     """The latest coordinator record about a producer id; times are the broker's clock.
 
     Attributes:
@@ -218,7 +218,7 @@ class CoordinatorView(Record, frozen=True, tag="log"):
 COVER = "cover"
 
 
-class ProducerState(Record, frozen=True):
+class ProducerState(ModelValue, frozen=True):
     """All that is known about one producer id.
 
     `emissions` has one entry per emitted time-based verdict, and one under COVER for questions to the coordinator about

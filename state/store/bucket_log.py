@@ -27,7 +27,7 @@ from txnwatch.state.model.errors import OtherVersionError
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.ids import ProducerId
 from txnwatch.state.model.quantities import DurationMs, TimestampMs
-from txnwatch.state.model.record import Record
+from txnwatch.state.model.record import ModelValue
 from txnwatch.state.model.serializer import Serializer
 from txnwatch.state.model.transaction import ProducerState
 from txnwatch.state.store.codec import STORED_PARTS, decode_producer, decode_shared, encode_producer, encode_shared
@@ -38,14 +38,14 @@ _APART = 8  # entries by which buckets differ, so that they write their snapshot
 SMALL_LOG = 1 << 16  # bytes; a smaller log is not worth a snapshot
 
 
-class Head(Record, frozen=True):
+class Head(ModelValue, frozen=True):
     """The sequence of the last entry, and the tokens of the entries since the last snapshot, joined."""
 
     sequence: int
     tokens: bytes
 
 
-class Entry(Record, frozen=True):
+class Entry(ModelValue, frozen=True):
     """One entry of the log.
 
     Attributes:

@@ -29,7 +29,7 @@ _Problems = dict[str, Problem]
 LogLeaders = dict[int, PartitionInfo]
 
 
-class Listing(NamedTuple):
+class BrokerListings(NamedTuple):
     """The transactions that the brokers listed.
 
     Attributes:
@@ -44,7 +44,7 @@ class Listing(NamedTuple):
     is_unused: bool = False
 
 
-def list_everywhere(cluster: Cluster, request: Callable[[Connection], Any]) -> Listing:
+def list_everywhere(cluster: Cluster, request: Callable[[Connection], Any]) -> BrokerListings:
     """Sends one ListTransactions to every broker; the listing is complete only if it has no problems.
 
     Each broker must answer for all that it coordinates, before and after. `request` builds the request for a
@@ -54,7 +54,7 @@ def list_everywhere(cluster: Cluster, request: Callable[[Connection], Any]) -> L
         before, problems = coordinators_log(cluster)
     except BrokerError as exc:
         nobody = {TRANSACTION_STATE_TOPIC: Problem.from_error(exc)}
-        return Listing([], nobody, nobody)
+        return BrokerListings([], nobody, nobody)
     silent: _Problems = {}
     problems |= _not_answered_for(cluster, before, silent)
     rows, refused = _list(cluster, request, silent)
@@ -68,9 +68,9 @@ def list_everywhere(cluster: Cluster, request: Callable[[Connection], Any]) -> L
     led = [row for row in rows if not _is_orphan(row, before) and not _is_orphan(row, after)]
     problems |= refused
     if problems == {TRANSACTION_STATE_TOPIC: NOT_SHOWN} and not _any_ids(cluster):
-        return Listing([], {}, {}, is_unused=True)
+        return BrokerListings([], {}, {}, is_unused=True)
     silent |= {what: why for what, why in problems.items() if what == TRANSACTION_STATE_TOPIC}
-    return Listing(led, problems, silent)
+    return BrokerListings(led, problems, silent)
 
 
 def problem_lines(problems: Mapping[str, Problem]) -> tuple[Problem, ...]:

@@ -18,7 +18,7 @@ from txnwatch.state.model.ports import ActiveProducer, ListedTransaction
 from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import DurationMs
 from txnwatch.streaming.admin import requests as messages
-from txnwatch.streaming.admin.list_transactions import Listing, list_everywhere
+from txnwatch.streaming.admin.list_transactions import BrokerListings, list_everywhere
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.fan_out import ask_for_each
@@ -39,7 +39,7 @@ class Filters:
     pattern: str | None = None
 
 
-def list_filtered(cluster: Cluster, filters: Filters) -> Listing:
+def list_filtered(cluster: Cluster, filters: Filters) -> BrokerListings:
     """Every broker's transactions; a broker that is too old for a filter lists more."""
     return list_everywhere(cluster, list_request(filters))
 

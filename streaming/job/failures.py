@@ -7,12 +7,15 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pyspark.errors import PySparkException
+
 from txnwatch.state.model.errors import CheckpointError, OtherVersionError, QueryError, SparkError, TxnwatchError
 from txnwatch.streaming.job.failure_table import TRANSIENT, advice_for, is_of_another_version
 
 _LOG_LINE = re.compile(
     r"WARNING: |Using Spark's default|Setting default log level|To adjust logging|\d\d/\d\d/\d\d \d\d:"
 )
+_JVM_HAS_ENDED = "JAVA_GATEWAY_EXITED"
 _OF_JAVA = "Py4JJavaError: An error occurred while calling"
 _ATTEMPTS = 5
 
@@ -79,7 +82,8 @@ def failure_of(text: str) -> Failure:
 
 def start_error(error: BaseException, output: str, where: str) -> TxnwatchError:
     """Why Spark did not start. If the JVM has ended, the reason is in its output."""
-    text = output if "JAVA_GATEWAY_EXITED" in str(error) and output.strip() else text_of(error)
+    has_ended = isinstance(error, PySparkException) and error.getCondition() == _JVM_HAS_ENDED
+    text = output if has_ended and output.strip() else text_of(error)
     failure = failure_of(_without_log(text))
     return Failure(failure.cause, failure.advice or "Spark did not start").error(where)
 

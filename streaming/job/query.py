@@ -72,6 +72,29 @@ def spark_session(
     the output of the JVM. A local checkpoint uses a faster file manager. It does not stop a second driver from writing
     to the same checkpoint, so the caller must lock it.
     """
+    settings = _settings(checkpoint, state_partitions)
+    # glibc gives the JVM's many threads separate heaps, which do not shrink.
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
+    # Workers start with `python -m`: a file in the current directory with the name of a module would break them.
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
+    # In a process session of its own, the JVM and its workers get no Ctrl-C and no SIGTERM of our process group, so
+    # the query can be stopped between batches. The JVM still ends with this process: it watches its standard input.
+    popen = {"start_new_session": True, "stdout": output, "stderr": output}
+    gateway = launch_gateway(_conf(settings, master), popen_kwargs=popen)
+    conf = _conf(settings, master, gateway.jvm)  # also has spark-defaults.conf and the flags of spark-submit
+    for key, value in network_settings(conf.get("spark.master", "") or "").items():
+        if not conf.contains(key):
+            conf.set(key, value)
+    session = SparkSession(SparkContext(gateway=gateway, conf=conf))
+    session.sparkContext.setLogLevel("ERROR")
+    plan_without_daemons(session)
+    session.dataSource.register(TransactionsDataSource)  # starts Python to list the data sources
+    run_tasks_with_daemons(session)
+    return session
+
+
+def _settings(checkpoint: str, state_partitions: int) -> dict[str, str]:
+    """The settings of the session; each has its reason in docs/decisions/0002, or beside it."""
     settings = {
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -92,24 +115,7 @@ def spark_session(
     }
     if local_directory(checkpoint) is not None:
         settings["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_FILES
-    # glibc gives the JVM's many threads separate heaps, which do not shrink.
-    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
-    # Workers start with `python -m`: a file in the current directory with the name of a module would break them.
-    os.environ.setdefault("PYTHONSAFEPATH", "1")
-    # In a process session of its own, the JVM and its workers get no Ctrl-C and no SIGTERM of our process group, so
-    # the query can be stopped between batches. The JVM still ends with this process: it watches its standard input.
-    popen = {"start_new_session": True, "stdout": output, "stderr": output}
-    gateway = launch_gateway(_conf(settings, master), popen_kwargs=popen)
-    conf = _conf(settings, master, gateway.jvm)  # also has spark-defaults.conf and the flags of spark-submit
-    for key, value in network_settings(conf.get("spark.master", "") or "").items():
-        if not conf.contains(key):
-            conf.set(key, value)
-    session = SparkSession(SparkContext(gateway=gateway, conf=conf))
-    session.sparkContext.setLogLevel("ERROR")
-    plan_without_daemons(session)
-    session.dataSource.register(TransactionsDataSource)  # starts Python to list the data sources
-    run_tasks_with_daemons(session)
-    return session
+    return settings
 
 
 def _conf(settings: Mapping[str, str], master: str | None, jvm: Any = None) -> SparkConf:  # noqa: ANN401 - untyped

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from txnwatch.state.model.facts import Joined, ProducerSeen
 from txnwatch.state.model.ids import CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.quantities import Offset, TimestampMs
-from txnwatch.state.model.record import Record
+from txnwatch.state.model.record import ModelValue
 from txnwatch.state.model.transaction import Marker
 from txnwatch.streaming.wire.absent import present
 from txnwatch.streaming.wire.batch_walker import NO_PRODUCER, BatchWalker, producer_of
@@ -50,7 +50,7 @@ class _Producer:
     joined: Joined | None = None
 
 
-class Episode(Record, frozen=True):
+class Episode(ModelValue, frozen=True):
     """One transaction on one partition, from its first batch to its marker; used to read history."""
 
     producer_id: ProducerId

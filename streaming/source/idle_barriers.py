@@ -25,7 +25,7 @@ from txnwatch.state.model.findings import BucketCount
 from txnwatch.state.model.ids import BarrierNumber
 from txnwatch.state.model.quantities import AT_ONCE, TimestampMs
 from txnwatch.streaming.source.offsets import Position, SourceOffset
-from txnwatch.streaming.source.reread_requests import replace_text
+from txnwatch.streaming.source.reread_file import replace_text
 
 IDLE_S = 5.0
 

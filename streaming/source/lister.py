@@ -27,8 +27,8 @@ from txnwatch.streaming.source.granted_requests import GrantedRequests, is_of_ce
 from txnwatch.streaming.source.idle_barriers import IDLE_S, can_skip, read_next_barrier
 from txnwatch.streaming.source.offsets import SourceOffset, is_data
 from txnwatch.streaming.source.options import EARLIEST, SourceOptions
-from txnwatch.streaming.source.planner import Answer, Limits, ListedEnd, Listing, is_begun, plan
-from txnwatch.streaming.source.reread_requests import read_requests
+from txnwatch.streaming.source.planner import Limits, ListedEnd, ListedPartition, Listing, is_begun, plan
+from txnwatch.streaming.source.reread_file import read_requests
 from txnwatch.streaming.source.snapshot_schedule import Census, SnapshotSchedule
 
 # Metadata is about 30 to 60 bytes per partition, and a broker builds all of it again for each request.
@@ -162,20 +162,20 @@ class Lister:
             count > 0 and name == TRANSACTION_STATE_TOPIC and not is_shown
         )
 
-    def _missing(self, previous: SourceOffset) -> dict[TopicPartition, Answer]:
+    def _missing(self, previous: SourceOffset) -> dict[TopicPartition, ListedPartition]:
         """Watched partitions of missing topics: they stay, without an answer."""
         return {
-            partition: Answer(at.topic_id, None)
+            partition: ListedPartition(at.topic_id, None)
             for partition, at in previous.positions.items()
             if self._is_missing(partition.topic) and (not is_data(partition) or self._options.wants(partition.topic))
         }
 
-    def _hidden(self, previous: SourceOffset, named: set[TopicPartition]) -> dict[TopicPartition, Answer]:
+    def _hidden(self, previous: SourceOffset, named: set[TopicPartition]) -> dict[TopicPartition, ListedPartition]:
         """Participants of transactions that this user may not describe: they are listed without an answer."""
         topics = self._cluster.known.topics
         ids = {partition.topic: at.topic_id for partition, at in previous.positions.items()}
         return {
-            partition: Answer(ids.get(partition.topic, _NEVER_SHOWN), None)
+            partition: ListedPartition(ids.get(partition.topic, _NEVER_SHOWN), None)
             for partition in named
             if partition.topic in topics and topics[partition.topic].is_hidden and self._options.wants(partition.topic)
         }
@@ -219,9 +219,11 @@ class Lister:
 
     def _answers(
         self, listed: Mapping[TopicPartition, ListedOffset | Problem], starts: Mapping[TopicPartition, Offset]
-    ) -> dict[TopicPartition, Answer]:
+    ) -> dict[TopicPartition, ListedPartition]:
         return {
-            partition: Answer(self._cluster.known.topics[partition.topic].topic_id, _end(answer), starts.get(partition))
+            partition: ListedPartition(
+                self._cluster.known.topics[partition.topic].topic_id, _end(answer), starts.get(partition)
+            )
             for partition, answer in listed.items()
         }
 

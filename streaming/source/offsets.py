@@ -25,12 +25,12 @@ from txnwatch.state.model.ids import (
     TopicPartition,
 )
 from txnwatch.state.model.quantities import FIRST_OFFSET, LONG_AGO, DurationMs, Offset, TimestampMs
-from txnwatch.state.model.record import Record
+from txnwatch.state.model.record import ModelValue
 
 VERSION = 6
 
 
-class Position(Record, frozen=True):
+class Position(ModelValue, frozen=True):
     """How far one partition is read, whose leader has answered at least once.
 
     Attributes:
@@ -49,7 +49,7 @@ class Position(Record, frozen=True):
     is_stale: bool = False
 
 
-class NotBegun(Record, frozen=True):
+class NotBegun(ModelValue, frozen=True):
     """A partition whose leader has not answered yet, so reading has not begun; no barrier proves anything for it."""
 
     topic_id: str

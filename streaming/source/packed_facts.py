@@ -21,7 +21,7 @@ from txnwatch.state.model.facts import (
     TransactionSeen,
 )
 from txnwatch.state.model.ids import ProducerId
-from txnwatch.state.model.record import Record
+from txnwatch.state.model.record import ModelValue
 from txnwatch.state.model.serializer import PartSerializer, Serializer
 
 PACKED_SCHEMA: Final = pa.schema([pa.field("bucket", pa.int32()), pa.field("facts", pa.binary())])
@@ -29,7 +29,7 @@ PACKED_DDL: Final = "bucket INT, facts BINARY"
 PARTITION_BUCKET: Final = 0  # the bucket that handles facts about a whole partition
 
 
-class Blob(Record, frozen=True):
+class Blob(ModelValue, frozen=True):
     """The facts of one task for one bucket, and the encoded facts of the task for all buckets."""
 
     own: list[Fact]

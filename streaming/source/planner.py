@@ -19,13 +19,13 @@ from msgspec.structs import replace
 
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BarrierNumber, BrokerId, LeaderEpoch, TopicPartition
 from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset, TimestampMs
-from txnwatch.state.model.record import Record
+from txnwatch.state.model.record import ModelValue
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 
 _JUST_MADE = 10_000  # most offsets of a new coordinator partition at the first barrier that can list it
 
 
-class ListedEnd(Record, frozen=True):
+class ListedEnd(ModelValue, frozen=True):
     """The end of a partition, the leader epoch under which it was listed, and the broker that answered."""
 
     offset: Offset
@@ -33,7 +33,7 @@ class ListedEnd(Record, frozen=True):
     leader: BrokerId
 
 
-class Answer(Record, frozen=True):
+class ListedPartition(ModelValue, frozen=True):
     """One partition's answer to a listing.
 
     Attributes:
@@ -59,7 +59,7 @@ class Listing:
     """
 
     cluster_id: str
-    answers: Mapping[TopicPartition, Answer]
+    answers: Mapping[TopicPartition, ListedPartition]
     data_listed_ms: TimestampMs
     coordinator_listed_ms: TimestampMs
     scan_interval_ms: DurationMs | None = None
@@ -148,7 +148,7 @@ def is_begun(position: Position | NotBegun | None) -> TypeGuard[Position]:
     return isinstance(position, Position)
 
 
-def _may_go_back(known: Position | NotBegun, answer: Answer) -> bool:
+def _may_go_back(known: Position | NotBegun, answer: ListedPartition) -> bool:
     """Whether a re-read is safe now. A truncation must be ruled out first.
 
     Only a read that continues at the last position, with its leader epoch, detects a truncation. A read that starts
@@ -198,7 +198,7 @@ def _fill(backlog: Mapping[TopicPartition, int], limit: int) -> dict[TopicPartit
     return allowed
 
 
-def _position(known: Position | NotBegun | None, answer: Answer, end: Offset | None) -> Position | NotBegun:
+def _position(known: Position | NotBegun | None, answer: ListedPartition, end: Offset | None) -> Position | NotBegun:
     if end is not None and answer.end is not None:
         return Position(answer.topic_id, end, answer.end.epoch, answer.end.offset, answer.end.leader)
     return replace(known, is_stale=True) if isinstance(known, Position) else NotBegun(answer.topic_id)

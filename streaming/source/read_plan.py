@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from txnwatch.state.model.facts import PartitionNotice
 from txnwatch.state.model.ids import LeaderEpoch, TopicPartition
 from txnwatch.state.model.quantities import FIRST_OFFSET, LONG_AGO, DurationMs, Offset, TimestampMs
-from txnwatch.state.model.record import Record
+from txnwatch.state.model.record import ModelValue
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset, is_data
 from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.streaming.source.planner import is_begun
@@ -22,7 +22,7 @@ OFFSETS_WORTH_A_TASK = 100_000
 ASKED_WORTH_A_TASK = 200
 
 
-class Range(Record, frozen=True):
+class Range(ModelValue, frozen=True):
     """A range [start, end) of one partition to read. An end below the start means that the log was truncated.
 
     `last_epoch` is the leader epoch of what was read before; None if unknown.

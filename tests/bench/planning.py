@@ -21,7 +21,7 @@ from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BarrierNumber, Top
 from txnwatch.streaming.source.datasource import TransactionsStreamReader
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.planner import Answer, Limits, ListedEnd, Listing, plan
+from txnwatch.streaming.source.planner import Limits, ListedEnd, ListedPartition, Listing, plan
 from txnwatch.streaming.source.snapshot_schedule import Census
 
 BATCHES, SETTLING = 9, 2
@@ -47,7 +47,7 @@ class GrowingLister:
         now_ms, end = START_MS + TRIGGER_MS * number, 10**9 + self._growth * number
         start = None if previous.positions else end
         answers = {
-            partition: Answer(TOPIC_ID, ListedEnd(end, 12, place % BROKERS), start)
+            partition: ListedPartition(TOPIC_ID, ListedEnd(end, 12, place % BROKERS), start)
             for place, partition in enumerate(self._all)
         }
         return plan(previous, Listing(CLUSTER_ID, answers, now_ms, now_ms, 10_000), Limits(), {})

@@ -244,7 +244,7 @@ def test_many_bad_records_are_one_line(kafka: EmbeddedKafka, capsys: pytest.Capt
     output = capsys.readouterr()
     assert output.out == ""
     (line,) = output.err.splitlines()
-    assert line.startswith("txnwatch: skipped 2000 records of the events topic (undecodable), the last: ")
+    assert line.startswith("txnwatch: warning: skipped 2000 records of the events topic (undecodable), the last: ")
     assert line.isprintable()
 
 

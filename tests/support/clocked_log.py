@@ -23,7 +23,7 @@ from txnwatch.streaming.log.first_read_fold import HeldBytes
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.plan_run import plan_facts, range_read
-from txnwatch.streaming.source.planner import Answer, Limits, ListedEnd, Listing, plan
+from txnwatch.streaming.source.planner import Limits, ListedEnd, ListedPartition, Listing, plan
 from txnwatch.streaming.source.read_plan import plan_reads
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
@@ -106,8 +106,8 @@ class ClockedLog:
     def _partition(self, number: int) -> TopicPartition:
         return TopicPartition(TRANSACTION_STATE_TOPIC, number)
 
-    def _answer(self, number: int, stale: tuple[int, ...]) -> Answer:
+    def _answer(self, number: int, stale: tuple[int, ...]) -> ListedPartition:
         at, begun = self.logs[number], self._partition(number) in self.offset.positions
         if number in stale:
-            return Answer("log-id", None)
-        return Answer("log-id", ListedEnd(len(at.batches), at.epoch, at.leader), None if begun else 0)
+            return ListedPartition("log-id", None)
+        return ListedPartition("log-id", ListedEnd(len(at.batches), at.epoch, at.leader), None if begun else 0)

@@ -13,7 +13,7 @@ from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC as LOG
 from txnwatch.state.model.ports import UNKNOWN_PARTITION, TransactionListing
 from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.admin.admin import ClusterAdmin
-from txnwatch.streaming.admin.list_transactions import Listing
+from txnwatch.streaming.admin.list_transactions import BrokerListings
 from txnwatch.streaming.admin.queries import Filters, list_filtered
 from txnwatch.streaming.admin.requests import one_id_for_each_partition
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
@@ -102,7 +102,7 @@ class Brokers:
         rows = [SimpleNamespace(key=name, node_id=node, error_code=0) for name, node in nodes.items()]
         return SimpleNamespace(coordinators=rows)
 
-    def list(self, filters: Filters = Filters()) -> Listing:  # noqa: B008 - a value that nobody changes
+    def list(self, filters: Filters = Filters()) -> BrokerListings:  # noqa: B008 - a value that nobody changes
         return list_filtered(self, filters)  # type: ignore[arg-type]
 
     def describe(self, *names: str) -> dict[str, TransactionDescription]:

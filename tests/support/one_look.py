@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from support.fake_admin import FakeAdmin
-from txnwatch.sinks.incidents.search import Log, ReadLog, Searcher
+from txnwatch.sinks.incidents.search import OwnerViews, ReadLog, Searcher
 from txnwatch.state.model.description import DescribedTransaction
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.problem import Problem
@@ -15,7 +15,7 @@ def a_searcher(
     admin: FakeAdmin,
     now_ms: Callable[[], int],
     *,
-    read_log: ReadLog = lambda _: Log(),
+    read_log: ReadLog = lambda _: OwnerViews(),
     behind_ms: int = 0,
     silence: str | None = None,
     policy: DetectionPolicy | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from txnwatch.cli.diagnosis import Caller, CheckRow, Health, grant_line
+from txnwatch.cli.check_row import Caller, CheckRow, Health, grant_line
 from txnwatch.state.text.lists import some
 from txnwatch.streaming.job.checkup import DESCRIBE_CONFIGS, GROUP_OFFSETS, READ, Checkup
 

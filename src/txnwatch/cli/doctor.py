@@ -13,7 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
-from txnwatch.cli.diagnosis import Caller, CheckRow, Health, diagnose
+from txnwatch.cli.check_row import Caller, CheckRow, Health
+from txnwatch.cli.diagnosis import diagnose
 from txnwatch.cli.diagnosis_of_optional_rights import optional_rights
 from txnwatch.cli.flag_types import redis_url, topic_name
 from txnwatch.cli.output import CommandAnswer

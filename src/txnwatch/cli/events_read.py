@@ -25,7 +25,7 @@ def keys_of(parsed: argparse.Namespace) -> Keys | None:
         ConfigError: the file has no key, or cannot be read.
     """
     path = Path(parsed.events_key_file) if parsed.events_key_file else None
-    return events_keys(path, lambda text: _warn(f"warning: {text}"))
+    return events_keys(path, _warn)
 
 
 def read_events_topic(parsed: argparse.Namespace, *, follow: bool = False) -> Iterator[Found]:
@@ -47,4 +47,5 @@ def passed_over() -> SkippedRecords:
 
 
 def _warn(text: str) -> None:
-    print(printable(redacted(f"txnwatch: {text}")), file=sys.stderr)
+    """Prints a warning of a command, marked as in the log of `txnwatch run`."""
+    print(printable(redacted(f"txnwatch: warning: {text}")), file=sys.stderr)

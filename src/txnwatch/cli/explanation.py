@@ -10,7 +10,7 @@ from txnwatch.sinks.incidents.commands import Origin, end_hanging, explain_id, r
 from txnwatch.sinks.incidents.search import Search
 from txnwatch.state.evidence.blocked_reads import hidden_records
 from txnwatch.state.evidence.confirmation import SpanConfirmation
-from txnwatch.state.evidence.expected_end import EndedBy, ExpectedEnd, expected_end
+from txnwatch.state.evidence.expected_end import EndsBy, ExpectedEnd, expected_end
 from txnwatch.state.evidence.known_outcome import known_outcome
 from txnwatch.state.model.description import DescribedTransaction
 from txnwatch.state.model.findings import SpanCandidate
@@ -58,7 +58,7 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class Ending:
     """Whether, when and why an open transaction ends by itself."""
 
     state: str
@@ -69,32 +69,32 @@ class End:
 
 def end_of(
     described: DescribedTransaction, proven: Verdict | None, policy: DetectionPolicy, now_ms: TimestampMs
-) -> End:
+) -> Ending:
     """How a live transaction will end, as text; `proven` is the verdict that its coordinator has confirmed."""
     end = expected_end(described, proven, policy, now_ms)
     by_itself = _NOT_KNOWN if end.ends_by_itself is None else _YES if end.ends_by_itself else _NO
     by_ms = end.last_ms if end.ends_by_itself else None
-    return End(proven or _OPEN, by_itself, by_ms, _how_it_ends(described, end, now_ms))
+    return Ending(proven or _OPEN, by_itself, by_ms, _how_it_ends(described, end, now_ms))
 
 
 def _how_it_ends(described: DescribedTransaction, end: ExpectedEnd, now_ms: TimestampMs) -> str:
     due_ms, last_ms = end.due_ms or LONG_AGO, end.last_ms or LONG_AGO
     match end.by:
-        case EndedBy.MARKERS:
+        case EndsBy.MARKERS:
             return f"Its outcome is decided ({described.state.outcome}); it ends once the marker is written here."
-        case EndedBy.CLIENT:
+        case EndsBy.CLIENT:
             return "It is a two-phase transaction: it has no timeout; only its client ends it."
-        case EndedBy.NO_START:
+        case EndsBy.NO_START:
             return "When its timeout passes is not known: its coordinator returned no start."
-        case EndedBy.LATE_COORDINATOR:
+        case EndsBy.LATE_COORDINATOR:
             passed = duration(elapsed(due_ms, now_ms))
             return f"Its timeout passed {passed} ago, and its coordinator has not aborted it."
-        case EndedBy.TIMEOUT_IN_DOUBT:
+        case EndsBy.TIMEOUT_IN_DOUBT:
             return (
                 f"By our clock its timeout passed {duration(now_ms - due_ms)} ago. By the clock of its coordinator it "
                 "has not passed, or this is not known: `txnwatch doctor` compares the clocks."
             )
-        case EndedBy.TIMEOUT:
+        case EndsBy.TIMEOUT:
             return (
                 f"It ends by itself: if its client does not end it, its coordinator aborts it between {utc(due_ms)} "
                 f"and {utc(last_ms)} (timeout {duration(described.timeout_ms)}, then the next scan)."

@@ -25,7 +25,7 @@ from txnwatch.cli.flag_types import id32
 from txnwatch.cli.output import DETAIL, CommandAnswer, Duration, LeftOut, Line, NotChecked, Time
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.event_builder import hanging_event, transaction_event
-from txnwatch.sinks.incidents.search import Log, Search, Searcher
+from txnwatch.sinks.incidents.search import OwnerViews, Search, Searcher
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import (
@@ -207,9 +207,9 @@ def searcher_of(
 ) -> Searcher:
     """The search on a real cluster, with the configured thresholds."""
 
-    def read_log(producer_ids: Collection[ProducerId]) -> Log:
+    def read_log(producer_ids: Collection[ProducerId]) -> OwnerViews:
         found = read_views(cluster, producer_ids)
-        return Log(found.views, {str(partition): why for partition, why in found.problems.items()}, found.led)
+        return OwnerViews(found.views, {str(partition): why for partition, why in found.problems.items()}, found.led)
 
     is_open_for_longer = partial(open_for.is_open_for_longer, cluster)
     known = with_scan_interval(policy, cluster)

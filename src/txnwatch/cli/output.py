@@ -28,7 +28,7 @@ CLEAN, FAILURE, USAGE, FOUND, UNWATCHED = 0, 1, 2, 3, 4
 _NAMED = 5  # names of each reason in the text output; JSON has all of them
 
 
-class Shown(NamedTuple):
+class FieldStyle(NamedTuple):
     """How the text output shows a field: rendered or, if `render` is None, on a separate line below the table."""
 
     render: Callable[[Any], str] | None
@@ -38,9 +38,9 @@ def _duration(value: DurationMs) -> str:
     return duration(value) if value >= 0 else NONE  # the two clocks of the difference disagree
 
 
-Time = Annotated[TimestampMs, Shown(utc)]
-Duration = Annotated[DurationMs, Shown(_duration)]
-Line = Annotated[str, Shown(None)]
+Time = Annotated[TimestampMs, FieldStyle(utc)]
+Duration = Annotated[DurationMs, FieldStyle(_duration)]
+Line = Annotated[str, FieldStyle(None)]
 DETAIL = "detail"  # Annotated[..., DETAIL]: a column that leaves the row if the table is too wide
 
 
@@ -200,7 +200,7 @@ def _shown(row_type: type) -> dict[str, _Column]:
 
 def _column(hint: Any) -> _Column:  # noqa: ANN401 - any type of a field, with None or without
     marks = list(_marks(hint))
-    how = next((mark for mark in marks if isinstance(mark, Shown)), None)
+    how = next((mark for mark in marks if isinstance(mark, FieldStyle)), None)
     return _Column(how.render if how is not None else _plain, has_unit=how is not None, is_detail=DETAIL in marks)
 
 

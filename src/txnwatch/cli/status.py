@@ -50,7 +50,7 @@ class OpenIncident:
     suggested_command: Line
 
 
-class _Reading(NamedTuple):
+class _StatusFound(NamedTuple):
     """The incidents and heartbeats that were read.
 
     Attributes:
@@ -108,11 +108,11 @@ def run(parsed: argparse.Namespace) -> int:
     return answer.exit_code(fail_on_found=parsed.fail_on_found)
 
 
-def _read(parsed: argparse.Namespace) -> _Reading:
+def _read(parsed: argparse.Namespace) -> _StatusFound:
     if parsed.redis_url is not None:
         shown = read_shown(parsed.redis_url, keys_of(parsed))
         problems = [NotChecked(key, why) for key, why in shown.unread.items()]
-        return _Reading(set(shown.clusters), shown.incidents, shown.heartbeats, problems)
+        return _StatusFound(set(shown.clusters), shown.incidents, shown.heartbeats, problems)
     if parsed.bootstrap_server is None:
         raise ConfigError("status: expected --redis-url or --bootstrap-server, found neither")
     events: list[IncidentEvent] = []
@@ -133,10 +133,10 @@ def _read(parsed: argparse.Namespace) -> _Reading:
         for why, count in ((f"{kind}, the last: {bad.last[kind]}", count) for kind, count in bad.counts.items())
     ]
     clusters = {event.cluster_id for event in open_now} | {beat.cluster_id for beat in beats}
-    return _Reading(clusters, open_now, beats, problems)
+    return _StatusFound(clusters, open_now, beats, problems)
 
 
-def _summary(found: _Reading, watchers: Sequence[Watcher], alone: Sequence[str], *, is_whole: bool) -> str:
+def _summary(found: _StatusFound, watchers: Sequence[Watcher], alone: Sequence[str], *, is_whole: bool) -> str:
     """One line: whether an incident is open, whether a watcher judges, and whether watchers cover everything."""
     if found.incidents:
         wrong = ""

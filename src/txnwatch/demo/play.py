@@ -16,7 +16,7 @@ from typing import Any
 import redis
 
 from txnwatch.cli.event_lines import duration
-from txnwatch.demo.stage import FREEZE_S, VICTIM, ZOMBIE, Stage
+from txnwatch.demo.stage import FREEZE_S, VICTIM, ZOMBIE, DemoServers
 from txnwatch.embedded import faults
 from txnwatch.embedded.jars import KAFKA_VERSION
 from txnwatch.embedded.raw_producer import RawProducer
@@ -43,7 +43,7 @@ STEPS = (
 
 
 @dataclass
-class Demo(Stage):
+class Demo(DemoServers):
     """Runs the steps of the demo."""
 
     latency_ms: DurationMs = NO_TIME

@@ -45,7 +45,7 @@ READING_S = 6.0
 
 
 @dataclass
-class Stage:
+class DemoServers:
     """Everything that the demo starts; `stack` stops it."""
 
     directory: Path

@@ -33,7 +33,7 @@ _FONT_FACES = re.compile(r"\s*@font-face \{[^}]*\}")
 
 
 @dataclass
-class Step:
+class DemoStep:
     """One step of the demo, and its state."""
 
     title: str
@@ -63,7 +63,7 @@ class DemoView:
     """The screen. A context manager; `step` returns another one, which marks its step done, or failed if it raises."""
 
     console: Console = field(default_factory=Console)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[DemoStep] = field(default_factory=list)
     rows: list[PartitionRow] = field(default_factory=list)
     incident: IncidentEvent | None = None
     started: float = field(default_factory=time.monotonic)
@@ -81,7 +81,7 @@ class DemoView:
 
     def plan(self, titles: Sequence[str]) -> None:
         """Sets the list of steps."""
-        self.steps = [Step(title) for title in titles]
+        self.steps = [DemoStep(title) for title in titles]
 
     def step(self, position: int) -> StepScope:
         """The context manager of one step."""
@@ -103,7 +103,7 @@ class DemoView:
             if self.incident is not None:
                 self.console.print(self.panel(self.incident))
 
-    def show_step(self, step: Step) -> None:
+    def show_step(self, step: DemoStep) -> None:
         """Prints that a step has begun or ended, if the screen is not updated in place."""
         if self._live is None:
             if step.state == _RUNNING:
@@ -174,11 +174,11 @@ class DemoView:
 class StepScope:
     """Marks a step running, then done or failed."""
 
-    def __init__(self, view: DemoView, step: Step) -> None:
+    def __init__(self, view: DemoView, step: DemoStep) -> None:
         self._view = view
         self._step = step
 
-    def __enter__(self) -> Step:
+    def __enter__(self) -> DemoStep:
         self._step.state = _RUNNING
         self._begin = time.monotonic()
         self._view.show_step(self._step)

@@ -14,7 +14,8 @@ from txnwatch.config import RunSettings
 from txnwatch.state.model.findings import BucketCount, CensusRequest, Finding
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.source.idle_barriers import NextBarrierDue, read_next_barrier
-from txnwatch.streaming.source.reread_requests import RereadRequest, read_requests
+from txnwatch.streaming.source.reread_file import read_requests
+from txnwatch.streaming.source.reread_requests import RereadRequest
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from support.problems import a_problem
-from txnwatch.cli.diagnosis import Caller, CheckRow, Health, diagnose
+from txnwatch.cli.check_row import Caller, CheckRow, Health
+from txnwatch.cli.diagnosis import diagnose
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.admin.acls import Writers

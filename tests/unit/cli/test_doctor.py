@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import astuple
 
-from txnwatch.cli.diagnosis import Health
+from txnwatch.cli.check_row import Health
 from txnwatch.cli.doctor import _redis
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from support.fake_admin import FakeAdmin
 from support.one_look import a_searcher
-from txnwatch.cli.explanation import End, Explanation, end_of, of_partition
+from txnwatch.cli.explanation import Ending, Explanation, end_of, of_partition
 from txnwatch.cli.explanation_of_id import of_id
 from txnwatch.sinks.incidents.commands import Origin
-from txnwatch.sinks.incidents.search import Log
+from txnwatch.sinks.incidents.search import OwnerViews
 from txnwatch.state.evidence.age_claims import LeaderStamp
 from txnwatch.state.model.description import DescribedTransaction
 from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
@@ -42,7 +42,7 @@ def test_how_a_live_transaction_ends(
 ) -> None:
     end = end_of(described, None, DetectionPolicy(), NOW_MS + age_ms)
     assert (end.state, end.by_itself, end.by_ms) == (state, by_itself, by_ms)
-    assert isinstance(end, End)
+    assert isinstance(end, Ending)
 
 
 @pytest.mark.parametrize("age_ms", [10_000, 75_001])
@@ -65,7 +65,7 @@ def test_the_coordinators_next_scan_is_as_late_as_the_brokers_setting(admin: Fak
         assert bool(found.overdue) is (state == "late")
 
 
-def a_log(admin: FakeAdmin, stamp_ms: int = 0) -> Log:
+def a_log(admin: FakeAdmin, stamp_ms: int = 0) -> OwnerViews:
     """The log with the transaction as it is, stamped by its coordinator at this time."""
     described = admin.describe_transactions([NAME])[NAME]
     assert isinstance(described, DescribedTransaction)
@@ -81,12 +81,12 @@ def a_log(admin: FakeAdmin, stamp_ms: int = 0) -> Log:
         stamp_ms,
         described.partitions,
     )
-    return Log({described.producer_id: logged}, led={0: LeaderStamp(described.coordinator, 0)})
+    return OwnerViews({described.producer_id: logged}, led={0: LeaderStamp(described.coordinator, 0)})
 
 
 def explained(admin: FakeAdmin, views: dict[int, CoordinatorView] | None = None) -> Explanation:
     (partition,) = admin.partitions
-    searcher = a_searcher(admin, lambda: admin.now_ms, read_log=lambda _: Log(views or {}))
+    searcher = a_searcher(admin, lambda: admin.now_ms, read_log=lambda _: OwnerViews(views or {}))
     return of_partition(ORIGIN, partition, searcher.search([partition]), admin.now_ms)
 
 
@@ -181,7 +181,7 @@ def of(
     described = admin.describe_transactions([NAME])[NAME]
     readings = admin.read_partitions(admin.partitions).values()
     now_ms = admin.now_ms + age_ms
-    log = a_log(admin, last.timestamp_ms) if last is not None and described.is_live else Log()
+    log = a_log(admin, last.timestamp_ms) if last is not None and described.is_live else OwnerViews()
     found = a_searcher(admin, lambda: now_ms, read_log=lambda _: log, behind_ms=behind_ms, policy=policy).judge(
         described
     )

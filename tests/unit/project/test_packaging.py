@@ -6,6 +6,7 @@ import ast
 import importlib
 import sys
 import tomllib
+from collections import Counter
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -21,6 +22,12 @@ SOURCES = {
 }
 PACKAGES = {name for name, path in SOURCES.items() if path.name == "__init__.py"}
 LONGEST_FILE = 400
+LONGEST_FUNCTION = 45
+# A call for each record or batch would cost more than the decoding itself.
+LONG_LOOPS = {
+    "txnwatch.streaming.wire.quick_decode.quick_decode": 71,
+    "txnwatch.streaming.wire.batch_walker.runs": 49,
+}
 
 PURE_PACKAGES = ("txnwatch.state.", "txnwatch.streaming.wire.")
 PURE_MODULES = (
@@ -28,8 +35,10 @@ PURE_MODULES = (
     "log.transaction_fold",
     "log.first_read_fold",
     "log.compaction_holes",
+    "source.granted_requests",
     "source.offsets",
     "source.planner",
+    "source.reread_requests",
 )
 PURE = sorted(
     {name for name in SOURCES if f"{name}.".startswith(PURE_PACKAGES)}
@@ -109,3 +118,25 @@ def test_a_module_has_one_identity() -> None:
 @pytest.mark.parametrize("path", SOURCES.values(), ids=SOURCES.keys())
 def test_a_file_can_be_read_in_one_go(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_FILE
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_function_can_be_read_in_one_go(name: str) -> None:
+    nodes = ast.walk(ast.parse(SOURCES[name].read_text(encoding="utf-8")))
+    lines = {
+        f"{name}.{node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for node in nodes
+        if isinstance(node, ast.FunctionDef)
+    }
+    too_long = {function: length for function, length in lines.items() if length > LONGEST_FUNCTION}
+    assert too_long == {function: length for function, length in LONG_LOOPS.items() if function in lines}
+
+
+def test_no_two_classes_have_the_same_name() -> None:
+    names = Counter(
+        node.name
+        for path in SOURCES.values()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, times in names.items() if times > 1] == []

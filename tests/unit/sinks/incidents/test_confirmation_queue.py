@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from support.ledger_world import HOUR_MS, World
-from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME, ConfirmationQueues, _Line
+from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME, ConfirmationQueues, _Queue
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.model.findings import CoverInDoubt, Finding, SpanCandidate, TransactionCandidate
 from txnwatch.state.model.transaction import CoordinatorView
@@ -27,8 +27,8 @@ class Queued:
     at_ms: int = 0
 
 
-def a_line() -> _Line[Queued]:
-    return _Line(lambda candidate: candidate.name)
+def a_line() -> _Queue[Queued]:
+    return _Queue(lambda candidate: candidate.name)
 
 
 def everybody(at_ms: int = 0) -> list[Queued]:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from support.ledger_world import World
-from txnwatch.sinks.incidents.fan_out import TIDY_MS
+from txnwatch.sinks.incidents.event_delivery import TIDY_MS
 from txnwatch.state.evidence.end_check import LOOK_AGAIN_MS, SECOND_LOOK_MS
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from support.fake_admin import FakeAdmin
 from support.one_look import a_searcher
 from txnwatch.sinks.incidents import search as searching
-from txnwatch.sinks.incidents.search import Log, Search
+from txnwatch.sinks.incidents.search import OwnerViews, Search
 from txnwatch.state.evidence.age_claims import LeaderStamp
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import CoordinatorView
@@ -40,9 +40,9 @@ class World:
     def __post_init__(self) -> None:
         self.here, self.there = self.admin.create_topic("orders", 2)
 
-    def read_log(self, producer_ids: Collection[int]) -> Log:
+    def read_log(self, producer_ids: Collection[int]) -> OwnerViews:
         views = {pid: view for pid, view in self.views.items() if pid in producer_ids}
-        return Log(views, self.log_problems, self.led)
+        return OwnerViews(views, self.log_problems, self.led)
 
     def search(self, now_ms: int | None = None) -> Search:
         at_ms = self.admin.now_ms if now_ms is None else now_ms

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 
 from txnwatch.state.abort.case import ProvenHang, StoredEvidence
-from txnwatch.state.abort.proven_outcome import combined
+from txnwatch.state.abort.proven_outcome import agreed, combined, is_same_data, proven, unconfirmed
+from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
+from txnwatch.state.evidence.known_outcome import Outcome
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident_payload import ExpectedOutcome as O
-from txnwatch.state.model.ports import ActiveProducer
+from txnwatch.state.model.ports import ActiveProducer, SpanHistory
 from txnwatch.state.model.transaction import CoordinatorView, Span, TransactionState
 from txnwatch.state.model.verdicts import Reason, Verdict
 
@@ -41,3 +46,69 @@ def test_evidence_of_other_data_does_not_count() -> None:
     for row in (ROW._replace(last_sequence=21), ROW._replace(txn_start_offset=98), ROW._replace(producer_epoch=3)):
         assert combined(new, ProvenHang(NOW, row, O.ABORT, THEN, 1)) == new
     assert combined(new, None) == new
+
+
+WHY = "its partition's log was not read"
+FRESH = SpanConfirmation(Answer.CONFIRMED, producer=ROW, is_unchanged=True, is_settled=True, history=SpanHistory())
+EVIDENCE = ProvenHang(NOW, ROW, O.ABORT, THEN, 5)
+
+READS: dict[str, tuple[ProvenHang | None, SpanConfirmation, bool]] = {
+    "the same data": (EVIDENCE, FRESH, True),
+    "never found": (None, FRESH, False),
+    "refuted": (EVIDENCE, replace(FRESH, answer=Answer.REFUTED), False),
+    "no answer": (EVIDENCE, replace(FRESH, answer=Answer.UNKNOWN), False),
+    "no row": (EVIDENCE, replace(FRESH, producer=None), False),
+    "data was appended": (EVIDENCE, replace(FRESH, producer=ROW._replace(last_sequence=21)), False),
+    "another start": (EVIDENCE, replace(FRESH, producer=ROW._replace(txn_start_offset=98)), False),
+    "another epoch": (EVIDENCE, replace(FRESH, producer=ROW._replace(producer_epoch=3)), False),
+}
+
+
+@pytest.mark.parametrize(("evidence", "fresh", "expected"), READS.values(), ids=READS.keys())
+def test_an_outcome_counts_only_for_the_data_that_was_confirmed(
+    evidence: ProvenHang | None, fresh: SpanConfirmation, *, expected: bool
+) -> None:
+    assert is_same_data(evidence, fresh) is expected
+
+
+AGREED: dict[str, tuple[Outcome, O, Outcome]] = {
+    "the same": (Outcome(O.ABORT), O.ABORT, Outcome(O.ABORT)),
+    "two reads have led to two outcomes": (Outcome(O.COMMIT), O.UNKNOWN, Outcome(O.UNKNOWN)),
+    "known before, and not read now": (Outcome(O.UNKNOWN, WHY), O.ABORT, Outcome(O.ABORT, WHY)),
+}
+
+
+@pytest.mark.parametrize(("found", "of_all", "expected"), AGREED.values(), ids=AGREED.keys())
+def test_the_outcome_of_all_reads_counts(found: Outcome, of_all: O, expected: Outcome) -> None:
+    assert agreed(found, replace(EVIDENCE, outcome=of_all)) == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "awaited"), [(Answer.UNKNOWN, WHY), (Answer.REFUTED, None), (Answer.CONFIRMED, None)]
+)
+def test_only_a_missing_answer_is_awaited(answer: Answer, awaited: str | None) -> None:
+    assert unconfirmed(replace(FRESH, answer=answer, why=WHY)) == Outcome(O.UNKNOWN, awaited)
+
+
+SINCE: dict[str, tuple[ProvenHang | None, int]] = {
+    "confirmed for the first time": (None, 9),
+    "confirmed before": (EVIDENCE, 5),
+    "appended to since": (replace(EVIDENCE, row=ROW._replace(last_sequence=19)), 5),
+    "another transaction": (replace(EVIDENCE, row=ROW._replace(txn_start_offset=98)), 9),
+}
+
+
+@pytest.mark.parametrize(("before", "since_ms"), SINCE.values(), ids=SINCE.keys())
+def test_the_waiting_time_counts_from_the_first_confirmation_of_the_span(
+    before: ProvenHang | None, since_ms: int
+) -> None:
+    assert proven(NOW, FRESH, before, None, 9).since_ms == since_ms
+
+
+def test_stored_evidence_gives_its_outcome_and_not_its_waiting_time() -> None:
+    stored = StoredEvidence(KEY, EVIDENCE.data, O.ABORT, THEN)
+    found = proven(NOW, replace(FRESH, is_settled=False), None, stored, 9)
+    assert (found.outcome, found.witness, found.since_ms) == (O.ABORT, THEN, 9)
+    other = replace(FRESH, is_settled=False, producer=ROW._replace(last_sequence=21))
+    assert proven(NOW, other, None, stored, 9).outcome == O.UNKNOWN
+    assert proven(msgspec.structs.replace(NOW, view=THEN), FRESH, None, stored, 9).outcome == O.ABORT

@@ -8,7 +8,7 @@ import pytest
 
 from support.incidents import an_event
 from txnwatch.state.events.next_step import (
-    Step,
+    NextStep,
     is_update_of_span,
     needs_confirmation,
     step_of_span,
@@ -21,21 +21,21 @@ FOUND = an_event()
 STRAY = an_event(verdict=Verdict.STRAY_WRITE, severity=RULE_OF[Verdict.STRAY_WRITE].severity)
 
 SPANS = {
-    "nothing is open": (None, Step.OPEN),
-    "published already": (FOUND, Step.COMPARE),
-    "an earlier transaction of the producer": (an_event(txn_start_offset=98), Step.END_AND_OPEN),
-    "a later transaction of the producer": (an_event(txn_start_offset=100), Step.END_AND_OPEN),
-    "without an offset": (an_event(txn_start_offset=None), Step.END_AND_OPEN),
-    "a stray write that hangs now": (STRAY, Step.CHANGE_VERDICT),
+    "nothing is open": (None, NextStep.OPEN),
+    "published already": (FOUND, NextStep.COMPARE),
+    "an earlier transaction of the producer": (an_event(txn_start_offset=98), NextStep.END_AND_OPEN),
+    "a later transaction of the producer": (an_event(txn_start_offset=100), NextStep.END_AND_OPEN),
+    "without an offset": (an_event(txn_start_offset=None), NextStep.END_AND_OPEN),
+    "a stray write that hangs now": (STRAY, NextStep.CHANGE_VERDICT),
     "an earlier stray write": (
         an_event(txn_start_offset=98, verdict=Verdict.STRAY_WRITE, severity=STRAY.severity),
-        Step.END_AND_OPEN,
+        NextStep.END_AND_OPEN,
     ),
 }
 
 
 @pytest.mark.parametrize(("known", "step"), SPANS.values(), ids=SPANS.keys())
-def test_what_follows_for_a_confirmed_span(known: IncidentEvent | None, step: Step) -> None:
+def test_what_follows_for_a_confirmed_span(known: IncidentEvent | None, step: NextStep) -> None:
     assert step_of_span(known, FOUND) is step
 
 
@@ -44,14 +44,14 @@ def test_what_follows_for_a_confirmed_span(known: IncidentEvent | None, step: St
 def test_the_verdict_about_a_transaction_only_becomes_worse(known: Verdict, found: Verdict) -> None:
     incident = an_event(verdict=known, severity=RULE_OF[known].severity)
     is_worse = rank(found) < rank(known)
-    assert step_of_transaction(incident, found) is (Step.CHANGE_VERDICT if is_worse else Step.COMPARE)
+    assert step_of_transaction(incident, found) is (NextStep.CHANGE_VERDICT if is_worse else NextStep.COMPARE)
     assert needs_confirmation(incident, found, is_found=True) is is_worse
     assert needs_confirmation(incident, found, is_found=False)
 
 
 def test_a_transaction_without_an_incident_is_confirmed_and_opens_one() -> None:
     assert needs_confirmation(None, Verdict.LATE, is_found=False)
-    assert step_of_transaction(None, Verdict.LATE) is Step.OPEN
+    assert step_of_transaction(None, Verdict.LATE) is NextStep.OPEN
 
 
 UPDATES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {

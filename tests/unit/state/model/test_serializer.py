@@ -13,7 +13,7 @@ import pytest
 from txnwatch.state.model.errors import CheckpointError, OtherVersionError
 from txnwatch.state.model.facts import Fact
 from txnwatch.state.model.findings import Finding
-from txnwatch.state.model.record import Record, Variant
+from txnwatch.state.model.record import ModelValue, Variant
 from txnwatch.state.model.serializer import Serializer, version_of
 
 Id = NewType("Id", int)
@@ -33,32 +33,32 @@ class Place(NamedTuple):
     number: int
 
 
-class One(Record, frozen=True):
+class One(ModelValue, frozen=True):
     number: int
     places: dict[Place, int]
 
 
-class OneMore(Record, frozen=True):
+class OneMore(ModelValue, frozen=True):
     number: int
     places: dict[Place, int]
     more: bool = False
 
 
-class Renamed(Record, frozen=True):
+class Renamed(ModelValue, frozen=True):
     count: int
     places: dict[Place, int]
 
 
-class InAnotherOrder(Record, frozen=True):
+class InAnotherOrder(ModelValue, frozen=True):
     places: dict[Place, int]
     number: int
 
 
-class Colored(Record, frozen=True):
+class Colored(ModelValue, frozen=True):
     color: Color
 
 
-class MoreColored(Record, frozen=True):
+class MoreColored(ModelValue, frozen=True):
     color: MoreColor
 
 

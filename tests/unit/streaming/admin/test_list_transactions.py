@@ -11,7 +11,7 @@ from support.problems import a_problem
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC as LOG
 from txnwatch.state.model.ports import TransactionListing
 from txnwatch.state.model.problem import Problem
-from txnwatch.streaming.admin.list_transactions import NOT_SHOWN, Listing, problem_lines
+from txnwatch.streaming.admin.list_transactions import NOT_SHOWN, BrokerListings, problem_lines
 from txnwatch.streaming.admin.queries import Filters
 from txnwatch.streaming.client.metadata import PartitionInfo
 
@@ -22,7 +22,7 @@ def texts(problems: Mapping[str, Problem]) -> dict[str, str]:
     return {what: str(why) for what, why in problems.items()}
 
 
-def listed(found: Listing) -> list[int]:
+def listed(found: BrokerListings) -> list[int]:
     return [row.producer_id for row in found.rows]
 
 

@@ -17,7 +17,8 @@ from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInf
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import SourceOptions, parse_options
-from txnwatch.streaming.source.reread_requests import RereadRequest, write_requests
+from txnwatch.streaming.source.reread_file import write_requests
+from txnwatch.streaming.source.reread_requests import RereadRequest
 from txnwatch.streaming.source.snapshot_schedule import SnapshotSchedule
 
 TOPICS = 30

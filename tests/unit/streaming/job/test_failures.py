@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.errors import PySparkRuntimeError
 
 from txnwatch.state.model.errors import CheckpointError, OtherVersionError, QueryError, SparkError
 from txnwatch.streaming.job.failures import Failure, Repeats, check_python, failure_of, root_cause, start_error
@@ -143,9 +144,15 @@ def test_a_failure_that_may_pass_is_never_given_up() -> None:
     ],
 )
 def test_the_reason_of_a_jvm_that_did_not_start_is_in_its_output(output: str, expected: str) -> None:
-    error = start_error(RuntimeError("[JAVA_GATEWAY_EXITED] exited"), output, "details: /spark.log")
+    exited = PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+    error = start_error(exited, output, "details: /spark.log")
     assert isinstance(error, SparkError)
     assert expected in str(error)
+
+
+def test_an_error_that_names_the_code_in_its_text_is_no_jvm_that_has_ended() -> None:
+    error = start_error(RuntimeError("no JAVA_GATEWAY_EXITED"), "JAVA_HOME is not set\n", "details: /spark.log")
+    assert "no JAVA_GATEWAY_EXITED; Spark did not start" in str(error)
 
 
 def test_an_interpreter_that_is_not_there() -> None:

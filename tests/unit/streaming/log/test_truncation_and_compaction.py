@@ -33,7 +33,7 @@ from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.plan_run import plan_facts
-from txnwatch.streaming.source.planner import Answer, Limits, ListedEnd, Listing, plan
+from txnwatch.streaming.source.planner import Limits, ListedEnd, ListedPartition, Listing, plan
 from txnwatch.streaming.source.read_plan import plan_reads
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
@@ -43,10 +43,10 @@ OPTIONS = parse_options({"kafka.bootstrap.servers": "unused:1", "subscribe": "or
 
 @pytest.mark.parametrize(
     "answer",
-    [Answer("id", ListedEnd(30, 4, 1)), Answer("id", ListedEnd(6, 3, 1))],
+    [ListedPartition("id", ListedEnd(30, 4, 1)), ListedPartition("id", ListedEnd(6, 3, 1))],
     ids=["under a new epoch", "below what was read"],
 )
-def test_a_rewind_waits_until_a_truncation_would_have_been_seen(answer: Answer) -> None:
+def test_a_rewind_waits_until_a_truncation_would_have_been_seen(answer: ListedPartition) -> None:
     previous = SourceOffset("cluster", 6, 900, 901, {ORDERS: Position("id", 10, 3, 10, leader=1)})
     found = plan(previous, Listing("cluster", {ORDERS: answer}, 1000, 1001), Limits(), {ORDERS: 4})
     assert found.reread == {}

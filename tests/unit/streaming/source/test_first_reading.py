@@ -17,7 +17,7 @@ from txnwatch.streaming.log.read_budget import Budget
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.plan_run import plan_facts, range_read
-from txnwatch.streaming.source.planner import Answer, Limits, ListedEnd, Listing, plan
+from txnwatch.streaming.source.planner import Limits, ListedEnd, ListedPartition, Listing, plan
 from txnwatch.streaming.source.read_plan import Range, plan_reads
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
@@ -50,7 +50,9 @@ class Watched:
     def batch(self, *data: Fact, records: int = 10**9, back: int | None = None) -> list[object]:
         """One batch, which may read so many records; returns the findings of the state."""
         start = 0 if self.done.barrier == 0 else None
-        listing = Listing("cluster", {LOG: Answer("log-id", ListedEnd(self.end, 0, 1), start)}, NOW_MS, NOW_MS + 1)
+        listing = Listing(
+            "cluster", {LOG: ListedPartition("log-id", ListedEnd(self.end, 0, 1), start)}, NOW_MS, NOW_MS + 1
+        )
         rereads = self.rereads if back is None else {LOG: back}
         following = plan(self.done, listing, Limits(), rereads)
         (task,) = plan_reads(self.done, following, OPTIONS)

@@ -20,7 +20,8 @@ from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInf
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.reread_requests import RereadRequest, write_requests
+from txnwatch.streaming.source.reread_file import write_requests
+from txnwatch.streaming.source.reread_requests import RereadRequest
 from txnwatch.streaming.source.snapshot_schedule import SnapshotSchedule
 
 ORDERS, OTHER = TopicPartition("orders", 0), TopicPartition("other", 0)

@@ -11,12 +11,12 @@ from msgspec.structs import replace as with_changes
 
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
-from txnwatch.streaming.source.planner import Answer, Limits, ListedEnd, Listing, is_begun, plan
+from txnwatch.streaming.source.planner import Limits, ListedEnd, ListedPartition, Listing, is_begun, plan
 
 ORDERS, PAYMENTS, AUDIT = (TopicPartition(name, 0) for name in ("orders", "payments", "audit"))
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 Positions = dict[TopicPartition, Position | NotBegun]
-Answers = dict[TopicPartition, Answer]
+Answers = dict[TopicPartition, ListedPartition]
 
 NO_LIMITS = Limits()
 Rereads = dict[TopicPartition, int]
@@ -36,8 +36,8 @@ def at(
     return Position(topic_id, offset, epoch, offset if listed is None else listed, 1, is_stale=stale)
 
 
-def an_answer(end: int | None, *, start: int | None = None, topic_id: str = "id", epoch: int = 3) -> Answer:
-    return Answer(topic_id, ListedEnd(end, epoch, 1) if end is not None else None, start)
+def an_answer(end: int | None, *, start: int | None = None, topic_id: str = "id", epoch: int = 3) -> ListedPartition:
+    return ListedPartition(topic_id, ListedEnd(end, epoch, 1) if end is not None else None, start)
 
 
 UNREAD = NotBegun("id")
@@ -49,7 +49,7 @@ def test_a_plan_is_one_barrier_further_with_the_times_of_its_listing() -> None:
 
 
 # what was known, what the leader answered -> where the partition stands now
-ONE_PARTITION: dict[str, tuple[Position | NotBegun | None, Answer, Position | NotBegun]] = {
+ONE_PARTITION: dict[str, tuple[Position | NotBegun | None, ListedPartition, Position | NotBegun]] = {
     "read on to the end": (at(10), an_answer(30), at(30)),
     "nothing was written": (at(10), an_answer(10), at(10)),
     "a new leader's epoch is kept": (at(10), an_answer(30, epoch=4), at(30, epoch=4)),
@@ -74,7 +74,7 @@ ONE_PARTITION: dict[str, tuple[Position | NotBegun | None, Answer, Position | No
 @pytest.mark.parametrize("partition", [ORDERS, LOG], ids=["data", "log"])
 @pytest.mark.parametrize(("known", "answer", "position"), ONE_PARTITION.values(), ids=ONE_PARTITION.keys())
 def test_a_partition_stands_where_its_answer_allows(
-    partition: TopicPartition, known: Position | None, answer: Answer, position: Position
+    partition: TopicPartition, known: Position | None, answer: ListedPartition, position: Position
 ) -> None:
     before = {} if known is None else {partition: known}
     assert planned(before, {partition: answer}).positions == {partition: position}
@@ -93,7 +93,7 @@ def test_a_partition_stands_where_its_answer_allows(
     ],
 )
 def test_reading_begins_once_start_and_end_are_listed(
-    known: Position | None, answer: Answer, begun: dict[TopicPartition, int]
+    known: Position | None, answer: ListedPartition, begun: dict[TopicPartition, int]
 ) -> None:
     assert planned({} if known is None else {ORDERS: known}, {ORDERS: answer}).begun == begun
 
@@ -160,7 +160,7 @@ def test_no_distance_in_offsets_cuts_the_log() -> None:
     assert found.barrier_fact(None).stale_coordinator == frozenset()
 
 
-BACKLOG_ENDS: dict[str, tuple[int, Position | None, int | None, Answer, Rereads, int]] = {
+BACKLOG_ENDS: dict[str, tuple[int, Position | None, int | None, ListedPartition, Rereads, int]] = {
     "there when reading began": (0, None, None, an_answer(30, start=0), {}, 30),
     "there, but it had not answered": (6, UNREAD, None, an_answer(30, start=0), {}, 30),
     "made later": (6, None, None, an_answer(30, start=0), {}, 0),
@@ -180,7 +180,12 @@ BACKLOG_ENDS: dict[str, tuple[int, Position | None, int | None, Answer, Rereads,
     ("barrier", "known", "backlog_end", "answer", "rereads", "expected"), BACKLOG_ENDS.values(), ids=BACKLOG_ENDS.keys()
 )
 def test_what_was_in_the_log_when_reading_began_is_not_new(
-    barrier: int, known: Position | None, backlog_end: int | None, answer: Answer, rereads: Rereads, expected: int
+    barrier: int,
+    known: Position | None,
+    backlog_end: int | None,
+    answer: ListedPartition,
+    rereads: Rereads,
+    expected: int,
 ) -> None:
     known_backlog = {} if backlog_end is None else {LOG: backlog_end}
     before = SourceOffset(
@@ -201,7 +206,7 @@ def test_a_log_that_answers_late_is_as_old_as_when_it_was_found(barrier: int, ex
         assert before.backlog_end.get(LOG, 0) == at_first
 
 
-REREADS: dict[str, tuple[Position | None, Answer, Rereads, Rereads]] = {
+REREADS: dict[str, tuple[Position | None, ListedPartition, Rereads, Rereads]] = {
     "reread from below": (at(10), an_answer(30), {ORDERS: 4}, {ORDERS: 4}),
     "reread from where it stands": (at(10), an_answer(30), {ORDERS: 12}, {ORDERS: 10}),
     "no answer": (at(10), an_answer(None), {ORDERS: 4}, {}),
@@ -215,7 +220,7 @@ REREADS: dict[str, tuple[Position | None, Answer, Rereads, Rereads]] = {
 @pytest.mark.parametrize(("known", "answer", "rereads", "reread"), REREADS.values(), ids=REREADS.keys())
 def test_what_has_begun_and_answers_can_be_read_again(
     known: Position | None,
-    answer: Answer,
+    answer: ListedPartition,
     rereads: Rereads,
     reread: dict[TopicPartition, int],
 ) -> None:
@@ -238,7 +243,7 @@ small = st.integers(0, 60)
 answers_of_a_round = st.dictionaries(
     st.sampled_from([ORDERS, PAYMENTS, AUDIT, LOG]),
     st.builds(
-        Answer,
+        ListedPartition,
         st.sampled_from(["id", "id", "new"]),
         st.none() | st.builds(ListedEnd, small, st.integers(0, 3), st.integers(1, 3)),
         st.none() | small,

@@ -22,13 +22,8 @@ from txnwatch.state.model.findings import (
 )
 from txnwatch.state.model.gap import Remedy
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.source.reread_requests import (
-    RereadRequest,
-    census_of,
-    read_requests,
-    requests_after,
-    write_requests,
-)
+from txnwatch.streaming.source.reread_file import read_requests, write_requests
+from txnwatch.streaming.source.reread_requests import RereadRequest, census_of, requests_after
 
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
 reasons = st.none() | st.sampled_from(CensusReason)

@@ -18,7 +18,8 @@ from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInf
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.reread_requests import RereadRequest, census_of, write_requests
+from txnwatch.streaming.source.reread_file import write_requests
+from txnwatch.streaming.source.reread_requests import RereadRequest, census_of
 
 ORDERS = TopicPartition("orders", 0)
 BROKER = Endpoint("a", 1)

@@ -21,7 +21,8 @@ from txnwatch.streaming.source.idle_barriers import IDLE_S, NextBarrierDue, writ
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.reread_requests import census_of, write_requests
+from txnwatch.streaming.source.reread_file import write_requests
+from txnwatch.streaming.source.reread_requests import census_of
 
 ORDERS = TopicPartition("orders", 0)
 BROKER = Endpoint("a", 1)
