@@ -12,6 +12,7 @@ from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import UNKNOWN_PARTITION
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.metadata import TopicInfo
+from txnwatch.streaming.client.sasl import PasswordLogin
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.source.options import KNOWN, SourceOptions, parse_bootstrap, parse_options
 
@@ -160,7 +161,7 @@ def test_kafka_options_are_client_properties() -> None:
         "kafka.client.id": "ignored",
     }
     assert parse_options({**LEAST, **given}).security == Security(
-        "SASL_PLAINTEXT", mechanism="SCRAM-SHA-256", username="Me", password="Pw"
+        "SASL_PLAINTEXT", login=PasswordLogin("SCRAM-SHA-256", "Me", "Pw")
     )
 
 
