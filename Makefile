@@ -27,7 +27,8 @@ e2e: dev-venv ## end-to-end tests: the whole job
 	@$(BIN)/python -m pytest tests/e2e $(ARGS)
 
 long: dev-venv ## what takes long and is not in `make test`: whole processes under rarer faults
-	@$(BIN)/python -m pytest tests -m long $(ARGS)
+	@$(BIN)/python -m pytest tests -m long --ways-results docs/ways-in.json $(ARGS)
+	@$(BIN)/python scripts/generate_docs.py
 
 faults: dev-venv ## every fault on real brokers of two versions, beside the other tools; writes docs/faults.md
 	@$(BIN)/python -m pytest tests/faults -m "" --fault-results docs/faults.json $(ARGS)

@@ -4,6 +4,7 @@ The pages and their sources: docs/verdicts.md (the tables of verdicts and of the
 refusals), docs/events.md (the Avro schema), docs/cli.md (the parser), deploy/reference-config.toml (the settings
 model), docs/configuration.md (the same model), docs/spark-source.md (the options and the schema of the source),
 docs/metrics.md (the table of metrics), docs/faults.md (docs/faults.json, the results of the last `make faults`),
+docs/ways-in.md (docs/ways-in.json, the results of the last `make long`),
 docs/benchmarks.md and docs/capacity.md (docs/benchmarks.json, the results of the last `make bench`),
 docs/decisions/README.md (the titles of the decisions), and two files of the Helm chart: values.schema.json (the
 settings model) and the alert rules (deploy/prometheus/rules.yaml).
@@ -27,6 +28,7 @@ from glossary_links import link_terms
 from page_texts import ABORT_ABOUT, BY_HAND, COORDINATOR_ABOUT, METRICS_ABOUT
 from pydantic_core import PydanticUndefined
 from source_page import source_page
+from ways_page import ways_page
 
 from txnwatch.cli.main import parser
 from txnwatch.config import RunSettings
@@ -428,6 +430,7 @@ PAGES = {
     "docs/benchmarks.md": benchmarks,
     "docs/capacity.md": capacity,
     "docs/verdicts.md": verdicts_page,
+    "docs/ways-in.md": lambda: ways_page(ROOT, _GENERATED),
     "docs/events.md": events_page,
     "docs/cli.md": cli_page,
     "deploy/reference-config.toml": reference_config,

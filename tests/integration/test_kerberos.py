@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from support.kdc import REALM, Kdc, missing_program
-from support.servers import Clusters, create_coordinators
+from support.servers import Clusters, connect, create_coordinators
+from support.topics import create_topic, unique
+from support.way_results import keep
 from txnwatch.cli.main import main
+from txnwatch.embedded.faults import late_write_after_abort, set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.librdkafka import librdkafka_config
-from txnwatch.state.model.errors import BrokerError, ConfigError
+from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.options import SourceOptions, parse_options
@@ -23,7 +25,7 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(missing_program() is not None, reason=f"no {missing_program()}: apt-get install krb5-kdc"),
 ]
-NAME = "kerberos"
+NAME, WAY, WORKS = "kerberos", "GSSAPI, keytab", "works"
 MODULE = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
 
 
@@ -54,6 +56,7 @@ def kafka(clusters: Clusters, kdc: Kdc, tmp_path_factory: pytest.TempPathFactory
             system_properties={"java.security.krb5.conf": str(kdc.config)},
         ),
     )
+    set_verification(started.bootstrap_servers, [1], enabled=False)
     create_coordinators(started)
     yield started
     clusters.end(NAME)
@@ -93,18 +96,34 @@ def test_a_principal_that_is_not_in_the_keytab_is_a_clear_error(kafka: EmbeddedK
         cluster.refresh()
 
 
-@pytest.mark.parametrize("command", ["doctor", "find-hanging"])
-def test_commands_without_the_events_topic_work(
-    kafka: EmbeddedKafka, keytab: Path, tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def flags(kafka: EmbeddedKafka, keytab: Path, tmp_path: Path) -> list[str]:
     path = tmp_path / "client.properties"
     path.write_text("".join(f"{name}={value}\n" for name, value in client_properties(keytab).items()))
-    code = main([command, "--bootstrap-server", kafka.listener("LOGIN"), "--command-config", str(path)])
-    shown = capsys.readouterr()
-    assert "Kerberos" not in shown.err
-    assert code == 0 or "0 missing" in shown.out, shown.out + shown.err
+    return ["--bootstrap-server", kafka.listener("LOGIN"), "--command-config", str(path)]
 
 
-def test_the_events_topic_is_refused_with_the_reason(kafka: EmbeddedKafka, keytab: Path) -> None:
-    with pytest.raises(ConfigError, match="expected a confluent-kafka that is built with GSSAPI"):
-        librdkafka_config(options_for(kafka, client_properties(keytab)))
+def test_commands_without_the_events_topic_work(
+    kafka: EmbeddedKafka, flags: list[str], capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    results: Path | None = request.config.getoption("--ways-results")
+    with contextlib.closing(connect(kafka)) as cluster:
+        (partition,) = create_topic(cluster, unique("kerberos"))
+        producer = late_write_after_abort(cluster, "of-kerberos", partition)
+    main(["doctor", *flags])
+    assert "0 missing" in capsys.readouterr().out
+    keep(results, WAY, "doctor", WORKS)
+    main(["find-hanging", *flags])
+    assert "of-kerberos" in capsys.readouterr().out
+    keep(results, WAY, "find-hanging", WORKS)
+    which = ["--topic", partition.topic, "--partition", "0", "--producer-id", str(producer.producer_id)]
+    assert main(["abort", *flags, *which, "--yes"]) == 0, capsys.readouterr()
+    keep(results, WAY, "abort", "works; not with an events topic: the wheels of confluent-kafka have no GSSAPI")
+
+
+def test_the_events_topic_is_refused_with_the_reason_before_spark_starts(
+    flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    assert main(["run", *flags, "--checkpoint", str(tmp_path / "checkpoint")]) == 2
+    assert "expected a confluent-kafka that is built with GSSAPI" in capsys.readouterr().err
+    keep(request.config.getoption("--ways-results"), WAY, "run", "no: the wheels of confluent-kafka have no GSSAPI")

@@ -38,6 +38,7 @@ GENERATED = [
     "docs/spark-source.md",
     "docs/decisions/README.md",
     "docs/verdicts.md",
+    "docs/ways-in.md",
     "docs/abort.md",
     "docs/events.md",
     "docs/cli.md",
