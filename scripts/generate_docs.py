@@ -258,7 +258,7 @@ cluster:
 - **find-hanging**: `kafka-transactions.sh find-hanging --broker-id` of the partition's leader, with its default of 15
   minutes and (*at 0*) with `--max-transaction-timeout 0`; the seconds are the run time of the tool;
 - **kafka-python**: `KafkaAdminClient.find_hanging_transactions`, with its default and (*at 0*) with a threshold of
-  zero. With zero it lists every live transaction, also the healthy ones;
+  zero. With zero it lists every live transaction, including the healthy ones;
 - **gauge**: the value of the leader's `PartitionsWithLateTransactionsCount`, which rises 20 minutes after the last
   write.
 

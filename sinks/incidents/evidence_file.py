@@ -2,7 +2,7 @@
 
 The first line has the markers written within the last hour, each other line one hanging transaction, as JSON. Only this
 process writes the file; a client of the cluster has no access to it. It keeps outcomes that the coordinator no longer
-shows over a restart, also with another version of txnwatch (state/store/evidence_lines.py). If the file cannot be read
+shows over a restart, even with another version of txnwatch (state/store/evidence_lines.py). If the file cannot be read
 or written, only these data are lost. A line that cannot be read affects no other line.
 """
 

@@ -54,8 +54,8 @@ class RunSettings(BaseModel):
     )
     foreign_topics: Regex | None = Field(
         None,
-        description="regular expression; topics that match are copied byte for byte from another cluster and are not "
-        "watched",
+        description="regular expression; topics that match are not watched, because another cluster's topics are "
+        "copied into them byte for byte",
     )
     checkpoint: NotEmpty = Field("txnwatch-checkpoint", description="directory (or URI) that keeps position and state")
     events_topic: TopicName = Field(
@@ -138,7 +138,7 @@ class RunSettings(BaseModel):
         f"read from them ({DEFAULT_SCAN_INTERVAL_MS} if they do not return it)",
     )
     stuck_prepare_ms: NotNegativeMs = Field(
-        _DEFAULTS.stuck_prepare_ms, description="a transaction is stuck if it has been in Prepare* for longer"
+        _DEFAULTS.stuck_prepare_ms, description="a transaction is stuck if it has been in Prepare* for longer than this"
     )
     long_running_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
         _DEFAULTS.long_running_fraction,
@@ -173,7 +173,7 @@ class RunSettings(BaseModel):
     abort_breaker_incidents: NotNegative = Field(
         20,
         description="maximum number of transactions that hang at the same time; if more hang, nothing is aborted, "
-        "because the fault may be a larger one",
+        "because the whole cluster may have a fault",
     )
     abort_breaker_cooldown_ms: NotNegativeMs = Field(
         DurationMs(600_000), description="for how long nothing is aborted after an abort with an unexpected result"

@@ -44,7 +44,7 @@ class SharedState:
         rereading: coordinator partitions whose re-read has begun and has not reached the listed end yet, with the gap
             that it closes; until then they count as stale.
         readings: how often a coordinator partition was found truncated. Records of a later reading replace those of an
-            earlier one, whatever their offsets, also of idle producer ids.
+            earlier one, whatever their offsets, even of idle producer ids.
         holes: the end of the last compaction hole of a coordinator partition; never carry state across it.
         clocks: the brokers' clocks.
         assumed_ms: the highest lower bound of each broker's clock for which all due times are right

@@ -6,8 +6,8 @@ producer id and an epoch. So the state keeps two values for the transaction in v
 epoch (`epoch_use`). Up to transaction.version 1 an epoch is used from one InitProducerId to the next, by any number of
 transactions. From version 2 on each end raises it. A client can change the version without a new InitProducerId. Only
 consecutive records show which case it is, and two adjacent records need not be consecutive: compaction removes records
-between them, also those that ended a transaction. So no offset between them may be missing. Everything else is SHARED,
-which proves nothing.
+between them, including those that ended a transaction. So no offset between them may be missing. Everything else is
+SHARED, which proves nothing.
 
 Pure: no I/O, no clock.
 """
@@ -85,7 +85,7 @@ def _has_reached(prior: CoordinatorView, data_epoch: ProducerEpoch | None) -> bo
 
 
 def _after_init(prior: CoordinatorView | None, view: CoordinatorView, *, is_consecutive: bool) -> CoordinatorView:
-    """The view after an InitProducerId; a repeated one returns the same epoch again, also after a transaction."""
+    """The view after an InitProducerId; a repeated one returns the same epoch again, even after a transaction."""
     if prior is None:
         return view if is_consecutive else replace(view, previous_outcome=UNKNOWN_PREVIOUS)
     if prior.producer_epoch == view.producer_epoch and prior.superseded_by is None and view.epoch_use is EpochUse.FIRST:

@@ -20,7 +20,7 @@ class Agenda(Mapping[ProducerId, TimestampMs]):
     """Producer id -> our clock in ms; 0 is at every barrier.
 
     Attributes:
-        changed: producer ids whose time has changed since `settle`, also those that were removed.
+        changed: producer ids whose time has changed since `settle`, including those that were removed.
     """
 
     __slots__ = ("_heap", "_times", "changed")

@@ -54,12 +54,12 @@ def after_notice(producer: ProducerState, notice: PartitionNotice) -> Step:
 
 def held_between_barriers(producer: ProducerState, fact: TransactionSeen) -> ProducerState:
     """Restarts the proof on partitions that a live transaction has held since the last look."""
-    anew = {
+    reopened = {
         partition: changed(span, SpanEvent.HELD_BETWEEN_BARRIERS)
         for partition, span in producer.spans.items()
         if partition in fact.held and span.uncovered_at is not None
     }
-    return replace(producer, spans={**producer.spans, **anew}) if anew else producer
+    return replace(producer, spans={**producer.spans, **reopened}) if reopened else producer
 
 
 def dropped(producer: ProducerState, partition: TopicPartition) -> Step:

@@ -80,7 +80,7 @@ def outcome_as_found(event: IncidentEvent, found: ExpectedOutcome) -> ExpectedOu
 
 
 def is_doubtful_span(incident: IncidentEvent, *, was_found: bool) -> bool:
-    """Whether another writer published a hang that this process has not found, also not before a restart."""
+    """Whether another writer published a hang that this process has not found, not even before a restart."""
     if incident.verdict != Verdict.HANGING or incident.is_by_hand or incident.txn_start_offset is None:
         return False
     return incident.span is not None and not was_found

@@ -214,7 +214,7 @@ class Throttled(Variant, frozen=True):
 
 
 class LogRead(Variant, frozen=True):
-    """What a task found in the coordinators' log while another task brings the barrier; it is merged into the barrier.
+    """What a task found in the coordinators' log if another task returns the barrier; it is merged into the barrier.
 
     Attributes:
         holes, clocks: as in `Barrier`, for the partitions that the task has read.

@@ -46,7 +46,7 @@ def last_offset(checkpoint: str) -> SourceOffset | None:
 
 
 def last_cluster(checkpoint: str) -> str | None:
-    """The cluster of the last planned offset, also if another version wrote it; None as for `last_offset`.
+    """The cluster of the last planned offset, even if another version wrote it; None as for `last_offset`.
 
     Raises:
         CheckpointError: the checkpoint has an offset that txnwatch did not write.

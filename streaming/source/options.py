@@ -40,7 +40,7 @@ KNOWN = {
     "listtimeoutms": "how long one round of listing waits for a broker",
     "readpatiencems": "how long reading waits without progress before it reports a gap",
     "censuspattern": "regular expression; topics that match and are not scanned are watched by census only",
-    "foreignpattern": "regular expression for topics copied byte for byte from another cluster; they are never checked",
+    "foreignpattern": "regular expression; topics that match are not read: they are copies of another cluster's topics",
     "censusintervalms": "pause between two rounds of the census of topics that are not scanned",
     "healintervalms": "pause between two censuses of the scanned partitions, which check what the scan has found",
     "controlfile": "file in which the job asks for ranges to be read again",

@@ -43,8 +43,8 @@ def census_of(partition: TopicPartition, why: CensusReason) -> RereadRequest:
 def requests_after(emitted: Collection[Finding], doubted: Iterable[TopicPartition]) -> set[RereadRequest]:
     """The requests after a batch: gaps to read again, and partitions to describe.
 
-    `emitted` has the open transactions of every bucket, also those emitted in earlier batches. `doubted` are partitions
-    whose leader contradicted a candidate: the leader must describe them again.
+    `emitted` has the open transactions of every bucket, including those emitted in earlier batches. `doubted` are
+    partitions whose leader contradicted a candidate: the leader must describe them again.
     """
     requests = {census_of(partition, CensusReason.DOUBT) for partition in doubted}
     requests.update(census_of(partition, CensusReason.STANDING) for partition in _held_by_nobody_known(emitted))

@@ -11,6 +11,7 @@ from txnwatch.state.model.errors import BrokerError
 from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
+from txnwatch.streaming.client.tls import Tls
 
 IN_TIME_S = 1.0
 BAD_SERVERS: dict[str, tuple[Behaviour, str]] = {
@@ -47,7 +48,7 @@ def test_a_server_that_does_not_shake_hands_is_a_broker_error_in_time(behaviour:
     with bad_server(behaviour) as endpoint:
         started = time.monotonic()
         with pytest.raises(BrokerError, match=f"cannot connect to broker {endpoint}: "):
-            Connection(endpoint, Security(protocol="SSL", verify_host=False), timeout_s=IN_TIME_S)
+            Connection(endpoint, Security(protocol="SSL", tls=Tls(verify_host=False)), timeout_s=IN_TIME_S)
         assert time.monotonic() - started < 2 * IN_TIME_S
 
 

@@ -1,1 +1,1 @@
-"""A seeded cluster in small, the real reader against it, and a judge who knows everything."""
+"""A small simulated cluster with a seed, the real reader and state, and oracles that know the true state."""

@@ -1,11 +1,14 @@
-"""The real ledger and the real automatic abort in a simulated cluster, and the truth about whose data they end.
+"""The real ledger and the real automatic abort in a simulated cluster, compared with the true owners of the data.
 
 Between any two of their requests anything may happen: clients resume, begin, commit, are fenced; leaders move; faults.
-HARM: a marker was taken, and the data it decided belongs, in part, to a transaction that was acknowledged as
-committed, or that its coordinator still owned at that moment. LIE: an incident has an expected outcome that its
-clients did not get as an answer, or an abort is called verified and no ABORT marker closed the data.
-SILENCED: with a forger on the events topic, what this process has found to hang has no open incident after a batch.
-SHOWN: a command of the forger stands in an event of ours.
+A problem begins with its kind:
+
+HARM: a marker was accepted, and a part of its data belongs to a transaction whose commit was acknowledged, or that its
+coordinator still owned then.
+FALSE OUTCOME: the expected outcome of an incident is not the answer that the client got.
+FALSE RESULT: an abort is reported as verified, and no ABORT marker closed the data.
+SUPPRESSED: another client forges events, and a hang that this process has found has no open incident after a batch.
+FORGED COMMAND: the command of the forged event is in an event of this process.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from unittest import mock
 from simulation import run as running
 from simulation.faults import FAULTS
 from simulation.forger import EVIL, Forger
-from simulation.judge import Judge
+from simulation.oracle import Oracle
 from simulation.reader import BatchResult
 from simulation.run import Outcome
 from simulation.truth import Truth, witnessed
@@ -82,7 +85,7 @@ class Actors:
             self.forger.write()
         self.abort.recover()
         self.ledger.on_batch(emitted)
-        self._silenced()
+        self._check_suppressed()
         self.abort.on_batch()
         self.world.seen.update(self.abort.counts)
         self.abort.counts.clear()
@@ -91,16 +94,16 @@ class Actors:
         self.admin.harm.clear()
         return problems
 
-    def _silenced(self) -> None:
+    def _check_suppressed(self) -> None:
         findings, claims = self.ledger.findings, self.ledger.claims
         for key in findings._spans:
             known = self.ledger.store.open_span(*key)
             if known is None and key not in claims._ended_by_others:
-                self.problems.append(f"SILENCED: {key} hangs, and no incident is open")
+                self.problems.append(f"SUPPRESSED: {key} hangs, and no incident is open")
 
     def _on_event(self, event: IncidentEvent) -> None:
         if event.suggested_command == EVIL:
-            self.problems.append(f"SHOWN: {event.subject} is published with a command that somebody else has made")
+            self.problems.append(f"FORGED COMMAND: {event.subject} is published with the command of another client")
         self._outcome(event)
         self._verified(event)
 
@@ -120,7 +123,7 @@ class Actors:
         closing = self.admin.decided_by(log, event.producer_id, event.txn_start_offset or 0)
         self.world.seen["verified by a marker"] += 1
         if closing is None or closing.commit:
-            self.problems.append(f"LIE: {event.subject} is verified to be aborted, and what closed it is {closing}")
+            self.problems.append(f"FALSE RESULT: {event.subject} is verified to be aborted, and {closing} closed it")
 
     def _outcome(self, event: IncidentEvent) -> None:
         """Published when the incident opens, or found later."""
@@ -142,18 +145,20 @@ class Actors:
         last = event.evidence.last_sequence
         owners = self.truth.outcomes(self.world, log, event.producer_id, event.txn_start_offset or 0, last)
         if not owners <= {event.expected_outcome}:
-            self.problems.append(f"LIE: {event.subject} has {event.expected_outcome}, and its owners {owners}")
+            self.problems.append(
+                f"FALSE OUTCOME: {event.subject} has {event.expected_outcome}, and its owners {owners}"
+            )
 
 
-class AbortingJudge(Judge):
-    """A judge behind whom the abort acts on every batch that was committed."""
+class AbortOracle(Oracle):
+    """Also runs the ledger and the abort after every batch that was committed."""
 
     def __init__(self, world: World, truth: Truth, forger_seed: int | None) -> None:
         super().__init__(world)
         self.actors = Actors(world, truth, 3, forger_seed)
 
     def check(self, result: BatchResult) -> None:
-        """See Judge."""
+        """See Oracle."""
         super().check(result)
         self.actors.admin.stands_still = self.world.setting.rate == 0.0
         if result.is_committed and not self.problems:
@@ -165,7 +170,7 @@ def run_with_abort(seed: int, setting: Setting, *, forging: bool = False) -> Out
     forger_seed = seed + 2 if forging else None
     with (
         witnessed(Truth()) as truth,
-        mock.patch.object(running, "Judge", lambda world: AbortingJudge(world, truth, forger_seed)),
+        mock.patch.object(running, "Oracle", lambda world: AbortOracle(world, truth, forger_seed)),
     ):
         return running.run(seed, setting)
 
@@ -206,16 +211,16 @@ def run_race(seed: int) -> tuple[list[str], Counter[str]]:
             for _ in range(rng.randrange(30)):
                 world.step()
             forged = _forged(world, truth, rng)
-            is_lie = forged is not None and truth.is_live(world, forged)
+            is_false_evidence = forged is not None and truth.is_live(world, forged)
             if forged is not None:
                 plant(actors.ledger, forged, _row(world, truth, forged))
                 actors.ledger.checks.due_ms = 2**62  # what is over is refused, not resolved
                 actors.known.add(forged.incident_id)  # its outcome was given, also where an update repeats it
             found = actors.batch([])
-            # With the lie goes that it cannot have committed yet: only whether it was live when it was ended counts.
-            problems += [harm for harm in found if not (is_lie and "was committed" in harm)]
+            # False evidence excludes a commit, so only this counts: was the transaction live when it was ended?
+            problems += [harm for harm in found if not (is_false_evidence and "was committed" in harm)]
             known = actors.ledger.store.known
-            for one in [forged.incident_id] if forged is not None and is_lie else list(known)[:-_AT_ONCE]:
+            for one in [forged.incident_id] if forged is not None and is_false_evidence else list(known)[:-_AT_ONCE]:
                 actors.ledger.findings._spans.pop(known.pop(one).span, None)  # type: ignore[arg-type]
             if problems:
                 break

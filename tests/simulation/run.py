@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from simulation.faults import FAULTS
-from simulation.judge import Judge
+from simulation.oracle import Oracle
 from simulation.reader import BatchResult, Reader
 from simulation.world import Setting, World
 from txnwatch.state.model.ids import TopicPartition
@@ -47,30 +47,30 @@ def run(
     )
     reader = reader_of(world, rng)
     reader.fall_behind(random.Random(f"{seed} behind"))
-    judge = Judge(world)
+    oracle = Oracle(world)
     for _ in range(rng.randrange(40)):
         world.step()
     world.wait(world.clocks.old_ms)
     for _ in range(setting.batches):
         world.churn()
         world.wait(rng.randrange(300))
-        reader.batch(judge.check)
-        judge.problems.extend(reader.problems)
-        if judge.problems:
+        reader.batch(oracle.check)
+        oracle.problems.extend(reader.problems)
+        if oracle.problems:
             break
     else:
         if reader.straggler is None:
-            _stand_still(reader, judge)
+            _rest(reader, oracle)
         world.heal()
         if reader.straggler is not None:
-            _stay_behind(reader, judge)
-        _settle(reader, judge)
-        judge.close(reader.gaps)
-        judge.problems.extend(reader.problems)
-    return Outcome(seed, setting, judge.problems, world.tick, world.seen + reader.seen, world.timeline or [])
+            _stay_behind(reader, oracle)
+        _settle(reader, oracle)
+        oracle.close(reader.gaps)
+        oracle.problems.extend(reader.problems)
+    return Outcome(seed, setting, oracle.problems, world.tick, world.seen + reader.seen, world.timeline or [])
 
 
-def _stand_still(reader: Reader, judge: Judge) -> None:
+def _rest(reader: Reader, oracle: Oracle) -> None:
     """Batches over a cluster in which nothing moves and something stays away: what can be known must be reported."""
     world = reader.world
     if not world.hidden and world.is_whole:
@@ -85,7 +85,7 @@ def _stand_still(reader: Reader, judge: Judge) -> None:
     def check(result: BatchResult) -> None:
         nonlocal last
         last = result
-        judge.check(result)
+        oracle.check(result)
 
     unread: list[set[TopicPartition]] = []
     for _ in range(_STILL_BATCHES):
@@ -93,36 +93,36 @@ def _stand_still(reader: Reader, judge: Judge) -> None:
         reader.batch(check)
         unread.append(set(reader.gaps))
     if last is not None:
-        judge.stands_still(last, set().union(*unread[-_BATCHES_OF_A_PROOF:]))
+        oracle.check_at_rest(last, set().union(*unread[-_BATCHES_OF_A_PROOF:]))
     world.setting = replace(world.setting, rate=rate)
 
 
-def _stay_behind(reader: Reader, judge: Judge) -> None:
+def _stay_behind(reader: Reader, oracle: Oracle) -> None:
     """Batches over a cluster at rest with one partition that does not catch up, and then a look at the reports."""
     reader.stay_behind()
     reader.world.setting = replace(reader.world.setting, rate=0.0)
     batches_with_a_whole_log = 0
     for _ in range(_MOST_SETTLING_BATCHES):
         reader.world.wait(_OVER_AN_HOUR_MS)
-        reader.batch(judge.check)
+        reader.batch(oracle.check)
         batches_with_a_whole_log = batches_with_a_whole_log + 1 if all(is_data(gap) for gap in reader.gaps) else 0
-        if judge.problems or batches_with_a_whole_log > 2 * _LAST_BATCHES:
+        if oracle.problems or batches_with_a_whole_log > 2 * _LAST_BATCHES:
             break
-    judge.look_behind()
+    oracle.check_while_behind()
 
 
-def _settle(reader: Reader, judge: Judge) -> None:
+def _settle(reader: Reader, oracle: Oracle) -> None:
     """Batches over a cluster at rest, until nothing is left to be read again, and a few more."""
     reader.settle()
     reader.world.setting = replace(reader.world.setting, rate=0.0)
     for _ in range(_MOST_SETTLING_BATCHES):
         reader.world.wait(_LONG_MS)
-        reader.batch(judge.check)
-        if judge.problems or not reader.gaps:
+        reader.batch(oracle.check)
+        if oracle.problems or not reader.gaps:
             break
     for _ in range(_LAST_BATCHES):
         reader.world.wait(_OVER_AN_HOUR_MS)  # the coordinators are asked about two-phase transactions hourly
-        reader.batch(judge.check)
+        reader.batch(oracle.check)
 
 
 def shrink(failed: Outcome, reader_of: type[Reader] = Reader) -> Outcome:
@@ -134,7 +134,7 @@ def shrink(failed: Outcome, reader_of: type[Reader] = Reader) -> Outcome:
         progress = False
         for smaller in _smaller(smallest, failed.ticks):
             found = run(failed.seed, smaller, reader_of)
-            if found.problems and found.problems[0].startswith(kind):
+            if found.problems and found.problems[0].split(":")[0] == kind:
                 smallest, progress = smaller, True
                 break
     return run(failed.seed, smallest, reader_of, keep_timeline=True)

@@ -80,7 +80,9 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     which.add_argument("--producer-id", type=id64, metavar="ID", help="producer id of the open transaction")
     for flag in NOT_TAKEN:
         parser.add_argument(flag, nargs="?", action=_NotTaken, help=argparse.SUPPRESS)
-    parser.add_argument("--result", choices=("abort", "commit"), default="abort", help="the marker (default: abort)")
+    parser.add_argument(
+        "--result", choices=("abort", "commit"), default="abort", help="the kind of marker (default: abort)"
+    )
     parser.add_argument(
         "--lose-acknowledged-data",
         action="store_true",

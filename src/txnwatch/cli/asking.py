@@ -97,7 +97,7 @@ def add_output_flags(parser: argparse.ArgumentParser, *, can_find: bool = True, 
     parser.add_argument("--format", choices=("text", "json"), default="text", help="text, or one JSON object")
     if has_table:
         parser.add_argument(
-            "--wide", action="store_true", help="one line for each row, also if it is wider than the terminal"
+            "--wide", action="store_true", help="one line for each row, even if it is wider than the terminal"
         )
     if can_find:
         parser.add_argument("--fail-on-found", action="store_true", help="exit code 3 if something was found")

@@ -1,4 +1,4 @@
-"""Rights without which a part of the result is missing, and nobody else reports it. Pure: no I/O, no clock."""
+"""Rights without which a part of the result is missing; no command reports this. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 

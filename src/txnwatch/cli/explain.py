@@ -55,7 +55,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "--transactional-id",
         type=kafka_text,
         metavar="ID",
-        help="a transactional id, also if it looks like TOPIC-PARTITION",
+        help="a transactional id, even if it looks like TOPIC-PARTITION",
     )
     add_configured_flags(parser)
     add_output_flags(parser, has_table=False)

@@ -61,7 +61,12 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         help="only ids in this state, for example Ongoing; may be given several times",
     )
     parser.add_argument(
-        "--producer-id", action="append", type=id64, default=[], metavar="ID", help="only ids with this producer id now"
+        "--producer-id",
+        action="append",
+        type=id64,
+        default=[],
+        metavar="ID",
+        help="only ids that have this producer id now",
     )
     add_output_flags(parser)
     parser.set_defaults(run=run)

@@ -48,7 +48,10 @@ def add_flags(parser: argparse.ArgumentParser, model: type[BaseModel], only: Col
             help=f"{spec.description}{default}".replace("%", "%%"),
         )
     parser.add_argument(
-        "--config", metavar="FILE", type=Path, help="TOML file with the settings; a key is a flag's name with _ for -"
+        "--config",
+        metavar="FILE",
+        type=Path,
+        help="TOML file with the settings; a key is the name of a flag with _ instead of -",
     )
 
 

@@ -137,7 +137,7 @@ def _read(parsed: argparse.Namespace) -> _StatusFound:
 
 
 def _summary(found: _StatusFound, watchers: Sequence[Watcher], alone: Sequence[str], *, is_whole: bool) -> str:
-    """One line: whether an incident is open, whether a watcher judges, and whether watchers cover everything."""
+    """One line: whether an incident is open, whether a watcher is active, and whether watchers cover everything."""
     if found.incidents:
         wrong = ""
     elif found.problems:
@@ -145,15 +145,15 @@ def _summary(found: _StatusFound, watchers: Sequence[Watcher], alone: Sequence[s
     else:
         wrong = "no open incident"
     if not watchers:
-        nobody = "no watcher is active: no heartbeat was found here"
+        coverage = "no watcher is active: no heartbeat was found here"
     elif alone:
         since = "none has evaluated a barrier within the last minute"
-        nobody = f"no watcher of cluster {some(alone, _NAMED)} is active: {since}"
+        coverage = f"no watcher of cluster {some(alone, _NAMED)} is active: {since}"
     elif not is_whole:
-        nobody = "a watcher is active, but it proves nothing on the partitions that are not checked"
+        coverage = "a watcher is active, but it proves nothing on the partitions that are not checked"
     else:
-        nobody = "" if wrong == "" else "a watcher is active"
-    parts = [part for part in (wrong, nobody) if part]
+        coverage = "" if wrong == "" else "a watcher is active"
+    parts = [part for part in (wrong, coverage) if part]
     return "; ".join(parts)
 
 

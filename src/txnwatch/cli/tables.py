@@ -1,7 +1,8 @@
 """Lays out rows as lines of text that fit the terminal; without a terminal every row is one line and nothing is cut.
 
-If the whole table is too wide, the main columns stay in the row and the details stand below it. If the main columns are
-too wide as well, every row becomes a block with one line for each field.
+If the whole table is too wide, the details are below the row. If the main columns are too wide as well, the last ones
+are also below it, but at least half of them stay in the row. If these are too wide, every row becomes a block with one
+line for each field. A long value is broken between words.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from rich.cells import cell_len, chop_cells
 
 _BETWEEN, _INDENT = "  ", "    "
 _LEAST_VALUE = 20
+_LEAST_IN_ROW = 2
 NONE = "-"
 
 
@@ -34,6 +36,9 @@ def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], width:
     widths = [max(map(cell_len, cells)) for cells in zip([one.title for one in columns], *rows, strict=True)]
     everything = list(range(len(columns)))
     main = [index for index in everything if not columns[index].is_detail]
+    least = max(_LEAST_IN_ROW, (len(main) + 1) // 2)
+    while width is not None and len(main) > least and _total(widths, main) > width:
+        main.pop()
     if width is None or not rows or _total(widths, everything) <= width:
         yield from _aligned(columns, rows, widths, everything)
     elif _total(widths, main) > width:
@@ -43,7 +48,7 @@ def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], width:
         yield headings
         for line, row in zip(lines, rows, strict=True):
             yield line
-            details = [index for index in everything if columns[index].is_detail and row[index] not in {NONE, ""}]
+            details = [index for index in everything if index not in main and row[index] not in {NONE, ""}]
             yield from _filled([f"{columns[index].title} {row[index]}" for index in details], width)
 
 
@@ -69,10 +74,22 @@ def _filled(items: Sequence[str], width: int) -> Iterator[str]:
             line, following = _INDENT, item
         line += following
         if cell_len(line) > width:
-            *full, line = [f"{_INDENT}{part}" for part in chop_cells(line.strip(), width - len(_INDENT))]
+            *full, line = [f"{_INDENT}{part}" for part in _broken(item, width - len(_INDENT))]
             yield from full
     if line != _INDENT:
         yield line
+
+
+def _broken(text: str, width: int) -> list[str]:
+    """The text as lines; a word is broken only if it is longer than a line."""
+    lines = [""]
+    for word in text.split(" "):
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if cell_len(joined) <= width:
+            lines[-1] = joined
+        else:
+            lines = [*filter(None, lines), *chop_cells(word, width)]
+    return lines
 
 
 def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
@@ -81,6 +98,6 @@ def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
         if number:
             yield ""
         for column, value in zip(columns, row, strict=True):
-            parts = chop_cells(value, max(_LEAST_VALUE, width - longest - len(_BETWEEN))) or [""]
+            parts = _broken(value, max(_LEAST_VALUE, width - longest - len(_BETWEEN)))
             yield f"{column.title:<{longest}}{_BETWEEN}{parts[0]}".rstrip()
             yield from (f"{'':<{longest}}{_BETWEEN}{part}" for part in parts[1:])

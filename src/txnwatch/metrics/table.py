@@ -118,7 +118,11 @@ METRICS: tuple[Metric, ...] = (
         "absent if they do not give both a lower and an upper bound",
     ),
     Metric(
-        HEALTH, "broker_clock_uncertainty_seconds", _G, ("broker",), "maximum error of that offset, in either direction"
+        HEALTH,
+        "broker_clock_uncertainty_seconds",
+        _G,
+        ("broker",),
+        "maximum error of `txnwatch_broker_clock_offset_seconds`, in either direction",
     ),
     Metric(
         EVIDENCE,

@@ -54,6 +54,36 @@ def test_a_row_is_a_block_if_its_main_columns_are_too_wide() -> None:
     ]
 
 
+def test_the_last_main_columns_are_below_the_row_if_all_are_too_wide() -> None:
+    columns = [Column(title, False) for title in ("Check", "Subject", "Status", "Detail")]
+    rows = [["right", "Read on topic orders", "missing", "this user is not allowed to read the topic"]]
+    assert list(table_lines(columns, rows, 40)) == [
+        "Check  Subject               Status",
+        "right  Read on topic orders  missing",
+        "    Detail this user is not allowed to",
+        "    read the topic",
+    ]
+    assert list(table_lines(columns, rows, 30)) == [
+        "Check  Subject",
+        "right  Read on topic orders",
+        "    Status missing",
+        "    Detail this user is not",
+        "    allowed to read the topic",
+    ]
+
+
+def test_a_long_value_is_broken_between_words() -> None:
+    columns = [Column("Subject", False), Column("Detail", False)]
+    rows = [["orders", f"not allowed to read {'a' * 40} there"]]
+    assert list(table_lines(columns, rows, 30)) == [
+        "Subject  orders",
+        "Detail   not allowed to read",
+        f"         {'a' * 21}",
+        f"         {'a' * 19}",
+        "         there",
+    ]
+
+
 CELLS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P")), min_size=1, max_size=200)
 
 

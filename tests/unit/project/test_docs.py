@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import sys
 import tomllib
+from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from txnwatch.cli.main import COMMANDS
+from txnwatch.cli.reload import AT_ONCE, OF_THE_QUERY
 from txnwatch.config import RunSettings
 from txnwatch.setting_sources import load_settings
-from txnwatch.state.model.verdicts import Reason, Verdict
+from txnwatch.sinks.delivery.encoding import schema_text
+from txnwatch.state.model.verdicts import Reason, Severity, Verdict
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted(
@@ -144,6 +148,23 @@ def test_the_runbook_has_every_verdict_reason_and_outcome_under_its_own_anchor()
             "Do",
             "Do nothing",
         ], part[:20]
+
+
+def test_the_readme_has_a_row_for_each_verdict() -> None:
+    table = (ROOT / "README.md").read_text().partition("## What a verdict means")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE) == [*Verdict]
+
+
+@pytest.mark.parametrize(("field", "values"), [("verdict", Verdict), ("reason", Reason), ("severity", Severity)])
+def test_the_schema_names_each_value_of_a_field(field: str, values: type[StrEnum]) -> None:
+    text = next(found["doc"] for found in json.loads(schema_text())["fields"] if found["name"] == field)
+    assert [word for word in re.findall(r"\w+", text) if word in set(values)] == [*values]
+
+
+def test_the_page_about_reloading_names_each_setting_that_is_reloaded() -> None:
+    section = (ROOT / "docs" / "stopping.md").read_text().partition("## Reload")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(\w+)`", section))
+    assert {name for name in OF_THE_QUERY | AT_ONCE if not name.startswith("abort_")} - named == set()
 
 
 def test_commands_that_pages_show_are_commands() -> None:

@@ -1,11 +1,11 @@
-"""The verdicts of time against the true time: is each reported age true, and is nothing old left out?
+"""Compares the verdicts that depend on time with the true time: is an age true, and is a verdict missing?
 
-YOUNG: a transaction was reported to be in its state for longer than it had been when the coordinators' log was
-listed; for one that is Ongoing it is enough that the clock of its coordinator has passed so much since the start.
-HASTY: `late` was reported before the coordinator can have acted: its clock had passed the timeout, but no scan interval
-(and buffer) had gone by since it took over, nor had the limit truly passed. UNLISTED: something was reported of a
-transaction whose part of the coordinators' log had not answered. SILENT: everything has come to rest, a
-transaction has been Prepare* for long, and there was never a `stuck_prepare` of it.
+AGE TOO HIGH: the reported age of a state is higher than its true age when the coordinators' log was listed. For Ongoing
+the clock of the coordinator counts too: its time since the start of the transaction is also a true age.
+TOO EARLY: `late` was reported before the coordinator can have acted: it became the leader less than a scan interval and
+the buffer ago, and the true age is not above the limit either.
+LOG NOT LISTED: a verdict was reported at a barrier that did not list the transaction's partition of the log.
+MISSED PREPARE: after the last batch a transaction is in Prepare*, and `stuck_prepare` was never reported for it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _GRACE_MS = _POLICY.scan_interval_ms(None) + _POLICY.late_buffer_ms
 
 
 @dataclass
-class TimeJudge:
-    """What was reported about time, and what of it is wrong."""
+class TimeOracle:
+    """The reported states, and the checks of the verdicts that depend on time."""
 
     world: World
     reported: set[State] = field(default_factory=set)
 
     def check(self, candidate: TransactionCandidate, barrier: Barrier) -> Iterator[str]:
-        """A candidate of a barrier."""
+        """Checks a candidate of a barrier."""
         view, clocks, now_ms = candidate.view, self.world.clocks, barrier.coordinator_listed_ms
         state = State.of(view.transactional_id, candidate.producer_id, view)
         self.world.seen[f"reported: {candidate.verdict}"] += 1
@@ -40,7 +40,7 @@ class TimeJudge:
         self.reported.add(state)
         leader = barrier.leaders.get(view.log_partition)
         if leader is None:
-            yield f"UNLISTED: {candidate.verdict} of {state} at a barrier that has not listed its log"
+            yield f"LOG NOT LISTED: {candidate.verdict} of {state} at a barrier that has not listed its log"
             return
         age_ms = now_ms - clocks.since_ms[state]
         led_ms = now_ms - clocks.led_ms[view.log_partition, leader.epoch]
@@ -49,16 +49,16 @@ class TimeJudge:
             assert view.start_ms is not None, "an ongoing transaction has begun"
             possible_ms = max(age_ms, now_ms + clocks.ahead_ms[leader.broker] - view.start_ms)
         if candidate.age_ms > possible_ms:
-            yield f"YOUNG: {candidate.verdict} of {state}: {candidate.age_ms} ms, and it is {possible_ms} ms"
+            yield f"AGE TOO HIGH: {candidate.verdict} of {state}: {candidate.age_ms} ms, truly {possible_ms} ms"
         is_hasty = age_ms <= view.timeout_ms + _GRACE_MS and led_ms <= _GRACE_MS
         if candidate.verdict is Verdict.LATE and is_hasty:
-            yield f"HASTY: {state} is {age_ms} ms old, and its coordinator has led for {led_ms} ms"
+            yield f"TOO EARLY: {state} is {age_ms} ms old, and its coordinator has led for {led_ms} ms"
 
     def close(self) -> Iterator[str]:
-        """After everything has come to rest."""
+        """After the last batch: transactions in Prepare* that were not reported."""
         for known in self.world.coordinators.transactions.values():
             value = known.value
             if value is not None and value.state.is_prepare:
                 state = State.of(known.transactional_id, value.producer_id, value)
                 if state not in self.reported:
-                    yield f"SILENT: nothing was reported of {state}"
+                    yield f"MISSED PREPARE: no stuck_prepare was reported for {state}"

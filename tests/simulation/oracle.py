@@ -1,21 +1,24 @@
-"""The judge knows everything, and asks two questions: was something false reported, and was a hang missed?
+"""Compares the reports with the true state of the simulated cluster: is a report false, and is a hang missed?
 
-FALSE: a candidate was emitted although at no moment from the barrier's last answer for D to the end of its batch
-the span was there without a marker being owed to it; if it is gone since, from the first question for D. (Not "at
-the end": what changes after an answer is not the state's fault, the ledger's confirming read is for that. Not "at
-T": a log may be cut between listing and reading, and then what was read is what is true.) MISSED: the cluster is
-healed, several batches have run, and a span that no marker is owed to has no candidate. LEFT: a candidate whose
-span has ended, or was taken in by a live transaction that then ended, was never reported to be over. OPEN: a gap that
-never closed.
-BLIND: a hang is missed while a partition is still behind; a census must have shown it. ENDED: a hang was reported as
-over by a marker, and hung on. FALSE STRAY: a stray write was reported, but all the data was of one transaction,
-never hung and never lost its marker.
+A problem begins with its kind:
 
-The verdicts that rest on time have a judge of their own (time_judge.py).
+FALSE: a candidate was emitted, but at no time in its window was the span open without an outstanding marker. The window
+begins with the last answer for D of the barrier, or with the first request for D if the span has ended since. It ends
+with the batch. (It does not begin at the end of the batch: the state cannot know what changes after an answer, and the
+fresh read of the ledger checks that. It does not begin at T: the log can be truncated between listing and reading, and
+then the data that was read counts.)
+MISSED: the faults have ended, several batches have run, and a span without an outstanding marker has no candidate.
+MISSED WHILE BEHIND: the same on a partition that is still behind; a census must have shown the hang.
+NOT ENDED: the span of a candidate has ended, or a live transaction included it and has ended; this was never reported.
+FALSE END: the end of a hang by a marker was reported, and the span hung continuously.
+FALSE STRAY: a stray write was reported, but all data belongs to one transaction, never hung and never lost its marker.
+GAP: a gap never closed.
+UNREPORTED HANG, UNREPORTED PARTITION: nothing moves any more, and a hang or a hidden partition was not reported.
 
-Where there is no scan, a candidate rests on a census that may be as old as the batch before. The findings of a
-batch that died before its commit are judged as true or false, but not remembered: the ledger looks again at what it has
-open.
+`time_oracle.py` checks the verdicts that depend on time.
+
+On a topic that is not scanned, a candidate depends on a census that may be as old as the previous batch. The findings
+of a batch that failed before its commit are checked, but not remembered: the ledger reads its open incidents again.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from simulation.reader import BatchResult
-from simulation.time_judge import TimeJudge
+from simulation.time_oracle import TimeOracle
 from simulation.truth import Truth
 from simulation.world import SpanId, World
 from simulation.world_admin import WorldAdmin
@@ -47,17 +50,17 @@ END = 1_000_000
 
 
 @dataclass
-class Judge:
-    """What was reported, and what is wrong with it."""
+class Oracle:
+    """The reports so far, and the problems in them."""
 
     world: World
     reported: dict[tuple[TopicPartition, int], SpanId] = field(default_factory=dict)
     found: set[SpanId] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
-    time: TimeJudge = field(init=False)
+    time: TimeOracle = field(init=False)
 
     def __post_init__(self) -> None:
-        self.time = TimeJudge(self.world)
+        self.time = TimeOracle(self.world)
 
     def check(self, result: BatchResult) -> None:
         """One attempt at a batch; only what was committed is remembered."""
@@ -83,10 +86,10 @@ class Judge:
             self.reported, self.found, self.time.reported = before, found, reported
 
     def _ended(self, ended: SpanEnded, result: BatchResult) -> None:
-        """A marker that was read ends what it closes, not what has hung all the while."""
+        """A marker that was read cannot end a span that hung before and after the batch."""
         name = self.reported.pop((ended.partition, ended.producer_id), None)
         if ended.how is SpanEnd.MARKER and name is not None and self.world.hanging.get(name, END) <= result.before:
-            self.problems.append(f"ENDED: {name} at barrier {result.barrier.number}")
+            self.problems.append(f"FALSE END: {name} at barrier {result.barrier.number}")
 
     def _candidate(self, candidate: SpanCandidate, result: BatchResult) -> None:
         span = candidate.span
@@ -106,7 +109,7 @@ class Judge:
             self.problems.append(f"FALSE: {name} at barrier {result.barrier.number}")
 
     def _doubt(self, held: SpanCandidate) -> None:
-        """The ledger asks the coordinator, and finds what the log's view covers."""
+        """The ledger asks the coordinator, and so finds a hang that the view of the log hides."""
         self.world.seen["cover in doubt"] += 1
         name = SpanId(held.partition, held.span.topic_id, held.producer_id, held.span.start_offset)
         found = [real for real in self._same(name) if real in self.world.hanging]
@@ -116,7 +119,7 @@ class Judge:
         self.found.update(found)
 
     def _ask(self, candidate: SpanCandidate) -> None:
-        """The ledger asks the coordinators that answer, twice; what it makes of their answers must be true now."""
+        """The ledger asks the coordinators twice; a hang that it derives from their answers must be true now."""
         self.world.seen["owner in doubt"] += 1
         for _, found in confirm_contradicted(self._admin(), [candidate]):  # type: ignore[arg-type]
             if found.answer is Answer.CONFIRMED and found.producer is not None:
@@ -137,10 +140,10 @@ class Judge:
         admin.stands_still = True
         return admin
 
-    def stands_still(self, last: BatchResult, unread: Collection[TopicPartition]) -> None:
-        """While something is away and nothing moves: what is hidden is reported, and what can be proven is reported.
+    def check_at_rest(self, last: BatchResult, unread: Collection[TopicPartition]) -> None:
+        """While brokers or topics are missing and nothing moves: hidden partitions and provable hangs are reported.
 
-        `unread` is what was not read in one of the last batches.
+        `unread` has the partitions that were not read in one of the last batches.
         """
         world, barrier = self.world, last.barrier
         failed = {at for finding in last.emitted if isinstance(finding, CensusIncomplete) for at in finding.failed}
@@ -191,35 +194,37 @@ class Judge:
         )
 
     def _same(self, name: SpanId) -> list[SpanId]:
-        """The span as the truth knows it. It may begin earlier: its beginning was not read, or taken for over.
+        """The true spans that contain the span. They may begin earlier: their beginning was not read, or is over.
 
-        The confirming read has the beginning from the leader; what counts here is that the data is part of the span.
+        The fresh read gets the beginning from the leader; here it only matters that the data is part of the span.
         """
         known = (*self.world.hanging, *self.world.was_hanging)
         return [real for real in known if name.is_part_of(real)]
 
-    def look_behind(self) -> list[str]:
-        """At a cluster at rest, of which much is not read: every hang must be reported from its leader's answer."""
+    def check_while_behind(self) -> list[str]:
+        """While nothing moves and much is not read: every hang must be reported, by a census."""
         reported = {real for name in self.reported.values() for real in self._same(name)}
-        self.problems.extend(f"BLIND: {span}" for span in sorted(self.world.hanging.keys() - reported - self.found))
+        self.problems.extend(
+            f"MISSED WHILE BEHIND: {span}" for span in sorted(self.world.hanging.keys() - reported - self.found)
+        )
         return self.problems
 
     def close(self, outstanding: Mapping[TopicPartition, int]) -> list[str]:
-        """After everything has come to rest: what was missed, what was left, and which gaps never closed."""
-        self.problems.extend(f"OPEN: the gap of {gap} never closed" for gap in outstanding)
+        """After the last batch: missed hangs, candidates whose end was not reported, and gaps that never closed."""
+        self.problems.extend(f"GAP: the gap of {gap} never closed" for gap in outstanding)
         truth = set(self.world.hanging)
         found = set(self.found)
         for name in self.reported.values():
             match = [real for real in self._same(name) if real in truth]
             found.update(match)
             if not match and not self._is_held(name):
-                self.problems.append(f"LEFT: {name} is still a candidate")
+                self.problems.append(f"NOT ENDED: {name} is still a candidate")
         self.problems.extend(f"MISSED: {span}" for span in sorted(truth - found))
         self.problems.extend(self.time.close())
         return self.problems
 
     def _is_held(self, name: SpanId) -> bool:
-        """Taken in by a transaction that is stuck in Prepare*: reported, covered, and not over."""
+        """Whether a transaction that is stuck in Prepare* holds the span: it was reported, and has not ended."""
         at = self.world.data.get(name.partition)
         if at is None or at.topic_id != name.topic_id:
             return False
