@@ -1,7 +1,7 @@
 """Tokens for Amazon MSK: the vendor's signer signs the request that AWS documents, and SASL carries it.
 
-There is no broker of MSK in a test. The signature is computed a second time, by steps that AWS's published vector for
-the signing key verifies.
+There is no broker of MSK in a test. The signature is computed a second time, by steps that two published vectors of AWS
+verify: one for the signing key, one for a presigned request.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from txnwatch.streaming.client.tokens import TokenLogin
 from txnwatch.streaming.source.options import parse_options
 
 pytest.importorskip("aws_msk_iam_sasl_signer")
+EMPTY = hashlib.sha256(b"").hexdigest()
 KEY_ID, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 REGION, HOST = "us-west-2", "b-1.x.c2.kafka.us-west-2.amazonaws.com"
 
@@ -47,6 +48,28 @@ def signing_key(secret: str, *scope: str) -> bytes:
     return key
 
 
+def signature(url: str, secret: str, payload: str = EMPTY) -> str:
+    """The signature of a presigned GET request; a signature that the URL has is left out."""
+    parts = urlsplit(url)
+    values = {name: value for name, value in parse_qsl(parts.query) if name != "X-Amz-Signature"}
+    _, *scope = values["X-Amz-Credential"].split("/")
+    query = "&".join(f"{quote(name, safe='-_.~')}={quote(values[name], safe='-_.~')}" for name in sorted(values))
+    request = "\n".join(("GET", parts.path, query, f"host:{parts.netloc}", "", "host", payload))
+    digest = hashlib.sha256(request.encode()).hexdigest()
+    text = "\n".join(("AWS4-HMAC-SHA256", values["X-Amz-Date"], "/".join(scope), digest))
+    return mac(signing_key(secret, *scope), text).hex()
+
+
+def test_the_signature_is_that_of_the_published_vector() -> None:
+    url = (
+        "https://examplebucket.s3.amazonaws.com/test.txt?X-Amz-Algorithm=AWS4-HMAC-SHA256"
+        "&X-Amz-Credential=AKIAIOSFODNN7EXAMPLE%2F20130524%2Fus-east-1%2Fs3%2Faws4_request"
+        "&X-Amz-Date=20130524T000000Z&X-Amz-Expires=86400&X-Amz-SignedHeaders=host"
+    )
+    found = signature(url, "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "UNSIGNED-PAYLOAD")
+    assert found == "aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404"
+
+
 def test_the_signing_key_is_that_of_the_published_vector() -> None:
     found = signing_key(SECRET, "20150830", "us-east-1", "iam", "aws4_request")
     assert found.hex() == "c4afb1cc5771d871763a393e44b703571b55cc28424d1a5e86da6ed3c154a4b9"
@@ -54,19 +77,15 @@ def test_the_signing_key_is_that_of_the_published_vector() -> None:
 
 def test_a_token_is_the_signed_request_to_connect() -> None:
     token = MskIam(REGION).fetch()
-    url = urlsplit(base64.urlsafe_b64decode(token.text + "=" * (-len(token.text) % 4)).decode())
+    text = base64.urlsafe_b64decode(token.text + "=" * (-len(token.text) % 4)).decode()
+    signed, _, user_agent = text.partition("&User-Agent=")  # the signer adds it after the signature
+    assert user_agent.startswith("aws-msk-iam-sasl-signer-python%2F")
+    url = urlsplit(signed)
     values = dict(parse_qsl(url.query))
     assert (url.scheme, url.netloc, url.path) == ("https", f"kafka.{REGION}.amazonaws.com", "/")
     assert values["Action"] == "kafka-cluster:Connect"
-    assert values["User-Agent"].startswith("aws-msk-iam-sasl-signer-python/")
-    signature, _ = values.pop("X-Amz-Signature"), values.pop("User-Agent")
-    date = values["X-Amz-Date"][:8]
-    scope = f"{date}/{REGION}/kafka-cluster/aws4_request"
-    assert values["X-Amz-Credential"] == f"{KEY_ID}/{scope}"
-    query = "&".join(f"{quote(name, safe='-_.~')}={quote(values[name], safe='-_.~')}" for name in sorted(values))
-    request = "\n".join(("GET", "/", query, f"host:{url.netloc}", "", "host", hashlib.sha256(b"").hexdigest()))
-    text = "\n".join(("AWS4-HMAC-SHA256", values["X-Amz-Date"], scope, hashlib.sha256(request.encode()).hexdigest()))
-    assert signature == mac(signing_key(SECRET, date, REGION, "kafka-cluster", "aws4_request"), text).hex()
+    assert values["X-Amz-Credential"] == f"{KEY_ID}/{values['X-Amz-Date'][:8]}/{REGION}/kafka-cluster/aws4_request"
+    assert values["X-Amz-Signature"] == signature(signed, SECRET)
     assert token.expires_s == pytest.approx(time.time() + 900, abs=5)
     assert SECRET not in url.query
 
