@@ -5,22 +5,26 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+_NO_RESULT = "no result"
 _COMMANDS = ("doctor", "find-hanging", "run", "abort")
 _ABOUT = """\
 Each row was run on a real broker with one hanging transaction: `doctor` found nothing missing, `find-hanging` named the
 transaction, `run` published its incident, and `abort` ended it and published that. [Connection and
 authentication](connection.md) has the properties of each row. The test is `tests/e2e/test_ways_in.py`, and for
 Kerberos, with a real KDC, `tests/integration/test_kerberos.py`; `make long` runs them and writes this page."""
-_NOT_RUN = """\
+_EXCEPTIONS = """\
 `AWS_MSK_IAM` is not in the table, because a test cannot have a broker of MSK. A unit test verifies the signature of the
-token and the message that carries it (`tests/unit/streaming/client/test_msk.py`)."""
+token and the message that carries it (`tests/unit/streaming/client/test_msk.py`).
+
+With GSSAPI, commands that use the events topic need a confluent-kafka that is built with it, because its wheels are
+not. `run` then ends with exit code 2 before Spark starts."""
 
 
 def ways_page(root: Path, generated: str) -> str:
     """docs/ways-in.md."""
     results: dict[str, dict[str, str]] = json.loads((root / "docs" / "ways-in.json").read_text())
     rows = [
-        f"| {way} | {' | '.join(found.get(name, 'not run') for name in _COMMANDS)} |" for way, found in results.items()
+        f"| {way} | {' | '.join(found.get(name, _NO_RESULT) for name in _COMMANDS)} |" for way, found in results.items()
     ]
     return "\n".join(
         [
@@ -33,7 +37,7 @@ def ways_page(root: Path, generated: str) -> str:
             f"|---|{'---|' * len(_COMMANDS)}",
             *rows,
             "",
-            _NOT_RUN,
+            _EXCEPTIONS,
             "",
         ]
     )

@@ -12,8 +12,8 @@ from support.servers import Clusters, connect, create_coordinators
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about
-from support.way_results import keep
-from support.ways import Broker, Way
+from support.way_results import WayResults
+from support.ways import WAYS, Broker, Way
 from txnwatch.cli.main import main
 from txnwatch.embedded.faults import late_write_after_abort, set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
@@ -23,12 +23,6 @@ from txnwatch.state.model.incident import IncidentEvent
 
 pytestmark = pytest.mark.long
 NAME = "ways-in-of-users"
-WAYS = (
-    *("TLS, JKS truststore and keystore", "TLS, PKCS12 truststore and keystore", "TLS, PEM truststore and keystore"),
-    *("TLS, inline PEM", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
-    *("OAUTHBEARER, client credentials", "OAUTHBEARER, token file"),
-)
-WORKS = "works"
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +65,7 @@ def test_a_way_in_works_with_every_command(
     capsys: pytest.CaptureFixture[str],
     request: pytest.FixtureRequest,
 ) -> None:
-    results: Path | None = request.config.getoption("--ways-results")
+    results = WayResults(request.config.getoption("--ways-results"), name)
     way = broker.ways()[name]
     flags = flags_of(kafka, way, tmp_path)
     partition, producer, transactional_id = hang(kafka)
@@ -80,12 +74,12 @@ def test_a_way_in_works_with_every_command(
     main(["doctor", *flags, *events])
     shown = capsys.readouterr()
     assert "\n0 missing" in shown.out, shown.out + shown.err
-    keep(results, name, "doctor", WORKS)
+    results.keep("doctor")
 
     main(["find-hanging", *flags])
     shown = capsys.readouterr()
     assert transactional_id in shown.out, shown.out + shown.err
-    keep(results, name, "find-hanging", WORKS)
+    results.keep("find-hanging")
 
     def about() -> list[IncidentEvent]:
         return events_about(kafka.bootstrap_servers, partition, events[1])
@@ -94,14 +88,14 @@ def test_a_way_in_works_with_every_command(
     with RunningWatch(flags[1], tmp_path / "checkpoint", *rest) as watch:
         eventually(about, 120.0, lambda: f"an event; log: {watch.lines[-10:]}")
     assert about()[0].transactional_id == transactional_id
-    keep(results, name, "run", WORKS)
+    results.keep("run")
 
     with contextlib.closing(connect(kafka)) as cluster:
         RawProducer(cluster, transactional_id).init()  # the application starts again: its old epoch is fenced
     which = ["--topic", partition.topic, "--partition", "0", "--producer-id", str(producer.producer_id)]
     assert main(["abort", *flags, *events, *which, "--yes"]) == 0, "".join(capsys.readouterr())
     assert any(event.action is not None for event in about())
-    keep(results, name, "abort", WORKS)
+    results.keep("abort")
 
 
 def test_renewed_certificates_are_used_by_all_connections_without_a_restart(

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 from support.certificates import Authority
 from support.servers import Clusters, create_coordinators
 from support.token_server import CLIENT
-from support.ways import SESSION_MS, Broker
+from support.ways import SESSION_MS, WAYS, Broker
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.librdkafka import librdkafka_config
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, ConfigError
@@ -25,11 +25,6 @@ from txnwatch.streaming.client.tokens import _HELD
 from txnwatch.streaming.source.options import SourceOptions, parse_options
 
 NAME = "ways-in"
-WAYS = (
-    *("TLS, JKS truststore and keystore", "TLS, PKCS12 truststore and keystore", "TLS, PEM truststore and keystore"),
-    *("TLS, inline PEM", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
-    *("OAUTHBEARER, client credentials", "OAUTHBEARER, token file"),
-)
 WITH_TLS = {"security.protocol": "SSL"}
 
 

@@ -6,10 +6,23 @@ import json
 from pathlib import Path
 
 
-def keep(path: Path | None, way: str, command: str, result: str) -> None:
-    """Writes one result; without a path it is not kept."""
-    if path is None:
-        return
-    rows = json.loads(path.read_text()) if path.exists() else {}
-    rows.setdefault(way, {})[command] = result
-    path.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n")
+class WayResults:
+    """The results of one way in; its former ones are removed first. Without a path nothing is kept."""
+
+    def __init__(self, path: Path | None, way: str) -> None:
+        self._path = path
+        self._way = way
+        self._found: dict[str, str] = {}
+        self._write()
+
+    def keep(self, command: str, result: str = "works") -> None:
+        """Writes the result of one command."""
+        self._found[command] = result
+        self._write()
+
+    def _write(self) -> None:
+        if self._path is None:
+            return
+        rows = json.loads(self._path.read_text()) if self._path.exists() else {}
+        rows[self._way] = self._found
+        self._path.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n")

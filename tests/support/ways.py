@@ -31,6 +31,13 @@ _WITH_TOKEN = {
     "sasl.login.callback.handler.class": f"{_SECURITY}.oauthbearer.OAuthBearerLoginCallbackHandler",
 }
 SESSION_MS = 3_000
+# The names of all ways in, for the parameters of tests; `Broker.ways` has their properties.
+WAYS = (
+    *("TLS, JKS truststore and keystore", "TLS, PKCS12 truststore and keystore", "TLS, PEM truststore and keystore"),
+    *("TLS, inline PEM", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+    *("OAUTHBEARER, client credentials", "OAUTHBEARER, token file"),
+)
+WITH_KERBEROS = "GSSAPI, keytab"
 _SCRAM_BITS = {"256": ScramMechanism.SCRAM_SHA_256, "512": ScramMechanism.SCRAM_SHA_512}
 
 

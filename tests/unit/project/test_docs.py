@@ -13,6 +13,7 @@ from types import ModuleType
 
 import pytest
 
+from support.ways import WAYS, WITH_KERBEROS
 from txnwatch.cli.main import COMMANDS
 from txnwatch.cli.reload import AT_ONCE, OF_THE_QUERY
 from txnwatch.config import RunSettings
@@ -59,6 +60,12 @@ GENERATED = [
 @pytest.mark.parametrize("page", GENERATED)
 def test_generated_pages_are_as_generated(generator: ModuleType, page: str) -> None:
     assert (ROOT / page).read_text() == generator.content(page), f"{page} is old: run `make docs`"
+
+
+def test_the_matrix_of_ways_in_has_a_result_for_every_way_and_command() -> None:
+    table = [line for line in (ROOT / "docs" / "ways-in.md").read_text().splitlines() if line.startswith("| ")]
+    assert {line.split(" | ")[0].removeprefix("| ") for line in table[1:]} == {*WAYS, WITH_KERBEROS}
+    assert [line for line in table if "no result" in line] == [], "run `make long`"
 
 
 def test_every_generated_page_is_compared(generator: ModuleType) -> None:
