@@ -9,8 +9,8 @@ _COMMANDS = ("doctor", "find-hanging", "run", "abort")
 _ABOUT = """\
 Each row was tested on a real broker with one hanging transaction. *works* means: `doctor` found nothing missing,
 `find-hanging` named the transaction, `run` published its incident, and `abort` ended it and published the result.
-[Connection and authentication](connection.md) has the properties of each row. The test is `tests/e2e/test_ways_in.py`, and for
-Kerberos, with a real KDC, `tests/integration/test_kerberos.py`; `make long` runs them and writes this page."""
+[Connection and authentication](connection.md) has the properties of each row. The test is `tests/e2e/test_ways_in.py`,
+and for Kerberos, with a real KDC, `tests/integration/test_kerberos.py`; `make long` runs them and writes this page."""
 _NOT_RUN = """\
 `AWS_MSK_IAM` is not in the table, because the tests cannot use a broker of MSK. A unit test verifies the signature of the
 token and the message that carries it (`tests/unit/streaming/client/test_msk.py`)."""
