@@ -12,8 +12,8 @@ Each row was tested on a real broker with one hanging transaction. *works* means
 [Connection and authentication](connection.md) has the properties of each row. The test is `tests/e2e/test_ways_in.py`,
 and for Kerberos, with a real KDC, `tests/integration/test_kerberos.py`; `make long` runs them and writes this page."""
 _NOT_RUN = """\
-`AWS_MSK_IAM` is not in the table, because the tests cannot use a broker of MSK. A unit test verifies the signature of the
-token and the message that carries it (`tests/unit/streaming/client/test_msk.py`)."""
+`AWS_MSK_IAM` is not in the table, because the tests cannot use a broker of MSK. A unit test verifies the signature of
+the token and the message that carries it (`tests/unit/streaming/client/test_msk.py`)."""
 
 
 def ways_page(root: Path, generated: str) -> str:
