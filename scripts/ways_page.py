@@ -1,4 +1,4 @@
-"""The page of the ways to connect, from docs/ways-in.json: the results of the last `make long`."""
+"""The page of the tested ways to connect, from docs/ways-in.json: the results of the last `make long`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 _NO_RESULT = "no result"
 _COMMANDS = ("doctor", "find-hanging", "run", "abort")
 _ABOUT = """\
-Each row was run on a real broker with one hanging transaction: `doctor` found nothing missing, `find-hanging` named the
-transaction, `run` published its incident, and `abort` ended it and published that. [Connection and
-authentication](connection.md) has the properties of each row. The test is `tests/e2e/test_ways_in.py`, and for
-Kerberos, with a real KDC, `tests/integration/test_kerberos.py`; `make long` runs them and writes this page."""
+Each row was tested on a real broker with one hanging transaction. *works* means: `doctor` found nothing missing,
+`find-hanging` named the transaction, `run` published its incident, and `abort` ended it and published the result.
+[Connection and authentication](connection.md) has the properties of each row. The test is `tests/e2e/test_ways_in.py`,
+and for Kerberos, with a real KDC, `tests/integration/test_kerberos.py`; `make long` runs them and writes this page."""
 _EXCEPTIONS = """\
-`AWS_MSK_IAM` is not in the table, because a test cannot have a broker of MSK. A unit test verifies the signature of the
-token and the message that carries it (`tests/unit/streaming/client/test_msk.py`).
+`AWS_MSK_IAM` is not in the table, because the tests cannot use a broker of MSK. A unit test verifies the signature of
+the token and the message that carries it (`tests/unit/streaming/client/test_msk.py`).
 
 With GSSAPI, commands that use the events topic need a confluent-kafka that is built with it, because its wheels are
 not. `run` then ends with exit code 2 before Spark starts."""
@@ -28,12 +28,12 @@ def ways_page(root: Path, generated: str) -> str:
     ]
     return "\n".join(
         [
-            "# Ways in: what was run with which authentication",
+            "# Tested authentication",
             "",
             generated,
             _ABOUT,
             "",
-            f"| way in | {' | '.join(f'`{name}`' for name in _COMMANDS)} |",
+            f"| method | {' | '.join(f'`{name}`' for name in _COMMANDS)} |",
             f"|---|{'---|' * len(_COMMANDS)}",
             *rows,
             "",

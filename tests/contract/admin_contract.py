@@ -101,7 +101,7 @@ class AdminContract:
         assert reading.open_transaction(owner.producer_id) is None
         assert reading.last_stable_offset == reading.high_watermark == 2
 
-    def test_a_partition_nobody_wrote_to_has_no_producers_and_no_problem(self, stage: Stage) -> None:
+    def test_an_empty_partition_has_no_producers_and_no_problem(self, stage: Stage) -> None:
         (partition,) = stage.create_topic(unique("untouched"))
         reading = stage.admin.read_partitions([partition])[partition]
         assert (reading.problem, reading.producers, reading.high_watermark) == (None, (), 0)

@@ -87,7 +87,7 @@ def test_the_longest_name_is_a_topics(config: dict[str, str]) -> None:
     assert ensure_topic(config, name[:249]) is None
 
 
-def test_a_topic_that_is_there_and_compacted_is_left_alone(config: dict[str, str], topic: str) -> None:
+def test_a_compacted_topic_that_exists_is_not_changed(config: dict[str, str], topic: str) -> None:
     deliver(config, topic, [an_event()])
     assert ensure_topic(config, topic) is None
     assert list(read_events(config, topic)) == [an_event()]
@@ -181,7 +181,7 @@ def test_a_tombstone_is_recognized_and_ends_nothing(config: dict[str, str], topi
     assert list(read_events(config, topic)) == [an_event("kept"), Overwritten(id_of("kept"))]
 
 
-def test_following_goes_on_with_what_comes_later(config: dict[str, str], topic: str) -> None:
+def test_following_continues_with_later_events(config: dict[str, str], topic: str) -> None:
     events = a_life("incident")
     deliver(config, topic, events[:1])
     following = read_events(config, topic, follow=True)
@@ -199,7 +199,7 @@ def test_a_missing_topic_is_a_broker_error_that_has_what_to_do(config: dict[str,
         list(read_events(config, name))
 
 
-def test_an_event_that_waited_long_is_never_put_behind_a_later_one_of_its_incident(
+def test_an_event_with_an_unknown_delivery_is_never_produced_after_a_later_one_of_its_incident(
     kafka: EmbeddedKafka, config: dict[str, str], topic: str
 ) -> None:
     # Compaction keeps the record with the highest offset, whatever its sequence: an earlier event must not follow.
@@ -277,7 +277,7 @@ def test_an_event_under_another_key_is_none(config: dict[str, str], topic: str) 
     assert [one.why for one in found if isinstance(one, BadEventError)] == [SkipReason.WRONG_KEY] * 2
 
 
-def test_a_heartbeat_stands_there_under_a_key_of_its_own(config: dict[str, str], topic: str) -> None:
+def test_a_heartbeat_has_a_key_of_its_own(config: dict[str, str], topic: str) -> None:
     beat = a_heartbeat(instance="host:/\u00fc")
     with closing(KafkaEventsTopic(config, topic)) as sink:
         sink.beat(beat)

@@ -214,7 +214,7 @@ def test_a_user_is_sent_and_a_refusal_shows_no_password(guarded: str, how: str) 
     assert "secret" not in str(refused.value)
 
 
-def test_a_record_by_somebody_else_does_not_stop_the_reading(
+def test_a_record_of_another_client_does_not_stop_the_reading(
     config: dict[str, str], topic: str, registry: SchemaRegistry
 ) -> None:
     producer = Producer(config)

@@ -300,7 +300,9 @@ class TestRedisMirror(ViewContract):
         assert stage.open_ids() == [id_of("going-on")]
         assert stage.keys() == {"incidents", f"incident:{id_of('going-on')}", "events"}
 
-    def test_a_member_of_somebody_else_that_is_no_text_keeps_nothing_from_ending(self, stage: RedisStage) -> None:
+    def test_a_member_of_another_client_that_is_not_text_does_not_keep_an_incident_open(
+        self, stage: RedisStage
+    ) -> None:
         stage.sink.deliver([an_event("over", cluster_id=stage.cluster_id)])
         with closing(redis.Redis.from_url(stage.url)) as client:
             client.zadd(f"txnwatch:{{{stage.cluster_id}}}:incidents", {b"\xff\xfe": 0})

@@ -176,13 +176,13 @@ def test_the_last_watcher_and_its_time_are_shown_when_none_is_active(
     assert f"no watcher of cluster {place.cluster_id} is active" in summary
 
 
-def test_an_open_incident_that_nobody_follows_is_found_all_the_same(place: Source) -> None:
+def test_an_open_incident_without_an_active_watcher_is_found(place: Source) -> None:
     place.deliver(the_events(place.cluster_id))
     assert main(["status", *place.flags, "--fail-on-found"]) == 3
     assert main(["status", *place.flags]) == 4
 
 
-def test_all_watchers_are_listed_and_one_of_the_future_is_not_believed(
+def test_all_watchers_are_listed_and_a_heartbeat_from_the_future_is_ignored(
     place: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place.beat(a_beat(place, instance="odd\x1b[2J", time_ms=wall_clock_ms() + 3_600_000))

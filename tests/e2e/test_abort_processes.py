@@ -157,7 +157,7 @@ def test_a_process_killed_before_and_after_its_marker_publishes_the_result_each_
 
 
 @pytest.mark.long
-def test_of_two_processes_one_acts_and_one_that_was_stopped_does_not_act_when_it_goes_on(
+def test_of_two_processes_one_acts_and_a_paused_one_does_not_act_when_it_continues(
     gate: Gate, cluster: Cluster, tail: EventTail, partitions: list[TopicPartition], tmp_path: Path
 ) -> None:
     watches = [a_watch(gate, tail, partitions[0], tmp_path / name) for name in ("one", "two")]

@@ -49,7 +49,7 @@ def foul(config: dict[str, str], topic: str) -> None:
     assert producer.flush(30.0) == 0
 
 
-def test_a_foul_topic_stops_nothing_and_somebody_looks(
+def test_invalid_records_on_the_topic_stop_nothing_and_are_reported(
     kafka: EmbeddedKafka,
     redis_server: EmbeddedRedis,
     cluster: Cluster,

@@ -129,7 +129,7 @@ def test_the_read_committed_group_is_stopped_and_the_other_is_not_affected(
 
 
 @pytest.mark.long
-def test_a_java_consumer_that_stands_still_is_stopped(
+def test_a_java_consumer_that_does_not_move_is_stopped(
     kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition
 ) -> None:
     stable, group = hang_with_traffic(kafka, cluster, partition), unique("console")

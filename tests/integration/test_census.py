@@ -89,13 +89,13 @@ def test_what_cannot_be_bracketed_has_failed(cluster: Cluster, partition: TopicP
     assert census.failed_scanned == ({partition} if asked.is_scanned else set())
 
 
-def test_a_partition_nobody_knows_has_failed(cluster: Cluster) -> None:
+def test_an_unknown_partition_has_failed(cluster: Cluster) -> None:
     nowhere = TopicPartition(unique("nowhere"), 0)
     census, found = taken(cluster, nowhere, Asked("bm90LXRoZS1pZC1hdC1hbGw"))
     assert (census.taken, census.failed, found) == ({}, {nowhere}, {})
 
 
-def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(cluster: Cluster, partition: TopicPartition) -> None:
+def test_a_re_created_topic_does_not_count_as_the_old_one(cluster: Cluster, partition: TopicPartition) -> None:
     with closing(Cluster(cluster.bootstrap, cluster.security)) as late:
         old_id = topic_id(late, partition)
         delete_topic(cluster, partition.topic)

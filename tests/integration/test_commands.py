@@ -120,7 +120,7 @@ def test_no_abort_is_suggested_for_what_may_have_been_committed(
     assert f"{partition}: HANGING." in done.stdout
 
 
-def test_the_abort_that_is_suggested_works_once_its_application_has_started_anew(
+def test_the_suggested_abort_works_after_a_restart_of_the_application(
     ask: Ask, cluster: Cluster, partition: TopicPartition
 ) -> None:
     producer = late_write(cluster, unique("late"), partition, commit=False)

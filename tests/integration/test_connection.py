@@ -168,7 +168,7 @@ def test_wrong_credentials_are_refused_with_the_brokers_message(
         connect_to(secured.listener("SASL"), properties)
 
 
-def test_a_password_never_stands_in_the_message(secured: EmbeddedKafka) -> None:
+def test_a_password_is_never_in_the_message(secured: EmbeddedKafka) -> None:
     with pytest.raises(AuthorizationError) as refused:
         connect_to(secured.listener("SASL"), with_plain("SASL_PLAINTEXT", password="the-guessed-one"))
     assert "the-guessed-one" not in str(refused.value)

@@ -69,13 +69,13 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     return code, lines[0]
 
 
-def test_nobody_listens(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_closed_port(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, line = run(capsys, "--bootstrap-server", "127.0.0.1:1", "--checkpoint", str(tmp_path / "checkpoint"))
     assert code == FAILURE
     assert "no broker answered: cannot connect to broker 127.0.0.1:1" in line
 
 
-def test_a_host_nobody_knows(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_unknown_host(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, line = run(capsys, "--bootstrap-server", "no-such-host.invalid:9092", "--checkpoint", str(tmp_path))
     assert code == FAILURE
     assert "cannot connect to broker no-such-host.invalid:9092" in line

@@ -160,7 +160,7 @@ def delete_records(cluster: Cluster, partition: TopicPartition, before: int) -> 
     assert done.result(15.0).low_watermark == before
 
 
-def test_deleted_records_are_lost_and_reading_goes_on_where_the_log_starts(
+def test_deleted_records_are_lost_and_reading_continues_at_the_start_of_the_log(
     cluster: Cluster, producer: RawProducer
 ) -> None:
     (partition,) = create_topic(cluster, unique("deleted-records"))
@@ -174,7 +174,7 @@ def test_deleted_records_are_lost_and_reading_goes_on_where_the_log_starts(
 
 
 @pytest.mark.usefixtures("small_answers")
-def test_records_deleted_while_they_are_read_are_lost_from_where_reading_stood(
+def test_records_deleted_while_they_are_read_are_lost_from_the_position_of_the_reading(
     cluster: Cluster, producer: RawProducer
 ) -> None:
     (partition,) = create_topic(cluster, unique("deleted-meanwhile"))

@@ -91,7 +91,7 @@ def test_markers_are_stuck_once_their_coordinators_clock_proves_it(
     assert row["state"] == "stuck_prepare"
 
 
-def test_a_broker_that_cannot_be_asked_is_believed_as_far_as_its_stamps_reach(
+def test_if_a_broker_is_too_old_its_timestamps_prove_the_age(
     cluster: Cluster, partition: TopicPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(open_for, "DURATION_SINCE", 99)

@@ -214,7 +214,7 @@ def test_describe(theirs: dict[str, Ran], ours: Callable[..., Rows], scene: Scen
     )
 
 
-def test_describe_of_what_nobody_has_is_a_failure_in_both(
+def test_describe_of_an_unknown_id_is_a_failure_in_both(
     theirs: dict[str, Ran], kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert theirs["describe nobody"].code == 1

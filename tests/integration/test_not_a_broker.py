@@ -52,7 +52,7 @@ def test_a_server_that_does_not_shake_hands_is_a_broker_error_in_time(behaviour:
         assert time.monotonic() - started < 2 * IN_TIME_S
 
 
-def test_a_port_nobody_listens_on_is_a_broker_error() -> None:
+def test_a_closed_port_is_a_broker_error() -> None:
     with bad_server(stays_silent) as endpoint:
         pass
     with pytest.raises(BrokerError, match=f"cannot connect to broker {endpoint}: .*refused"):

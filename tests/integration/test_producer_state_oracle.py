@@ -39,7 +39,7 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProducerStateOr
         yield started
 
 
-def test_we_hold_open_what_kafka_does(oracle: ProducerStateOracle) -> None:
+def test_the_open_transactions_are_those_of_kafka(oracle: ProducerStateOracle) -> None:
     tally = Tally()
     for seed in range(LOGS):
         check(oracle, seed, tally)

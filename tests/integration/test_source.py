@@ -236,7 +236,7 @@ def test_a_stream_picks_up_new_topics_and_partitions_and_raises_a_barrier_each_t
     assert barriers == list(range(1, len(barriers) + 1))
 
 
-def test_a_stream_goes_on_where_its_checkpoint_ends(
+def test_a_stream_continues_at_the_end_of_its_checkpoint(
     spark: SparkSession, kafka: EmbeddedKafka, cluster: Cluster, tmp_path: Path
 ) -> None:
     (partition,) = create_topic(cluster, unique("resume"))
@@ -273,6 +273,6 @@ def test_an_unknown_option_is_an_error_that_names_it(spark: SparkSession, kafka:
         read(spark, kafka, "x", subscribePatern="y").collect()
 
 
-def test_nobody_listening_is_an_error_of_a_batch_read(spark: SparkSession, kafka: EmbeddedKafka) -> None:
+def test_a_closed_port_is_an_error_of_a_batch_read(spark: SparkSession, kafka: EmbeddedKafka) -> None:
     with pytest.raises(Exception, match="no broker answered"):
         read(spark, kafka, "x", **{"kafka.bootstrap.servers": "127.0.0.1:1"}).collect()

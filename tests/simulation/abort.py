@@ -75,7 +75,7 @@ class Actors:
         self.abort = AutoAbort("on", EAGER, 0, self.ledger, FakeLease(), "simulated", self.now_ms)
 
     def now_ms(self) -> int:
-        """Later with each batch, so that every pause between two tries is over."""
+        """The time; it advances with each batch by more than every pause between two attempts."""
         return self.world.clocks.now_ms + self.calls * _BATCH_MS
 
     def batch(self, emitted: Sequence[Finding]) -> list[str]:
@@ -193,7 +193,7 @@ def believing() -> Iterator[None]:
 
 
 def run_race(seed: int) -> tuple[list[str], Counter[str]]:
-    """Evidence about whatever is open, hanging or not, against clients that go on; what is wrong, what happened.
+    """Evidence about any open span, hanging or not, while clients continue; returns the problems and the counts.
 
     The outcome in the evidence is the answer that its owners have got so far, as it is when the state finds it. For
     data of a live transaction it is wrong, and the evidence lives for one decision only. Everything behind the

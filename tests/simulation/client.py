@@ -1,4 +1,4 @@
-"""A transactional client: begins, adds partitions, writes, ends; waits as real ones do, and now and then starts anew.
+"""A transactional client: begins, adds partitions, writes, ends; waits as real ones do, and sometimes restarts.
 
 Law: a healthy client writes to a partition only after the coordinator has acknowledged that it was added, and it
 never ends a transaction with a write under way. What breaks that law is a fault (faults.py).
@@ -64,7 +64,7 @@ class Client:
             self.write(world, partition, self.producer_id, self.producer_epoch, 1 + int(draw * 10) % 2)
 
     def write(self, world: World, partition: TopicPartition, producer_id: int, epoch: int, count: int) -> bool:
-        """A batch, whether or not it is the client's right to write it."""
+        """Writes a batch, even if the client must not write it."""
         at = world.data[partition]
         offset = at.end
         accepted = at.produce(Data(producer_id, epoch, count))

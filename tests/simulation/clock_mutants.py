@@ -1,4 +1,4 @@
-"""Bugs planted in what is known of the brokers' clocks; see mutants.py."""
+"""Planted bugs in the handling of the brokers' clocks; see mutants.py."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLEAN_FAILOVERS = Setting(faults=frozenset({"no leader"}))
 
 
 class OneClockForAll(ChangedBarrier):
-    """What one broker has stamped is believed of all of them."""
+    """A timestamp of one broker counts for all brokers."""
 
     def change(self, barrier: Barrier) -> Barrier:
         leaders = {log: Leader(1, leader.epoch) for log, leader in barrier.leaders.items()}
@@ -36,7 +36,7 @@ class OneClockForAll(ChangedBarrier):
 
 
 class AFormerLeadersStamp(Wrapped):
-    """A stamp is compared with the clock of whoever leads now."""
+    """A timestamp is compared with the clock of the present leader."""
 
     def patch(self) -> AbstractContextManager[object]:
         def as_of_now(clocks: Clocks, view: CoordinatorView, now_ms: int) -> int:
@@ -48,7 +48,7 @@ class AFormerLeadersStamp(Wrapped):
 
 
 class LateAtOnce(Wrapped):
-    """A coordinator that has just taken over is blamed for what its predecessor left."""
+    """A new coordinator gets no time to act: the time of its predecessor counts."""
 
     def patch(self) -> AbstractContextManager[object]:
         def impatient(clocks: Clocks, view: CoordinatorView, now_ms: int) -> int:

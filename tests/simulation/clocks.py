@@ -23,7 +23,7 @@ _OLD_MS = (0, 0, 45_000, 7 * 86_400_000)
 
 
 class State(NamedTuple):
-    """One state of one transaction: Ongoing has its start for a name, Prepare* its epoch as well."""
+    """One state of one transaction: Ongoing is identified by its start, Prepare* by its epoch as well."""
 
     transactional_id: str
     producer_id: int
@@ -33,13 +33,13 @@ class State(NamedTuple):
 
     @classmethod
     def of(cls, transactional_id: str, producer_id: int, logged: CoordinatorView | TransactionLogValue) -> State:
-        """That of a record, or of what the detector knows."""
+        """The state in a record, or in a view of the detector."""
         epoch = logged.producer_epoch if logged.state.is_prepare else None
         return cls(transactional_id, producer_id, logged.state, logged.start_ms, epoch)
 
 
 def fork(rng: random.Random) -> random.Random:
-    """The same numbers again, without taking them from the original."""
+    """A copy of the generator; the original does not advance."""
     again = random.Random()
     again.setstate(rng.getstate())
     return again
@@ -76,14 +76,14 @@ class Clocks:
         return 1 + (log.partition.partition + log.epoch) % BROKERS
 
     def stamp_ms(self, log: PartitionLog) -> int:
-        """What the clock of its leader shows now."""
+        """The time of the leader's clock now."""
         return self.now_ms + self.ahead_ms[self.leader(log)]
 
     def logged(self, transactional_id: str, value: TransactionLogValue) -> None:
-        """A record is appended now."""
+        """Records that a record is appended now."""
         self.since_ms.setdefault(State.of(transactional_id, value.producer_id, value), self.now_ms)
 
     def look(self, logs: Iterable[PartitionLog]) -> None:
-        """Takes down who has begun to lead."""
+        """Records which brokers have become leaders."""
         for log in logs:
             self.led_ms.setdefault((log.partition.partition, log.epoch), self.now_ms)

@@ -63,12 +63,12 @@ class Transaction:
 
     @property
     def is_free(self) -> bool:
-        """Whether a request would be taken now."""
+        """Whether the coordinator would accept a request now."""
         return self.pending is None
 
     @property
     def is_idle(self) -> bool:
-        """Known, and nothing live."""
+        """Whether the id is known and has no live transaction."""
         return self.value is not None and self.value.state in _IDLE
 
 
@@ -158,7 +158,7 @@ class Coordinators:
             self._append(known, None)
 
     def forget(self, known: Transaction) -> None:
-        """The fault: a tombstone although a transaction is live; a restart later the coordinator believes it."""
+        """The fault: a tombstone for an id with a live transaction; after a restart the coordinator has lost the id."""
         if known.is_free and known.value is not None and self.logs[known.log].has_leader:
             self._append(known, None)
 
@@ -174,7 +174,7 @@ class Coordinators:
             self._append(known, self._changed(known, value, done, partitions=(), next_producer_id=None, **moved))
 
     def acknowledge(self, marker: Marker) -> None:
-        """A marker is committed, or its partition is gone, or, the fault, is taken for gone."""
+        """A marker is committed, or its partition is deleted, or (the fault) counts as deleted."""
         known = self.transactions.get(marker.transactional_id)
         if known is None or known.value is None or marker.coordinator_epoch != self.logs[marker.log].epoch:
             return
@@ -223,7 +223,7 @@ class Coordinators:
             )
 
     def owes(self, producer_id: int, partition: TopicPartition) -> bool:
-        """Whether a coordinator has a marker to write there, or its transaction goes on.
+        """Whether a coordinator has a marker to write there, or its transaction continues.
 
         A coordinator strikes a partition off once its marker is acknowledged. If the marker is lost after that, in an
         unclean election, nobody writes it again, though the log has the transaction as prepared until the last one.

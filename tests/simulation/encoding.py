@@ -1,4 +1,4 @@
-"""What stands in the model's logs, and the bytes a broker would send for it.
+"""The entries of the simulated logs, and the bytes that a broker would send for them.
 
 The bytes come from tests/support, which was written down from Kafka's formats and uses nothing of txnwatch's
 decoders. A batch does not change once it is written, so equal batches of different seeds share their bytes.

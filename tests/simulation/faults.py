@@ -1,4 +1,4 @@
-"""What goes wrong: each fault is one function of the world and one random number, and returns whether it happened.
+"""The faults: each is a function of the world and a random number, and returns whether it happened.
 
 Shares are of a hundred things that happen. What is no fault of anybody (failover, expiry, timeouts, fencing, markers
 late and in any order, lagging replicas) is part of the world itself.
@@ -20,7 +20,7 @@ Fault = Callable[["World", float], bool]
 
 
 def stray_write(world: World, draw: float) -> bool:
-    """A write nobody added: late, after commit, abort or timeout, under this identity or a former one."""
+    """A write to a partition that was not added: after commit, abort or timeout, with this identity or a former one."""
     clients = [client for client in world.clients[: world.setting.clients] if client.producer_id >= 0]
     if not clients or not world.data:
         return False
@@ -31,7 +31,7 @@ def stray_write(world: World, draw: float) -> bool:
 
 
 def lost_marker(world: World, draw: float) -> bool:
-    """A partition without a leader is taken for deleted: its marker counts as written (KAFKA-20734)."""
+    """A partition without a leader counts as deleted, and its marker as written (KAFKA-20734)."""
     markers = world.coordinators.markers
     if not markers:
         return False
@@ -53,7 +53,7 @@ def unclean_data(world: World, draw: float) -> bool:
 
 
 def unclean_log(world: World, draw: float) -> bool:
-    """`__transaction_state` loses its tail, and its coordinator believes what is left."""
+    """`__transaction_state` loses its last records, and its coordinator continues with the rest."""
     log = world.logs[int(draw * len(world.logs))]
     return _unclean(world, log, draw * 7919 % 1)
 
@@ -154,7 +154,7 @@ def log_made_anew(world: World, draw: float) -> bool:
 
 
 def retention(world: World, draw: float) -> bool:
-    """Retention or DeleteRecords takes the beginning of a partition, of open transactions too."""
+    """Retention or DeleteRecords deletes the beginning of a partition, even of open transactions."""
     if not world.data:
         return False
     log = _data(world, draw)

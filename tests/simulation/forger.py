@@ -1,4 +1,4 @@
-"""A client of the simulated cluster that writes to the events topic whatever it likes, between any two batches.
+"""A client of the simulated cluster that writes forged events to the events topic, between any two batches.
 
 It knows everything and means harm. Its events claim that an open transaction has long been due for an abort, or that a
 hang is over. It writes sequences, places and commands of its own. What it draws comes from its own source of

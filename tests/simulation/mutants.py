@@ -1,4 +1,4 @@
-"""Bugs planted on purpose: each takes one piece of the argument away, and the simulation has to notice.
+"""Planted bugs: each removes one part of the proof, and the simulation has to find it.
 
 A mutant is a reader with one method changed, or a function of the product wrapped for as long as the reader runs;
 the product itself stays clean.
@@ -94,7 +94,7 @@ class LogListedFirst(Reader):
 
 
 class EmptyBatchIsABarrier(Reader):
-    """The same listing is judged once more, under the next number."""
+    """The same listing is evaluated again, as the next barrier."""
 
     def attempt(self, found: Listing) -> BatchResult:
         result = super().attempt(found)
@@ -143,7 +143,7 @@ class BehindTakenForRead(Reader):
 
 
 class OlderTakenForTheOneAhead(Wrapped):
-    """What the scan reads below an open transaction that a census has shown is taken for its beginning."""
+    """Data below the start that a census has shown counts as the beginning of that transaction."""
 
     def patch(self) -> AbstractContextManager[object]:
         return mock.patch.object(span_transitions, "_is_past", return_value=False)
@@ -289,14 +289,14 @@ class HiddenIsAbsent(Reader):
 
 
 class NoLogIsNoOwner(ChangedBarrier):
-    """Where no broker shows the coordinators' log nobody owns anything."""
+    """If no broker shows the coordinators' log, no data has an owner."""
 
     def change(self, barrier: Barrier) -> Barrier:
         return replace(barrier, has_coordinator_log=True)
 
 
 class TheLogIsNeverAnother(Reader):
-    """A log that was re-created counts as away."""
+    """A re-created log counts as missing."""
 
     def list_ends(self) -> Listing | None:
         missing = self.lister._is_missing
@@ -325,7 +325,7 @@ class TheOldLogStillCounts(Wrapped):
 
 
 class CensusJudgedAtOnce(Wrapped):
-    """What a census shows is judged against the T of its own batch, which is older, and not looked at again."""
+    """A census is compared with the T of its own batch, which is older, and is not evaluated again."""
 
     @contextmanager
     def patch(self) -> Iterator[None]:

@@ -28,7 +28,7 @@ class NothingIsEverDue(Reader):
 
 
 class AnyBatchWillDo(Reader):
-    """The result of an earlier barrier still counts: the driver writes it a moment late."""
+    """The result of an earlier barrier still counts, because the driver writes its file too late."""
 
     def __init__(self, world: World, rng: random.Random) -> None:
         super().__init__(world, rng)

@@ -1,4 +1,4 @@
-"""Whose data is whose: for every batch that was ever written, the transaction it was written in, or none."""
+"""The true owner of data: the transaction in which each batch was written, or none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Owner(NamedTuple):
-    """A transaction, by what stays the same from its beginning to its end."""
+    """A transaction, identified by values that do not change until its end."""
 
     transactional_id: str
     producer_id: int
@@ -24,13 +24,13 @@ class Owner(NamedTuple):
 
 
 class Owners:
-    """By topic id, partition and producer id, and then by offset and the leader epoch that it was written under."""
+    """The owners by topic id, partition and producer id, and then by offset and leader epoch of the batch."""
 
     def __init__(self) -> None:
         self._written: dict[tuple[str, TopicPartition, int], dict[tuple[int, int], Owner | None]] = {}
 
     def wrote(self, known: Coordinators, name: str, at: DataPartition, offset: int, identity: tuple[int, int]) -> None:
-        """A client of this id has written as (producer id, epoch): whose transaction is the data part of?"""
+        """Records the owner of a batch that a client has written with this transactional id, producer id and epoch."""
         producer_id = identity[0]
         transaction = known.transactions.get(name)
         owner = None
@@ -41,14 +41,14 @@ class Owners:
         self._written.setdefault((at.topic_id, at.partition, producer_id), {})[offset, at.epoch] = owner
 
     def of(self, log: DataPartition, producer_id: int, start: int, last: float = math.inf) -> Iterator[Owner | None]:
-        """Whose each batch of a producer is that is in the log now, from an offset on, to a last one."""
+        """The owner of each batch of a producer that is in the log now, from `start` to `last`."""
         written = self._written.get((log.topic_id, log.partition, producer_id), {})
         for entry in log.entries:
             if isinstance(entry.body, Data) and entry.body.producer_id == producer_id and start <= entry.offset <= last:
                 yield written[entry.offset, entry.leader_epoch]
 
     def is_mixed(self, topic_id: str, partition: TopicPartition, producer_id: int, offsets: range) -> bool:
-        """Whether what was ever written there was not all of one transaction."""
+        """Whether the batches at these offsets have more than one owner, or none."""
         written = self._written.get((topic_id, partition, producer_id), {})
         found = {owner for (offset, _), owner in written.items() if offset in offsets}
         return None in found or len(found) > 1

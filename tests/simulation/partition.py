@@ -43,7 +43,7 @@ class Fetched(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionLog:
-    """The leader's log; `follower_*` is what its one follower has of it and knows of the high watermark.
+    """The leader's log; `follower_*` is the copy of its one follower, and the high watermark that the follower has.
 
     `committed` is what the high watermark has reached, also where a new leader does not know it yet. `unreadable` are
     the offsets of batches that its disk, or remote storage, does not give; another leader has them.
@@ -83,12 +83,12 @@ class PartitionLog:
             self.follower_end = self.high_watermark = self.committed = self.end
 
     def copy(self) -> None:
-        """The follower has everything, but the leader does not know it: nothing is committed yet."""
+        """The follower has copied everything, but the leader has not seen that yet: nothing is committed."""
         if self.has_leader:
             self.follower_end = self.end
 
     def fail_over(self) -> None:
-        """Clean: the follower has all that is committed, but may know an older high watermark."""
+        """A clean election: the follower has everything that is committed, but may have an older high watermark."""
         self._lead(self.follower_end)
         self.high_watermark = min(self.follower_watermark, self.end)
 
@@ -110,7 +110,7 @@ class PartitionLog:
         self.rebuild()
 
     def rebuild(self) -> None:
-        """What else the leader remembers, made anew from its log."""
+        """Rebuilds the leader's other state from its log."""
 
     def boundaries(self) -> list[int]:
         """Offsets at which an unclean failover could cut the log: behind a batch, as compaction keeps the last one.

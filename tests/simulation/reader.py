@@ -187,7 +187,7 @@ class Reader:
         self.lister._rota._heal_due_s = 0.0
 
     def batch(self, on_result: Callable[[BatchResult], None]) -> bool:
-        """One micro-batch, with as many attempts as it takes; whether there was one."""
+        """Runs one micro-batch, and repeats it until it is committed; returns whether there was one."""
         found = self.list_ends()
         if found is None:
             return False
@@ -225,7 +225,7 @@ class Reader:
         return rereads
 
     def list_ends(self) -> Listing | None:
-        """D, then T, by the real lister; None if nobody answered."""
+        """Lists D, then T, with the real lister; None if no broker answered."""
         world = self.world
         since = world.tick
         self.lister._limits = self.limits
@@ -312,7 +312,7 @@ class Reader:
         return facts
 
     def census(self, plan: ReadPlan) -> list[Fact]:
-        """The census of the batch, if this task takes it."""
+        """The census of the batch, if this task runs it."""
         if plan.census is None:
             return []
         with mock.patch.object(census, "describe_producers", lambda view, partitions: view.describe(partitions)):

@@ -22,7 +22,7 @@ _LONG_MS, _OVER_AN_HOUR_MS = 61_000, 3_700_000
 
 @dataclass
 class Outcome:
-    """What came of a run."""
+    """The result of a run."""
 
     seed: int
     setting: Setting
@@ -71,7 +71,7 @@ def run(
 
 
 def _rest(reader: Reader, oracle: Oracle) -> None:
-    """Batches over a cluster in which nothing moves and something stays away: what can be known must be reported."""
+    """Runs batches while nothing moves and a broker or topic is missing: everything provable must be reported."""
     world = reader.world
     if not world.hidden and world.is_whole:
         return
@@ -98,7 +98,7 @@ def _rest(reader: Reader, oracle: Oracle) -> None:
 
 
 def _stay_behind(reader: Reader, oracle: Oracle) -> None:
-    """Batches over a cluster at rest with one partition that does not catch up, and then a look at the reports."""
+    """Runs batches while nothing moves and one partition does not catch up, then checks the reports."""
     reader.stay_behind()
     reader.world.setting = replace(reader.world.setting, rate=0.0)
     batches_with_a_whole_log = 0
@@ -112,7 +112,7 @@ def _stay_behind(reader: Reader, oracle: Oracle) -> None:
 
 
 def _settle(reader: Reader, oracle: Oracle) -> None:
-    """Batches over a cluster at rest, until nothing is left to be read again, and a few more."""
+    """Runs batches while nothing moves, until no range has to be read again, and a few more."""
     reader.settle()
     reader.world.setting = replace(reader.world.setting, rate=0.0)
     for _ in range(_MOST_SETTLING_BATCHES):
@@ -159,7 +159,7 @@ def _smaller(setting: Setting, ticks: int) -> Iterator[Setting]:
 
 
 def report(failed: Outcome) -> str:
-    """A failure for people: what it takes to see it again, and what happened."""
+    """The failure as text: how to repeat it, and what happened."""
     setting = failed.setting
     lines = [
         f"seed {failed.seed}: {failed.problems[0]}",

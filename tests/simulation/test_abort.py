@@ -39,7 +39,7 @@ def test_no_healthy_transaction_is_harmed_whatever_the_incidents_contain() -> No
 
 
 @pytest.mark.parametrize("setting", [USUAL, LATE_OR_LOST], ids=["usual", "late or lost"])
-def test_the_whole_product_reports_no_false_outcome_and_harms_nobody(setting: Setting) -> None:
+def test_the_whole_product_reports_no_false_outcome_and_harms_no_transaction(setting: Setting) -> None:
     seen: Counter[str] = Counter()
     for seed in range(WHOLE_RUNS):
         outcome = run_with_abort(seed, setting)
@@ -49,7 +49,7 @@ def test_the_whole_product_reports_no_false_outcome_and_harms_nobody(setting: Se
 
 
 @pytest.mark.parametrize("setting", [USUAL, LATE_OR_LOST], ids=["usual", "late or lost"])
-def test_whatever_is_forged_on_the_events_topic_nobody_is_harmed_and_no_incident_is_suppressed(
+def test_forged_events_harm_no_transaction_and_suppress_no_incident(
     setting: Setting,
 ) -> None:
     seen: Counter[str] = Counter()

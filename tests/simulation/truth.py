@@ -1,4 +1,4 @@
-"""The answers that clients of a simulated cluster got: each commit is written down as it happens."""
+"""The answers that the clients of a simulated cluster got; each commit is recorded when it happens."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Truth:
         return {"commit" if owner in self.committed else "abort" for owner in owners}
 
     def is_live(self, world: World, event: IncidentEvent) -> bool:
-        """Whether a transaction with data in the incident's span is live, so that nobody knows how it will end."""
+        """Whether a transaction with data in the incident's span is live, so that its outcome is not decided."""
         log = world.data.get(partition_of(event))
         if log is None:
             return False

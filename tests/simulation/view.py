@@ -30,7 +30,7 @@ _NO_ANSWER = Problem("REQUEST_TIMED_OUT")
 
 
 class View:
-    """What one client sees of the world.
+    """The cluster as one client sees it.
 
     Attributes:
         unanswered: how often a request for one partition is lost.
@@ -148,7 +148,7 @@ class View:
         return answers
 
     def producers(self, log: DataPartition) -> dict[int, Producer]:
-        """Whose memory answers; a mutant asks a follower."""
+        """The replica that answers; a mutant asks a follower."""
         return log.producers
 
     def read(self, read: RangeRead) -> None:

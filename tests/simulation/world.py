@@ -1,4 +1,4 @@
-"""The whole cluster: clients, coordinators, partitions, what goes wrong with them, and the truth about it.
+"""The whole cluster: clients, coordinators, partitions, their faults, and the true state.
 
 Law: one call of `step` is one thing that happens, chosen by the seed. What is drawn never depends on which faults
 are switched on: a fault that is off is drawn and does nothing, so that a failing seed keeps failing while what it
@@ -35,7 +35,7 @@ class SpanId(NamedTuple):
     start: int
 
     def is_part_of(self, real: SpanId) -> bool:
-        """Whether it is the same span, or a part of it: its beginning may not be known."""
+        """Whether this span is the other one, or a part of it (its beginning may be unknown)."""
         return real[:3] == self[:3] and real.start <= self.start
 
 
@@ -253,7 +253,7 @@ class World:
         self.coordinators.complete()
 
     def _resend(self) -> None:
-        """A marker whose leader has changed before it was committed is sent again."""
+        """Sends a marker again if the leader changed before the marker was committed."""
         for waiting in list(self.unacknowledged):
             at = self.data.get(waiting.marker.partition)
             if at is None or at.topic_id != waiting.topic_id or at.epoch != waiting.leader_epoch:
@@ -289,7 +289,7 @@ class World:
             self.coordinators.take_over(log.partition.partition)
 
     def heal(self) -> None:
-        """No more faults: leaders are back, clients go away, and the coordinators finish what they can."""
+        """Ends all faults: leaders return, clients end, and the coordinators complete what they can."""
         self.note("--- the cluster heals; what is lost on a disk of data stays so ---")
         self.hidden, self.is_log_hidden = set(), False
         for log in self.logs:

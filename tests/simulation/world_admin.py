@@ -33,7 +33,7 @@ UNREAD_SHARE = 0.2  # how often a history cannot be read when it is requested
 
 
 class WorldAdmin:
-    """A TransactionAdmin over the world, which goes on between its requests."""
+    """A TransactionAdmin of the world; the world continues between its requests."""
 
     def __init__(self, world: World, truth: Truth, most_between: int) -> None:
         self.world, self.truth, self.most_between = world, truth, most_between

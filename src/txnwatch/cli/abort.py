@@ -69,7 +69,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "abort",
-        help="end one hanging transaction, verified before and after",
+        help="end one hanging transaction, with a check before and after",
         description="Proves that a transaction hangs, shows the possible data loss, writes its marker, and reads the "
         "partition again.",
     )

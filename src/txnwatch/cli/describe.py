@@ -53,7 +53,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "describe",
-        help="describe one transactional id, with its last update and true duration",
+        help="describe one transactional id, with its last update and its duration",
         description="Describes a transactional id, as its coordinator and the coordinators' log show it.",
     )
     add_connection_flags(parser)

@@ -216,5 +216,5 @@ def _text(value: Any, render: Callable[[Any], str] | None) -> str:  # noqa: ANN4
 
 def _plain(value: Any) -> str:  # noqa: ANN401 - any field of a row
     if isinstance(value, tuple | list):
-        return ",".join(str(part) for part in value)
+        return ",".join(str(part) for part in value) or NONE
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from txnwatch.cli.asking import add_connection_flags, add_events_flags, add_output_flags, with_command_from_here
 from txnwatch.cli.events_read import keys_of, read_events_topic
 from txnwatch.cli.flag_types import redis_url
-from txnwatch.cli.output import CommandAnswer, Duration, Line, NotChecked, Time, write
+from txnwatch.cli.output import DETAIL, CommandAnswer, Duration, Line, NotChecked, Time, write
 from txnwatch.cli.watchers import Watcher, listed, not_reached, watchers_of
 from txnwatch.sinks.delivery.redis_views import read_shown
 from txnwatch.sinks.delivery.skipped_records import SkippedRecords
@@ -37,16 +37,16 @@ class OpenIncident:
     """One open incident; `txnwatch events --format json` has every field of its events."""
 
     verdict: str
-    reason: str | None
+    reason: Annotated[str | None, DETAIL]
     topic: str | None
     partition: int | None
     transactional_id: str | None
-    producer_id: ProducerId
-    open_since_ms: Time
+    producer_id: Annotated[ProducerId, DETAIL]
+    open_since_ms: Annotated[Time, DETAIL]
     age_ms: Duration
     hidden_records: int | None
     stopped_groups: tuple[str, ...]
-    incident_id: str
+    incident_id: Annotated[str, DETAIL]
     suggested_command: Line
 
 

@@ -12,12 +12,12 @@ from txnwatch.state.events.watch_coverage import Missing, Uncovered
 from txnwatch.state.model.ids import BarrierNumber
 from txnwatch.state.model.quantities import DurationMs, TimestampMs, elapsed
 
-_MOST = 20  # watchers to show; anybody who may write to the topic or to Redis can invent any number
+_MOST = 20  # watchers to show: a user who may write to the topic or to Redis can forge any number of them
 
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """One instance of `txnwatch run`, by its last heartbeat; `is_active` means that it judges now."""
+    """One instance of `txnwatch run`, by its last heartbeat; `is_active` means that it evaluates barriers now."""
 
     cluster_id: str
     instance: str
@@ -40,9 +40,9 @@ class Watcher:
         who = f"watcher {self.instance} ({self.version}) of cluster {self.cluster_id}"
         if self.doubt is not None:
             return f"{who}: ignored, {self.doubt}"
-        judged = f"{who}: evaluated barrier {self.barrier} {duration(self.age_ms)} ago"
+        evaluated = f"{who}: evaluated barrier {self.barrier} {duration(self.age_ms)} ago"
         if not self.is_coordinator_read:
-            return f"{judged} and proved nothing: no part of the coordinators' log was read to its end"
+            return f"{evaluated} and proved nothing: no part of the coordinators' log was read to its end"
         more = self.unproven_partitions - len(self.unproven_names)
         names = ", ".join(self.unproven_names) + (f" and {more} more" if more > 0 else "")
         of_log = (
@@ -53,7 +53,7 @@ class Watcher:
             f"{self.unproven_partitions} unproven{f' ({names})' if self.unproven_names else ''}{of_log}, "
             f"the furthest {self.furthest_behind} offsets behind"
         )
-        return f"{judged}; {reach}"
+        return f"{evaluated}; {reach}"
 
 
 def watchers_of(last: Iterable[Heartbeat], now_ms: TimestampMs) -> list[Watcher]:

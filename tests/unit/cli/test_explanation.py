@@ -131,7 +131,7 @@ def test_what_is_not_proven_is_not_called_a_hang(admin: FakeAdmin, problem: str)
     assert "HANGING" not in " ".join(found.text)
 
 
-def test_a_hang_of_which_nobody_knows_the_outcome_is_rehearsed(admin: FakeAdmin) -> None:
+def test_for_a_hang_with_an_unknown_outcome_a_dry_run_is_suggested(admin: FakeAdmin) -> None:
     admin.begin(NAME, *admin.partitions)
     admin.lose_markers(NAME, commit=True)
     found = explained(admin)
@@ -147,7 +147,7 @@ def handed_out(epoch: int, producer_id: int) -> dict[int, CoordinatorView]:
     return {producer_id: view}
 
 
-def test_data_of_an_epoch_that_nobody_has_used_is_nobodys(admin: FakeAdmin) -> None:
+def test_data_of_an_unused_epoch_has_no_owner(admin: FakeAdmin) -> None:
     producer_id = admin.init(NAME).producer_id
     admin.write(*admin.partitions, producer_id)
     found = explained(admin, handed_out(0, producer_id))
@@ -156,7 +156,7 @@ def test_data_of_an_epoch_that_nobody_has_used_is_nobodys(admin: FakeAdmin) -> N
 
 
 @pytest.mark.parametrize("is_read", [True, False], ids=["read", "its beginning cannot be read"])
-def test_data_of_two_epochs_may_be_somebodys(admin: FakeAdmin, is_read: bool) -> None:  # noqa: FBT001
+def test_data_of_two_epochs_may_have_an_owner(admin: FakeAdmin, is_read: bool) -> None:  # noqa: FBT001
     """The first transaction was committed and lost its marker; then comes a stray write of the next epoch."""
     (partition,) = admin.partitions
     producer_id = admin.begin(NAME, partition).producer_id

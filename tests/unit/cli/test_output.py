@@ -45,7 +45,7 @@ def an_answer(*rows: Any, row_type: type = Row, **more: Any) -> CommandAnswer:
     return CommandAnswer("list", "cluster", row_type, rows, **more)
 
 
-def test_the_table_has_kafkas_headings_and_nothing_is_cut_or_taken_for_markup() -> None:
+def test_the_table_has_kafkas_headings_and_nothing_is_cut_or_read_as_markup() -> None:
     headings, row = written(an_answer(ROW), "text").splitlines()
     assert headings.split() == ["TransactionalId", "Start", "Elapsed", "Partitions", "IsBlocker"]
     assert row.startswith(str(ROW.transactional_id))
@@ -53,7 +53,7 @@ def test_the_table_has_kafkas_headings_and_nothing_is_cut_or_taken_for_markup() 
 
 
 def test_what_is_not_there_is_a_dash() -> None:
-    assert written(an_answer(Row(None, None, -1)), "text").splitlines()[1].split() == ["-", "-", "-", "false"]
+    assert written(an_answer(Row(None, None, -1)), "text").splitlines()[1].split() == ["-", "-", "-", "-", "false"]
 
 
 def test_json_is_one_envelope_on_one_line() -> None:

@@ -37,7 +37,7 @@ def test_a_watcher_is_shown_as_one_line() -> None:
     assert ": ignored, " in odd.line()
 
 
-def test_a_cluster_that_nobody_looks_at_is_named() -> None:
+def test_a_cluster_without_a_watcher_is_named() -> None:
     last = last_of_each([a_heartbeat(), a_heartbeat(cluster_id="b", judged_ms=0)], NOW_MS)
     assert unwatched({"cluster", "b", "c"}, last, NOW_MS) == ["b", "c"]
 

@@ -72,7 +72,7 @@ def test_it_listens_on_loopback_unless_a_flag_changes_it() -> None:
 
 
 @pytest.mark.parametrize("config", [None, "tls"])
-def test_idle_clients_delay_nobody(authority: Authority, config: str | None) -> None:
+def test_idle_clients_do_not_delay_others(authority: Authority, config: str | None) -> None:
     path = web_config(authority.directory, TLS) if config else None
     with closing(a_server(path)) as server, ExitStack() as idle:
         for _ in range(10):

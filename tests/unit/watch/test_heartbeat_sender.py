@@ -123,7 +123,7 @@ def test_an_unreachable_sink_does_not_delay_the_others() -> None:
     assert len(there.sent) == 1
 
 
-def test_a_coordinators_log_that_nobody_shows_is_not_read() -> None:
+def test_a_coordinators_log_that_no_broker_shows_is_not_read() -> None:
     place = Place()
     watch = Watch(HeartbeatTarget(place.beat, 1))
     hidden = msgspec.structs.replace(COUNT, waiting=((Look.COORDINATOR_NOT_SHOWN, 1),))

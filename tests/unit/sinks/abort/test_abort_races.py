@@ -91,7 +91,7 @@ def test_by_hand_a_marker_of_the_other_kind_is_never_reported_as_verified(
 
 @pytest.mark.parametrize("asked", [Decision.COMMIT, Decision.ABORT])
 @pytest.mark.parametrize(("race", "answer", "at", "who"), RACES)
-def test_by_hand_it_is_verified_whoever_wrote_what_was_asked_for(
+def test_an_abort_by_hand_is_verified_by_a_marker_of_the_same_kind_from_any_writer(
     monkeypatch: pytest.MonkeyPatch, race: Race, answer: str | None, at: int, who: str, asked: str
 ) -> None:
     by_hand = ByHand(monkeypatch, asked)

@@ -90,7 +90,7 @@ def test_a_refusal_is_not_published_again_after_a_restart(stage: Stage) -> None:
     assert stage.actions == [("refused", "epoch_may_be_reused", None)]
 
 
-def test_a_client_that_resumed_in_the_meantime_is_left_alone(stage: Stage) -> None:
+def test_the_transaction_of_a_client_that_resumed_is_not_aborted(stage: Stage) -> None:
     producer_id = stage.hang_and_move_on()
     owner = stage.admin.transactions["checkout-1"]
     owner.producer_epoch = 0
@@ -101,7 +101,7 @@ def test_a_client_that_resumed_in_the_meantime_is_left_alone(stage: Stage) -> No
     assert stage.abort.counts["circuit breaker opened"] == 1
 
 
-def test_data_that_came_since_the_outcome_was_found_is_somebody_elses(stage: Stage) -> None:
+def test_data_after_the_outcome_was_found_may_have_another_owner(stage: Stage) -> None:
     producer_id = stage.hang_and_move_on()
     stage.admin.write(stage.partition, producer_id)
     stage.batch()

@@ -85,7 +85,7 @@ def test_an_end_verifies_a_marker_only_by_such_a_marker(
     assert (found.decision, found.result) == (decision, result)
 
 
-def test_a_topic_that_was_made_anew_after_the_announcement_verifies_nothing(stage: Stage) -> None:
+def test_a_topic_that_was_re_created_after_the_announcement_verifies_nothing(stage: Stage) -> None:
     stage.hang_and_move_on()
 
     def vanish() -> None:

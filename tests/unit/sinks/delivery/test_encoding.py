@@ -108,7 +108,7 @@ def test_long_running_and_late_are_one_incident_and_stuck_prepare_is_another() -
     assert transaction_incident_id("c", "id", 1, 3, Verdict.LATE) != ids[Verdict.LATE]
 
 
-def test_the_latest_event_of_an_incident_has_the_highest_sequence_and_stands_first_of_those_that_have_it() -> None:
+def test_the_latest_event_of_an_incident_is_the_first_one_with_the_highest_sequence() -> None:
     one, other = an_event("one"), an_event("other")
     later = updated(one, one.time_ms + 1)
     dropped = updated(one, one.time_ms + 2, severity="warning")
@@ -116,7 +116,7 @@ def test_the_latest_event_of_an_incident_has_the_highest_sequence_and_stands_fir
     assert list(latest(records).values()) == [other, later]
 
 
-def test_sequences_rise_by_one_and_age_goes_on() -> None:
+def test_sequences_rise_by_one_and_the_age_continues() -> None:
     second = updated(OPENED, OPENED.open_since_ms + 5_000)
     third = resolved(second, OPENED.open_since_ms + 9_000, RESOLUTION)
     assert [OPENED.sequence, second.sequence, third.sequence] == [1, 2, 3]

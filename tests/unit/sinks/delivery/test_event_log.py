@@ -10,7 +10,7 @@ import pytest
 from txnwatch.sinks.delivery import event_log
 
 
-def test_a_transaction_that_somebody_leaves_open_on_the_topic_hides_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_open_transaction_on_the_topic_hides_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
 
     class Consumer:

@@ -61,7 +61,7 @@ def test_what_was_changed_or_copied_elsewhere_is_not(keys: Keys, place: str, key
 @pytest.mark.parametrize(
     "value", [b'{"a":"b"}', b"\xc3\x01avro", b"\x00\x00\x00\x00\x07framed"], ids=["json", "avro", "framed"]
 )
-def test_the_signature_is_the_end_of_the_value_and_comes_off_again(keys: Keys, value: bytes) -> None:
+def test_the_signature_is_the_end_of_the_value_and_can_be_removed(keys: Keys, value: bytes) -> None:
     signature = keys.sign(PLACE, "key", value)
     signed = with_signature(value, signature)
     assert without_signature(signed) == (value, signature.encode())

@@ -34,7 +34,7 @@ def test_what_hangs_is_ended_as_it_would_have_ended(outcome: str, command: str) 
     assert end_hanging(ORIGIN, ORDERS, 7, outcome) == f"txnwatch {command} --bootstrap-server a:1,b:2"
 
 
-def test_an_abort_goes_with_the_events_of_the_run() -> None:
+def test_a_suggested_abort_has_the_events_flags_of_the_run() -> None:
     origin = Origin("cluster", "a:1", None, EventsFlags("my.events", "confluent-avro", "http://registry:8081"))
     events = "--events-topic my.events --events-format confluent-avro --schema-registry-url http://registry:8081"
     for command in (end_hanging(origin, ORDERS, 7, "commit"), rehearse_abort(origin, ORDERS, 7)):
@@ -48,7 +48,7 @@ def test_a_client_is_fenced_with_kafkas_own_tool_and_flag() -> None:
     assert fence(SECURED, "it is $mine") == expected
 
 
-def test_the_connection_of_the_run_goes_with_it() -> None:
+def test_a_suggested_command_has_the_connection_of_the_run() -> None:
     expected = f"txnwatch explain {AT} --bootstrap-server a:1 --command-config '/etc/my kafka/client.properties'"
     assert explain_partition(SECURED, ORDERS) == expected
 

@@ -56,14 +56,14 @@ def test_a_waiting_candidate_need_not_be_emitted_again() -> None:
     assert line.next([], 1_500) == []
 
 
-def test_who_is_over_stands_in_line_no_more() -> None:
+def test_a_candidate_that_has_ended_leaves_the_queue() -> None:
     line = a_line()
     line.next(everybody(), 0)
     line.drop(MANY - 1)
     assert [*line.next([], 0), *line.next([], 0)] == everybody()[CANDIDATES_AT_A_TIME:-1]
 
 
-def test_who_comes_later_stands_behind() -> None:
+def test_a_later_candidate_is_later_in_the_queue() -> None:
     line = a_line()
     line.next(everybody(), 0)
     late = [Queued(-1), *everybody()]

@@ -43,7 +43,7 @@ def test_a_group_that_an_incomplete_answer_lacks_stays_affected() -> None:
     assert looks.look() == {"billing": "stopped", "search": "stopped"}
 
 
-def test_a_group_that_is_not_answered_for_is_never_taken_for_stopped() -> None:
+def test_a_group_without_an_answer_is_never_stopped() -> None:
     looks = Looks()
     assert looks.look() == {"billing": "at_risk", "search": "at_risk"}
     looks.groups.hidden.add("search")

@@ -387,7 +387,7 @@ def of_another_cluster(known: IncidentEvent) -> IncidentEvent:
 
 
 @pytest.mark.parametrize("forge", [of_another_cluster, a_last_sequence, a_sequence])
-def test_what_stands_on_the_topic_ends_as_the_incident_does(forge: Forgery) -> None:
+def test_a_reader_of_the_topic_sees_the_end_of_the_incident(forge: Forgery) -> None:
     """A reader of the topic, as `status` is, sees the hang while it lasts and nothing when it is over."""
     stage = Topic(mode="off")
     candidate = stage.hang()
@@ -416,7 +416,7 @@ def of_nobody(stage: Topic, **changes: Any) -> IncidentEvent:
     return an_event(**{"cluster_id": "cluster", "topic_id": topic_id, "txn_start_offset": 0, **place, **changes})
 
 
-def test_a_hand_of_the_future_does_not_keep_an_incident_of_nobody_open() -> None:
+def test_an_abort_by_hand_with_a_future_time_does_not_keep_an_incident_open() -> None:
     stage = Topic(mode="off")
     stage.admin.plain(stage.partition, 10)
     published = of_nobody(

@@ -163,7 +163,7 @@ def test_a_restart_remembers_what_was_published_and_publishes_nothing_again(worl
     assert world.published() == [OPENED, RESOLVED]
 
 
-def test_an_end_that_was_missed_while_nobody_watched_is_found_by_looking_again(world: World) -> None:
+def test_an_end_that_was_missed_without_a_watcher_is_found_by_a_later_check(world: World) -> None:
     candidate = world.hang()
     world.batch(candidate)
     world.abort(candidate)
@@ -279,7 +279,7 @@ def test_a_stuck_prepare_names_the_partitions_whose_markers_are_outstanding(worl
     assert event.expected_outcome == "commit"
 
 
-def test_a_transaction_that_ended_while_nobody_watched_is_found_by_looking_again(world: World) -> None:
+def test_a_transaction_that_ended_without_a_watcher_is_found_by_a_later_check(world: World) -> None:
     world.batch(late(world))
     world.admin.end("slow", commit=True)
     world.batch(after_ms=HOUR_MS)

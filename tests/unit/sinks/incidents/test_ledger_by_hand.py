@@ -78,7 +78,7 @@ def test_what_a_hand_has_announced_the_hand_ends(beside: Beside) -> None:
     assert beside.life(ahead.incident_id) == ["opened", "updated", "resolved"]
 
 
-def test_a_hand_that_died_is_followed_up(beside: Beside) -> None:
+def test_the_abort_of_a_command_that_ended_early_is_followed_up(beside: Beside) -> None:
     ahead = beside.hand_announces()
     beside.batch(beside.abort(beside.own_candidate))
     beside.batch(after_ms=IN_HAND_MS)

@@ -43,7 +43,7 @@ def doubt(world: World, producer_id: int) -> CoverInDoubt:
     return finding
 
 
-def test_a_view_gone_stale_does_not_cover_a_hang(world: World) -> None:
+def test_an_outdated_view_does_not_hide_a_hang(world: World) -> None:
     owner = world.admin.begin(NAME, world.partition)
     world.admin.lose_markers(NAME, commit=False)
     world.batch(doubt(world, owner.producer_id))
@@ -65,7 +65,7 @@ def test_it_is_published_once(world: World) -> None:
     assert world.published() == [("hanging", 1, "opened")]
 
 
-def test_an_old_transaction_that_its_coordinator_still_holds_is_asked_for_and_left_alone(world: World) -> None:
+def test_an_old_transaction_that_its_coordinator_still_holds_causes_a_request_and_no_incident(world: World) -> None:
     owner = world.admin.begin(NAME, world.partition)
     world.batch(doubt(world, owner.producer_id))
     assert world.published() == []

@@ -108,7 +108,7 @@ def test_what_waits_is_withdrawn_once_another_instance_has_published_it(pair: Pa
     assert pair.two.topic.waiting == 0
 
 
-def test_an_older_event_that_came_to_stand_last_is_followed_by_the_newer_one_again(pair: Pair) -> None:
+def test_after_an_older_event_the_newer_one_is_published_again(pair: Pair) -> None:
     candidate = pair.world.hang()
     pair.step(pair.one, candidate)
     opened = pair.log.records[0]
@@ -140,7 +140,7 @@ def test_an_instance_that_joins_later_knows_everything(pair: Pair) -> None:
     assert pair.published() == [(1, "opened")]
 
 
-def test_a_topic_read_from_its_beginning_leaves_the_newest_whatever_stands_last(pair: Pair) -> None:
+def test_after_reading_the_topic_from_its_beginning_the_newest_event_counts(pair: Pair) -> None:
     candidate = pair.world.hang()
     pair.step(pair.one, candidate)
     pair.step(pair.one, pair.world.abort(candidate))

@@ -97,7 +97,9 @@ def initialised_anew(world: World) -> SpanCandidate:
 
 
 @pytest.mark.parametrize("make", [no_id_maps_to_it, the_beginning_is_gone, absorbed, initialised_anew])
-def test_what_nobody_can_know_is_not_asked_for_again(world: World, make: Callable[[World], SpanCandidate]) -> None:
+def test_an_outcome_that_cannot_be_known_is_not_requested_again(
+    world: World, make: Callable[[World], SpanCandidate]
+) -> None:
     candidate = make(world)
     world.batch(candidate)
     assert outcomes(world) == [("opened", "unknown")]

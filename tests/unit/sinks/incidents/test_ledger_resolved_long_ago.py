@@ -145,7 +145,7 @@ def test_a_record_behind_a_forgotten_end_proves_nothing_and_opens_nothing() -> N
     assert memory.sequence(id_of("one")) == over.sequence
 
 
-def test_an_end_that_another_instance_goes_on_from_is_taken_up_again() -> None:
+def test_if_another_instance_continues_after_an_end_the_incident_is_open_again() -> None:
     over = a_life("one")[2]
     memory = IncidentStore("cluster")
     memory.remember([over], LONG_AFTER_MS)

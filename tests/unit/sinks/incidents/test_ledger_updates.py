@@ -57,7 +57,7 @@ def test_groups_at_risk_are_in_the_opened_event_and_stopped_groups_cause_an_upda
     assert len(world.topic.published) == 2
 
 
-def test_since_when_the_last_stable_offset_stands_is_known_after_a_restart_too(world: World) -> None:
+def test_how_long_the_last_stable_offset_has_not_moved_is_known_after_a_restart(world: World) -> None:
     world.batch(world.hang())
     world.restart()
     world.admin.plain(world.partition, 20)
@@ -151,7 +151,7 @@ def test_many_open_incidents_on_one_partition_cost_one_question(world: World) ->
     assert isinstance(partitions[0], TopicPartition)
 
 
-def test_an_incident_on_a_topic_that_was_deleted_while_nobody_watched_ends(world: World) -> None:
+def test_an_incident_on_a_topic_that_was_deleted_without_a_watcher_ends(world: World) -> None:
     world.batch(world.hang())
     del world.admin.partitions[world.partition]
     world.restart()
@@ -165,7 +165,7 @@ def test_an_incident_on_a_topic_that_was_deleted_while_nobody_watched_ends(world
     assert (resolution.how, world.ledger.open_incidents) == ("partition_gone", [])
 
 
-def test_an_incident_on_a_topic_that_may_not_be_seen_goes_on(world: World) -> None:
+def test_an_incident_on_a_hidden_topic_stays_open(world: World) -> None:
     world.batch(world.hang())
     world.admin.problems[world.partition] = "TOPIC_AUTHORIZATION_FAILED"
     for _ in range(5):

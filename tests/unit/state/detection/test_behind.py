@@ -140,7 +140,7 @@ def test_a_covered_transaction_ahead_is_no_hang() -> None:
 LEFT = notice(NoticeKind.LEFT, 30)
 
 
-def test_what_a_batch_left_is_no_alarm_and_is_asked_for_until_it_is_read() -> None:
+def test_the_rest_of_a_range_causes_no_alarm_and_is_requested_until_it_is_read() -> None:
     run = BucketRun()
     assert run.batch(LEFT) == [ReadLimitReached(ORDERS, 30)]
     assert run.unproven[0].partitions == (), "a census shows what is open there"
@@ -158,7 +158,7 @@ def test_the_log_proves_nothing_beyond_what_a_batch_left() -> None:
     assert hanging(run.batch(seen(30, 100), reread={ORDERS: 30})) == [10]
 
 
-def test_reading_goes_on_where_a_batch_left_as_if_it_had_never_stopped() -> None:
+def test_reading_continues_at_the_end_of_a_batch_without_a_loss() -> None:
     """Data of a newer epoch that joins open data is a stray write; behind a gap nobody could know that."""
     for kind, expected in ((NoticeKind.LEFT, 1), (NoticeKind.GAP, 0)):
         run = BucketRun()

@@ -226,9 +226,7 @@ def test_a_span_held_between_two_barriers_starts_its_proof_again() -> None:
 
 @pytest.mark.parametrize("owner", ["known", "unknown"])
 @pytest.mark.parametrize("log_partition", [0, 1])
-def test_the_look_that_decides_has_the_same_leader_of_the_log_as_the_look_before(
-    owner: str, log_partition: int
-) -> None:
+def test_the_last_two_readings_of_the_log_have_the_same_leader(owner: str, log_partition: int) -> None:
     """An unclean election can cut off the record of a transaction whose marker is written and not read yet."""
     leaders = {0: Leader(1, 5), 1: Leader(1, 5)}
     run = BucketRun()

@@ -108,7 +108,7 @@ def hanging(emitted: list[Finding]) -> list[SpanCandidate]:
     return [finding for finding in emitted if isinstance(finding, SpanCandidate)]
 
 
-def test_what_a_census_opens_is_evaluated_from_the_next_barrier_on() -> None:
+def test_a_span_that_a_census_opens_is_evaluated_from_the_next_barrier_on() -> None:
     run = BucketRun()
     assert [bool(hanging(run.batch(*facts))) for facts in (census(30, first=True), [], [])] == [False, False, True]
 
@@ -132,7 +132,7 @@ def test_a_proof_that_needs_a_census_asks_for_it() -> None:
     assert run.batch(*census(30, scanned=False)) == []
 
 
-def test_without_a_scan_a_covered_look_starts_the_proof_anew() -> None:
+def test_without_a_scan_a_barrier_at_which_the_span_is_held_starts_the_proof_again() -> None:
     run = BucketRun()
     shown = census(30, scanned=False)
     spans_after(run, shown, [])
@@ -263,7 +263,7 @@ def test_an_earlier_start_has_another_first_epoch() -> None:
     assert run.producer().spans[ORDERS].start_epoch is None
 
 
-def test_what_a_truncation_leaves_of_a_described_span_is_joined_by_nobody() -> None:
+def test_the_rest_of_a_described_span_after_a_truncation_is_not_absorbed() -> None:
     run = BucketRun()
     run.batch(*census(10))
     run.batch(notice(NoticeKind.TRUNCATED, 15))

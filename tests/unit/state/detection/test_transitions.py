@@ -119,7 +119,7 @@ def test_the_coordinators_record_with_the_highest_offset_wins() -> None:
     assert state.view.state is S.PREPARE_COMMIT
 
 
-def test_complete_remembers_what_the_transaction_held() -> None:
+def test_a_complete_record_keeps_the_partitions_of_the_transaction() -> None:
     view = after(transaction(4, S.ONGOING, ORDERS, PAYMENTS), transaction(5, S.COMPLETE_COMMIT)).view
     assert view is not None
     assert view.participants == {ORDERS, PAYMENTS}
@@ -168,7 +168,7 @@ def test_notices(fact: ProducerFact, start: int | None, how: SpanEnd | None) -> 
     assert [ended.how for ended in step.emitted if isinstance(ended, SpanEnded)] == ([how] if how is not None else [])
 
 
-def test_a_truncation_starts_the_proof_anew_for_what_is_left() -> None:
+def test_a_truncation_starts_the_proof_again_for_the_rest_of_the_span() -> None:
     state = after(seen(0, 10, data=5))
     state = replace(state, spans={ORDERS: replace(state.spans[ORDERS], uncovered_at=4)})
     assert after(notice(NoticeKind.TRUNCATED, 8), producer=state).spans[ORDERS].uncovered_at is None

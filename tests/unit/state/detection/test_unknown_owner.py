@@ -55,7 +55,7 @@ def test_an_owner_on_a_readable_part_of_the_log_proves_the_hang(scene: Scene) ->
     assert (event.transactional_id, event.reason) == (NAME, "already_completed")
 
 
-def test_nobody_owns_it_only_by_a_whole_listing(scene: Scene) -> None:
+def test_only_a_complete_listing_proves_that_there_is_no_owner(scene: Scene) -> None:
     scene.world.admin.forget(NAME)
     scene.world.admin.listing_problems.append(UNREAD)
     assert scene.go(12, scene.data) == []
@@ -74,7 +74,7 @@ def test_it_is_reported_at_once_when_the_leader_is_back(scene: Scene) -> None:
     assert scene.go(3, stale_coordinator=frozenset()) == [("hanging", 1, "opened")]
 
 
-def test_a_healthy_transaction_is_asked_about_and_left_alone(scene: Scene) -> None:
+def test_a_healthy_transaction_causes_a_request_and_no_candidate(scene: Scene) -> None:
     assert scene.go(60, scene.data) == []
     assert scene.world.ledger.counts["hanging:confirmed"] == 0
 

@@ -58,7 +58,7 @@ def test_an_election_is_waited_for(tries: int, pause_ms: int) -> None:
     assert (kinds(findings), gaps(findings)) == (["gap"], {ORDERS: 30})
 
 
-def test_a_range_that_was_read_at_last_is_tried_anew_when_it_fails_later() -> None:
+def test_a_range_that_was_read_and_fails_later_gets_all_attempts_again() -> None:
     run = BucketRun()
     failed(run, 2)
     assert gaps(run.batch(**AGAIN)) == {}

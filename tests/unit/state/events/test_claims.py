@@ -157,7 +157,7 @@ def test_a_claim_changes_only_what_describes_its_place_in_the_life_of_the_incide
         (VERIFIED, None, OURS, replace(VERIFIED, result=None)),
     ],
 )
-def test_which_decision_is_believed(claim: Any, stored: Any, acted: Any, expected: Any) -> None:
+def test_which_decision_counts(claim: Any, stored: Any, acted: Any, expected: Any) -> None:
     assert believed_action(replace(FOUND, action=claim), replace(FOUND, action=stored), acted) == expected
 
 

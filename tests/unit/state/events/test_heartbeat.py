@@ -78,7 +78,7 @@ def test_a_watcher_that_evaluated_a_moment_ago_is_active() -> None:
     assert replace(beat, is_coordinator_read=False).is_active(NOW_MS), "it judges, whatever it proves"
 
 
-def test_one_of_the_future_is_not_believed() -> None:
+def test_a_heartbeat_from_the_future_is_ignored() -> None:
     late = a_heartbeat(judged_ms=NOW_MS + AHEAD_MS, time_ms=NOW_MS + AHEAD_MS)
     assert late.is_active(NOW_MS)
     for field in ("judged_ms", "time_ms"):

@@ -219,7 +219,7 @@ def test_the_values_of_a_closed_set_are_the_published_ones(values: type[StrEnum]
     assert list(values) == published.split()
 
 
-def test_what_a_ledger_publishes_is_read_back_as_it_was() -> None:
+def test_an_event_of_the_ledger_is_read_back_unchanged() -> None:
     world = World()
     candidate = world.hang("caf\u00e9\n\x1b[31m'")
     world.batch(candidate)

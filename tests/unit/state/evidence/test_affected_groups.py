@@ -81,7 +81,7 @@ def test_the_table(case: Case) -> None:
     assert looked(case) == case.state
 
 
-def test_a_last_stable_offset_that_moves_starts_everything_anew() -> None:
+def test_a_last_stable_offset_that_moves_starts_the_measurement_again() -> None:
     groups = [GroupOffset("group", 100, has_members=True)]
     before = observe(None, 100, 120, groups, 0)
     after = observe(before, 101, 130, groups, 60_000)

@@ -42,7 +42,7 @@ def test_who_wrote_the_marker(marker: Marker, owner: TransactionDescription | No
     assert ended_by(marker, an_event(), owner) == who
 
 
-def test_a_producer_id_that_nobody_owns_is_ended_by_an_administrator() -> None:
+def test_a_span_without_an_owner_is_ended_by_an_administrator() -> None:
     assert ended_by(SAME, an_event(transactional_id=None), None) == "administrator"
 
 

@@ -9,12 +9,12 @@ from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.client.metadata import PartitionInfo
 
 
-def test_the_leader_is_believed() -> None:
+def test_the_answer_of_the_leader_counts() -> None:
     found = Brokers().describe(*NAMES)
     assert found == {name: UnknownTransactionalId(name, number) for number, name in enumerate(NAMES, start=1)}
 
 
-def test_a_broker_that_does_not_lead_the_ids_part_of_the_log_is_not_believed() -> None:
+def test_the_answer_of_a_broker_that_does_not_lead_the_partition_of_the_id_does_not_count() -> None:
     found = Brokers(found={NAMES[0]: 2}).describe(*NAMES)
     assert found == {
         NAMES[0]: NotDescribed(NAMES[0], Problem(f"broker 2 answered, but it does not lead {LOG}-0")),
@@ -22,7 +22,7 @@ def test_a_broker_that_does_not_lead_the_ids_part_of_the_log_is_not_believed() -
     }
 
 
-def test_who_loses_it_meanwhile_is_not_believed_even_if_it_gets_it_back() -> None:
+def test_the_answer_of_a_leader_that_loses_its_partition_meanwhile_does_not_count() -> None:
     for after in (PartitionInfo(2, 1), PartitionInfo(1, 2)):
         brokers = Brokers()
         brokers.on_describe = lambda: brokers.__setattr__("leaders", [after, LEADERS[1]])  # noqa: B023

@@ -42,7 +42,7 @@ def test_but_nothing_is_proven_by_the_absence_of_a_log() -> None:
 
 
 @pytest.mark.parametrize("filters", [Filters(), Filters(producer_ids=(7,))])
-def test_where_there_are_ids_a_log_that_nobody_shows_is_hidden(filters: Filters) -> None:
+def test_if_there_are_ids_a_log_that_no_broker_shows_is_hidden(filters: Filters) -> None:
     brokers = Brokers(leaders=None)
     assert brokers.list(filters).problems == {LOG: NOT_SHOWN}
     assert brokers.prove().silent == (NOT_SHOWN.of(LOG),)

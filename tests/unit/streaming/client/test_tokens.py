@@ -87,7 +87,7 @@ def test_an_expired_token_is_an_error() -> None:
         token_of(jwt(exp=1), "here", None)
 
 
-def test_a_token_file_is_read_anew_for_each_token(tmp_path: Path) -> None:
+def test_a_token_file_is_read_again_for_each_token(tmp_path: Path) -> None:
     path = tmp_path / "token"
     source = TokenFile(str(path))
     with pytest.raises(BrokerError, match=rf"token file {path}: expected a token, found: No such file"):

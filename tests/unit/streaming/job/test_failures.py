@@ -119,7 +119,7 @@ def test_an_unknown_failure_is_given_up_after_five_times_in_a_row() -> None:
     assert found == ["", "", "", "", "5 starts in a row failed with it"]
 
 
-def test_another_failure_or_a_batch_in_between_counts_anew() -> None:
+def test_another_failure_or_a_batch_in_between_starts_the_count_again() -> None:
     repeats = Repeats()
     for cause in ("one", "one", "one", "one", "two", "one", "one", "one", "one"):
         assert not repeats.add(Failure(cause)).advice

@@ -69,7 +69,7 @@ def test_a_stray_write_becomes_a_candidate_and_ends_with_its_marker() -> None:
     assert isinstance(ended, SpanEnded)
 
 
-def test_a_worker_that_has_kept_nothing_goes_on_where_another_was() -> None:
+def test_a_worker_without_a_cache_continues_the_work_of_another() -> None:
     job = Job()
     job.batch(transaction(1, S.COMPLETE_COMMIT), seen(0, 10, data=5))
     operator._kept.clear()

@@ -115,7 +115,7 @@ CUTS = list(chain.from_iterable(combinations(range(1, END), count) for count in 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "batch by batch"])
 @pytest.mark.parametrize(("log", "use", "expected"), CASES.values(), ids=CASES.keys())
-def test_no_record_follows_on_across_a_hole_however_reading_is_cut(
+def test_no_record_inherits_across_a_hole_for_any_division_of_the_reading(
     log: list[bytes],
     use: EpochUse,
     expected: str,

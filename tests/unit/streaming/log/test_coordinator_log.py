@@ -186,7 +186,7 @@ def test_the_newest_stamp_is_the_last_batches(logs: Logs) -> None:
     assert newest_stamps(logs) == []  # type: ignore[arg-type]
 
 
-def test_a_stamp_of_a_former_leader_is_of_nobody_who_leads(logs: Logs) -> None:
+def test_a_timestamp_of_a_former_leader_counts_for_no_present_leader(logs: Logs) -> None:
     assert read_views(logs, [PRODUCER]).led == {0: LeaderStamp(1, 1_000)}  # type: ignore[arg-type]
     logs.epoch = 1
     logs.known.topics[LOG.topic].partitions[0] = PartitionInfo(1, 1)

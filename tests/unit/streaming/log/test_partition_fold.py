@@ -79,7 +79,7 @@ def test_a_fact_has_everything_the_state_needs() -> None:
     assert folded.leader_epoch == 9
 
 
-def test_a_delete_horizon_is_not_taken_for_a_timestamp() -> None:
+def test_a_delete_horizon_is_not_a_timestamp() -> None:
     (fact,) = fold(a_batch(3, attributes=DELETE_HORIZON)).facts(ORDERS, "id", 5)
     assert fact.last_timestamp_ms is None
 

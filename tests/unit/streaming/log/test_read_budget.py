@@ -128,6 +128,6 @@ def test_where_a_rate_is_set_the_log_has_its_time_as_well() -> None:
 
 
 @pytest.mark.parametrize("option", ["maxBytesPerTrigger", "maxReadMsPerTrigger"])
-def test_nothing_is_left_where_nobody_could_ask_for_it_again(option: str) -> None:
+def test_without_a_control_file_no_rest_of_a_range_is_left(option: str) -> None:
     options = parse_options({**OPTIONS, option: "1"})
     assert budgets(ReadPlan((), 0), [a_read(10)], options, 0.0) == []

@@ -55,7 +55,7 @@ def test_nothing_is_saved_up(clock: Clock) -> None:
     assert rate.rest() == 0.0
 
 
-def test_a_rest_ends_where_somebody_must_go_on(clock: Clock) -> None:
+def test_a_pause_ends_at_the_given_time_and_the_rest_of_it_follows(clock: Clock) -> None:
     rate = ReadRate(BYTES_PER_S)
     rate.received(4 * BYTES_PER_S)
     assert rate.rest(clock.now_s + 1.0) == pytest.approx(1.0)

@@ -154,7 +154,7 @@ def test_a_partition_that_cannot_be_listed_is_a_problem_of_its_own_spans(logs: L
     assert summary(found[a_span(2, at=PAYMENTS)]) == HISTORIES[a_span(2)]
 
 
-def test_what_did_not_fit_into_the_budget_goes_on_where_it_ended(logs: Logs) -> None:
+def test_a_read_that_exceeds_its_time_continues_where_it_ended(logs: Logs) -> None:
     steps = iter(TWO_EPOCHS)
     logs.on_read = lambda read, _: read.fold.feed(next(steps))
     reader = reader_of(logs)

@@ -46,7 +46,7 @@ OPTIONS = parse_options({"kafka.bootstrap.servers": "unused:1", "subscribe": "or
     [ListedPartition("id", ListedEnd(30, 4, 1)), ListedPartition("id", ListedEnd(6, 3, 1))],
     ids=["under a new epoch", "below what was read"],
 )
-def test_a_rewind_waits_until_a_truncation_would_have_been_seen(answer: ListedPartition) -> None:
+def test_a_range_is_read_again_only_after_a_truncation_would_have_been_detected(answer: ListedPartition) -> None:
     previous = SourceOffset("cluster", 6, 900, 901, {ORDERS: Position("id", 10, 3, 10, leader=1)})
     found = plan(previous, Listing("cluster", {ORDERS: answer}, 1000, 1001), Limits(), {ORDERS: 4})
     assert found.reread == {}
@@ -146,7 +146,7 @@ def test_after_a_truncation_of_the_log_a_lower_record_counts_for_an_idle_id_too(
     assert not [finding for _ in range(3) for finding in run.batch() if isinstance(finding, SpanCandidate)]
 
 
-def test_what_the_batch_of_the_loss_still_showed_is_forgotten_unless_it_is_seen_again() -> None:
+def test_a_view_of_the_batch_with_a_loss_counts_only_if_it_is_seen_again() -> None:
     run = BucketRun()
     run.batch(log_notice(NoticeKind.LOST, 5), transaction(6, S.ONGOING, ORDERS), seen(0, 10, data=5))
     run.batch(reread={LOG: 0})

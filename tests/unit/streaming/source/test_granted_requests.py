@@ -46,7 +46,7 @@ def test_a_repeated_request_is_granted_after_pauses_that_double_up_to_the_longes
     assert pauses[:8] == [1, 2, 4, 8, 16, 32, LONGEST_PAUSE, LONGEST_PAUSE]
 
 
-def test_a_request_that_is_no_longer_repeated_begins_anew() -> None:
+def test_a_request_that_is_no_longer_repeated_begins_with_the_first_pause() -> None:
     granted = GrantedRequests()
     granted.count(at(1), {GAP}, {GAP})
     granted.count(at(2), {GAP}, {GAP})

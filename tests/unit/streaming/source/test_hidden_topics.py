@@ -124,7 +124,7 @@ def test_a_hidden_topic_that_is_deleted_later_is_gone(broker: OneBroker) -> None
     assert gone_after(lister, offset) == {ORDERS}
 
 
-def test_a_coordinators_log_that_is_made_anew_is_followed(broker: OneBroker) -> None:
+def test_a_re_created_coordinators_log_is_read(broker: OneBroker) -> None:
     lister, offset = begun(broker)
     broker.recreated_logs.add(LOG.topic)
     stale, ids = [], []

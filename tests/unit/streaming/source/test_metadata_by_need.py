@@ -157,7 +157,7 @@ def test_a_census_looks_up_the_ids_of_its_own_topics(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("opened", [set(), {ORDERS}], ids=["nothing open in the new one", "something open"])
-def test_a_topic_that_was_made_anew_meanwhile_is_not_taken_for_the_old_one(
+def test_a_topic_that_is_re_created_meanwhile_does_not_count_as_the_old_one(
     monkeypatch: pytest.MonkeyPatch, opened: set[TopicPartition]
 ) -> None:
     cluster = Counting({"orders": 1, "other": 1})

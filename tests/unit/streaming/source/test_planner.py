@@ -73,7 +73,7 @@ ONE_PARTITION: dict[str, tuple[Position | NotBegun | None, ListedPartition, Posi
 
 @pytest.mark.parametrize("partition", [ORDERS, LOG], ids=["data", "log"])
 @pytest.mark.parametrize(("known", "answer", "position"), ONE_PARTITION.values(), ids=ONE_PARTITION.keys())
-def test_a_partition_stands_where_its_answer_allows(
+def test_the_position_of_a_partition_follows_from_its_answer(
     partition: TopicPartition, known: Position | None, answer: ListedPartition, position: Position
 ) -> None:
     before = {} if known is None else {partition: known}
@@ -228,7 +228,7 @@ def test_what_has_begun_and_answers_can_be_read_again(
     assert found.reread == reread
 
 
-def test_a_range_that_went_back_is_cut_no_lower_than_where_it_stood() -> None:
+def test_a_range_that_is_read_again_ends_at_or_above_the_former_position() -> None:
     limits = Limits(data_offsets=15)
     back = planned({ORDERS: at(80)}, {ORDERS: an_answer(100)}, limits, {ORDERS: 40})
     assert back.positions == {ORDERS: at(80, 100)}

@@ -116,7 +116,7 @@ def test_an_offset_that_was_explained_for_a_while_begins_anew(source: Source) ->
     assert [source.grants(IT_STANDS) for _ in range(3)] == [True, True, False]
 
 
-def test_what_was_not_requested_once_begins_anew(source: Source) -> None:
+def test_a_request_that_was_once_left_out_begins_with_the_first_pause(source: Source) -> None:
     assert [source.grants(A_PROOF) for _ in range(3)] == [True, True, False]
     assert not source.grants()
     assert source.grants(A_PROOF)

@@ -42,7 +42,7 @@ VALUES: dict[str, tuple[str, Read, object]] = {
 
 
 @pytest.mark.parametrize(("encoded", "read", "value"), VALUES.values(), ids=VALUES.keys())
-def test_a_value_is_read_and_the_cursor_stands_behind_it(encoded: str, read: Read, value: object) -> None:
+def test_a_value_is_read_and_the_cursor_is_after_it(encoded: str, read: Read, value: object) -> None:
     raw = bytes.fromhex(encoded)
     reader = Reader(b"\xee" + raw + b"\xee\xee", position=1)
     assert read(reader, "field") == value
