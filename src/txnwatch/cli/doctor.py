@@ -16,6 +16,7 @@ from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.check_row import Caller, CheckRow, Health
 from txnwatch.cli.diagnosis import diagnose
 from txnwatch.cli.diagnosis_of_optional_rights import optional_rights
+from txnwatch.cli.diagnosis_of_view import view_row
 from txnwatch.cli.flag_types import redis_url, topic_name
 from txnwatch.cli.output import CommandAnswer
 from txnwatch.config import EVENTS_TOPIC
@@ -61,7 +62,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     config = str(parsed.command_config) if parsed.command_config is not None else None
     caller = Caller(parsed.bootstrap_server, principal_of(cluster.security), parsed.events_topic, config)
     found = check_up(cluster, parsed.events_topic, wall_clock_ms())
-    rows = [*diagnose(found, caller), *optional_rights(found, caller), *_here(parsed.redis_url)]
+    rows = [*diagnose(found, caller), view_row(found), *optional_rights(found, caller), *_here(parsed.redis_url)]
     missing = sum(row.status is Health.MISSING for row in rows)
     warnings = sum(row.status is Health.WARNING for row in rows)
     return CommandAnswer(

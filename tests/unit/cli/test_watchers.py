@@ -26,7 +26,7 @@ def test_a_watcher_is_shown_as_one_line() -> None:
     (shown,) = watchers_of([a_heartbeat()], NOW_MS + 1_500)
     assert shown.line() == (
         "watcher host:/checkpoint (0.9) of cluster cluster: evaluated barrier 812 1.5s ago; 120 partitions scanned, "
-        "30 by census, 2 unproven (orders-1, orders-2), the furthest 12 offsets behind"
+        "30 by census, 2 unproven (orders-1, orders-2), the furthest 12 offsets behind, coordinator view log"
     )
     (blind,) = watchers_of([a_heartbeat(is_coordinator_read=False)], NOW_MS)
     assert blind.line() == (
