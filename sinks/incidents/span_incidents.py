@@ -144,9 +144,7 @@ class SpanIncidents:
     ) -> Iterable[IncidentEvent]:
         """Stores the evidence of a confirmed candidate, and yields the events about it."""
         key, evidence = key_of(candidate), self.findings.confirmed(candidate, found, self.now_ms())
-        event = event_builder.span_event(
-            self.origin, candidate, found, cleanup_policy, self.now_ms(), evidence.outcome
-        )
+        event = event_builder.span_event(self.origin, candidate, found, cleanup_policy, self.now_ms(), evidence.outcome)
         event = replace(event, **around)
         self.checks.not_after(event.time_ms + SECOND_LOOK_MS)
         yield from self._hanging(candidate, event)
