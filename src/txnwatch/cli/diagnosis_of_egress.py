@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from txnwatch.cli.diagnosis import Caller, CheckRow, Health, grant_line
+from txnwatch.cli.check_row import Caller, CheckRow, Health, grant_line
 from txnwatch.state.text.lists import some
 from txnwatch.streaming.admin.write_rates import WriteRates
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from txnwatch.cli.diagnosis import CheckRow, Health
+from txnwatch.cli.check_row import CheckRow, Health
 from txnwatch.state.model.coordinator_access import NOT_DETECTED, CoordinatorAccess
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.streaming.job.checkup import READ, Checkup

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.problems import a_problem
-from txnwatch.cli.diagnosis import Caller, Health
+from txnwatch.cli.check_row import Caller, Health
 from txnwatch.cli.diagnosis_of_egress import egress_row
 from txnwatch.streaming.admin.write_rates import WINDOW_MS, WriteRates, bytes_per_second
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from support.problems import a_problem
-from txnwatch.cli.diagnosis import Health
+from txnwatch.cli.check_row import Health
 from txnwatch.cli.diagnosis_of_view import view_row
 from txnwatch.state.model.coordinator_access import NOT_DETECTED, CoordinatorAccess
 from txnwatch.streaming.job.checkup import DESCRIBE, READ, Checkup
