@@ -67,11 +67,7 @@ def span_event(
         cleanup_policy=cleanup_policy,
         evidence=_span_evidence(origin, candidate, found, now_ms),
         expected_outcome=outcome,
-        suggested_command=(
-            end_hanging(origin, candidate.partition, producer.start_offset, outcome)
-            if RULE_OF[candidate.verdict].needs_marker
-            else explain_partition(origin, candidate.partition)
-        ),
+        suggested_command=_command(origin, candidate, producer.start_offset, outcome),
         detected_at_ms=now_ms,
         detection_latency_ms=elapsed(_unowned_since_ms(candidate), now_ms),
         time_ms=now_ms,
@@ -93,6 +89,12 @@ def _unowned_since_ms(candidate: SpanCandidate) -> TimestampMs:
     """Since when the log shows that no live transaction owns the span."""
     view, seen_ms = candidate.view, candidate.span.first_seen_ms
     return seen_ms if view is None or view.is_live else max(seen_ms, view.record_timestamp_ms)
+
+
+def _command(origin: Origin, candidate: SpanCandidate, start_offset: Offset, outcome: ExpectedOutcome) -> str:
+    if not RULE_OF[candidate.verdict].needs_marker:
+        return explain_partition(origin, candidate.partition)
+    return end_hanging(origin, candidate.partition, start_offset, outcome)
 
 
 def transaction_event(

@@ -38,7 +38,7 @@ from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.job.checkpoint import local_directory
-from txnwatch.streaming.job.coordinator_view import CoordinatorView, longest_timeout
+from txnwatch.streaming.job.coordinator_view import ChosenView, longest_timeout
 from txnwatch.streaming.job.failures import check_python, start_error
 from txnwatch.streaming.job.preflight import check_cluster
 from txnwatch.streaming.job.progress import Progress, read_progress
@@ -156,7 +156,7 @@ class Watch:
             self.log.warning(warning)
         self.metrics.cluster_id = self.cluster_id
 
-    def _take_view(self, view: CoordinatorView, cluster: Cluster) -> None:
+    def _take_view(self, view: ChosenView, cluster: Cluster) -> None:
         """Takes the view of the coordinators, and reports what it does not detect."""
         self.access = self.coverage.access = view.access
         self.options = parse_options(self._source_options())

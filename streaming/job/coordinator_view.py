@@ -24,14 +24,14 @@ _LONGEST_TIMEOUT, _TWO_PHASE = "transaction.max.timeout.ms", "transaction.two.ph
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorView:
+class ChosenView:
     """The chosen access, and the reasons why each better one is not used; no reasons if the setting names it."""
 
     access: CoordinatorAccess
     reasons: tuple[str, ...] = ()
 
 
-def choose_view(cluster: Cluster, wanted: str) -> CoordinatorView:
+def choose_view(cluster: Cluster, wanted: str) -> ChosenView:
     """The view for a setting: `auto` is the best that the rights allow.
 
     Raises:
@@ -39,19 +39,19 @@ def choose_view(cluster: Cluster, wanted: str) -> CoordinatorView:
         BrokerError: no broker answers.
     """
     if wanted == CoordinatorAccess.NONE:
-        return CoordinatorView(CoordinatorAccess.NONE)
+        return ChosenView(CoordinatorAccess.NONE)
     if wanted == CoordinatorAccess.API:
         _require(_why_no_api(cluster))
-        return CoordinatorView(CoordinatorAccess.API)
+        return ChosenView(CoordinatorAccess.API)
     no_log = _why_no_log(cluster)
     if wanted == CoordinatorAccess.LOG:
         _require(no_log)
     if no_log is None:
-        return CoordinatorView(CoordinatorAccess.LOG)
+        return ChosenView(CoordinatorAccess.LOG)
     no_api = _why_no_api(cluster)
     if no_api is None:
-        return CoordinatorView(CoordinatorAccess.API, (no_log,))
-    return CoordinatorView(CoordinatorAccess.NONE, (no_log, no_api))
+        return ChosenView(CoordinatorAccess.API, (no_log,))
+    return ChosenView(CoordinatorAccess.NONE, (no_log, no_api))
 
 
 def _require(problem: str | None) -> None:

@@ -14,7 +14,7 @@ from txnwatch.state.model.errors import AuthorizationError, CheckpointError
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.job.checkpoint import check_files, last_cluster
-from txnwatch.streaming.job.coordinator_view import CoordinatorView, choose_view
+from txnwatch.streaming.job.coordinator_view import ChosenView, choose_view
 from txnwatch.streaming.job.read_right import refused_read
 from txnwatch.streaming.source.options import SourceOptions
 
@@ -25,7 +25,7 @@ class CheckedCluster:
 
     cluster_id: str
     topics: Sequence[TopicInfo]
-    view: CoordinatorView
+    view: ChosenView
 
 
 def check_cluster(cluster: Cluster, options: SourceOptions, checkpoint: str, wanted_view: str) -> CheckedCluster:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from txnwatch.state.model.coordinator_access import NOT_DETECTED, CoordinatorAccess
 from txnwatch.state.model.quantities import DurationMs
-from txnwatch.streaming.job.coordinator_view import CoordinatorView
+from txnwatch.streaming.job.coordinator_view import ChosenView
 
 
-def view_lines(view: CoordinatorView, longest_timeout_ms: DurationMs | None, problem: str | None) -> Iterator[str]:
+def view_lines(view: ChosenView, longest_timeout_ms: DurationMs | None, problem: str | None) -> Iterator[str]:
     """The lines about a view other than the log; `problem` is why the longest timeout is not known."""
     if view.access is CoordinatorAccess.LOG:
         return
