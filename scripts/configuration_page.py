@@ -64,6 +64,7 @@ GROUPS = {
         "topics",
         "census_topics",
         "foreign_topics",
+        "coordinator_view",
         "starting_offsets",
         "checkpoint",
     ),
@@ -98,6 +99,7 @@ GROUPS = {
         "stuck_prepare_ms",
         "long_running_fraction",
         "long_running_min_ms",
+        "max_transaction_timeout_ms",
     ),
     "The automatic abort": (
         "auto_abort",

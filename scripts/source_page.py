@@ -124,6 +124,7 @@ OPTIONS = {
     "metadataRefreshMs": "metadata_refresh_s",
     "listTimeoutMs": "list_timeout_s",
     "readPatienceMs": "read_patience_s",
+    "coordinatorView": "coordinator_access",
     "controlFile": "control_file",
     "nextBarrierFile": "next_barrier_file",
     "packed": "packed",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from txnwatch.sinks.abort.marker_protocol import MarkerProtocol
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.confirm import confirm_spans
-from txnwatch.sinks.incidents.event_builder import hanging_event
+from txnwatch.sinks.incidents.event_builder import span_event
 from txnwatch.sinks.incidents.own_findings import read_anew
 from txnwatch.sinks.incidents.search import Search
 from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage, operator_policy
@@ -89,7 +89,7 @@ class ManualAbort:
         candidate, first = self._found()
         self.pause()
         second, now_ms = self._confirmed(candidate), self.now_ms()
-        event = hanging_event(self.origin, candidate, first, None, now_ms)
+        event = span_event(self.origin, candidate, first, None, now_ms)
         assert first.producer is not None
         evidence = ProvenHang(candidate, first.producer, event.expected_outcome, candidate.view, now_ms)
         return FoundHang(event, evidence, second)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.ids import TopicPartition, is_topic_name
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import ExpectedOutcome
@@ -26,12 +27,16 @@ class EventsFlags:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What all events of one run share; `command_config` is the run's client properties file."""
+    """What all events of one run share.
+
+    `command_config` is the run's client properties file; `coordinator_view` is how its evidence was found.
+    """
 
     cluster_id: str
     bootstrap_servers: str
     command_config: str | None = None
     events: EventsFlags = field(default_factory=EventsFlags)
+    coordinator_view: CoordinatorAccess = CoordinatorAccess.LOG
 
 
 def explain_partition(origin: Origin, partition: TopicPartition) -> str:

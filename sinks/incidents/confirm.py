@@ -13,14 +13,17 @@ from txnwatch.state.evidence.confirmation import (
     Answer,
     SpanConfirmation,
     TransactionConfirmation,
+    assess_overdue,
     assess_span,
     assess_transaction,
     coordinator_reading,
     covers,
 )
+from txnwatch.state.evidence.screening import screen
 from txnwatch.state.model.description import NotDescribed, TransactionDescription
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.ports import SpanStart, TransactionAdmin
+from txnwatch.state.model.quantities import TimestampMs
 
 
 def confirm_spans(
@@ -70,6 +73,34 @@ def confirm_contradicted(
     unknown = [(candidate, first) for candidate, first in looked_at if first.answer is Answer.UNKNOWN]
     again = [candidate for candidate, first in looked_at if first.answer is Answer.CONFIRMED]
     return [*unknown, *confirm_spans(admin, again)]
+
+
+def confirm_asked(
+    admin: TransactionAdmin, asked: Sequence[SpanCandidate], now_ms: TimestampMs
+) -> list[tuple[SpanCandidate, SpanConfirmation]]:
+    """Confirms open spans about which no log was read: most of them are healthy, so the coordinators are asked first.
+
+    A span that a live transaction holds is refuted without a read of its partition. The others need the whole proof.
+    """
+    if not asked:
+        return []
+    listing = admin.list_transactions([span.producer_id for span in asked])
+    owners = admin.describe_transactions(sorted({row.transactional_id for row in listing.transactions}))
+    screened = screen(asked, owners, listing, now_ms)
+    held = [
+        (span, SpanConfirmation(Answer.REFUTED, f"{owner.transactional_id} holds the partition", description=owner))
+        for span, owner in screened.covered
+    ]
+    unknown = [(span, SpanConfirmation(Answer.UNKNOWN, why)) for span, why in screened.unproven]
+    return [*held, *unknown, *confirm_contradicted(admin, screened.candidates)]
+
+
+def confirm_overdue(
+    admin: TransactionAdmin, overdue: Sequence[SpanCandidate]
+) -> list[tuple[SpanCandidate, SpanConfirmation]]:
+    """Confirms spans that are open for too long by a fresh read of their partitions; no coordinator is asked."""
+    readings = admin.read_partitions({candidate.partition for candidate in overdue}) if overdue else {}
+    return [(candidate, assess_overdue(candidate, readings[candidate.partition])) for candidate in overdue]
 
 
 def with_histories(

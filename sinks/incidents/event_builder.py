@@ -30,7 +30,7 @@ from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict
 
 
-def hanging_event(
+def span_event(
     origin: Origin,
     candidate: SpanCandidate,
     found: SpanConfirmation,
@@ -38,7 +38,7 @@ def hanging_event(
     now_ms: TimestampMs,
     outcome: ExpectedOutcome | None = None,
 ) -> IncidentEvent:
-    """The event that opens an incident about a confirmed hanging span; `outcome` is the outcome, if already known."""
+    """The event that opens an incident about a confirmed span; `outcome` is the outcome, if already known."""
     reading, producer = _read(found)
     view, description, span = candidate.view, found.description, candidate.span
     outcome = outcome or known_outcome(candidate, found).outcome
@@ -46,9 +46,9 @@ def hanging_event(
         incident_id=_span_id(origin, reading.topic_id, candidate, producer.start_offset),
         sequence=1,
         status=IncidentStatus.OPENED,
-        verdict=Verdict.HANGING,
+        verdict=candidate.verdict,
         reason=found.reason,
-        severity=RULE_OF[Verdict.HANGING].severity,
+        severity=RULE_OF[candidate.verdict].severity,
         cluster_id=origin.cluster_id,
         topic=candidate.partition.topic,
         partition=candidate.partition.partition,
@@ -65,9 +65,9 @@ def hanging_event(
         age_ms=elapsed(span.first_seen_ms, now_ms),
         **blocked_reads(reading, producer.start_offset)._asdict(),
         cleanup_policy=cleanup_policy,
-        evidence=_span_evidence(candidate, found, now_ms),
+        evidence=_span_evidence(origin, candidate, found, now_ms),
         expected_outcome=outcome,
-        suggested_command=end_hanging(origin, candidate.partition, producer.start_offset, outcome),
+        suggested_command=_command(origin, candidate, producer.start_offset, outcome),
         detected_at_ms=now_ms,
         detection_latency_ms=elapsed(_unowned_since_ms(candidate), now_ms),
         time_ms=now_ms,
@@ -89,6 +89,12 @@ def _unowned_since_ms(candidate: SpanCandidate) -> TimestampMs:
     """Since when the log shows that no live transaction owns the span."""
     view, seen_ms = candidate.view, candidate.span.first_seen_ms
     return seen_ms if view is None or view.is_live else max(seen_ms, view.record_timestamp_ms)
+
+
+def _command(origin: Origin, candidate: SpanCandidate, start_offset: Offset, outcome: ExpectedOutcome) -> str:
+    if not RULE_OF[candidate.verdict].needs_marker:
+        return explain_partition(origin, candidate.partition)
+    return end_hanging(origin, candidate.partition, start_offset, outcome)
 
 
 def transaction_event(
@@ -126,6 +132,7 @@ def transaction_event(
             coordinator_producer_epoch=description.producer_epoch,
             coordinator_partitions=_sorted(description.partitions),
             coordinator_log=_log_place(view),
+            coordinator_view=origin.coordinator_view,
         ),
         expected_outcome=decided_outcome(description.state),
         suggested_command=explain_id(origin, view.transactional_id),
@@ -174,6 +181,7 @@ def stray_event(origin: Origin, stray: StrayWrite, now_ms: TimestampMs) -> Incid
             joined_at_offset=joined.offset,
             joined_by_epoch=joined.epoch,
             coordinator_log=_log_place(view),
+            coordinator_view=origin.coordinator_view,
         ),
         expected_outcome=ExpectedOutcome.UNKNOWN,
         suggested_command=explain_partition(origin, stray.partition),
@@ -218,7 +226,7 @@ def _log_place(view: TransactionView | None) -> str | None:
     return f"{view.log_partition}@{view.log_offset}"
 
 
-def _span_evidence(candidate: SpanCandidate, found: SpanConfirmation, now_ms: TimestampMs) -> Evidence:
+def _span_evidence(origin: Origin, candidate: SpanCandidate, found: SpanConfirmation, now_ms: TimestampMs) -> Evidence:
     (reading, producer), description, view = _read(found), found.description, candidate.view
     return Evidence(
         complete=True,
@@ -236,4 +244,5 @@ def _span_evidence(candidate: SpanCandidate, found: SpanConfirmation, now_ms: Ti
         coordinator_producer_epoch=description.producer_epoch if description is not None else None,
         coordinator_partitions=_sorted(description.partitions) if description is not None else (),
         coordinator_log=_log_place(view),
+        coordinator_view=origin.coordinator_view,
     )

@@ -9,7 +9,13 @@ from typing import Any
 from txnwatch.sinks.incidents import event_builder
 from txnwatch.sinks.incidents.claims import Claims
 from txnwatch.sinks.incidents.commands import Origin
-from txnwatch.sinks.incidents.confirm import confirm_contradicted, confirm_spans, with_histories
+from txnwatch.sinks.incidents.confirm import (
+    confirm_asked,
+    confirm_contradicted,
+    confirm_overdue,
+    confirm_spans,
+    with_histories,
+)
 from txnwatch.sinks.incidents.confirmation_queue import ConfirmationQueues
 from txnwatch.sinks.incidents.follow_up import FollowUp
 from txnwatch.sinks.incidents.incident_store import IncidentStore
@@ -23,6 +29,7 @@ from txnwatch.state.evidence import incident_end
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.end_check import SECOND_LOOK_MS
 from txnwatch.state.evidence.known_outcome import Outcome, known_outcome
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.findings import (
     CoverInDoubt,
     Finding,
@@ -37,7 +44,7 @@ from txnwatch.state.model.incident import IncidentEvent, resolved, updated
 from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.ports import TransactionAdmin
 from txnwatch.state.model.quantities import DurationMs, TimestampMs
-from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.model.verdicts import rank
 
 OUTCOME_BUDGET_MS = DurationMs(500)
 
@@ -110,8 +117,10 @@ class SpanIncidents:
         candidates = (one for one in emitted if isinstance(one, SpanCandidate) and not self._is_settled(one))
         doubts = (one.candidate for one in emitted if isinstance(one, CoverInDoubt | OwnerInDoubt))
         new, held = self.queues.spans.next(candidates, now_ms), self.queues.held.next(doubts, now_ms)
-        confirmations = confirm_spans(self.admin, [one for one in new if not self._is_settled(one)])
-        confirmations += confirm_contradicted(self.admin, [one for one in held if not self._is_settled(one)])
+        confirmations = self._read_again(
+            [one for one in new if not self._is_settled(one)],
+            [one for one in held if not self._is_settled(one)],
+        )
         confirmed = [pair for pair in confirmations if pair[1].answer is Answer.CONFIRMED]
         topics = {candidate.partition.topic for candidate, _ in confirmed}
         policies = self.admin.cleanup_policies(topics) if topics else {}
@@ -120,7 +129,7 @@ class SpanIncidents:
         with self.admin.within(OUTCOME_BUDGET_MS):  # if time runs out, the outcome is found later
             whole = dict(with_histories(self.admin, confirmed))
         for candidate, found in confirmations:
-            if found.answer is Answer.REFUTED:
+            if found.answer is Answer.REFUTED and not self._was_only_asked(found):
                 self.refuted.add(candidate.partition)
             if self._is_confirmed(candidate, found):
                 policy = policies.get(candidate.partition.topic)
@@ -128,16 +137,14 @@ class SpanIncidents:
 
     def _is_confirmed(self, candidate: SpanCandidate, found: SpanConfirmation) -> bool:
         what = f"{candidate.partition}@{candidate.span.start_offset} of producer id {candidate.producer_id}"
-        return self.answers.is_confirmed(Verdict.HANGING, what, found.answer, found.why, self.now_ms())
+        return self.answers.is_confirmed(candidate.verdict, what, found.answer, found.why, self.now_ms())
 
     def _confirmed(
         self, candidate: SpanCandidate, found: SpanConfirmation, cleanup_policy: str | None, around: Mapping[str, Any]
     ) -> Iterable[IncidentEvent]:
         """Stores the evidence of a confirmed candidate, and yields the events about it."""
         key, evidence = key_of(candidate), self.findings.confirmed(candidate, found, self.now_ms())
-        event = event_builder.hanging_event(
-            self.origin, candidate, found, cleanup_policy, self.now_ms(), evidence.outcome
-        )
+        event = event_builder.span_event(self.origin, candidate, found, cleanup_policy, self.now_ms(), evidence.outcome)
         event = replace(event, **around)
         self.checks.not_after(event.time_ms + SECOND_LOOK_MS)
         yield from self._hanging(candidate, event)
@@ -148,6 +155,22 @@ class SpanIncidents:
             self.outcomes.opened(
                 known, candidate, known_outcome(candidate, found) if is_unknown else Outcome(evidence.outcome)
             )
+
+    def _read_again(
+        self, new: Sequence[SpanCandidate], held: Sequence[SpanCandidate]
+    ) -> list[tuple[SpanCandidate, SpanConfirmation]]:
+        """Fresh reads of candidates; `held` are those about which the coordinators' log proves nothing."""
+        match self.origin.coordinator_view:
+            case CoordinatorAccess.LOG:
+                return confirm_spans(self.admin, new) + confirm_contradicted(self.admin, held)
+            case CoordinatorAccess.API:
+                return confirm_asked(self.admin, held, self.now_ms())
+            case CoordinatorAccess.NONE:
+                return confirm_overdue(self.admin, new)
+
+    def _was_only_asked(self, found: SpanConfirmation) -> bool:
+        """Whether a live transaction holds a span about which no log was read: its leader contradicts nothing."""
+        return self.origin.coordinator_view is CoordinatorAccess.API and found.description is not None
 
     def _hanging(self, candidate: SpanCandidate, event: IncidentEvent) -> Iterable[IncidentEvent]:
         """Events for a confirmed hanging span: it opens an incident, ends an older one, or changes a published one."""
@@ -178,7 +201,9 @@ class SpanIncidents:
         return known is not None and known.verdict == candidate.verdict
 
     def _is_settled(self, candidate: SpanCandidate) -> bool:
-        """Whether the incident is published, and this process has found it itself."""
+        """Whether the incident is published, and this process has found it itself; or it has a worse verdict."""
         self.findings.repeated(candidate)
         known = self.store.open_span(*key_of(candidate))
+        if known is not None and rank(known.verdict) < rank(candidate.verdict):
+            return True
         return known is not None and known.verdict == candidate.verdict and self.claims.is_found(known)

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,16 +25,20 @@ from txnwatch.sink_set import SinkSet
 from txnwatch.sinks.delivery.skipped_records import SkippedRecords
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.spark_output import output_to, text_since
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import BucketCount, Finding, PartitionAlarm, ViewHealed
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.ports import Log
+from txnwatch.state.model.quantities import DurationMs
 from txnwatch.state.text.redaction import redacted
 from txnwatch.streaming.admin.broker_settings import scan_interval_warning
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.job.checkpoint import local_directory
+from txnwatch.streaming.job.coordinator_view import ChosenView, longest_timeout
 from txnwatch.streaming.job.failures import check_python, start_error
 from txnwatch.streaming.job.preflight import check_cluster
 from txnwatch.streaming.job.progress import Progress, read_progress
@@ -44,6 +48,7 @@ from txnwatch.streaming.source.options import LATEST, parse_options
 from txnwatch.streaming.source.reread_file import write_requests
 from txnwatch.streaming.source.reread_requests import requests_after
 from txnwatch.watch.certificate_files import CertificateFiles
+from txnwatch.watch.coordinator_view_lines import view_lines
 from txnwatch.watch.coverage import Coverage
 from txnwatch.watch.event_listener import EventListener
 from txnwatch.watch.throttling import Throttling
@@ -58,7 +63,7 @@ class Watch:
     """One running detector: `txnwatch run` starts, supervises and stops it.
 
     Attributes:
-        cluster_id, topics: known after `check`.
+        cluster_id, topics, access: known after `check`.
         log: receives the operational messages, which are not incident events.
         on_event: receives every incident event.
         is_stopping: whether no further micro-batch may begin.
@@ -74,11 +79,13 @@ class Watch:
     is_stopping: Callable[[], bool] = lambda: False
     cluster_id: str = ""
     topics: Sequence[TopicInfo] = ()
+    access: CoordinatorAccess = CoordinatorAccess.LOG
     batches: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     _sinks: SinkSet | None = field(default=None, init=False)
     _query: StreamingQuery | None = field(default=None, init=False)
     _is_rebuilt: bool = field(default=False, init=False)
+    _longest_timeout_ms: DurationMs | None = field(default=None, init=False)
     _in_use: threading.RLock = field(default_factory=threading.RLock, init=False)
 
     def __post_init__(self) -> None:
@@ -121,6 +128,7 @@ class Watch:
             "censusIntervalMs": str(self.settings.census_interval_ms),
             "healIntervalMs": str(self.settings.heal_interval_ms),
             **_if_set("foreignPattern", self.settings.foreign_topics),
+            "coordinatorView": str(self.access),
             "startingOffsets": LATEST if self._is_rebuilt else self.settings.starting_offsets,
             "maxOffsetsPerTrigger": str(self.settings.max_offsets_per_trigger),
             "maxBytesPerTrigger": str(self.settings.max_bytes_per_trigger),
@@ -140,11 +148,35 @@ class Watch:
         librdkafka_config(self.options)  # a keystore or a mechanism that it cannot use is an error now
         cluster = Cluster(self.options.bootstrap, self.options.security)
         with contextlib.closing(cluster):
-            self.cluster_id, self.topics = check_cluster(cluster, self.options, self.checkpoint)
+            found = check_cluster(cluster, self.options, self.checkpoint, self.settings.coordinator_view)
+            self._take_view(found.view, cluster)
             warning = scan_interval_warning(cluster)
+        self.cluster_id, self.topics = found.cluster_id, found.topics
         if warning is not None and self.settings.coordinator_scan_interval_ms is None:
             self.log.warning(warning)
         self.metrics.cluster_id = self.cluster_id
+
+    def _take_view(self, view: ChosenView, cluster: Cluster) -> None:
+        """Takes the view of the coordinators, and reports what it does not detect."""
+        self.access = self.coverage.access = view.access
+        self.options = parse_options(self._source_options())
+        self.metrics.take_access(view.access)
+        limit_ms, problem = self.settings.max_transaction_timeout_ms, None
+        if view.access is CoordinatorAccess.NONE and limit_ms is None:
+            found = longest_timeout(cluster)
+            limit_ms, problem = found.ms, found.problem
+        self._longest_timeout_ms = limit_ms
+        for line in view_lines(view, limit_ms, problem):
+            self.log.warning(line)
+
+    @property
+    def _policy(self) -> DetectionPolicy:
+        return replace(
+            self.settings.policy,
+            coordinator_access=self.access,
+            coordinator_ask_ms=self.settings.census_interval_ms,
+            longest_timeout_ms=self._longest_timeout_ms,
+        )
 
     @contextlib.contextmanager
     def served_metrics(self) -> Iterator[MetricsServer | None]:
@@ -190,6 +222,7 @@ class Watch:
                 events=self._events,
                 listening=self._listening,
                 evidence_file=self.files.evidence,
+                coordinator_view=self.access,
                 log=self.log,
                 on_event=self._on_event,
                 progress=self._progress,
@@ -240,7 +273,7 @@ class Watch:
                 source_options=self._source_options(),
                 checkpoint=self.checkpoint,
                 trigger_ms=self.settings.trigger_ms,
-                policy=self.settings.policy,
+                policy=self._policy,
             ),
             self.on_batch,
             self.is_stopping,

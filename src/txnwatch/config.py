@@ -57,6 +57,11 @@ class RunSettings(BaseModel):
         description="regular expression; topics that match are not watched, because another cluster's topics are "
         "copied into them byte for byte",
     )
+    coordinator_view: Literal["auto", "log", "api", "none"] = Field(
+        "auto",
+        description="how the coordinators' transactions are known: log (read __transaction_state), api (ask the "
+        "coordinators), none (only the partitions), or auto (the best of them that the rights allow)",
+    )
     checkpoint: NotEmpty = Field("txnwatch-checkpoint", description="directory (or URI) that keeps position and state")
     events_topic: TopicName = Field(
         EVENTS_TOPIC, description="topic for incident events; if it does not exist, it is created as a compacted topic"
@@ -146,6 +151,11 @@ class RunSettings(BaseModel):
     )
     long_running_min_ms: NotNegativeMs = Field(
         _DEFAULTS.long_running_min_ms, description="minimum age of a long running transaction"
+    )
+    max_transaction_timeout_ms: NotNegativeMs | None = Field(
+        None,
+        description="transaction.max.timeout.ms of the brokers, only for coordinator_view none: data that is open for "
+        "longer is late; if not set, it is read from them",
     )
 
     auto_abort: Literal["off", "dry-run", "on"] = Field(

@@ -21,6 +21,7 @@ from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.sinks.incidents.retention import Retention
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import Log
@@ -47,6 +48,7 @@ class SinkSet:
         instance: the name of this watch in heartbeats and abort decisions.
         listening: reads the events of other writers.
         evidence_file: keeps what this process has proven.
+        coordinator_view: how the coordinators' view is known; every event and heartbeat has it.
         on_event: receives every incident event.
         progress: returns the progress of the running query.
         missing_evidence: returns the partitions without evidence.
@@ -60,6 +62,7 @@ class SinkSet:
     events: EventsTopic
     listening: EventListener
     evidence_file: Path
+    coordinator_view: CoordinatorAccess
     log: Log
     on_event: Callable[[IncidentEvent], None]
     progress: Callable[[], Progress | None]
@@ -134,7 +137,8 @@ class SinkSet:
     def _origin(self) -> Origin:
         config = self.settings.command_config
         path = str(config.absolute()) if config is not None else None
-        return Origin(self.cluster_id, self.settings.bootstrap_server, path, events_flags(self.settings))
+        flags = events_flags(self.settings)
+        return Origin(self.cluster_id, self.settings.bootstrap_server, path, flags, self.coordinator_view)
 
     def _auto_abort(self, ledger: Ledger, config: LibrdkafkaConfig) -> AutoAbort:
         settings, is_off = self.settings, self.settings.auto_abort == OFF

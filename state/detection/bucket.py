@@ -24,7 +24,7 @@ from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.batch import Batch
 from txnwatch.state.detection.bucket_state import BucketState, Standing
 from txnwatch.state.detection.changed_clocks import take_clocks
-from txnwatch.state.detection.evaluate import NEVER_MS, at_rest_until, due_ms, judge
+from txnwatch.state.detection.evaluate import at_rest_until, due_ms, judge
 from txnwatch.state.detection.loaded_producers import LoadedProducers, ProducerStore
 from txnwatch.state.detection.open_transactions import keep_oldest, must_emit, oldest, reportable
 from txnwatch.state.detection.producer_snapshot import described_open, doubted, not_described, not_there
@@ -65,7 +65,7 @@ from txnwatch.state.model.findings import (
 )
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, ProducerId, TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
-from txnwatch.state.model.quantities import AT_ONCE, TimestampMs
+from txnwatch.state.model.quantities import AT_ONCE, NEVER_MS, TimestampMs
 
 
 def process(

@@ -14,14 +14,14 @@ from txnwatch.state.detection.proof import is_settled
 from txnwatch.state.detection.span_look import judge_span
 from txnwatch.state.detection.span_transitions import dropped
 from txnwatch.state.detection.step import Step
+from txnwatch.state.detection.without_log import ask_without_log, next_due_ms, rests_until
 from txnwatch.state.model.broker_clocks import was_listed
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.findings import Finding, TransactionCandidate
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.quantities import AT_ONCE, NO_TIME, TimestampMs
+from txnwatch.state.model.quantities import AT_ONCE, NEVER_MS, NO_TIME, TimestampMs
 from txnwatch.state.model.transaction import COVER, ProducerState, Span
 from txnwatch.state.model.verdicts import doubt_ms, overdue, thresholds
-
-NEVER_MS = TimestampMs(2**63 - 1)
 
 
 def judge(producer: ProducerState, context: BarrierContext) -> Step:
@@ -40,7 +40,7 @@ def judge(producer: ProducerState, context: BarrierContext) -> Step:
     if spans:
         producer = replace(producer, spans={**producer.spans, **spans})
     producer = _listed(producer, context)
-    for rule in (_judge_time, doubt_covers, doubt_owner):
+    for rule in (_judge_time, doubt_covers, doubt_owner, ask_without_log):
         producer, findings = rule(producer, context)
         emitted.extend(findings)
     return Step(producer, tuple(emitted))
@@ -52,6 +52,8 @@ def at_rest_until(producer: ProducerState, context: BarrierContext) -> Timestamp
     This is the fast path for nearly all producers at nearly all barriers: idle ones, and those with a young transaction
     that holds everything open.
     """
+    if producer.spans and context.policy.coordinator_access is not CoordinatorAccess.LOG:
+        return rests_until(producer, context)
     view = producer.view
     if view is None or not view.is_live:
         is_idle = not producer.spans and (view is None or view.since_ms is not None)
@@ -75,6 +77,8 @@ def at_rest_until(producer: ProducerState, context: BarrierContext) -> Timestamp
 
 def due_ms(producer: ProducerState, context: BarrierContext) -> TimestampMs:
     """When, by our clock, the producer must be evaluated next if no fact arrives before; 0 is at every barrier."""
+    if context.policy.coordinator_access is not CoordinatorAccess.LOG:
+        return next_due_ms(producer, context)
     view = producer.view
     if view is not None and view.since_ms is None:
         return AT_ONCE

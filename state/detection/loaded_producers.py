@@ -104,7 +104,8 @@ class LoadedProducers:
 
     def follow(self, producer: ProducerState, context: BarrierContext) -> None:
         """Counts the producer by its state, and keeps it in the open list while it has something open."""
-        was, now_is = state_of(self._stored[producer.producer_id]), state_of(producer)
+        access = context.policy.coordinator_access
+        was, now_is = state_of(self._stored[producer.producer_id], access), state_of(producer, access)
         if was != now_is:
             for state, change in ((was, -1), (now_is, 1)):
                 if state is not None:

@@ -17,6 +17,7 @@ from zlib import crc32
 from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.open_ages import Age, age_of
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.findings import Finding, OpenSpan, OpenTransaction, OpenTransactions
 from txnwatch.state.model.ids import BarrierNumber, ProducerId
 from txnwatch.state.model.quantities import TimestampMs
@@ -26,13 +27,20 @@ from txnwatch.state.model.transaction import ProducerState
 FOLLOWED = 128  # per bucket
 EMIT_EVERY = 20  # barriers; emitted also if unchanged
 UNOWNED = "unowned"
+OWNER_UNKNOWN = "owner_unknown"
 
 
-def state_of(producer: ProducerState) -> str | None:
-    """The state under which a producer id is counted: that of its live transaction, UNOWNED, or None if it is idle."""
+def state_of(producer: ProducerState, access: CoordinatorAccess = CoordinatorAccess.LOG) -> str | None:
+    """The state under which a producer id is counted; None if it is idle.
+
+    It is that of its live transaction. Open data without one is UNOWNED; without the coordinators' log, the owner of
+    all open data is unknown.
+    """
     if producer.view is not None and producer.view.is_live:
         return str(producer.view.state)
-    return UNOWNED if producer.spans else None
+    if not producer.spans:
+        return None
+    return UNOWNED if access is CoordinatorAccess.LOG else OWNER_UNKNOWN
 
 
 def youngest_followed(followed: Mapping[ProducerId, OpenTransaction]) -> Age | None:
@@ -56,7 +64,7 @@ def follow(
     Returns the age of an open transaction that is younger than `youngest` and so has no place, else None. That includes
     one that had a place and began again: a producer without a place may be older now.
     """
-    state = state_of(producer)
+    state = state_of(producer, context.policy.coordinator_access)
     if state is None:
         followed.pop(producer.producer_id, None)
         return None

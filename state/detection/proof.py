@@ -39,6 +39,8 @@ class Look(StrEnum):
     ENDING = "a_census_did_not_show_it"
     COORDINATOR_UNPROVEN = "coordinator_log_not_read_to_its_end"
     COORDINATOR_NOT_SHOWN = "coordinator_log_not_shown"
+    COORDINATOR_ASKED = "coordinator_log_not_used_coordinators_are_asked"
+    COORDINATOR_NOT_USED = "coordinators_not_used"
     DATA_UNPROVEN = "partition_not_read_to_its_end"
 
 

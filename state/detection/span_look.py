@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.proof import TRANSITIONS, Look, Output, Sight, in_phase, look_at, phase_of, reason_of
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.facts import Joined
 from txnwatch.state.model.findings import Finding, SpanCandidate, StrayWrite
 from txnwatch.state.model.ids import BarrierNumber, TopicPartition
@@ -18,6 +19,10 @@ _SIGHTS = {
     (Look.COVERED, True): Sight.HELD_STILL_OPEN,
     (Look.UNCOVERED, False): Sight.UNOWNED,
     (Look.UNCOVERED, True): Sight.UNOWNED_STILL_OPEN,
+}
+_WITHOUT_LOG = {
+    CoordinatorAccess.API: Look.COORDINATOR_ASKED,
+    CoordinatorAccess.NONE: Look.COORDINATOR_NOT_USED,
 }
 _RESTS_ON_THE_VIEW = frozenset({Look.COVERED, Look.UNCOVERED, Look.TOO_EARLY})
 
@@ -58,6 +63,8 @@ def judge_span(
 
 def look_through(producer: ProducerState, partition: TopicPartition, span: Span, context: BarrierContext) -> Look:
     """What this barrier shows about the owner; a view from a log that was re-created since proves nothing."""
+    if span.census_absent_at is None and context.policy.coordinator_access is not CoordinatorAccess.LOG:
+        return _WITHOUT_LOG[context.policy.coordinator_access]
     look = look_at(producer, partition, span, context.barrier, context.coordinator_gaps)
     is_old = look in _RESTS_ON_THE_VIEW and context.is_of_old_log(producer.view)
     return Look.COORDINATOR_UNPROVEN if is_old else look

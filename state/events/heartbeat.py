@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 from txnwatch.state.events.value_rules import INT32, INT64, LAST_TIME_MS, NAME_BYTES, is_cluster_id, is_number, is_text
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.ids import BarrierNumber
 from txnwatch.state.model.quantities import DurationMs, TimestampMs
@@ -42,7 +43,9 @@ class Heartbeat:
         furthest_behind: unread offsets of the partition that is furthest behind.
         unread_log_partitions: how many of `unproven_partitions` are partitions of `__transaction_state`.
         is_coordinator_read: whether at least a part of `__transaction_state` is read to its end: else nothing at all is
-            proven.
+            proven. Without that log (`coordinator_view`), whether the watch reads at all.
+        coordinator_view: how the coordinators' view is known; a heartbeat of an earlier version has none, and means the
+            log.
     """
 
     instance: str
@@ -58,6 +61,7 @@ class Heartbeat:
     furthest_behind: int
     unread_log_partitions: int
     is_coordinator_read: bool
+    coordinator_view: str = CoordinatorAccess.LOG
 
     @property
     def key(self) -> str:
@@ -99,6 +103,7 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "unproven_names": _are_names,
     "furthest_behind": is_number(0, INT64),
     "is_coordinator_read": lambda value: type(value) is bool,
+    "coordinator_view": lambda value: value in tuple(CoordinatorAccess),
 }
 
 
@@ -118,7 +123,8 @@ def from_bytes(value: bytes, key: str) -> Heartbeat:
         raise BadEventError(SkipReason.TOO_LARGE, message)
     try:
         raw = json.loads(value)
-        found = {spec.name: raw[spec.name] for spec in fields(Heartbeat)}
+        found = {"coordinator_view": CoordinatorAccess.LOG.value, **raw}
+        found = {spec.name: found[spec.name] for spec in fields(Heartbeat)}
     except Exception as exc:  # a decoder can raise anything on invalid bytes
         raise BadEventError(SkipReason.UNDECODABLE, f"expected a heartbeat, found {value[:40]!r}...") from exc
     wrong = [name for name, check in _CHECKS.items() if not check(found[name])]

@@ -5,7 +5,8 @@ Law:
   * To be active and to cover a partition are two things. A watcher that judges barriers is active. The partitions that
     it proves nothing about are not covered.
   * Every watcher of a cluster reads the same coordinators' log. So it is enough that one of them has read all of it:
-    another one may have just started. Topics may be divided between watchers, so the data partitions of each one count.
+    another one may have just started. A watcher that does not use that log has not read it. Topics may be divided
+    between watchers, so the data partitions of each one count.
 
 Pure: no I/O, no clock.
 """
@@ -17,6 +18,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from txnwatch.state.events.heartbeat import Heartbeat
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.state.model.quantities import TimestampMs
 
@@ -27,6 +29,7 @@ class Missing(Enum):
     """What a watcher does not cover."""
 
     EVERYTHING = auto()
+    HANGS = auto()
     LOG = auto()
     DATA = auto()
 
@@ -64,8 +67,13 @@ def unwatched(clusters: Iterable[str], last: Iterable[Heartbeat], now_ms: Timest
 def uncovered(last: Sequence[Heartbeat], now_ms: TimestampMs) -> list[Uncovered]:
     """What the active watchers prove nothing about."""
     active = [beat for beat in last if beat.is_active(now_ms)]
-    log_is_read = {beat.cluster_id for beat in active if beat.is_coordinator_read and not beat.unread_log_partitions}
+    log_is_read = {beat.cluster_id for beat in active if _has_read_log(beat)}
     return [part for beat in active for part in _uncovered_by(beat, is_log_read=beat.cluster_id in log_is_read)]
+
+
+def _has_read_log(beat: Heartbeat) -> bool:
+    is_used = beat.coordinator_view == CoordinatorAccess.LOG
+    return is_used and beat.is_coordinator_read and not beat.unread_log_partitions
 
 
 def _uncovered_by(beat: Heartbeat, *, is_log_read: bool) -> Iterator[Uncovered]:
@@ -74,6 +82,8 @@ def _uncovered_by(beat: Heartbeat, *, is_log_read: bool) -> Iterator[Uncovered]:
             yield Uncovered(beat, Missing.EVERYTHING)
             return
         yield from _part(beat, Missing.LOG, beat.unread_log_partitions)
+    if beat.coordinator_view == CoordinatorAccess.NONE:
+        yield Uncovered(beat, Missing.HANGS)
     yield from _part(beat, Missing.DATA, beat.unproven_partitions - beat.unread_log_partitions)
 
 

@@ -92,6 +92,24 @@ def assess_span(
     )
 
 
+def assess_overdue(candidate: SpanCandidate, reading: PartitionReading) -> SpanConfirmation:
+    """Whether the span that was open for too long is still open, by a fresh read of its partition.
+
+    The leader may show an earlier start: the log that was read is only an upper bound of it. A later start is another
+    transaction, which is younger.
+    """
+    if reading.problem is not None:
+        return SpanConfirmation(Answer.UNKNOWN, f"{candidate.partition}: {reading.problem}")
+    if reading.topic_id != candidate.span.topic_id:
+        return SpanConfirmation(Answer.REFUTED, "the topic was deleted or re-created")
+    found = reading.open_transaction(candidate.producer_id)
+    if found is None:
+        return SpanConfirmation(Answer.REFUTED, "the partition's leader has no open transaction of the producer")
+    if found.start_offset > candidate.span.start_offset:
+        return SpanConfirmation(Answer.REFUTED, "the span ended, and another one is open")
+    return SpanConfirmation(Answer.CONFIRMED, reading=reading, producer=found)
+
+
 def _is_as_seen(candidate: SpanCandidate, found: DescribedTransaction | None) -> bool:
     """Whether the coordinator still has the transaction that the state had."""
     view = candidate.view

@@ -43,6 +43,8 @@ def ended_by(
         return EndedBy.TXNWATCH
     if marker.producer_epoch > incident.producer_epoch:
         return EndedBy.COORDINATOR
+    if RULE_OF[incident.verdict].is_past_timeout:
+        return EndedBy.UNKNOWN  # a coordinator may own it, and up to transaction.version 1 it ends it with this epoch
     if incident.transactional_id is None:
         return EndedBy.ADMINISTRATOR
     return EndedBy.ADMINISTRATOR if _cannot_have_written(owner, incident) else EndedBy.UNKNOWN

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.ids import BarrierNumber, BrokerId, CoordinatorEpoch, LeaderEpoch, ProducerEpoch, ProducerId
 from txnwatch.state.model.quantities import Offset, TimestampMs
 
@@ -142,6 +143,7 @@ class Evidence:
     joined_at_offset: Offset | None = None
     joined_by_epoch: ProducerEpoch | None = None
     coordinator_log: str | None = None
+    coordinator_view: CoordinatorAccess = CoordinatorAccess.LOG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from zlib import crc32
 
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.quantities import DurationMs
 
 DEFAULT_SCAN_INTERVAL_MS = DurationMs(10_000)
 TWO_PHASE_TIMEOUT_MS = DurationMs(2147483647)  # KIP-939: a transaction with this timeout is never aborted by time
+
+CENSUS_READ_MS = DurationMs(10_000)  # data that a census shows may be younger than its batch, by the time of a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,10 @@ class DetectionPolicy:
             for this long, the coordinators are asked for its owner.
         unreadable_tries, unreadable_ms: a range counts as lost after this many failures in a row over this time.
         idle_retention_ms: how long the state keeps the transactional id of a producer id that has nothing open.
+        coordinator_access: how the coordinators' view is known.
+        coordinator_ask_ms: with access `api`, the pause between two rounds of questions to the coordinators.
+        longest_timeout_ms: `transaction.max.timeout.ms`, only used with access `none`; None if it is not known,
+            or if no timeout limits a transaction. Then no data is late.
     """
 
     late_buffer_ms: DurationMs = DurationMs(5_000)
@@ -52,6 +59,16 @@ class DetectionPolicy:
     unreadable_tries: int = 3
     unreadable_ms: DurationMs = DurationMs(10_000)
     idle_retention_ms: DurationMs = DurationMs(3_600_000)
+    coordinator_access: CoordinatorAccess = CoordinatorAccess.LOG
+    coordinator_ask_ms: DurationMs = DurationMs(5_000)
+    longest_timeout_ms: DurationMs | None = None
+
+    def open_too_long_ms(self, listed_scan_ms: DurationMs | None) -> DurationMs | None:
+        """The age above which open data is older than any transaction may be; None if no limit is known."""
+        if self.longest_timeout_ms is None:
+            return None
+        scan_ms = self.scan_interval_ms(listed_scan_ms)
+        return self.longest_timeout_ms + scan_ms + self.late_buffer_ms + CENSUS_READ_MS
 
     def scan_interval_ms(self, listed_ms: DurationMs | None) -> DurationMs:
         """How often coordinators look for expired transactions; `listed_ms` is the value from the brokers."""

@@ -61,6 +61,7 @@ else:
 NO_TIME: Final = DurationMs(0)
 LONG_AGO: Final = TimestampMs(0)
 AT_ONCE: Final = LONG_AGO  # for a due time: it has passed already
+NEVER_MS: Final = TimestampMs(2**63 - 1)  # for a due time: nothing is awaited
 FIRST_OFFSET: Final = Offset(0)  # where each log has begun
 
 

@@ -1,25 +1,35 @@
 """Checks before the job starts: the cluster is reachable, and this user may read what verdicts depend on.
 
 A missing right must not look like a hanging transaction, nor like a healthy cluster. So a topic that this user may not
-describe or read is an error here, in one line.
+describe or read is an error here, in one line. Without the right to read the coordinators' log, coordinator_view.py
+chooses another way, and the watch names it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from txnwatch.state.model.errors import AuthorizationError, CheckpointError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.list_offsets import ListedOffset
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.job.checkpoint import check_files, last_cluster
-from txnwatch.streaming.log.fetch import read_ranges
-from txnwatch.streaming.log.partition_fold import PartitionFold
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.job.coordinator_view import ChosenView, choose_view
+from txnwatch.streaming.job.read_right import refused_read
 from txnwatch.streaming.source.options import SourceOptions
 
 
-def check_cluster(cluster: Cluster, options: SourceOptions, checkpoint: str) -> tuple[str, list[TopicInfo]]:
-    """The cluster's id and the topics watched now.
+@dataclass(frozen=True, slots=True)
+class CheckedCluster:
+    """The cluster that a watch begins with: its id, the topics watched now, and how the coordinators' view is known."""
+
+    cluster_id: str
+    topics: Sequence[TopicInfo]
+    view: ChosenView
+
+
+def check_cluster(cluster: Cluster, options: SourceOptions, checkpoint: str, wanted_view: str) -> CheckedCluster:
+    """Checks a cluster before a watch begins; `wanted_view` is the setting `coordinator_view`.
 
     Raises:
         BrokerError: no broker answers.
@@ -28,16 +38,16 @@ def check_cluster(cluster: Cluster, options: SourceOptions, checkpoint: str) -> 
     """
     metadata = cluster.refresh()
     _check_checkpoint(checkpoint, metadata.cluster_id)
-    asked = [TRANSACTION_STATE_TOPIC, *options.topics]
-    for topic in cluster.metadata_from(cluster.any_connection().endpoint, asked).topics.values():
+    asked = cluster.metadata_from(cluster.any_connection().endpoint, options.topics) if options.topics else None
+    for topic in asked.topics.values() if asked is not None else ():
         if topic.is_hidden:
             raise AuthorizationError(
                 f"topic {topic.name}: expected the rights DESCRIBE and READ, found neither: grant them to this user"
             )
+    view = choose_view(cluster, wanted_view)
     watched = [topic for topic in metadata.topics.values() if options.watches(topic)]
-    log = metadata.topics.get(TRANSACTION_STATE_TOPIC)
-    _check_read(cluster, [*watched, *([log] if log is not None else [])])
-    return metadata.cluster_id, watched
+    _check_read(cluster, watched)
+    return CheckedCluster(metadata.cluster_id, watched, view)
 
 
 def _check_checkpoint(checkpoint: str, cluster_id: str) -> None:
@@ -50,25 +60,8 @@ def _check_checkpoint(checkpoint: str, cluster_id: str) -> None:
         )
 
 
-def _check_read(cluster: Cluster, topics: list[TopicInfo]) -> None:
-    """Sends an empty Fetch for one partition of each topic: the leader checks the READ right first."""
-    first = [TopicPartition(topic.name, min(topic.partitions)) for topic in topics if topic.partitions]
-    ends = cluster.list_offsets(first)
-    reads = [
-        RangeRead(
-            partition=partition,
-            topic_id=cluster.known.topics[partition.topic].topic_id,
-            start=end.offset,
-            end=end.offset,
-            last_epoch=None,
-            must_check=True,
-            new_fold=PartitionFold,
-        )
-        for partition in first
-        if isinstance(end := ends[partition], ListedOffset)
-    ]
-    read_ranges(cluster, reads, patience_s=0.0)
-    refused = [notice.detail for read in reads if read.is_denied for notice in read.notices]
+def _check_read(cluster: Cluster, topics: Sequence[TopicInfo]) -> None:
+    refused = refused_read(cluster, topics)
     if refused:
         more = f" (and {len(refused) - 1} more topics)" if len(refused) > 1 else ""
         raise AuthorizationError(f"{refused[0]}{more}: grant it to this user, or leave the topic out of --topics")

@@ -20,7 +20,7 @@ from txnwatch.state.model.errors import BrokerError
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.fact_rows import FACTS
 from txnwatch.streaming.source.history_rows import HISTORY, unlisted
-from txnwatch.streaming.source.lister import Lister
+from txnwatch.streaming.source.lister import Lister, check_access
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import SourceOptions, parse_options
 from txnwatch.streaming.source.packed_facts import PACKED_DDL
@@ -114,6 +114,7 @@ class TransactionsStreamReader(DataSourceStreamReader):  # type: ignore[misc]
             if known == raw:
                 return offset
         offset = SourceOffset.from_json(raw)
+        check_access(offset, self._options)  # also of a batch that was not committed: it is planned without a listing
         self._decoded.append((dict(raw), offset))
         return offset
 

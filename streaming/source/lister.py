@@ -11,9 +11,11 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from txnwatch.state.model.errors import BrokerError, CheckpointError
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
+from txnwatch.state.model.errors import BrokerError, CheckpointError, OtherVersionError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BarrierNumber, TopicPartition
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.state.model.problem import Problem
@@ -61,7 +63,9 @@ class Lister:
 
         Raises:
             CheckpointError: the cluster is not the one `previous` was read from.
+            OtherVersionError: `previous` was read with another view of the coordinators.
         """
+        check_access(previous, self._options)
         next_due = read_next_barrier(_path(self._options.next_barrier_file))  # first, because the driver writes it last
         requests = read_requests(_path(self._options.control_file))
         due = self._granted.due(previous, requests)
@@ -70,7 +74,9 @@ class Lister:
         if listing is None:
             return None
         limits = self._limits if limited else Limits()
-        following = plan(previous, listing, limits, to_read_again(due))
+        following = replace(
+            plan(previous, listing, limits, to_read_again(due)), coordinator_access=self._options.coordinator_access
+        )
         self._granted.count(following, due, requests)
         asked = [request.partition for request in due if is_of_census(request)]
         census = self._rota.next_census(self._cluster.known, previous, following, asked)
@@ -185,6 +191,8 @@ class Lister:
 
         Partitions found here have no start offset yet. So they are not begun, and stale, until the next round.
         """
+        if self._options.coordinator_access is not CoordinatorAccess.LOG:
+            return []
         try:
             topic = self._cluster.named([TRANSACTION_STATE_TOPIC]).get(TRANSACTION_STATE_TOPIC)
             if topic is not None and topic.partitions:
@@ -203,7 +211,8 @@ class Lister:
 
     def _coordinator_partitions(self) -> list[TopicPartition]:
         topic = self._cluster.known.topics.get(TRANSACTION_STATE_TOPIC)
-        if topic is None or self._is_missing(topic.name):
+        is_read = self._options.coordinator_access is CoordinatorAccess.LOG
+        if not is_read or topic is None or self._is_missing(topic.name):
             return []
         return [TopicPartition(TRANSACTION_STATE_TOPIC, partition) for partition in topic.partitions]
 
@@ -254,6 +263,19 @@ class Lister:
             **self._ask(stable, isolation=ends.READ_COMMITTED),
         }
         return {**starts, **{partition: at.offset for partition, at in found.items() if isinstance(at, ListedOffset)}}
+
+
+def check_access(offset: SourceOffset, options: SourceOptions) -> None:
+    """Checks the view of the coordinators: a barrier of one view proves nothing about the state of another.
+
+    Raises:
+        OtherVersionError: the offset was written with another view.
+    """
+    if offset.barrier > 0 and offset.coordinator_access is not options.coordinator_access:
+        raise OtherVersionError(
+            f"the checkpoint was written with the coordinator view {offset.coordinator_access}, and this run has the "
+            f"view {options.coordinator_access}: a new checkpoint is needed"
+        )
 
 
 def _path(name: str | None) -> Path | None:

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import replace as with_changes
 
 from txnwatch.state.model.broker_clocks import Clock, Leader
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.errors import CheckpointError, OtherVersionError
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.ids import (
@@ -73,6 +74,7 @@ class SourceOffset:
             restarted. They are history.
         gone: partitions dropped since the last offset, with their topic id.
         scan_interval_ms: how often coordinators look for expired transactions; None until a broker answers.
+        coordinator_access: how the coordinators' view is known; the state of one access is of no use to another.
     """
 
     cluster_id: str
@@ -85,6 +87,7 @@ class SourceOffset:
     gone: dict[TopicPartition, str] = field(default_factory=dict)
     backlog_end: dict[TopicPartition, Offset] = field(default_factory=dict)
     scan_interval_ms: DurationMs | None = None
+    coordinator_access: CoordinatorAccess = CoordinatorAccess.LOG
 
     def to_json(self) -> dict[str, Any]:
         """The offset for Spark: primitives only, keys sorted."""
@@ -104,7 +107,12 @@ class SourceOffset:
             "scan_interval_ms": self.scan_interval_ms,
             "topics": topics,
             "version": VERSION,
+            **({"coordinator_view": str(self.coordinator_access)} if self._is_without_log else {}),
         }
+
+    @property
+    def _is_without_log(self) -> bool:
+        return self.coordinator_access is not CoordinatorAccess.LOG
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> SourceOffset:
@@ -141,6 +149,7 @@ class SourceOffset:
             {TopicPartition.parse(text): topic_id for text, topic_id in raw["gone"].items()},
             _starts_in(raw["backlog_end"]),
             raw["scan_interval_ms"],
+            CoordinatorAccess(raw.get("coordinator_view", CoordinatorAccess.LOG)),
         )
 
     @classmethod

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.quantities import Offset
@@ -43,6 +44,7 @@ KNOWN = {
     "foreignpattern": "regular expression; topics that match are not read: they are copies of another cluster's topics",
     "censusintervalms": "pause between two rounds of the census of topics that are not scanned",
     "healintervalms": "pause between two censuses of the scanned partitions, which check what the scan has found",
+    "coordinatorview": "log (reads `__transaction_state`), api or none (do not read it); default: log",
     "controlfile": "file in which the job asks for ranges to be read again",
     "nextbarrierfile": "file in which the job writes when the next barrier is due; without it, no barrier is skipped",
     "packed": "true for one blob of facts per task and bucket, as txnwatch's own operator reads it",
@@ -73,6 +75,7 @@ class SourceOptions:
     foreign_pattern: str | None
     census_interval_s: float
     heal_interval_s: float
+    coordinator_access: CoordinatorAccess
     control_file: str | None
     next_barrier_file: str | None
     packed: bool
@@ -135,6 +138,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         foreign_pattern=_value(raw, "foreignpattern", _regex, None),
         census_interval_s=_value(raw, "censusintervalms", _positive, 5_000) / 1000,
         heal_interval_s=_value(raw, "healintervalms", _positive, 60_000) / 1000,
+        coordinator_access=_value(raw, "coordinatorview", CoordinatorAccess, CoordinatorAccess.LOG),
         control_file=raw.get("controlfile"),
         next_barrier_file=raw.get("nextbarrierfile"),
         packed=_value(raw, "packed", _boolean, False),

@@ -131,7 +131,8 @@ def test_no_incident_and_an_active_watcher(place: Source, capsys: pytest.Capture
     assert main(["status", *place.flags, "--fail-on-found"]) == 0
     *_, watcher, summary = capsys.readouterr().out.splitlines()
     assert watcher.startswith(f"watcher host:/checkpoint (0.9) of cluster {place.cluster_id}: evaluated barrier 812 ")
-    assert watcher.endswith("120 partitions scanned, 30 by census, 0 unproven, the furthest 12 offsets behind")
+    reach = "120 partitions scanned, 30 by census, 0 unproven, the furthest 12 offsets behind, coordinator view log"
+    assert watcher.endswith(reach)
     assert summary == "no open incident; a watcher is active"
 
 

@@ -159,7 +159,7 @@ def test_a_coordinators_log_that_may_not_be_seen(
     capsys: pytest.CaptureFixture[str], guarded: EmbeddedKafka, tmp_path: Path
 ) -> None:
     _deny(guarded, "Describe", "__transaction_state")
-    flags = ("--checkpoint", str(tmp_path), "--topics", "readable")
+    flags = ("--checkpoint", str(tmp_path), "--topics", "readable", "--coordinator-view", "log")
     try:
         code, line = run(capsys, "--bootstrap-server", guarded.bootstrap_servers, *flags)
     finally:

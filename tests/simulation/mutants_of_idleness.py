@@ -11,8 +11,8 @@ from msgspec.structs import replace as with_changes
 from simulation.reader import Reader
 from simulation.run import USUAL
 from simulation.world import Setting, World
-from txnwatch.state.detection.evaluate import NEVER_MS
 from txnwatch.state.model.findings import Finding
+from txnwatch.state.model.quantities import NEVER_MS
 from txnwatch.streaming.source.idle_barriers import NextBarrierDue
 from txnwatch.streaming.source.offsets import SourceOffset
 

@@ -36,6 +36,7 @@ class World:
     redis: RecordingMirror = field(default_factory=RecordingMirror)
     reports: LogLines = field(default_factory=LogLines)
     evidence: KeptEvidence = field(default_factory=KeptEvidence)
+    origin: Origin = ORIGIN
 
     def __post_init__(self) -> None:
         self.now_ms = self.admin.now_ms
@@ -44,7 +45,7 @@ class World:
 
     def a_ledger(self, remembering: Iterable[IncidentEvent] = ()) -> Ledger:
         ledger = Ledger(
-            *(ORIGIN, self.admin, self.groups, TopicOutbox(self.topic, self.reports), lambda: self.now_ms),
+            *(self.origin, self.admin, self.groups, TopicOutbox(self.topic, self.reports), lambda: self.now_ms),
             mirrors=[self._mirror()],
             report=self.reports.append,
             evidence=self.evidence,
@@ -57,7 +58,13 @@ class World:
     ) -> Ledger:
         """A ledger of another instance: it knows what the log holds, writes to it and follows it."""
         ledger = Ledger(
-            *(ORIGIN, self.admin, groups or self.groups, TopicOutbox(log.sink(), self.reports), lambda: self.now_ms),
+            *(
+                self.origin,
+                self.admin,
+                groups or self.groups,
+                TopicOutbox(log.sink(), self.reports),
+                lambda: self.now_ms,
+            ),
             mirrors=[self._mirror()],
             new_records=log.reader(),
             report=self.reports.append,

@@ -15,13 +15,17 @@ from typing import Any
 from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.check_row import Caller, CheckRow, Health
 from txnwatch.cli.diagnosis import diagnose
+from txnwatch.cli.diagnosis_of_egress import egress_row
 from txnwatch.cli.diagnosis_of_optional_rights import optional_rights
-from txnwatch.cli.flag_types import redis_url, topic_name
+from txnwatch.cli.diagnosis_of_view import view_row
+from txnwatch.cli.flag_types import redis_url, topic_name, topic_pattern
 from txnwatch.cli.output import CommandAnswer
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.java import java
 from txnwatch.state.model.errors import TxnwatchError
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.state.text.redaction import redacted, shown_url
+from txnwatch.streaming.admin.write_rates import write_rates
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.security import Security
@@ -47,6 +51,13 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         metavar="TOPIC",
         help="the events topic that `run` will use (default: %(default)s)",
     )
+    parser.add_argument(
+        "--topics",
+        type=topic_pattern,
+        default=".*",
+        metavar="REGEX",
+        help="the topics that `run` will scan: doctor estimates how many bytes that reads in a day (default: .*)",
+    )
     parser.add_argument("--redis-url", type=redis_url, metavar="URL", help="the Redis that `run` will use")
     add_output_flags(parser)
     parser.set_defaults(run=run)
@@ -61,7 +72,14 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     config = str(parsed.command_config) if parsed.command_config is not None else None
     caller = Caller(parsed.bootstrap_server, principal_of(cluster.security), parsed.events_topic, config)
     found = check_up(cluster, parsed.events_topic, wall_clock_ms())
-    rows = [*diagnose(found, caller), *optional_rights(found, caller), *_here(parsed.redis_url)]
+    scanned = [
+        name
+        for name, topic in cluster.known.topics.items()
+        if re.fullmatch(parsed.topics, name) and name != TRANSACTION_STATE_TOPIC and not topic.is_hidden
+    ]
+    rates = write_rates(cluster, scanned, wall_clock_ms())
+    reach = (view_row(found), egress_row(rates, parsed.topics, caller))
+    rows = [*diagnose(found, caller), *reach, *optional_rights(found, caller), *_here(parsed.redis_url)]
     missing = sum(row.status is Health.MISSING for row in rows)
     warnings = sum(row.status is Health.WARNING for row in rows)
     return CommandAnswer(

@@ -24,7 +24,7 @@ from txnwatch.cli.asking import (
 from txnwatch.cli.flag_types import id32
 from txnwatch.cli.output import DETAIL, CommandAnswer, Duration, LeftOut, Line, NotChecked, Time
 from txnwatch.sinks.incidents.commands import Origin
-from txnwatch.sinks.incidents.event_builder import hanging_event, transaction_event
+from txnwatch.sinks.incidents.event_builder import span_event, transaction_event
 from txnwatch.sinks.incidents.search import OwnerViews, Search, Searcher
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.findings import SpanCandidate
@@ -220,7 +220,7 @@ def _events(origin: Origin, found: Search, wanted: set[TopicPartition] | None) -
     """The findings on the wanted partitions, and the number of transactions that are on none of them."""
     now_ms = wall_clock_ms()
     spans = sorted(found.hanging, key=lambda one: (one[0].partition, one[0].producer_id))
-    events = [hanging_event(origin, span, proof, None, now_ms) for span, proof in spans]
+    events = [span_event(origin, span, proof, None, now_ms) for span, proof in spans]
     elsewhere = 0
     for transaction, confirmed in found.overdue:
         assert confirmed.description is not None

@@ -7,6 +7,7 @@ that does not fit Kafka's field fails in the encoder, and an empty name fails wi
 from __future__ import annotations
 
 import argparse
+import re
 
 from txnwatch.config_providers import expanded, has_reference
 from txnwatch.setting_types import INT32, INT64, is_redis_url
@@ -49,6 +50,15 @@ def topic_name(text: str) -> str:
     """A valid name of a topic."""
     if not is_topic_name(text):
         raise argparse.ArgumentTypeError(f"expected {TOPIC_NAME_RULE}, found {text!r}")
+    return text
+
+
+def topic_pattern(text: str) -> str:
+    """A regular expression for whole names of topics."""
+    try:
+        re.compile(kafka_text(text))
+    except re.error as exc:
+        raise argparse.ArgumentTypeError(f"expected a regular expression, found {text!r} ({exc})") from exc
     return text
 
 

@@ -32,6 +32,7 @@ class Watcher:
     furthest_behind: int
     unread_log_partitions: int
     is_coordinator_read: bool
+    coordinator_view: str
     is_active: bool
     doubt: str | None
 
@@ -51,7 +52,7 @@ class Watcher:
         reach = (
             f"{self.scanned_partitions} partitions scanned, {self.census_partitions} by census, "
             f"{self.unproven_partitions} unproven{f' ({names})' if self.unproven_names else ''}{of_log}, "
-            f"the furthest {self.furthest_behind} offsets behind"
+            f"the furthest {self.furthest_behind} offsets behind, coordinator view {self.coordinator_view}"
         )
         return f"{evaluated}; {reach}"
 
@@ -82,6 +83,10 @@ def _not_checked(part: Uncovered) -> Iterator[NotChecked]:
     match part.missing:
         case Missing.EVERYTHING:
             why = f"{who} proves nothing there: no part of the coordinators' log is read to its end"
+            yield NotChecked(f"cluster {part.watcher.cluster_id}", why)
+            return
+        case Missing.HANGS:
+            why = f"{who} has the coordinator view none, and proves no hang"
             yield NotChecked(f"cluster {part.watcher.cluster_id}", why)
             return
         case Missing.LOG:

@@ -21,9 +21,10 @@ from txnwatch.metrics.label_values import COMPLETE, INITIAL_SERIES, PREPARED, ST
 from txnwatch.metrics.scrape import Picture, gauge, histograms, log_of, of_picture, of_progress
 from txnwatch.metrics.table import METRICS, NAMESPACE, Kind
 from txnwatch.sinks.incidents.ledger import Ledger
-from txnwatch.state.detection.open_transactions import UNOWNED
+from txnwatch.state.detection.open_transactions import OWNER_UNKNOWN, UNOWNED
 from txnwatch.state.model.broker_clocks import Clock
 from txnwatch.state.model.completion_latency import BOUNDS_MS, Latencies, Tally
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.errors import SkipReason
 from txnwatch.state.model.findings import (
     BucketCount,
@@ -99,6 +100,11 @@ class Metrics(Collector):
         self._made["query_starts_total"].inc()
         self._take_ledger(ledger)
 
+    def take_access(self, access: CoordinatorAccess) -> None:
+        """Sets how the coordinators' view is known."""
+        for one in CoordinatorAccess:
+            self._made["coordinator_view"].labels(one).set(int(one is access))
+
     def on_event(self, event: IncidentEvent) -> None:
         """Counts an incident event."""
         self._made["events_total"].labels(event.verdict, event.status).inc()
@@ -168,7 +174,7 @@ class Metrics(Collector):
         for count in counts:
             states.update(dict(count.states))
             waiting.update(dict(count.waiting))
-        for state in (TransactionState.ONGOING, *PREPARED, UNOWNED):
+        for state in (TransactionState.ONGOING, *PREPARED, UNOWNED, OWNER_UNKNOWN):
             self._made["transactions"].labels(state).set(states[state])
         for state in PREPARED:
             self._made["transactions_pending_markers"].labels(COMPLETE[state]).set(states[state])

@@ -6,7 +6,7 @@ from itertools import product
 from typing import Final
 
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL
-from txnwatch.state.detection.open_transactions import UNOWNED
+from txnwatch.state.detection.open_transactions import OWNER_UNKNOWN, UNOWNED
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.model.completion_latency import Stage
 from txnwatch.state.model.errors import SkipReason
@@ -45,6 +45,6 @@ INITIAL_SERIES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
         *((Decision.REFUSED, refusal) for refusal, rule in RULE_OF_REFUSAL.items() if rule.is_published),
     ),
     "events_passed_over_total": tuple((why,) for why in SkipReason),
-    "transactions": tuple((state,) for state in (TransactionState.ONGOING, *PREPARED, UNOWNED)),
+    "transactions": tuple((state,) for state in (TransactionState.ONGOING, *PREPARED, UNOWNED, OWNER_UNKNOWN)),
     "transactions_pending_markers": tuple((COMPLETE[state],) for state in PREPARED),
 }

@@ -126,6 +126,13 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         EVIDENCE,
+        "coordinator_view",
+        _G,
+        ("view",),
+        "1 for the way in which the transactions of the coordinators are known, 0 for the others: log, api or none",
+    ),
+    Metric(
+        EVIDENCE,
         "unproven_partitions",
         _G,
         ("log",),
@@ -220,7 +227,7 @@ METRICS: tuple[Metric, ...] = (
         _G,
         ("state",),
         "producer ids with an open transaction, by its state; unowned: producer ids with open data that no live "
-        "transaction owns",
+        "transaction owns; owner_unknown: all producer ids with open data, if the coordinators' log is not used",
     ),
     Metric(
         OPEN,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from txnwatch.state.model.coordinator_access import NOT_DETECTED, CoordinatorAccess
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import CensusReason, CensusRequest, Finding, PartitionAlarm, Unproven
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -38,12 +39,14 @@ class Coverage:
             further one for 30 s; and whether a census has come, if one is configured, or has not come for 30 s.
         progress: returns the progress of the query; None while it is unknown.
         census_interval_ms: the pause between two rounds of the census; None without a census.
+        access: how the coordinators' view is known.
     """
 
     log: Log
     is_ready: bool = False
     progress: Callable[[], Progress | None] = lambda: None
     census_interval_ms: DurationMs | None = None
+    access: CoordinatorAccess = CoordinatorAccess.LOG
     now_ms: Callable[[], TimestampMs] = wall_clock_ms
     _unproven_now: frozenset[TopicPartition] = frozenset()
     _hidden: frozenset[TopicPartition] = frozenset()
@@ -135,6 +138,8 @@ class Coverage:
                 f"nothing is proven about the transactional ids in {_partitions(log)} of the coordinators' log that "
                 f"cannot be read: {some(log, _NAMED)}"
             )
+        if self.access is not CoordinatorAccess.LOG:
+            lacks.append(f"the coordinator view is {self.access}: {NOT_DETECTED[self.access]}")
         if not lacks:
             return "every transaction is being watched"
         return f"transactions are being watched, but {', and '.join(lacks)}"

@@ -88,6 +88,7 @@ class HeartbeatSender:
             furthest_behind=progress.furthest_behind(left) if progress is not None else 0,
             unread_log_partitions=sum(map(is_of_log, unproven)),
             is_coordinator_read=evidence.is_log_read,
+            coordinator_view=self.options.coordinator_access,
         )
 
     def _watched(self, now_ms: TimestampMs) -> tuple[int, int]:

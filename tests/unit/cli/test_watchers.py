@@ -26,7 +26,7 @@ def test_a_watcher_is_shown_as_one_line() -> None:
     (shown,) = watchers_of([a_heartbeat()], NOW_MS + 1_500)
     assert shown.line() == (
         "watcher host:/checkpoint (0.9) of cluster cluster: evaluated barrier 812 1.5s ago; 120 partitions scanned, "
-        "30 by census, 2 unproven (orders-1, orders-2), the furthest 12 offsets behind"
+        "30 by census, 2 unproven (orders-1, orders-2), the furthest 12 offsets behind, coordinator view log"
     )
     (blind,) = watchers_of([a_heartbeat(is_coordinator_read=False)], NOW_MS)
     assert blind.line() == (
@@ -96,3 +96,9 @@ def test_made_up_watchers_do_not_hide_one_that_looks() -> None:
     last = last_of_each([a_heartbeat(), *made_up], NOW_MS)
     assert unwatched(["cluster"], last, NOW_MS) == []
     assert len(listed(watchers_of(last, NOW_MS))) == 20
+
+
+def test_a_watcher_without_any_view_of_the_coordinators_proves_no_hang() -> None:
+    assert missing_of(a_watcher(coordinator_view="api")) == {}
+    (why,) = missing_of(a_watcher(coordinator_view="none")).values()
+    assert why == "watcher host:/checkpoint of cluster cluster has the coordinator view none, and proves no hang"

@@ -91,3 +91,10 @@ def test_a_heartbeat_expires_after_the_retention() -> None:
     beat = a_heartbeat(time_ms=NOW_MS, judged_ms=NOW_MS - 50)
     assert not beat.is_expired(1_000, NOW_MS + 999)
     assert beat.is_expired(1_000, NOW_MS + 1_000)
+
+
+def test_a_heartbeat_without_a_view_is_of_an_earlier_version_and_means_the_log() -> None:
+    beat = a_heartbeat()
+    raw = json.loads(to_bytes(beat))
+    del raw["coordinator_view"]
+    assert from_bytes(json.dumps(raw).encode(), beat.key) == beat

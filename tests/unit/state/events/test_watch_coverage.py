@@ -27,6 +27,8 @@ BLIND = watcher("blind", is_coordinator_read=False, unproven_partitions=9, unrea
 LOG_BEHIND = watcher("log", unproven_partitions=2, unread_log_partitions=1, unproven_names=(LOG, "orders-1"))
 DATA_BEHIND = watcher("data", unproven_partitions=4, unproven_names=("orders-1", "orders-2", "orders-3"))
 UNNAMED = watcher("unnamed", unproven_partitions=6, unread_log_partitions=2)
+ASKING = watcher("asking", coordinator_view="api")
+WITHOUT = watcher("without", coordinator_view="none")
 OLD = FRESH_MS + 1
 
 COVERAGE: dict[str, tuple[list[Heartbeat], list[Part]]] = {
@@ -36,6 +38,12 @@ COVERAGE: dict[str, tuple[list[Heartbeat], list[Part]]] = {
     "another one has read the log, so its data counts": (
         [WHOLE, BLIND],
         [("blind", Missing.DATA, (), 4)],
+    ),
+    "the coordinators are asked": ([ASKING], []),
+    "no hang is proven without the coordinators": ([WITHOUT], [("without", Missing.HANGS, (), 0)]),
+    "one that does not use the log has not read it for another": (
+        [ASKING, BLIND],
+        [("blind", Missing.EVERYTHING, (), 0)],
     ),
     "another one that is old has read the log": (
         [replace(WHOLE, judged_ms=NOW_MS - OLD), BLIND],

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from support.facts import BucketRun, notice, seen, transaction
-from txnwatch.state.detection.evaluate import NEVER_MS
 from txnwatch.state.model.facts import Fact, NoticeKind
 from txnwatch.state.model.findings import BucketCount
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.quantities import NEVER_MS
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.source.idle_barriers import (
     NextBarrierDue,

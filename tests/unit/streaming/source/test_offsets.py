@@ -13,10 +13,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as with_changes
 
 from txnwatch.state.model.broker_clocks import Clock, Leader
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.errors import CheckpointError, OtherVersionError
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.source.datasource import TransactionsDataSource
+from txnwatch.streaming.source.lister import check_access
 from txnwatch.streaming.source.offsets import VERSION, NotBegun, Position, SourceOffset
+from txnwatch.streaming.source.options import parse_options
 
 _T = TypeVar("_T")
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 1)
@@ -201,3 +205,34 @@ def test_an_end_cuts_reading_and_never_listing(end: int, read_to: int) -> None:
     bounded = an_offset(orders=READ, payments=READ, log=READ).bounded({ORDERS: end, TopicPartition("unwatched", 0): 1})
     assert bounded.positions == {ORDERS: with_changes(READ, offset=read_to), PAYMENTS: READ, LOG: READ}
     assert bounded.barrier_fact({}).limited_data == (DATA if read_to < READ.listed else NONE)
+
+
+def test_the_text_of_an_offset_without_the_log_has_its_view_and_that_with_the_log_is_as_before() -> None:
+    plain = SourceOffset("c", 1, 2, 3, {})
+    assert "coordinator_view" not in plain.to_json()
+    asked = replace(plain, coordinator_access=CoordinatorAccess.API)
+    assert asked.to_json()["coordinator_view"] == "api"
+    assert SourceOffset.from_json(asked.to_json()) == asked
+    assert SourceOffset.from_json(plain.to_json()).coordinator_access is CoordinatorAccess.LOG
+
+
+@pytest.mark.parametrize("view", ["log", "api", "none"])
+@pytest.mark.parametrize("written", list(CoordinatorAccess))
+def test_an_offset_of_another_view_needs_a_new_checkpoint(view: str, written: CoordinatorAccess) -> None:
+    options = parse_options({"kafka.bootstrap.servers": "a:1", "subscribe": "orders", "coordinatorView": view})
+    offset = SourceOffset("c", 1, 2, 3, {}, coordinator_access=written)
+    check_access(SourceOffset.beginning(), options)
+    if view == written:
+        check_access(offset, options)
+    else:
+        with pytest.raises(OtherVersionError, match=f"view {written}, and this run has the view {view}"):
+            check_access(offset, options)
+
+
+def test_a_batch_of_another_view_is_not_planned_again() -> None:
+    """Spark plans a batch that was not committed from the text of its offsets, without a new listing."""
+    reader = TransactionsDataSource(
+        {"kafka.bootstrap.servers": "a:1", "subscribe": "orders", "coordinatorView": "api"}
+    ).streamReader(None)
+    with pytest.raises(OtherVersionError):
+        reader.partitions(SourceOffset.beginning().to_json(), SourceOffset("c", 1, 2, 3, {}).to_json())

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import UNKNOWN_PARTITION
@@ -41,6 +42,7 @@ def test_what_is_not_given_has_its_default() -> None:
         foreign_pattern=None,
         census_interval_s=5.0,
         heal_interval_s=60.0,
+        coordinator_access=CoordinatorAccess.LOG,
         control_file=None,
         next_barrier_file=None,
         packed=False,
@@ -73,6 +75,7 @@ OPTION_CASES: dict[str, tuple[str, str, str, object]] = {
     "topics of another cluster": ("foreignPattern", "copy-.*", "foreign_pattern", "copy-.*"),
     "milliseconds between rounds": ("censusIntervalMs", "1500", "census_interval_s", 1.5),
     "milliseconds between healings": ("healIntervalMs", "90000", "heal_interval_s", 90),
+    "a view": ("coordinatorView", "api", "coordinator_access", CoordinatorAccess.API),
     "a control file": ("controlFile", "/tmp/Rereads", "control_file", "/tmp/Rereads"),
     "a next barrier file": ("nextBarrierFile", "/tmp/NextBarrier", "next_barrier_file", "/tmp/NextBarrier"),
     "packed": ("packed", "true", "packed", True),

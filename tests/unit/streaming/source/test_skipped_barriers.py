@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from txnwatch.state.detection.evaluate import NEVER_MS
 from txnwatch.state.model.findings import CensusReason
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.quantities import NEVER_MS
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.list_offsets import ListedOffset

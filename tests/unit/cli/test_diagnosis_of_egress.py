@@ -1,0 +1,38 @@
+"""The doctor estimates what a scan reads in a day."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.problems import a_problem
+from txnwatch.cli.check_row import Caller, Health
+from txnwatch.cli.diagnosis_of_egress import egress_row
+from txnwatch.streaming.admin.write_rates import WINDOW_MS, WriteRates, bytes_per_second
+
+CALLER = Caller("a:1", "User:watcher", "txnwatch.events")
+RATES = {
+    "half of the log is of the last hour": (7_200_000, 0, 100, 50, 1_000.0),
+    "all of it": (3_600_000, 40, 100, 40, 1_000.0),
+    "retention has removed the beginning of the hour": (3_600_000, 40, 100, 10, 1_000.0),
+    "nothing was written": (3_600_000, 0, 100, 100, 0.0),
+    "an empty log": (0, 7, 7, 7, 0.0),
+}
+
+
+@pytest.mark.parametrize(("size", "start", "end", "since", "rate"), RATES.values(), ids=RATES.keys())
+def test_the_rate_of_a_partition(size: int, start: int, end: int, since: int, rate: float) -> None:
+    assert bytes_per_second(size, start, end, since, WINDOW_MS) == rate
+
+
+def test_the_total_and_the_largest_topics_are_named() -> None:
+    row = egress_row(WriteRates({"small": 1.0, "large": 5_000_000.0, "idle": 0.0}), ".*", CALLER)
+    assert row.subject == "scan of --topics .*"
+    assert row.detail.startswith("about 432 GB a day by the writes of the last hour: large 432 GB, small 86.4 kB;")
+    assert row.status is Health.OK
+
+
+def test_what_cannot_be_estimated_has_its_reason() -> None:
+    row = egress_row(WriteRates({}, a_problem("CLUSTER_AUTHORIZATION_FAILED")), "orders", CALLER)
+    assert row.status is Health.WARNING
+    assert "CLUSTER_AUTHORIZATION_FAILED" in row.detail
+    assert row.fix is not None

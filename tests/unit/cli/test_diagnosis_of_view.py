@@ -1,0 +1,38 @@
+"""The doctor names the coordinator view that the rights allow, as `run` chooses it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support.problems import a_problem
+from txnwatch.cli.check_row import Health
+from txnwatch.cli.diagnosis_of_view import view_row
+from txnwatch.state.model.coordinator_access import NOT_DETECTED, CoordinatorAccess
+from txnwatch.streaming.job.checkup import DESCRIBE, READ, Checkup
+
+LOG = "__transaction_state"
+READS = Checkup({}, None, {LOG: frozenset({READ, DESCRIBE})}, (), (), None, None, 0)
+DENIED = (a_problem("TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),)
+ONLY_DESCRIBES = replace(READS, topic_operations={LOG: frozenset({DESCRIBE})})
+HIDDEN = replace(READS, topic_operations={}, has_unseen_log=True)
+
+CASES = {
+    "the log may be read": (READS, "log"),
+    "the broker does not report operations": (replace(READS, topic_operations={LOG: None}), "log"),
+    "no transaction was begun yet": (replace(READS, topic_operations={}), "log"),
+    "the log may not be read": (ONLY_DESCRIBES, "api"),
+    "a coordinator is away": (replace(ONLY_DESCRIBES, id_problems=(a_problem("no leader"),)), "api"),
+    "an id is hidden": (replace(ONLY_DESCRIBES, id_problems=DENIED), "none"),
+    "a broker is too old to list ids": (replace(ONLY_DESCRIBES, id_problems=None), "none"),
+    "the log is hidden": (HIDDEN, "none"),
+}
+
+
+@pytest.mark.parametrize(("found", "view"), CASES.values(), ids=CASES.keys())
+def test_the_view_follows_from_the_rights(found: Checkup, view: str) -> None:
+    row = view_row(found)
+    assert row.detail.partition(":")[0] == view
+    assert row.status is (Health.OK if view == "log" else Health.WARNING)
+    assert view == "log" or NOT_DETECTED[CoordinatorAccess(view)] in row.detail
