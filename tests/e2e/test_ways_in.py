@@ -33,7 +33,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="module")
-def kafka(clusters: Clusters, broker: Broker) -> Iterator[EmbeddedKafka]:
+def secured(clusters: Clusters, broker: Broker) -> Iterator[EmbeddedKafka]:
     started = clusters.start(NAME, broker.kafka)
     broker.add_users(started)
     set_verification(started.bootstrap_servers, [1], enabled=False)
@@ -42,24 +42,24 @@ def kafka(clusters: Clusters, broker: Broker) -> Iterator[EmbeddedKafka]:
     clusters.end(NAME)
 
 
-def hang(kafka: EmbeddedKafka) -> tuple[TopicPartition, RawProducer, str]:
+def hang(secured: EmbeddedKafka) -> tuple[TopicPartition, RawProducer, str]:
     transactional_id = unique("way")
-    with contextlib.closing(connect(kafka)) as cluster:
+    with contextlib.closing(connect(secured)) as cluster:
         (partition,) = create_topic(cluster, unique("ways"))
         return partition, late_write_after_abort(cluster, transactional_id, partition), transactional_id
 
 
-def flags_of(kafka: EmbeddedKafka, way: Way, directory: Path) -> list[str]:
+def flags_of(secured: EmbeddedKafka, way: Way, directory: Path) -> list[str]:
     path = directory / "client.properties"
     values = {name: value.replace("\\", "\\\\").replace("\n", "\\n") for name, value in way.properties.items()}
     path.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
-    return ["--bootstrap-server", kafka.listener(way.listener), "--command-config", str(path)]
+    return ["--bootstrap-server", secured.listener(way.listener), "--command-config", str(path)]
 
 
 @pytest.mark.parametrize("name", WAYS)
 def test_a_way_in_works_with_every_command(
     broker: Broker,
-    kafka: EmbeddedKafka,
+    secured: EmbeddedKafka,
     name: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -67,8 +67,8 @@ def test_a_way_in_works_with_every_command(
 ) -> None:
     results = WayResults(request.config.getoption("--ways-results"), name)
     way = broker.ways()[name]
-    flags = flags_of(kafka, way, tmp_path)
-    partition, producer, transactional_id = hang(kafka)
+    flags = flags_of(secured, way, tmp_path)
+    partition, producer, transactional_id = hang(secured)
     events = ["--events-topic", f"{partition.topic}-events"]
 
     main(["doctor", *flags, *events])
@@ -82,7 +82,7 @@ def test_a_way_in_works_with_every_command(
     results.keep("find-hanging")
 
     def about() -> list[IncidentEvent]:
-        return events_about(kafka.bootstrap_servers, partition, events[1])
+        return events_about(secured.bootstrap_servers, partition, events[1])
 
     rest = [*flags[2:], *events, "--topics", partition.topic]
     with RunningWatch(flags[1], tmp_path / "checkpoint", *rest) as watch:
@@ -90,7 +90,7 @@ def test_a_way_in_works_with_every_command(
     assert about()[0].transactional_id == transactional_id
     results.keep("run")
 
-    with contextlib.closing(connect(kafka)) as cluster:
+    with contextlib.closing(connect(secured)) as cluster:
         RawProducer(cluster, transactional_id).init()  # the application starts again: its old epoch is fenced
     which = ["--topic", partition.topic, "--partition", "0", "--producer-id", str(producer.producer_id)]
     assert main(["abort", *flags, *events, *which, "--yes"]) == 0, "".join(capsys.readouterr())
@@ -99,13 +99,13 @@ def test_a_way_in_works_with_every_command(
 
 
 def test_renewed_certificates_are_used_by_all_connections_without_a_restart(
-    broker: Broker, kafka: EmbeddedKafka, tmp_path: Path
+    broker: Broker, secured: EmbeddedKafka, tmp_path: Path
 ) -> None:
     keys = tmp_path / "keys.pem"
     keys.write_text(broker.client_keys.read_text())
     name = "TLS, PEM truststore and keystore"
     properties = {**broker.ways()[name].properties, "ssl.keystore.location": str(keys)}
-    flags = flags_of(kafka, Way("MUTUAL", properties), tmp_path)
+    flags = flags_of(secured, Way("MUTUAL", properties), tmp_path)
     topic = unique("renewed")
     events = ["--events-topic", f"{topic}-events", "--topics", topic]
     with RunningWatch(flags[1], tmp_path / "checkpoint", *flags[2:], *events) as watch:

@@ -39,7 +39,7 @@ def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
 
 
 @pytest.fixture(scope="module")
-def kafka(clusters: Clusters, kdc: Kdc, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+def secured(clusters: Clusters, kdc: Kdc, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
     principal = "kafka/127.0.0.1"
     jaas = f'{MODULE} keyTab="{kdc.keytab(principal)}" principal="{principal}@{REALM}";'
     prefix = "listener.name.login"
@@ -78,19 +78,19 @@ def keytab(kdc: Kdc) -> Path:
     return kdc.keytab("alice")
 
 
-def options_for(kafka: EmbeddedKafka, properties: dict[str, str]) -> SourceOptions:
+def options_for(secured: EmbeddedKafka, properties: dict[str, str]) -> SourceOptions:
     options = {f"kafka.{name}": value for name, value in properties.items()}
-    return parse_options({**options, "kafka.bootstrap.servers": kafka.listener("LOGIN"), "subscribePattern": ".*"})
+    return parse_options({**options, "kafka.bootstrap.servers": secured.listener("LOGIN"), "subscribePattern": ".*"})
 
 
-def test_a_keytab_opens_our_own_connection(kafka: EmbeddedKafka, keytab: Path) -> None:
-    options = options_for(kafka, client_properties(keytab))
+def test_a_keytab_opens_our_own_connection(secured: EmbeddedKafka, keytab: Path) -> None:
+    options = options_for(secured, client_properties(keytab))
     with contextlib.closing(Cluster(options.bootstrap, options.security)) as cluster:
         assert TRANSACTION_STATE_TOPIC in cluster.refresh().topics
 
 
-def test_a_principal_that_is_not_in_the_keytab_is_a_clear_error(kafka: EmbeddedKafka, keytab: Path) -> None:
-    options = options_for(kafka, client_properties(keytab, f"mallory@{REALM}"))
+def test_a_principal_that_is_not_in_the_keytab_is_a_clear_error(secured: EmbeddedKafka, keytab: Path) -> None:
+    options = options_for(secured, client_properties(keytab, f"mallory@{REALM}"))
     with (
         contextlib.closing(Cluster(options.bootstrap, options.security)) as cluster,
         pytest.raises(BrokerError, match=r"Kerberos for kafka@127\.0\.0\.1: .*"),
@@ -99,10 +99,10 @@ def test_a_principal_that_is_not_in_the_keytab_is_a_clear_error(kafka: EmbeddedK
 
 
 @pytest.fixture
-def flags(kafka: EmbeddedKafka, keytab: Path, tmp_path: Path) -> list[str]:
+def flags(secured: EmbeddedKafka, keytab: Path, tmp_path: Path) -> list[str]:
     path = tmp_path / "client.properties"
     path.write_text("".join(f"{name}={value}\n" for name, value in client_properties(keytab).items()))
-    return ["--bootstrap-server", kafka.listener("LOGIN"), "--command-config", str(path)]
+    return ["--bootstrap-server", secured.listener("LOGIN"), "--command-config", str(path)]
 
 
 @pytest.fixture(scope="module")
@@ -111,9 +111,9 @@ def results(request: pytest.FixtureRequest) -> WayResults:
 
 
 def test_commands_without_the_events_topic_work(
-    kafka: EmbeddedKafka, flags: list[str], capsys: pytest.CaptureFixture[str], results: WayResults
+    secured: EmbeddedKafka, flags: list[str], capsys: pytest.CaptureFixture[str], results: WayResults
 ) -> None:
-    with contextlib.closing(connect(kafka)) as cluster:
+    with contextlib.closing(connect(secured)) as cluster:
         (partition,) = create_topic(cluster, unique("kerberos"))
         producer = late_write_after_abort(cluster, "of-kerberos", partition)
     main(["doctor", *flags])
@@ -123,7 +123,7 @@ def test_commands_without_the_events_topic_work(
     main(["find-hanging", *flags])
     assert "of-kerberos" in capsys.readouterr().out
     results.keep("find-hanging")
-    with contextlib.closing(connect(kafka)) as cluster:
+    with contextlib.closing(connect(secured)) as cluster:
         RawProducer(cluster, "of-kerberos").init()  # the application starts again: its old epoch is fenced
     which = ["--topic", partition.topic, "--partition", "0", "--producer-id", str(producer.producer_id)]
     assert main(["abort", *flags, *which, "--yes"]) == 0, "".join(capsys.readouterr())

@@ -36,7 +36,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="module")
-def kafka(clusters: Clusters, broker: Broker) -> Iterator[EmbeddedKafka]:
+def secured(clusters: Clusters, broker: Broker) -> Iterator[EmbeddedKafka]:
     started = clusters.start(NAME, broker.kafka)
     broker.add_users(started)
     create_coordinators(started)
@@ -44,9 +44,9 @@ def kafka(clusters: Clusters, broker: Broker) -> Iterator[EmbeddedKafka]:
     clusters.end(NAME)
 
 
-def options_for(kafka: EmbeddedKafka, listener: str, properties: Mapping[str, str]) -> SourceOptions:
+def options_for(secured: EmbeddedKafka, listener: str, properties: Mapping[str, str]) -> SourceOptions:
     options = {f"kafka.{name}": value for name, value in properties.items()}
-    return parse_options({**options, "kafka.bootstrap.servers": kafka.listener(listener), "subscribePattern": ".*"})
+    return parse_options({**options, "kafka.bootstrap.servers": secured.listener(listener), "subscribePattern": ".*"})
 
 
 def connect(options: SourceOptions) -> set[str]:
@@ -59,40 +59,40 @@ def test_every_way_has_a_test(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_a_way_in_works_on_both_connections(broker: Broker, kafka: EmbeddedKafka, name: str) -> None:
+def test_a_way_in_works_on_both_connections(broker: Broker, secured: EmbeddedKafka, name: str) -> None:
     way = broker.ways()[name]
-    options = options_for(kafka, way.listener, way.properties)
+    options = options_for(secured, way.listener, way.properties)
     assert TRANSACTION_STATE_TOPIC in connect(options)
     admin = AdminClient({**librdkafka_config(options), "log_level": 2})
     assert TRANSACTION_STATE_TOPIC in admin.list_topics(timeout=10.0).topics
 
 
 def test_a_truststore_with_a_wrong_password_is_a_config_error_on_both_connections(
-    broker: Broker, kafka: EmbeddedKafka
+    broker: Broker, secured: EmbeddedKafka
 ) -> None:
     properties = {**WITH_TLS, **broker.trust("PKCS12"), "ssl.truststore.password": "guess"}
-    options = options_for(kafka, "TLS", properties)
+    options = options_for(secured, "TLS", properties)
     with pytest.raises(ConfigError, match="a store that the password does not open"):
         connect(options)
     with pytest.raises(ConfigError, match="a store that the password does not open"):
         librdkafka_config(options)
 
 
-def test_an_expired_client_certificate_is_named(broker: Broker, kafka: EmbeddedKafka) -> None:
+def test_an_expired_client_certificate_is_named(broker: Broker, secured: EmbeddedKafka) -> None:
     expired = broker.authority.issue("expired", "DNS:client", days=-1)
     keys = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(expired)}
     with pytest.raises(BrokerError, match=rf"\(expired: CN=expired, valid until .* UTC, of ssl.keystore in {expired}"):
-        connect(options_for(kafka, "MUTUAL", {**WITH_TLS, **broker.trust(), **keys}))
+        connect(options_for(secured, "MUTUAL", {**WITH_TLS, **broker.trust(), **keys}))
 
 
 def test_a_renewed_certificate_is_used_by_the_next_connection(
-    broker: Broker, kafka: EmbeddedKafka, tmp_path: Path
+    broker: Broker, secured: EmbeddedKafka, tmp_path: Path
 ) -> None:
     keys = tmp_path / "keys.pem"
     stranger = Authority(tmp_path, "stranger").create()
     keys.write_text(stranger.issue("unknown", "DNS:client").read_text())
     settings = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(keys)}
-    options = options_for(kafka, "MUTUAL", {**WITH_TLS, **broker.trust(), **settings})
+    options = options_for(secured, "MUTUAL", {**WITH_TLS, **broker.trust(), **settings})
     with pytest.raises(BrokerError):
         connect(options)
     keys.write_text(broker.client_keys.read_text())
@@ -100,25 +100,25 @@ def test_a_renewed_certificate_is_used_by_the_next_connection(
 
 
 def test_a_client_that_the_token_endpoint_refuses_is_an_error_without_the_secret(
-    broker: Broker, kafka: EmbeddedKafka
+    broker: Broker, secured: EmbeddedKafka
 ) -> None:
-    options = options_for(kafka, "TOKEN", broker.trust() | broker.client_credentials("a-wrong-one"))
+    options = options_for(secured, "TOKEN", broker.trust() | broker.client_credentials("a-wrong-one"))
     with pytest.raises(AuthorizationError, match=f"HTTP 401 for client '{CLIENT}': invalid_client") as refused:
         connect(options)
     assert "a-wrong-one" not in str(refused.value)
 
 
-def test_a_token_that_the_broker_refuses_is_an_authorization_error(broker: Broker, kafka: EmbeddedKafka) -> None:
-    options = options_for(kafka, "TOKEN", broker.ways()["OAUTHBEARER, token file"].properties)
+def test_a_token_that_the_broker_refuses_is_an_authorization_error(broker: Broker, secured: EmbeddedKafka) -> None:
+    options = options_for(secured, "TOKEN", broker.ways()["OAUTHBEARER, token file"].properties)
     broker.token_file.write_text(f"{broker.tokens.token()[:-8]}AAAAAAAA")
     _HELD.clear()
     with pytest.raises(AuthorizationError, match="refused user 'of the token in"):
         connect(options)
 
 
-def test_a_session_that_ends_is_authenticated_again_with_a_new_token(broker: Broker, kafka: EmbeddedKafka) -> None:
+def test_a_session_that_ends_is_authenticated_again_with_a_new_token(broker: Broker, secured: EmbeddedKafka) -> None:
     """The broker closes a connection that is used after its session: SESSION_MS, or the end of the token."""
-    options = options_for(kafka, "TOKEN", broker.client_credentials() | broker.trust())
+    options = options_for(secured, "TOKEN", broker.client_credentials() | broker.trust())
     broker.tokens.life_s = 4.0
     _HELD.clear()
     given = broker.tokens.answers
@@ -137,8 +137,8 @@ def test_a_session_that_ends_is_authenticated_again_with_a_new_token(broker: Bro
     assert broker.tokens.answers >= given + 2
 
 
-def test_a_token_that_cannot_be_renewed_is_used_until_it_expires(broker: Broker, kafka: EmbeddedKafka) -> None:
-    options = options_for(kafka, "TOKEN", broker.client_credentials() | broker.trust())
+def test_a_token_that_cannot_be_renewed_is_used_until_it_expires(broker: Broker, secured: EmbeddedKafka) -> None:
+    options = options_for(secured, "TOKEN", broker.client_credentials() | broker.trust())
     _HELD.clear()
     connect(options)
     ((source, held),) = _HELD.items()

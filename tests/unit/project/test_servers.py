@@ -1,8 +1,9 @@
-"""One variable sets what the servers of the tests run on, and an unknown value is an error."""
+"""The servers of the tests: one variable sets what they run on, and the names of shared clusters are used once."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,3 +47,14 @@ def test_a_session_with_an_unknown_kind_of_server_ends_before_its_first_test() -
     )
     assert (done.returncode, done.stdout) == (pytest.ExitCode.USAGE_ERROR, "")
     assert f"{VARIABLE}: expected embedded or docker, found 'podman'" in done.stderr
+
+
+def test_no_module_has_a_fixture_with_the_name_of_a_cluster_of_the_session() -> None:
+    """By its name a cluster is started again before a test, so a second one of this name would be stopped."""
+    named = [
+        str(path)
+        for path in (ROOT / "tests").rglob("*.py")
+        if path != ROOT / "tests" / "support" / "servers.py"
+        and re.search(r"fixture.*\n(?:.*\n)?def kafka3?\(", path.read_text())
+    ]
+    assert named == []
