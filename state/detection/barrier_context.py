@@ -84,13 +84,16 @@ class BarrierContext:
         return self.has_coordinator(view) and view.log_partition not in self.coordinator_gaps
 
     def had_election(self, view: CoordinatorView | None) -> bool:
-        """Whether a partition of the coordinators' log that can name the owner has another leader than one barrier ago.
+        """Whether the log that can name the owner had an election after the last barrier and before it was read now.
 
-        The owner of an unknown producer id can be in any partition of that log.
+        The owner of an unknown producer id can be in any partition of the coordinators' log.
         """
         reigns = self.clocks.reigns
-        of_owner = reigns.keys() if view is None else reigns.keys() & {view.log_partition}
-        return any(reigns[log_partition].since_ms == self.now_ms for log_partition in of_owner)
+        if view is None:
+            return bool(self.barrier.elected) or any(reign.since_ms == self.now_ms for reign in reigns.values())
+        reign = reigns.get(view.log_partition)
+        is_new = reign is not None and reign.since_ms == self.now_ms
+        return is_new or view.log_partition in self.barrier.elected
 
     def next_emission(self, emission: Emission | None) -> Emission:
         """When a candidate that is emitted now is due again; the pause doubles up to a maximum."""

@@ -115,9 +115,10 @@ class Brackets:
 
 def _with_what_others_read(barrier: Barrier, reads: Iterable[LogRead]) -> Barrier:
     """The barrier as if one task had read the whole log."""
-    holes, clocks = dict(barrier.holes), dict(barrier.clocks)
+    holes, clocks, elected = dict(barrier.holes), dict(barrier.clocks), barrier.elected
     for read in reads:
         holes.update(read.holes)
+        elected |= read.elected
         for broker, clock in read.clocks.items():
             clocks[broker] = both(clocks.get(broker), clock)
-    return replace(barrier, holes=holes, clocks=clocks)
+    return replace(barrier, holes=holes, clocks=clocks, elected=elected)

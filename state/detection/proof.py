@@ -10,8 +10,8 @@ listed after T(k). Conclusion: if no live transaction holds the span at T(k), an
 partition is read to such a D(k'), then (a) or (b) was violated and no marker will come. The last look, at a T listed
 after D(k'), is for one exception only: the producer's next transaction may have added the partition again, and then its
 marker will also close the old data. An unclean election of the coordinators' log can cut off the record of that
-transaction after its marker was written. So the last look does not count at the first barrier after an election; the
-next barrier lists D again.
+transaction after its marker was written. So the last look does not count if the log had an election since the barrier
+before, or between its listing and its reading; the next barrier lists D again.
 
 Each reason why a look proves nothing is a `Look` value of its own. It is counted, and the span waits for the next look.
 """

@@ -1,6 +1,6 @@
-"""Bounds of the brokers' clocks, from the timestamps of the coordinator records of one batch.
+"""Bounds of the brokers' clocks, and elections since the listing, from the coordinator records of one batch.
 
-state/model/broker_clocks.py has the rules.
+state/model/broker_clocks.py has the rules of the clocks.
 """
 
 from __future__ import annotations
@@ -34,3 +34,18 @@ def clocks_of(
         clock = Clock(fold.stamps.last_ms - end.coordinator_listed_ms, highest_ms, end.coordinator_listed_ms)
         found[at.leader] = both(found.get(at.leader), clock)
     return found
+
+
+def elected_since(end: SourceOffset, reads: Iterable[RangeRead]) -> frozenset[int]:
+    """Partitions of `__transaction_state` with a record of a later leader epoch than that of their listed end.
+
+    A log that an election has cut below its listed end can reach that end again only with such records.
+    """
+    found: set[int] = set()
+    for read in reads:
+        fold, at = read.fold, end.positions[read.partition]
+        if not isinstance(fold, TransactionFold) or fold.stamps is None or not isinstance(at, Position):
+            continue
+        if fold.stamps.leader_epoch > at.epoch:
+            found.add(fold.log_partition)
+    return frozenset(found)

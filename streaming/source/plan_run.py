@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from txnwatch.state.model.facts import Fact, LastStable, LogRead, NoticeKind, PartitionNotice, Throttled
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
@@ -20,7 +21,7 @@ from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.read_budget import NO_LIMIT, Budget
 from txnwatch.streaming.log.read_rate import ReadRate
 from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.source.coordinator_clocks import clocks_of
+from txnwatch.streaming.source.coordinator_clocks import clocks_of, elected_since
 from txnwatch.streaming.source.fact_rows import FACTS, fact_rows
 from txnwatch.streaming.source.hidden_participants import hidden_participants
 from txnwatch.streaming.source.history_rows import HISTORY, episode_rows
@@ -131,14 +132,15 @@ def plan_facts(plan: ReadPlan, reads: list[RangeRead]) -> Iterator[Fact]:
     if plan.end is None:
         return
     clocks, holes = clocks_of(plan.end, plan.previous_listed_ms, plan.followed, reads), _holes(reads)
+    elected = elected_since(plan.end, reads)
     if not plan.brings_barrier:
-        yield LogRead(holes, clocks)
+        yield LogRead(holes, clocks, elected)
         return
     for partition, topic_id in plan.end.gone.items():
         yield PartitionNotice(
             NoticeKind.DELETED, partition, topic_id, FIRST_OFFSET, FIRST_OFFSET, "no longer in the cluster's metadata"
         )
-    yield plan.end.barrier_fact(clocks, plan.risen, plan.unfinished, holes)
+    yield replace(plan.end.barrier_fact(clocks, plan.risen, plan.unfinished, holes), elected=elected)
 
 
 def _holes(reads: Iterable[RangeRead]) -> dict[int, Offset]:

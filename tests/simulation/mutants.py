@@ -30,6 +30,7 @@ from txnwatch.state.model.facts import (
     CensusListing,
     CensusTaken,
     Fact,
+    LogRead,
     NoticeKind,
     OpenDescribed,
     PartitionNotice,
@@ -179,6 +180,16 @@ class ElectionOfTheLogProvesToo(Wrapped):
 
     def patch(self) -> AbstractContextManager[object]:
         return mock.patch.object(BarrierContext, "had_election", return_value=False)
+
+
+class ElectionWhileReadingProvesToo(Wrapped):
+    """A log that had an election between its listing and its reading counts as if it were read as listed."""
+
+    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Finding]:
+        unaware = (
+            replace(fact, elected=frozenset()) if isinstance(fact, Barrier | LogRead) else fact for fact in facts
+        )
+        return super().process(number, store, list(unaware))
 
 
 class RotationToOneProducerIdOnly(Reader):
@@ -365,6 +376,7 @@ MUTANTS: tuple[tuple[type[Reader], Setting, int], ...] = (
     (StaleDataIsFresh, HEALTHY_AND_QUICK, 510),
     (NoSecondLookAtTheLog, USUAL, 0),
     (ElectionOfTheLogProvesToo, USUAL, 5_046_620),
+    (ElectionWhileReadingProvesToo, USUAL, 7_015_974),
     (RotationToOneProducerIdOnly, MARKERS_GET_LOST, 0),
     (OnlyANewerEpochCloses, USUAL, 0),
     (OneMarkerLost, USUAL, 540),

@@ -235,3 +235,14 @@ def test_the_last_two_readings_of_the_log_have_the_same_leader(owner: str, log_p
     found = [run.batch(leaders={**leaders, log_partition: Leader(2, 6)}) for _ in range(2)]
     is_owners = owner == "unknown" or log_partition == 0
     assert [any(isinstance(one, SpanCandidate) for one in batch) for batch in found] == [not is_owners, is_owners]
+
+
+@pytest.mark.parametrize("owner", ["known", "unknown"])
+@pytest.mark.parametrize("log_partition", [0, 1])
+def test_a_log_that_had_an_election_before_it_was_read_decides_nothing(owner: str, log_partition: int) -> None:
+    run = BucketRun()
+    begun = [transaction(1, S.COMPLETE_ABORT)] if owner == "known" else []
+    run.batch(*begun, seen(0, 10, data=5))
+    found = [run.batch(elected=frozenset({log_partition})), run.batch()]
+    is_owners = owner == "unknown" or log_partition == 0
+    assert [any(isinstance(one, SpanCandidate) for one in batch) for batch in found] == [not is_owners, is_owners]

@@ -118,10 +118,12 @@ def test_tasks_that_share_the_log_emit_what_one_task_emits() -> None:
 
 
 def test_of_two_that_have_read_stamps_of_one_clock_the_later_counts() -> None:
-    barrier = Barrier(1, NOW_MS, NOW_MS, clocks={5: Clock(-9, None, NOW_MS)}, holes={0: 4})
-    batch = Batch([LogRead({1: 6}, {5: Clock(-3, None, NOW_MS), 6: Clock(0, None, NOW_MS)}), barrier])
+    barrier = Barrier(1, NOW_MS, NOW_MS, clocks={5: Clock(-9, None, NOW_MS)}, holes={0: 4}, elected=frozenset({0}))
+    clocks = {5: Clock(-3, None, NOW_MS), 6: Clock(0, None, NOW_MS)}
+    batch = Batch([LogRead({1: 6}, clocks, frozenset({1})), barrier])
     assert batch.barrier.clocks == {5: Clock(-3, None, NOW_MS), 6: Clock(0, None, NOW_MS)}
     assert batch.barrier.holes == {0: 4, 1: 6}
+    assert batch.barrier.elected == {0, 1}
 
 
 def test_two_notices_about_a_hidden_partition_count_once() -> None:
