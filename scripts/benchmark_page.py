@@ -38,6 +38,10 @@ Several programs read the same topic from the same broker, one after the other; 
 *Fold* is what txnwatch does with a range of a log: it computes from the batches what is open and what has ended. *Fold
 to Arrow* also encodes the result for Spark. *kafka-consumer-perf-test* is Kafka's own tool. The rows with *Spark*
 compare a whole Spark query with Spark's own Kafka source.
+
+The rows of librdkafka below were measured with its default queue of 100,000 messages and a wait of up to one second at
+the end. Both make librdkafka slower, so the ratios are too good for txnwatch, most of all for small sizes. The next run
+measures a large queue and a short wait, with the default queue as a row of its own.
 """,
     "buckets": """
 One micro-batch of all 16 buckets of the state, in one process, without Spark. *Open* transactions are Ongoing and have
