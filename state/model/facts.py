@@ -244,10 +244,10 @@ class Barrier(Variant, frozen=True):
         scan_interval_ms: how often coordinators look for expired transactions; None if no broker has returned it.
         holes: partitions of the coordinators' log with offsets missing in the ranges of this batch because of
             compaction, with the end of the last hole.
-        elected: partitions of the coordinators' log with a record of a later leader epoch than that of their listed
-            end: between the listing and the reading, an election can have removed listed records.
         has_coordinator_log: whether a broker has shown the coordinators' log at all. Without it there is no T: a new
             cluster has no such log yet, but a hidden or deleted log looks the same.
+        elected: partitions of the coordinators' log with a record of a later leader epoch than that of their listed
+            end: between the listing and the reading, an election can have removed listed records.
     """
 
     number: BarrierNumber
@@ -262,8 +262,8 @@ class Barrier(Variant, frozen=True):
     clocks: Mapping[BrokerId, Clock] = field(default_factory=dict)
     scan_interval_ms: DurationMs | None = None
     holes: dict[int, Offset] = field(default_factory=dict)
-    elected: frozenset[int] = frozenset()
     has_coordinator_log: bool = True
+    elected: frozenset[int] = frozenset()
 
 
 Fact = (

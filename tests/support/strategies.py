@@ -188,6 +188,7 @@ barriers = st.builds(
     st.none() | times,
     st.dictionaries(log_partitions, offsets, max_size=2),
     st.booleans(),
+    st.frozensets(log_partitions, max_size=2),
 )
 notices = st.builds(
     PartitionNotice, st.sampled_from(NoticeKind), partitions, topic_ids, offsets, offsets, st.just("because")
