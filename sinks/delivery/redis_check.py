@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import redis
@@ -23,19 +24,12 @@ def _transaction(client: Any, key: str) -> None:  # noqa: ANN401 - redis-py type
         changes.execute()
 
 
-def _multi(client: Any, key: str) -> None:  # noqa: ANN401
+def _part_of_transaction(refusal: str, client: Any, key: str) -> None:  # noqa: ANN401
+    """Runs a transaction; only an error with the text `refusal` is about this command, else it is about another."""
     try:
         _transaction(client, key)
     except redis.ResponseError as exc:
-        if "without MULTI" in str(exc):  # else it is EXEC or DEL
-            raise
-
-
-def _exec(client: Any, key: str) -> None:  # noqa: ANN401
-    try:
-        _transaction(client, key)
-    except redis.ResponseError as exc:
-        if "'exec'" in str(exc):  # else it is MULTI or DEL
+        if refusal in str(exc):
             raise
 
 
@@ -60,8 +54,8 @@ COMMANDS: Final[dict[str, Callable[[Any, str], object]]] = {
     "zrem": lambda client, key: client.zrem(f"{key}:set", "member"),
     "script|load": lambda client, _: client.script_load(_SCRIPT),
     "evalsha": _evaluated,
-    "multi": _multi,
-    "exec": _exec,
+    "multi": partial(_part_of_transaction, "without MULTI"),
+    "exec": partial(_part_of_transaction, "'exec'"),
 }
 
 

@@ -106,11 +106,14 @@ class Brackets:
 
     def missing(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
         """Those of some partitions that no longer exist, as a complete round of the census found."""
-        return {partition for partition in partitions if self._is_missing(partition)} if self._is_round else set()
+        return set(filter(self.is_missing, partitions)) if self._is_round else set()
 
-    def _is_missing(self, partition: TopicPartition) -> bool:
+    def is_missing(self, partition: TopicPartition) -> bool:
+        """Whether a complete round of the census found that a partition no longer exists."""
+        if not self._is_round or partition in self._noticed:
+            return False
         is_known = any(partition in census.taken or partition in census.failed for census in self._censuses)
-        return not is_known and partition not in self._noticed
+        return not is_known
 
 
 def _with_what_others_read(barrier: Barrier, reads: Iterable[LogRead]) -> Barrier:

@@ -170,10 +170,10 @@ def _take_census(batch: Batch, loaded: LoadedProducers) -> None:
     awaited = loaded.awaited
     looked_at = brackets.described(awaited.partitions) | brackets.missing(awaited.known_by_census)
     for producer_id in sorted({*awaited.on(looked_at), *loaded.touched}):
-        for partition in loaded.known(producer_id).spans:
+        for partition, span in loaded.known(producer_id).spans.items():
             bracket = as_read(loaded.bucket, partition, brackets.of(partition))
-            if brackets.missing([partition]):
-                if is_known_by_census(loaded.known(producer_id).spans[partition]):
+            if brackets.is_missing(partition):
+                if is_known_by_census(span):
                     loaded.take(not_there(loaded.load(producer_id), partition))
             elif bracket is not None and (producer_id, partition) not in shown:
                 loaded.take(not_described(loaded.load(producer_id), partition, bracket, number))

@@ -5,13 +5,13 @@ state/model/broker_clocks.py has the rules of the clocks.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 
 from txnwatch.state.model.broker_clocks import Clock, both
 from txnwatch.state.model.ids import BrokerId
 from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.log.transaction_fold import TransactionFold
+from txnwatch.streaming.log.transaction_fold import Stamps, TransactionFold
 from txnwatch.streaming.source.offsets import Position, SourceOffset
 
 
@@ -23,15 +23,11 @@ def clocks_of(
     Only `followed` partitions give an upper bound: their new records did not exist at `previous_listed_ms`.
     """
     found: dict[BrokerId, Clock] = {}
-    for read in reads:
-        fold, at = read.fold, end.positions[read.partition]
-        if not isinstance(fold, TransactionFold) or fold.stamps is None or not isinstance(at, Position):
+    for log_partition, stamps, at in _stamped(end, reads):
+        if stamps.leader_epoch != at.epoch:
             continue
-        if fold.stamps.leader_epoch != at.epoch:
-            continue
-        is_new = fold.log_partition in followed
-        highest_ms = fold.stamps.lowest_ms - previous_listed_ms if is_new else None
-        clock = Clock(fold.stamps.last_ms - end.coordinator_listed_ms, highest_ms, end.coordinator_listed_ms)
+        highest_ms = stamps.lowest_ms - previous_listed_ms if log_partition in followed else None
+        clock = Clock(stamps.last_ms - end.coordinator_listed_ms, highest_ms, end.coordinator_listed_ms)
         found[at.leader] = both(found.get(at.leader), clock)
     return found
 
@@ -41,11 +37,14 @@ def elected_since(end: SourceOffset, reads: Iterable[RangeRead]) -> frozenset[in
 
     A log that an election has cut below its listed end can reach that end again only with such records.
     """
-    found: set[int] = set()
+    return frozenset(
+        log_partition for log_partition, stamps, at in _stamped(end, reads) if stamps.leader_epoch > at.epoch
+    )
+
+
+def _stamped(end: SourceOffset, reads: Iterable[RangeRead]) -> Iterator[tuple[int, Stamps, Position]]:
+    """The partitions of `__transaction_state` with records in this batch: their last stamps, and their listing."""
     for read in reads:
         fold, at = read.fold, end.positions[read.partition]
-        if not isinstance(fold, TransactionFold) or fold.stamps is None or not isinstance(at, Position):
-            continue
-        if fold.stamps.leader_epoch > at.epoch:
-            found.add(fold.log_partition)
-    return frozenset(found)
+        if isinstance(fold, TransactionFold) and fold.stamps is not None and isinstance(at, Position):
+            yield fold.log_partition, fold.stamps, at

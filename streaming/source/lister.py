@@ -11,7 +11,6 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from txnwatch.state.model.coordinator_access import CoordinatorAccess
@@ -74,9 +73,7 @@ class Lister:
         if listing is None:
             return None
         limits = self._limits if limited else Limits()
-        following = replace(
-            plan(previous, listing, limits, to_read_again(due)), coordinator_access=self._options.coordinator_access
-        )
+        following = plan(previous, listing, limits, to_read_again(due))
         self._granted.count(following, due, requests)
         asked = [request.partition for request in due if is_of_census(request)]
         census = self._rota.next_census(self._cluster.known, previous, following, asked)
@@ -117,7 +114,8 @@ class Lister:
         answers.update(self._hidden(previous, named))
         if answers and not any(answer.end is not None for answer in answers.values()):
             return None
-        return Listing(cluster_id, answers, data_listed_ms, self._now_ms(), scan_interval_ms)
+        access = self._options.coordinator_access
+        return Listing(cluster_id, answers, data_listed_ms, self._now_ms(), scan_interval_ms, access)
 
     def _look_around(self, previous: SourceOffset, names: set[str], *, is_settled: bool = True) -> bool:
         """Refreshes the metadata if it is due or lacks a topic of `names`. Returns whether there is any metadata.

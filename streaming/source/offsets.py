@@ -178,6 +178,7 @@ class SourceOffset:
         risen: frozenset[TopicPartition] = frozenset(),
         unfinished: frozenset[int] = frozenset(),
         holes: Mapping[int, Offset] | None = None,
+        elected: frozenset[int] = frozenset(),
     ) -> Barrier:
         """The barrier for every bucket; see ReadPlan and Barrier for the values that a batch adds."""
         read = self.read_positions
@@ -203,6 +204,7 @@ class SourceOffset:
             scan_interval_ms=self.scan_interval_ms,
             holes=dict(holes or {}),
             has_coordinator_log=not all(is_data(p) for p in self.positions),
+            elected=elected,
         )
 
 

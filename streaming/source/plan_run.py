@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-from msgspec.structs import replace
 
 from txnwatch.state.model.facts import Fact, LastStable, LogRead, NoticeKind, PartitionNotice, Throttled
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
@@ -140,7 +139,7 @@ def plan_facts(plan: ReadPlan, reads: list[RangeRead]) -> Iterator[Fact]:
         yield PartitionNotice(
             NoticeKind.DELETED, partition, topic_id, FIRST_OFFSET, FIRST_OFFSET, "no longer in the cluster's metadata"
         )
-    yield replace(plan.end.barrier_fact(clocks, plan.risen, plan.unfinished, holes), elected=elected)
+    yield plan.end.barrier_fact(clocks, plan.risen, plan.unfinished, holes, elected)
 
 
 def _holes(reads: Iterable[RangeRead]) -> dict[int, Offset]:

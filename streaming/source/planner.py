@@ -17,6 +17,7 @@ from typing import TypeGuard
 
 from msgspec.structs import replace
 
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BarrierNumber, BrokerId, LeaderEpoch, TopicPartition
 from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset, TimestampMs
 from txnwatch.state.model.record import ModelValue
@@ -56,6 +57,7 @@ class Listing:
         data_listed_ms: local clock when all answers of D had arrived, before T was requested.
         coordinator_listed_ms: local clock when all answers of T had arrived.
         scan_interval_ms: the coordinators' setting; None until a broker answers.
+        coordinator_access: how the coordinators' view is known.
     """
 
     cluster_id: str
@@ -63,6 +65,7 @@ class Listing:
     data_listed_ms: TimestampMs
     coordinator_listed_ms: TimestampMs
     scan_interval_ms: DurationMs | None = None
+    coordinator_access: CoordinatorAccess = CoordinatorAccess.LOG
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ def plan(
         },
         backlog_end=_backlog_end(previous, listing, begun, back),
         scan_interval_ms=listing.scan_interval_ms,
+        coordinator_access=listing.coordinator_access,
     )
 
 

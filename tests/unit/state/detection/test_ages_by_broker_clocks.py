@@ -124,7 +124,8 @@ def test_a_failover_to_another_clock_makes_nothing_old(old_ms: int, new_ms: int)
     assert reported_ms + 20 * 500 <= POLICY.stuck_prepare_ms + 1_000
 
 
-def test_a_clock_that_is_set_while_we_watch_makes_nothing_old() -> None:
+def set_forward_while_watched() -> ClockedLog:
+    """A prepared transaction of a broker whose clock is then set an hour forward."""
     cluster = watched(two_logs())
     for _ in range(3):
         cluster.log_value(0, BUSY, S.COMPLETE_COMMIT)
@@ -132,19 +133,18 @@ def test_a_clock_that_is_set_while_we_watch_makes_nothing_old() -> None:
     cluster.log_value(0, APP, S.PREPARE_COMMIT)
     cluster.batch()
     cluster.clocks_ms[1] = 3_600_000
+    return cluster
+
+
+def test_a_clock_that_is_set_while_we_watch_makes_nothing_old() -> None:
+    cluster = set_forward_while_watched()
     for _ in range(20):
         cluster.log_value(0, BUSY, S.COMPLETE_COMMIT)
         assert cluster.candidates() == []
 
 
 def test_a_clock_that_was_set_stays_so_for_what_its_broker_leads_when_it_takes_over_more() -> None:
-    cluster = watched(two_logs())
-    for _ in range(3):
-        cluster.log_value(0, BUSY, S.COMPLETE_COMMIT)
-        cluster.batch()
-    cluster.log_value(0, APP, S.PREPARE_COMMIT)
-    cluster.batch()
-    cluster.clocks_ms[1] = 3_600_000
+    cluster = set_forward_while_watched()
     for _ in range(3):
         cluster.log_value(0, BUSY, S.COMPLETE_COMMIT)
         assert cluster.candidates() == []
